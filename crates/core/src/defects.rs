@@ -1,0 +1,64 @@
+//! Rules broken on purpose, so that the simulator can show that it would notice.
+//!
+//! Compiled only with the `planted-defects` feature, which nothing but the simulator turns on; without it
+//! [`planted`] is a constant `false` and the branches disappear.
+
+/// One deliberately broken rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Defect {
+    /// A fire no longer compares the schedule's version.
+    DropVersionCheck,
+    /// A report is accepted whatever its lease epoch.
+    DropEpoch,
+    /// A session is lost by the age of its last beat on the wall clock, not by an observer's own clock.
+    ExpireByWallClock,
+    /// Opening a gate does not look whether it was still closed.
+    OpenGateTwice,
+    /// A failed attempt that should be retried is dropped instead.
+    LoseRetry,
+    /// A poll is answered without comparing the session's turn, so a doubled message leases twice.
+    DropTurn,
+    /// A worker keeps its handlers running after its lease has run out.
+    KeepRunningWithoutLease,
+}
+
+impl Defect {
+    pub const ALL: [Defect; 7] = [
+        Defect::DropVersionCheck,
+        Defect::DropEpoch,
+        Defect::ExpireByWallClock,
+        Defect::OpenGateTwice,
+        Defect::LoseRetry,
+        Defect::DropTurn,
+        Defect::KeepRunningWithoutLease,
+    ];
+}
+
+#[cfg(feature = "planted-defects")]
+mod active {
+    use super::Defect;
+    use std::cell::Cell;
+
+    thread_local! {
+        static ACTIVE: Cell<Option<Defect>> = const { Cell::new(None) };
+    }
+
+    /// Breaks one rule for everything that runs on this thread, or mends it again with `None`.
+    pub fn plant(defect: Option<Defect>) {
+        ACTIVE.with(|active| active.set(defect));
+    }
+
+    /// Whether this rule is broken on this thread.
+    pub fn planted(defect: Defect) -> bool {
+        ACTIVE.with(|active| active.get() == Some(defect))
+    }
+}
+
+#[cfg(feature = "planted-defects")]
+pub use active::{plant, planted};
+
+/// Whether this rule is broken: never, in a build for users.
+#[cfg(not(feature = "planted-defects"))]
+pub const fn planted(_defect: Defect) -> bool {
+    false
+}

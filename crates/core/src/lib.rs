@@ -1,0 +1,20 @@
+//! The rules of Punctual and the ports it asks the world through.
+//!
+//! This crate owns every decision: what state an execution moves to, when a job fires next, whether a
+//! failure is retried, which execution goes first, when a worker session is lost. It must not know any
+//! database, protocol, clock or source of randomness: those are port traits in [`ports`], and `now` is
+//! always a parameter.
+
+pub mod defects;
+pub mod gates;
+pub mod ids;
+pub mod job;
+pub mod lifecycle;
+pub mod limits;
+pub mod occurrence;
+pub mod ports;
+pub mod rank;
+pub mod retry;
+pub mod schedule;
+pub mod session;
+pub mod time;

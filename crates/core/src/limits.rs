@@ -1,0 +1,52 @@
+//! Every limit of Punctual, by name, with its unit last. What happens when one is reached is said beside it.
+
+use std::time::Duration;
+
+/// Bytes of a job's name, type, queue or owner. Longer ones are refused with the field's name.
+pub const NAME_BYTES_MAX: usize = 200;
+/// Bytes of a job's payload as JSON. Larger ones are refused; put large data elsewhere and pass a reference.
+pub const PAYLOAD_BYTES_MAX: usize = 256 * 1024;
+/// Tags of one job. More are refused.
+pub const TAGS_MAX: usize = 32;
+/// Jobs in one batch submit. More are refused; split the batch.
+pub const SUBMIT_BATCH_MAX: usize = 10_000;
+/// Retries after the first attempt. More are refused.
+pub const MAX_RETRIES_MAX: u32 = 1_000;
+/// Steps of a retry ladder. More are refused.
+pub const RETRY_STEPS_MAX: usize = 100;
+/// Longest timeout of one attempt. Longer ones are refused.
+pub const TIMEOUT_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// Shortest interval of a recurring job. Shorter ones are refused.
+pub const INTERVAL_MIN: Duration = Duration::from_millis(100);
+/// Longest interval of a recurring job. Longer ones are refused.
+pub const INTERVAL_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3_600);
+/// Bytes kept of an attempt's error message. The rest is cut off, and the cut is marked.
+pub const ERROR_BYTES_MAX: usize = 8 * 1024;
+/// Bytes of an attempt's result as JSON. A larger result fails the attempt for good, so that it is noticed.
+pub const RESULT_BYTES_MAX: usize = 64 * 1024;
+/// Occurrences that one fire of one schedule may create; the rest follow in the next round.
+pub const FIRES_PER_PLAN_MAX: usize = 100;
+/// Open occurrences of one recurring job. Further ones are skipped with reason `backlog`.
+pub const OPEN_OCCURRENCES_MAX: usize = 1_000;
+/// Items of one page of a list. A larger `limit` is refused.
+pub const PAGE_ITEMS_MAX: usize = 1_000;
+/// Items of a page when the caller names no limit.
+pub const PAGE_ITEMS_DEFAULT: usize = 100;
+/// Items of one store transaction that the engine gathers from many callers; the rest go into the next one.
+pub const STORE_BATCH_MAX: usize = 1_000;
+/// Executions that one poll may receive.
+pub const POLL_CAPACITY_MAX: usize = 5_000;
+/// Bytes of one log line. The rest is cut off, and the cut is marked.
+pub const LOG_LINE_BYTES_MAX: usize = 16 * 1024;
+
+/// How late an occurrence may be found and still simply run.
+pub const MISFIRE_GRACE: Duration = Duration::from_secs(60);
+/// Time limit of an attempt whose job names none.
+pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(3_600);
+/// Retries after the first attempt when the job names none.
+pub const MAX_RETRIES_DEFAULT: u32 = 3;
+/// How long a session's beat counter must stand still, on one observer's clock, before its work is lost.
+pub const SESSION_LEASE: Duration = Duration::from_secs(6);
+/// Shortest and longest lease that a worker may ask for.
+pub const SESSION_LEASE_MIN: Duration = Duration::from_millis(500);
+pub const SESSION_LEASE_MAX: Duration = Duration::from_secs(600);

@@ -1,0 +1,11 @@
+//! What the rules ask of the world. Only the binary and the simulator name concrete adapters.
+
+mod executor;
+mod host;
+mod store;
+mod worker;
+
+pub use executor::{ExecutionContext, Executor, Outcome};
+pub use host::{Clock, Host, Random, Spawn, Task};
+pub use store::*;
+pub use worker::*;

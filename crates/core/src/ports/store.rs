@@ -1,0 +1,421 @@
+//! The store: the one truth.
+//!
+//! Every verb takes many items, runs as one transaction, locks rows in the order of their keys, and answers
+//! with an outcome per item, in the order of the items. Between reading and writing it asks the rules in this
+//! crate (`begin`, `ScheduleState::plan`, the functions of `Live`) what to do: a store compares and swaps, it
+//! decides nothing. `now` is a parameter; no store calls a clock of its own inside a verb.
+//!
+//! An `Err` means that nothing is known: the transaction may or may not have been committed. Every verb can be
+//! repeated safely, because it names what it expects to find.
+
+use crate::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
+use crate::job::{Job, JobStatus, Priority};
+use crate::occurrence::{Finished, Live};
+use crate::ports::{Assignment, LeaseRef, Report, ReportAnswer, SessionOpening};
+use crate::schedule::{ScheduleState, SkipRange};
+use crate::session::Pulse;
+use crate::time::Timestamp;
+use async_trait::async_trait;
+use std::sync::Arc;
+
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// The store's clock: the time that all nodes go by.
+    async fn clock(&self) -> Result<Timestamp, StoreError>;
+
+    // Jobs begin.
+    async fn submit(&self, now: Timestamp, jobs: Vec<NewJob>) -> Result<Vec<SubmitOutcome>, StoreError>;
+
+    // Time passes.
+    /// What falls due in these segments up to `until`, earliest first, at most `limit` of each kind and
+    /// segment.
+    async fn due(&self, segments: SegmentSet, until: Timestamp, limit: usize)
+    -> Result<Vec<Due>, StoreError>;
+    async fn fire(&self, now: Timestamp, fires: Vec<Fire>) -> Result<Vec<FireOutcome>, StoreError>;
+    async fn open_time_gates(
+        &self,
+        now: Timestamp,
+        gates: Vec<TimeGate>,
+    ) -> Result<Vec<OpenOutcome>, StoreError>;
+
+    // Work is handed out and comes back.
+    async fn claim(&self, now: Timestamp, claims: Vec<Claim>) -> Result<Vec<ClaimOutcome>, StoreError>;
+    async fn report(&self, now: Timestamp, reports: Vec<Report>) -> Result<Vec<ReportOutcome>, StoreError>;
+    /// Returns unstarted executions. Per item the lane that has work again, or `None` if the lease is gone.
+    async fn give_back(
+        &self,
+        now: Timestamp,
+        session: SessionId,
+        leases: Vec<LeaseRef>,
+    ) -> Result<Vec<Option<Lane>>, StoreError>;
+    /// Uses up the turn and gives back all leases of the session that are not in `held`.
+    async fn resync(&self, now: Timestamp, resync: Resync) -> Result<ResyncOutcome, StoreError>;
+
+    // Sessions.
+    async fn open_session(&self, now: Timestamp, opening: SessionOpening) -> Result<SessionId, StoreError>;
+    async fn beat(&self, now: Timestamp, beats: Vec<Beat>) -> Result<Vec<BeatOutcome>, StoreError>;
+    /// All sessions that are neither lost nor closed.
+    async fn sessions(&self) -> Result<Vec<SessionRow>, StoreError>;
+    /// Marks these sessions lost if their counters still stand where they were seen. Per item whether it is
+    /// lost now.
+    async fn lose_sessions(&self, now: Timestamp, silent: Vec<Pulse>) -> Result<Vec<bool>, StoreError>;
+    /// Marks all embedded sessions lost: called by the one process that holds the store, before it opens any.
+    async fn lose_embedded_sessions(&self, now: Timestamp) -> Result<usize, StoreError>;
+    /// Ends up to `limit` executions of lost sessions as LOST and retries them as the rules say.
+    async fn recover(&self, now: Timestamp, limit: usize) -> Result<Recovered, StoreError>;
+    /// Closes a session; what it still holds in the store goes back unstarted.
+    async fn close_session(&self, now: Timestamp, session: SessionId) -> Result<ResyncOutcome, StoreError>;
+
+    // People look.
+    async fn job(&self, id: JobId) -> Result<Option<JobView>, StoreError>;
+    async fn jobs(&self, query: JobQuery) -> Result<Page<JobView, JobId>, StoreError>;
+    /// The finished executions of a job, latest occurrence and attempt first.
+    async fn history(
+        &self,
+        job: JobId,
+        before: Option<ExecutionId>,
+        limit: usize,
+    ) -> Result<Page<Finished, ExecutionId>, StoreError>;
+    async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionView>, StoreError>;
+    /// Ranges of occurrences that did not run, latest first.
+    async fn skipped(&self, job: JobId, limit: usize) -> Result<Vec<SkipRange>, StoreError>;
+    /// Latest first.
+    async fn dead_letters(
+        &self,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Page<DeadLetter, u64>, StoreError>;
+    /// How much is live, by lane.
+    async fn depths(&self) -> Result<Vec<Depth>, StoreError>;
+
+    // Logs.
+    async fn append_logs(&self, lines: Vec<LogLine>) -> Result<(), StoreError>;
+    async fn logs(
+        &self,
+        execution: ExecutionId,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Page<LogLine, u64>, StoreError>;
+
+    // Housekeeping.
+    /// Deletes up to `limit` rows each of history and logs older than `before`.
+    async fn retain(&self, before: Timestamp, limit: usize) -> Result<Retained, StoreError>;
+    async fn put_token(&self, token: Token) -> Result<(), StoreError>;
+    async fn token(&self, id: &str) -> Result<Option<Token>, StoreError>;
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// It cannot be reached or cannot write now; whether the call took effect is unknown.
+    #[error("the store is unavailable: {0}")]
+    Unavailable(String),
+    /// It answered in a way that our code does not expect: a defect or a damaged file.
+    #[error("the store failed: {0}")]
+    Broken(String),
+}
+
+impl StoreError {
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, StoreError::Unavailable(_))
+    }
+}
+
+/// The way that an execution takes to its worker: its queue and job type, shared so that a million waiting
+/// entries name it once.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lane(Arc<(String, String)>);
+
+impl Lane {
+    pub fn new(queue: impl Into<String>, job_type: impl Into<String>) -> Self {
+        Lane(Arc::new((queue.into(), job_type.into())))
+    }
+
+    pub fn queue(&self) -> &str {
+        &self.0.0
+    }
+
+    pub fn job_type(&self) -> &str {
+        &self.0.1
+    }
+}
+
+/// A free place at a worker that is waiting for an answer to its poll. Work committed with a valid offer is
+/// leased to it in the same transaction; with one that is no longer valid it is queued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Offer {
+    pub session: SessionId,
+    pub turn: u64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewJob {
+    pub job: Job,
+    pub offer: Option<Offer>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum SubmitOutcome {
+    Created(Begun),
+    /// A job with this id is there already: an earlier try of the same submit had been committed.
+    AlreadyThere,
+}
+
+/// What became of a new occurrence or gate: where work appeared and what is due next.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Begun {
+    /// Work leased to the offer.
+    pub assigned: Vec<(Offer, Assignment)>,
+    /// The lane in which something is claimable now.
+    pub queued: Option<Lane>,
+    /// What will fall due next because of this.
+    pub due: Option<Due>,
+}
+
+/// Something that falls due.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Due {
+    pub at: Timestamp,
+    pub lane: Lane,
+    pub what: DueKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DueKind {
+    /// A schedule is to be fired, if it still has this version.
+    Schedule { job: JobId, version: u32 },
+    /// The time gate of a waiting attempt is to be opened.
+    TimeGate { occurrence: OccurrenceId, attempt: u32 },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fire {
+    pub job: JobId,
+    pub version: u32,
+    pub offer: Option<Offer>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum FireOutcome {
+    Fired {
+        begun: Begun,
+        /// Occurrences that came into being, with their nominal times.
+        occurrences: Vec<(OccurrenceId, Timestamp)>,
+        skipped: u64,
+    },
+    /// Someone else fired it, it was changed, or it is gone.
+    Conflict,
+    /// By the time given it is not due yet.
+    NotDue,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimeGate {
+    pub occurrence: OccurrenceId,
+    pub attempt: u32,
+    pub offer: Option<Offer>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum OpenOutcome {
+    Opened(Begun),
+    /// The gate is open already, another attempt is under way, or the occurrence is closed.
+    Conflict,
+    /// By the time given it is not due yet.
+    NotDue,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    pub session: SessionId,
+    pub turn: u64,
+    pub limit: usize,
+    /// Empty for all.
+    pub queues: Vec<String>,
+    pub job_types: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClaimOutcome {
+    /// In the order of rank. Empty leaves the turn unused.
+    Claimed(Vec<Assignment>),
+    StaleTurn,
+    SessionLost,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReportOutcome {
+    pub answer: ReportAnswer,
+    /// When another attempt is to come: where it queues or when it is due.
+    pub retry: Begun,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resync {
+    pub session: SessionId,
+    pub turn: u64,
+    pub held: Vec<LeaseRef>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ResyncOutcome {
+    /// The lanes that have work again.
+    GivenBack(Vec<Lane>),
+    StaleTurn,
+    SessionLost,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Beat {
+    pub session: SessionId,
+    pub beat: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BeatOutcome {
+    /// Counted; with it the leases whose cancel is requested.
+    Counted {
+        cancel: Vec<LeaseRef>,
+    },
+    SessionLost,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionRow {
+    pub pulse: Pulse,
+    pub worker: String,
+    pub embedded: bool,
+    pub job_types: Vec<String>,
+    pub slots: u32,
+    pub opened_at: Timestamp,
+    /// When the last beat was written, by the writer's clock: for people to read, never to decide by.
+    pub beaten_at: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Recovered {
+    /// Executions that ended LOST.
+    pub lost: Vec<ExecutionId>,
+    /// Lanes that have work again because of retries.
+    pub queued: Vec<Lane>,
+    /// Whether there is more to recover than the limit allowed.
+    pub more: bool,
+}
+
+/// A job with what its status is derived from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobView {
+    pub job: Job,
+    pub schedule: Option<ScheduleState>,
+    /// Its open occurrences, latest first, at most [`OPEN_IN_VIEW_MAX`].
+    pub open: Vec<Live>,
+    pub last_finished: Option<Finished>,
+}
+
+/// Open occurrences that a [`JobView`] shows.
+pub const OPEN_IN_VIEW_MAX: usize = 10;
+
+impl JobView {
+    pub fn status(&self) -> JobStatus {
+        self.job.mark.status(self.schedule.is_some(), !self.open.is_empty())
+    }
+}
+
+/// Which jobs to list, latest first.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct JobQuery {
+    pub before: Option<JobId>,
+    pub limit: usize,
+    pub status: Option<JobStatus>,
+    pub name: Option<String>,
+    pub job_type: Option<String>,
+    pub queue: Option<String>,
+    pub owner: Option<String>,
+    pub priority: Option<Priority>,
+}
+
+/// A page of a list and where the next one begins. A page may be shorter than its limit, even empty, and still
+/// have a next one: the store looks at a bounded number of rows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page<T, C> {
+    pub items: Vec<T>,
+    pub next: Option<C>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum ExecutionView {
+    Live {
+        live: Live,
+        /// The worker that holds it.
+        worker: Option<String>,
+    },
+    Finished(Finished),
+}
+
+/// An occurrence that failed for good.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeadLetter {
+    /// Counts dead letters; the cursor of their list.
+    pub number: u64,
+    pub occurrence: OccurrenceId,
+    pub job_name: String,
+    pub job_type: String,
+    pub queue: String,
+    pub attempts: u32,
+    pub died_at: Timestamp,
+    pub error: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Depth {
+    pub lane: Lane,
+    pub waiting: u64,
+    pub queued: u64,
+    pub running: u64,
+    /// When the oldest queued execution became available.
+    pub oldest_queued: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogLine {
+    /// Counts the lines; the cursor of their list. Assigned by the store.
+    pub number: u64,
+    pub execution: ExecutionId,
+    pub timestamp: Timestamp,
+    pub stream: LogStream,
+    pub message: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LogStream {
+    Stdout,
+    Stderr,
+    /// Written by Punctual or by the handler's own logger.
+    Log,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Retained {
+    pub history: u64,
+    pub logs: u64,
+    /// Whether there is more to delete than the limit allowed.
+    pub more: bool,
+}
+
+/// An API token; the secret itself is never kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Token {
+    /// The public part, by which it is found.
+    pub id: String,
+    pub secret_sha256: [u8; 32],
+    pub role: Role,
+    pub created_at: Timestamp,
+}
+
+/// What a token may do, each including the ones before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    Viewer,
+    Submitter,
+    Operator,
+    Admin,
+}

@@ -1,0 +1,124 @@
+//! What a worker asks of the house. The engine implements it for workers in its own process, the HTTP client
+//! for those elsewhere.
+//!
+//! Every poll carries the session's next *turn*. The store grants work for a turn at most once, so a doubled
+//! or late message leases nothing. When an answer is lost, the worker does not know whether work was granted:
+//! it resyncs under the following turn with the list of what it holds, and whatever else was leased to it goes
+//! back unstarted.
+
+use crate::ids::{Epoch, ExecutionId, OccurrenceId, SessionId};
+use crate::occurrence::End;
+use crate::time::Timestamp;
+use async_trait::async_trait;
+use std::time::Duration;
+
+#[async_trait]
+pub trait WorkerPort: Send + Sync {
+    async fn open_session(&self, opening: SessionOpening) -> Result<SessionId, WorkerPortError>;
+    /// Waits up to `poll.wait` for work. An empty answer leaves the turn unused.
+    async fn poll(&self, poll: Poll) -> Result<Vec<Assignment>, WorkerPortError>;
+    async fn beat(&self, session: SessionId, beat: u64) -> Result<BeatAnswer, WorkerPortError>;
+    async fn report(&self, reports: Vec<Report>) -> Result<Vec<ReportAnswer>, WorkerPortError>;
+    /// Returns unstarted executions to the queue.
+    async fn give_back(&self, leases: Vec<LeaseRef>) -> Result<(), WorkerPortError>;
+    /// Uses up `turn` and returns to the queue all that the session holds in the store but not in `held`.
+    async fn resync(&self, session: SessionId, turn: u64, held: Vec<LeaseRef>)
+    -> Result<(), WorkerPortError>;
+    /// Ends a session that holds nothing any more.
+    async fn close_session(&self, session: SessionId) -> Result<(), WorkerPortError>;
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WorkerPortError {
+    /// The house cannot be reached or cannot answer; what was asked may or may not have been done.
+    #[error("the server is unavailable: {0}")]
+    Unavailable(String),
+    /// The session is lost or closed: stop all handlers and open a new one.
+    #[error("the session is lost")]
+    SessionLost,
+    /// This turn was used already.
+    #[error("the turn was used already")]
+    StaleTurn,
+}
+
+/// Who a new session belongs to and how long it may fall silent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionOpening {
+    /// The worker's name, stable over restarts.
+    pub worker: String,
+    pub lease: Duration,
+    /// Whether the worker lives in the process that holds the store, and so dies with it.
+    pub embedded: bool,
+    pub job_types: Vec<String>,
+    pub slots: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Poll {
+    pub session: SessionId,
+    /// One more than the last turn that the session has used.
+    pub turn: u64,
+    /// How many executions it can take.
+    pub capacity: usize,
+    /// The queues it serves; empty for all.
+    pub queues: Vec<String>,
+    pub job_types: Vec<String>,
+    pub wait: Duration,
+}
+
+/// A leased execution with all that a worker needs to run it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignment {
+    pub execution: ExecutionId,
+    pub epoch: Epoch,
+    pub job_version: u32,
+    pub name: String,
+    pub job_type: String,
+    pub queue: String,
+    /// JSON text.
+    pub payload: String,
+    pub timeout: Duration,
+    pub scheduled_time: Timestamp,
+    pub available_at: Timestamp,
+}
+
+impl Assignment {
+    pub fn lease(&self) -> LeaseRef {
+        LeaseRef { execution: self.execution, epoch: self.epoch }
+    }
+
+    /// The same for every attempt of the occurrence.
+    pub fn idempotency_key(&self) -> OccurrenceId {
+        self.execution.occurrence
+    }
+}
+
+/// One lease, named so that a later one cannot be mistaken for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LeaseRef {
+    pub execution: ExecutionId,
+    pub epoch: Epoch,
+}
+
+/// How one execution ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    pub session: SessionId,
+    pub lease: LeaseRef,
+    pub end: End,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReportAnswer {
+    Accepted,
+    /// This very report was accepted before; its answer had been lost.
+    AlreadyAccepted,
+    /// Another lease has taken over, or the occurrence is closed: the outcome counts for nothing.
+    Stale,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BeatAnswer {
+    /// Executions that the session holds and should stop.
+    pub cancel: Vec<LeaseRef>,
+}

@@ -1,0 +1,96 @@
+//! Who goes first. The rank of an execution is computed once, when it becomes ready, and one index orders the
+//! claim by it: lower goes first.
+//!
+//! A rank is a time: when the execution became ready, moved earlier by its priority and later by its owner's
+//! share. So a high priority jumps ahead by a fixed number of seconds, anything that has waited longer than
+//! that goes first all the same, and an owner who submits a flood queues behind its own flood.
+
+use crate::job::Priority;
+use crate::time::Timestamp;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How far ahead one step of priority moves an execution. With ten priorities the lowest goes before newly
+/// arriving work of the highest after 90 seconds at the latest.
+pub const AGING_STEP: Duration = Duration::from_secs(10);
+/// What one execution costs its owner's share: an owner whose backlog is n executions deep ranks its next one
+/// n quanta later than an owner without backlog.
+pub const SHARE_QUANTUM: Duration = Duration::from_millis(2);
+/// The most that a share may move an execution back, and so the bound on how long it can be passed over.
+pub const SHARE_LAG_MAX: Duration = Duration::from_secs(60);
+/// Owners whose shares are remembered. The ones whose lag has run out are forgotten first.
+const OWNERS_MAX: usize = 10_000;
+
+/// The rank of an execution that becomes ready at `available_at`.
+pub fn rank(available_at: Timestamp, priority: Priority, share_lag: Duration) -> i64 {
+    let head_start = AGING_STEP.as_micros() as i64 * i64::from(priority.get());
+    available_at.plus(share_lag).as_micros().saturating_sub(head_start)
+}
+
+/// The shares of owners within their queues, as seen by one process: for each the virtual time up to which
+/// its submitted work reaches. Held in memory only: losing it costs a moment of fairness, nothing else.
+#[derive(Debug, Default)]
+pub struct Shares {
+    reach: BTreeMap<(String, String), Timestamp>,
+}
+
+impl Shares {
+    /// How far behind its own backlog the owner's next execution in this queue ranks, and counts it.
+    pub fn lag(&mut self, queue: &str, owner: &str, now: Timestamp) -> Duration {
+        if self.reach.len() >= OWNERS_MAX {
+            self.reach.retain(|_, reach| *reach > now);
+            if self.reach.len() >= OWNERS_MAX {
+                return Duration::ZERO;
+            }
+        }
+        let reach = self.reach.entry((queue.to_owned(), owner.to_owned())).or_insert(now);
+        let start = (*reach).max(now);
+        let lag = start.since(now).min(SHARE_LAG_MAX);
+        *reach = now.plus(lag).plus(SHARE_QUANTUM);
+        lag
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_micros(1_763_195_400_000_000 + seconds * 1_000_000)
+    }
+
+    #[test]
+    fn high_priority_goes_first_and_low_always_gets_there() {
+        let low = rank(at(0), Priority::MIN, Duration::ZERO);
+        assert!(rank(at(0), Priority::MAX, Duration::ZERO) < low);
+        assert!(rank(at(89), Priority::MAX, Duration::ZERO) < low);
+        assert!(rank(at(91), Priority::MAX, Duration::ZERO) > low);
+    }
+
+    #[test]
+    fn a_flood_of_one_owner_lets_another_through() {
+        let mut shares = Shares::default();
+        let flood: Vec<i64> =
+            (0..1_000).map(|_| rank(at(0), Priority::DEFAULT, shares.lag("q", "flood", at(0)))).collect();
+        let other = rank(at(0), Priority::DEFAULT, shares.lag("q", "other", at(0)));
+        assert!(flood[1] > other, "only the flood's first goes before the other owner's");
+        assert!(flood.is_sorted());
+    }
+
+    #[test]
+    fn a_share_is_bounded_and_recovers_with_time() {
+        let mut shares = Shares::default();
+        let worst = (0..100_000).map(|_| shares.lag("q", "flood", at(0))).max().unwrap();
+        assert_eq!(worst, SHARE_LAG_MAX);
+        assert_eq!(shares.lag("q", "flood", at(120)), Duration::ZERO);
+    }
+
+    #[test]
+    fn shares_forget_idle_owners_instead_of_growing() {
+        let mut shares = Shares::default();
+        for n in 0..OWNERS_MAX as i64 * 3 {
+            shares.lag("q", &format!("owner-{n}"), at(n));
+        }
+        assert!(shares.reach.len() <= OWNERS_MAX);
+    }
+}

@@ -1,0 +1,113 @@
+//! Worker sessions: when one is lost, and when a worker must stop by itself.
+//!
+//! A session has a counter that it beats. An observer may call it lost only when it has seen the same count
+//! for the whole lease on its own monotonic clock, and then only by comparing and swapping on that count. The
+//! worker measures from the moment it *sent* its last confirmed beat, which is before anyone could have seen
+//! it, and stops earlier than the lease: so a stopped worker is certain before an observer acts, without any
+//! agreement between their wall clocks.
+
+use crate::ids::SessionId;
+use crate::time::Monotonic;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What an observer has read of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pulse {
+    pub session: SessionId,
+    pub beat: u64,
+    pub lease: Duration,
+}
+
+/// One observer's memory of the counters it has seen.
+#[derive(Debug, Default)]
+pub struct SessionObserver {
+    seen: BTreeMap<SessionId, (u64, Monotonic)>,
+}
+
+impl SessionObserver {
+    /// Takes in all sessions as just read and returns those whose counter stood still for their whole lease.
+    pub fn observe(&mut self, now: Monotonic, pulses: &[Pulse]) -> Vec<Pulse> {
+        self.seen.retain(|session, _| pulses.iter().any(|pulse| pulse.session == *session));
+        let mut silent = Vec::new();
+        for pulse in pulses {
+            let (beat, since) = self.seen.entry(pulse.session).or_insert((pulse.beat, now));
+            if *beat != pulse.beat {
+                (*beat, *since) = (pulse.beat, now);
+            } else if now.since(*since) >= pulse.lease {
+                silent.push(*pulse);
+            }
+        }
+        silent
+    }
+}
+
+/// A worker's own side of its lease.
+#[derive(Debug, Clone, Copy)]
+pub struct LeaseKeeper {
+    lease: Duration,
+    confirmed_sent_at: Monotonic,
+}
+
+impl LeaseKeeper {
+    /// Starts with the moment at which the session's opening was sent.
+    pub fn new(lease: Duration, opening_sent_at: Monotonic) -> Self {
+        LeaseKeeper { lease, confirmed_sent_at: opening_sent_at }
+    }
+
+    pub fn beat_interval(&self) -> Duration {
+        self.lease / 5
+    }
+
+    pub fn confirmed(&mut self, sent_at: Monotonic) {
+        self.confirmed_sent_at = self.confirmed_sent_at.max(sent_at);
+    }
+
+    /// The moment by which all handlers must have stopped: a fifth of the lease before it ends.
+    pub fn stop_at(&self) -> Monotonic {
+        self.confirmed_sent_at.plus(self.lease - self.lease / 5)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(6);
+
+    fn at(seconds: u64) -> Monotonic {
+        Monotonic::from_micros(seconds * 1_000_000)
+    }
+
+    fn pulse(session: i64, beat: u64) -> Pulse {
+        Pulse { session: SessionId(session), beat, lease: LEASE }
+    }
+
+    #[test]
+    fn a_session_is_lost_only_after_one_observer_saw_one_count_for_the_whole_lease() {
+        let mut observer = SessionObserver::default();
+        assert_eq!(observer.observe(at(100), &[pulse(1, 5)]), []);
+        assert_eq!(observer.observe(at(105), &[pulse(1, 5)]), []);
+        assert_eq!(observer.observe(at(106), &[pulse(1, 5)]), [pulse(1, 5)]);
+        assert_eq!(observer.observe(at(107), &[pulse(1, 6)]), []);
+        assert_eq!(observer.observe(at(112), &[pulse(1, 6)]), []);
+        assert_eq!(observer.observe(at(113), &[pulse(1, 6)]), [pulse(1, 6)]);
+    }
+
+    #[test]
+    fn sessions_that_are_gone_are_forgotten() {
+        let mut observer = SessionObserver::default();
+        observer.observe(at(0), &[pulse(1, 5), pulse(2, 5)]);
+        observer.observe(at(1), &[pulse(2, 5)]);
+        assert_eq!(observer.seen.len(), 1);
+    }
+
+    #[test]
+    fn a_worker_stops_before_any_observer_can_act() {
+        let mut keeper = LeaseKeeper::new(LEASE, at(0));
+        keeper.confirmed(at(10));
+        keeper.confirmed(at(8));
+        assert!(keeper.stop_at() < at(10).plus(LEASE));
+        assert!(keeper.beat_interval() * 3 < LEASE);
+    }
+}

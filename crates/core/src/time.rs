@@ -1,0 +1,126 @@
+//! Points in time. Wall-clock time is i64 microseconds since the Unix epoch, UTC, everywhere; monotonic time
+//! is a separate type, so that a lease can never be measured by a clock that someone may set.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// A point in wall-clock time, in microseconds since the Unix epoch, UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    pub const EPOCH: Timestamp = Timestamp(0);
+    /// The last representable moment we accept from users: the end of the year 9999.
+    pub const MAX: Timestamp = Timestamp(253_402_300_799_999_999);
+
+    pub const fn from_micros(micros: i64) -> Self {
+        Timestamp(micros)
+    }
+
+    pub const fn as_micros(self) -> i64 {
+        self.0
+    }
+
+    /// This moment moved by a signed number of microseconds, saturating at the ends of time.
+    pub const fn shifted(self, micros: i64) -> Self {
+        Timestamp(self.0.saturating_add(micros))
+    }
+
+    pub fn plus(self, duration: Duration) -> Self {
+        self.shifted(duration_micros(duration))
+    }
+
+    pub fn minus(self, duration: Duration) -> Self {
+        Timestamp(self.0.saturating_sub(duration_micros(duration)))
+    }
+
+    /// How long after `earlier` this moment is; zero if it is not after it.
+    pub fn since(self, earlier: Timestamp) -> Duration {
+        Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+/// The duration in whole microseconds, saturating.
+pub fn duration_micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match jiff::Timestamp::from_microsecond(self.0) {
+            Ok(time) => write!(f, "{time}"),
+            Err(_) => write!(f, "{}us", self.0),
+        }
+    }
+}
+
+/// The text is not an RFC 3339 time.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not an RFC 3339 time such as 2026-11-15T08:30:00Z: {0}")]
+pub struct ParseTimestampError(String);
+
+impl FromStr for Timestamp {
+    type Err = ParseTimestampError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let time: jiff::Timestamp = text.parse().map_err(|_| ParseTimestampError(text.to_owned()))?;
+        Ok(Timestamp(time.as_microsecond()))
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
+
+/// A reading of a node's own monotonic clock, in microseconds since an arbitrary start. Comparable only with
+/// other readings of the same node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Monotonic(u64);
+
+impl Monotonic {
+    pub const fn from_micros(micros: u64) -> Self {
+        Monotonic(micros)
+    }
+
+    pub const fn as_micros(self) -> u64 {
+        self.0
+    }
+
+    pub fn since(self, earlier: Monotonic) -> Duration {
+        Duration::from_micros(self.0.saturating_sub(earlier.0))
+    }
+
+    pub fn plus(self, duration: Duration) -> Self {
+        Monotonic(self.0.saturating_add(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timestamps_read_back_what_they_print() {
+        let time = Timestamp::from_micros(1_763_195_400_123_456);
+        assert_eq!(time.to_string(), "2025-11-15T08:30:00.123456Z");
+        assert_eq!(time.to_string().parse(), Ok(time));
+    }
+
+    #[test]
+    fn an_offset_is_folded_into_utc() {
+        let parsed: Timestamp = "2025-11-15T09:30:00+01:00".parse().unwrap();
+        assert_eq!(parsed.to_string(), "2025-11-15T08:30:00Z");
+        assert!("tomorrow".parse::<Timestamp>().is_err());
+    }
+}
