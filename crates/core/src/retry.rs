@@ -39,7 +39,7 @@ impl RetryPolicy {
             }
         };
         let base_us = base_ms.saturating_mul(1_000);
-        let jitter_us = (u128::from(base_us / 10) * u128::from(spread(occurrence, retry)) >> 32) as u64;
+        let jitter_us = ((u128::from(base_us / 10) * u128::from(spread(occurrence, retry))) >> 32) as u64;
         Duration::from_micros(base_us.saturating_add(jitter_us))
     }
 

@@ -1,1 +1,183 @@
-//! ...
+//! The engine: everything between the ports. It takes submits, hands out and takes back work, and runs the
+//! loops that let time pass.
+//!
+//! It owns sequence and batching: which store verb follows which, what is gathered into one call, who is told
+//! afterwards. It must not decide states (core does), know SQL (store does) or HTTP (api does). It holds nothing
+//! that would be missed after a crash: look-ahead, parked polls and counters are rebuilt from the store.
+//!
+//! Every loop is a reconciler: it takes no input, may run at any time and any number of times, does a bounded
+//! amount of work, and is woken by a signal or a timer.
+
+mod agenda;
+mod batcher;
+mod counters;
+mod desk;
+mod loops;
+mod submit;
+mod timekeeper;
+mod wheel;
+mod work;
+
+pub use counters::CounterSnapshot;
+pub use submit::{SubmitError, Submitted};
+
+use agenda::Agenda;
+use batcher::Batcher;
+use counters::Counters;
+use desk::Desk;
+use futures_util::future::join5;
+use punctual_core::ids::SegmentSet;
+use punctual_core::job::Job;
+use punctual_core::ports::{
+    Beat, BeatOutcome, Begun, Host, Lane, Offer, Report, ReportOutcome, Store, StoreError, SubmitOutcome,
+};
+use punctual_core::time::Timestamp;
+use std::sync::Arc;
+use std::time::Duration;
+use timekeeper::Timekeeper;
+
+/// What an operator may tune.
+#[derive(Debug, Clone)]
+pub struct EngineConfig {
+    /// How far ahead due times are held in memory. At most [`wheel::SPAN_MAX`].
+    pub look_ahead: Duration,
+    /// How often the store is asked for due times: the safety net under what this node committed itself.
+    pub refill_interval: Duration,
+    /// How often parked polls are checked although nobody woke them.
+    pub dispatch_interval: Duration,
+    /// How often sessions are observed.
+    pub recover_interval: Duration,
+    /// How often old history is looked for.
+    pub retain_interval: Duration,
+    /// How long history and logs are kept.
+    pub history_kept: Duration,
+    /// How often the offset to the store's clock is measured.
+    pub clock_interval: Duration,
+    pub segments: SegmentSet,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        EngineConfig {
+            look_ahead: Duration::from_secs(5),
+            refill_interval: Duration::from_secs(1),
+            dispatch_interval: Duration::from_secs(1),
+            recover_interval: Duration::from_secs(1),
+            retain_interval: Duration::from_secs(60),
+            history_kept: Duration::from_secs(30 * 24 * 3_600),
+            clock_interval: Duration::from_secs(1),
+            segments: SegmentSet::ALL,
+        }
+    }
+}
+
+/// One node's engine.
+pub struct Engine {
+    context: Arc<Context>,
+    submits: Batcher<Job, SubmitOutcome>,
+    reports: Batcher<Report, ReportOutcome>,
+    beats: Batcher<Beat, BeatOutcome>,
+}
+
+/// What all parts of the engine share.
+struct Context {
+    config: EngineConfig,
+    host: Host,
+    store: Arc<dyn Store>,
+    time: Timekeeper,
+    desk: Desk,
+    agenda: Agenda,
+    counters: Counters,
+}
+
+impl Engine {
+    pub fn new(config: EngineConfig, host: Host, store: Arc<dyn Store>) -> Arc<Engine> {
+        let context = Arc::new(Context {
+            time: Timekeeper::new(host.clock.clone()),
+            desk: Desk::default(),
+            agenda: Agenda::new(config.look_ahead),
+            counters: Counters::default(),
+            config,
+            host,
+            store,
+        });
+        Arc::new(Engine {
+            submits: context.clone().submit_batcher(),
+            reports: context.clone().report_batcher(),
+            beats: context.clone().beat_batcher(),
+            context,
+        })
+    }
+
+    /// Learns the store's time. Nothing may be asked of the engine before this has succeeded once.
+    pub async fn start(&self) -> Result<(), StoreError> {
+        self.context.time.sync(&*self.context.store).await
+    }
+
+    /// Runs all loops for as long as the future is polled.
+    pub async fn run(self: Arc<Self>) {
+        let context = &self.context;
+        join5(
+            loops::keep_time(context),
+            loops::fire(context),
+            loops::dispatch(context),
+            loops::recover(context),
+            loops::retain(context),
+        )
+        .await;
+    }
+
+    /// The store, for reading.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.context.store
+    }
+
+    /// The store's time, as well as this node knows it; never ahead of it.
+    pub fn now(&self) -> Timestamp {
+        self.context.time.now()
+    }
+
+    pub fn counters(&self) -> CounterSnapshot {
+        self.context.counters.snapshot()
+    }
+}
+
+impl Context {
+    /// Passes on what a commit brought about: answers to parked polls, work in lanes, times to remember.
+    fn follow_up(&self, begun: impl IntoIterator<Item = Begun>, reservation: desk::Reservation) {
+        let mut assigned = Vec::new();
+        let mut lanes: Vec<Lane> = Vec::new();
+        for one in begun {
+            assigned.extend(one.assigned);
+            lanes.extend(one.queued);
+            if let Some(due) = one.due {
+                self.agenda.add(self.time.now(), due);
+            }
+        }
+        self.counters.claimed.add(assigned.len() as u64);
+        let undelivered = self.desk.settle(reservation, assigned);
+        self.return_undelivered(undelivered);
+        self.wake(lanes);
+    }
+
+    /// Lets the dispatch loop look at the polls that these lanes concern.
+    fn wake(&self, lanes: impl IntoIterator<Item = Lane>) {
+        let lanes: std::collections::BTreeSet<Lane> = lanes.into_iter().collect();
+        if !lanes.is_empty() {
+            self.desk.wake(&lanes);
+        }
+    }
+
+    /// Gives back what was leased to a poll whose asker is gone. Its worker would find out by a resync; this
+    /// spares the executions the wait.
+    fn return_undelivered(&self, undelivered: Vec<(Offer, Vec<punctual_core::ports::LeaseRef>)>) {
+        for (offer, leases) in undelivered {
+            let (store, now) = (self.store.clone(), self.time.now());
+            self.host.spawn.spawn(Box::pin(async move {
+                if let Err(error) = store.give_back(now, offer.session, leases).await {
+                    tracing::debug!(%error, session = %offer.session, "undelivered work not given back; a resync will");
+                }
+            }));
+        }
+    }
+}

@@ -1,1 +1,157 @@
-//! ...
+//! The worker: claims executions through its port and runs handlers in a fixed number of slots.
+//!
+//! It owns sessions, slots, prefetch, timeouts, reports and the drain. It must not know the engine or any
+//! store: the port may be a call within the process or an HTTP client. Its loop only receives events; a
+//! synchronous state machine ([`session::Session`]) decides; a third step acts. Whatever takes time is a task
+//! that ends by sending an event.
+
+mod builtin;
+mod run;
+mod session;
+
+pub use builtin::builtin_executors;
+
+use futures_util::future::{Either, select};
+use punctual_core::limits;
+use punctual_core::ports::{Executor, Host, Report, SessionOpening, WorkerPort};
+use session::{End, Event, Session};
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+
+/// What an operator may tune.
+#[derive(Debug, Clone)]
+pub struct WorkerConfig {
+    /// The worker's name, stable over restarts.
+    pub name: String,
+    /// Handlers that run at once.
+    pub slots: usize,
+    /// Executions held ready beyond the slots, so that a slot need not wait for the store.
+    pub prefetch: usize,
+    /// The queues it serves; empty for all.
+    pub queues: Vec<String>,
+    pub lease: Duration,
+    /// Whether it lives in the process that holds the store, and so dies with it.
+    pub embedded: bool,
+    /// How long running handlers may take to finish when the worker is drained.
+    pub drain_grace: Duration,
+    /// How long a poll waits for work before it is repeated.
+    pub poll_wait: Duration,
+    /// Pause after a failed call.
+    pub error_pause: Duration,
+}
+
+impl Default for WorkerConfig {
+    fn default() -> Self {
+        WorkerConfig {
+            name: "worker".to_owned(),
+            slots: 16,
+            prefetch: 16,
+            queues: Vec::new(),
+            lease: limits::SESSION_LEASE,
+            embedded: false,
+            drain_grace: Duration::from_secs(30),
+            poll_wait: Duration::from_secs(20),
+            error_pause: Duration::from_millis(200),
+        }
+    }
+}
+
+/// A worker, ready to run.
+pub struct Worker {
+    config: WorkerConfig,
+    host: Host,
+    port: Arc<dyn WorkerPort>,
+    executors: BTreeMap<String, Arc<dyn Executor>>,
+}
+
+impl Worker {
+    /// A worker for the job types of these executors; of two for one type the later one counts.
+    pub fn new(
+        config: WorkerConfig,
+        host: Host,
+        port: Arc<dyn WorkerPort>,
+        executors: Vec<Arc<dyn Executor>>,
+    ) -> Self {
+        let executors = executors
+            .into_iter()
+            .flat_map(|executor| {
+                executor.job_types().into_iter().map(move |job_type| (job_type, executor.clone()))
+            })
+            .collect();
+        // Beyond these bounds the house would hold the session to another lease than the worker does.
+        let lease = config.lease.clamp(limits::SESSION_LEASE_MIN, limits::SESSION_LEASE_MAX);
+        Worker { config: WorkerConfig { lease, ..config }, host, port, executors }
+    }
+
+    /// Works until `drain` becomes true, then finishes what runs, gives back what does not, and returns.
+    ///
+    /// A lost session is followed by a new one. Outcomes that could not be reported in the old one are sent
+    /// along: the house knows whether they still count.
+    pub async fn run(self, mut drain: watch::Receiver<bool>) {
+        let mut unreported = Vec::new();
+        while let Some(opened) = self.open_session(&mut drain).await {
+            match self.run_session(opened, unreported, drain.clone()).await {
+                End::Drained => return,
+                End::Lost(left) => unreported = left,
+            }
+        }
+    }
+
+    /// Opens a session, however often it takes; `None` if the worker is to stop first.
+    async fn open_session(&self, drain: &mut watch::Receiver<bool>) -> Option<session::Opened> {
+        loop {
+            if *drain.borrow() {
+                return None;
+            }
+            let sent_at = self.host.clock.monotonic();
+            let opening = SessionOpening {
+                worker: self.config.name.clone(),
+                lease: self.config.lease,
+                embedded: self.config.embedded,
+                job_types: self.executors.keys().cloned().collect(),
+                slots: u32::try_from(self.config.slots).unwrap_or(u32::MAX),
+            };
+            match self.port.open_session(opening).await {
+                Ok(grant) => {
+                    let received_at = self.host.clock.monotonic();
+                    return Some(session::Opened { grant, sent_at, received_at });
+                }
+                Err(error) => tracing::warn!(%error, "no session yet; trying again"),
+            }
+            let pause = self.host.clock.sleep(self.config.error_pause);
+            if let Either::Right((Err(_), _)) = select(pause, pin!(drain.changed())).await {
+                return None;
+            }
+        }
+    }
+
+    async fn run_session(
+        &self,
+        opened: session::Opened,
+        unreported: Vec<Report>,
+        drain: watch::Receiver<bool>,
+    ) -> End {
+        let (events, mut inbox) = mpsc::unbounded_channel();
+        let mut hands =
+            run::Hands { worker: self, session: opened.grant.session, events, stops: BTreeMap::new() };
+        hands.watch_drain(drain);
+        let job_types = self.executors.keys().cloned().collect();
+        let mut session = Session::new(self.config.clone(), job_types, opened, unreported);
+        let mut event = Event::Opened;
+        loop {
+            for action in session.handle(event, self.host.clock.monotonic()) {
+                hands.act(action);
+            }
+            if let Some(end) = session.take_end() {
+                return end;
+            }
+            // The channel cannot close: `hands` holds a sender.
+            let Some(next) = inbox.recv().await else { return End::Drained };
+            hands.ended(&next);
+            event = next;
+        }
+    }
+}

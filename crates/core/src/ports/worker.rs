@@ -14,13 +14,13 @@ use std::time::Duration;
 
 #[async_trait]
 pub trait WorkerPort: Send + Sync {
-    async fn open_session(&self, opening: SessionOpening) -> Result<SessionId, WorkerPortError>;
+    async fn open_session(&self, opening: SessionOpening) -> Result<SessionGrant, WorkerPortError>;
     /// Waits up to `poll.wait` for work. An empty answer leaves the turn unused.
     async fn poll(&self, poll: Poll) -> Result<Vec<Assignment>, WorkerPortError>;
     async fn beat(&self, session: SessionId, beat: u64) -> Result<BeatAnswer, WorkerPortError>;
     async fn report(&self, reports: Vec<Report>) -> Result<Vec<ReportAnswer>, WorkerPortError>;
     /// Returns unstarted executions to the queue.
-    async fn give_back(&self, leases: Vec<LeaseRef>) -> Result<(), WorkerPortError>;
+    async fn give_back(&self, session: SessionId, leases: Vec<LeaseRef>) -> Result<(), WorkerPortError>;
     /// Uses up `turn` and returns to the queue all that the session holds in the store but not in `held`.
     async fn resync(&self, session: SessionId, turn: u64, held: Vec<LeaseRef>)
     -> Result<(), WorkerPortError>;
@@ -51,6 +51,13 @@ pub struct SessionOpening {
     pub embedded: bool,
     pub job_types: Vec<String>,
     pub slots: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionGrant {
+    pub session: SessionId,
+    /// The time by which the house goes.
+    pub now: Timestamp,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,8 +124,10 @@ pub enum ReportAnswer {
     Stale,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BeatAnswer {
+    /// The time by which the house goes.
+    pub now: Timestamp,
     /// Executions that the session holds and should stop.
     pub cancel: Vec<LeaseRef>,
 }

@@ -1,0 +1,64 @@
+//! What this node will do soon: the timing wheel, shared between the fire loop and everyone who commits a time
+//! inside the look-ahead.
+
+use crate::wheel::{SPAN_MAX, Wheel};
+use punctual_core::ports::Due;
+use punctual_core::time::Timestamp;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+pub(crate) struct Agenda {
+    wheel: Mutex<Wheel>,
+    look_ahead: Duration,
+    changed: Notify,
+}
+
+impl Agenda {
+    pub(crate) fn new(look_ahead: Duration) -> Self {
+        Agenda {
+            wheel: Mutex::new(Wheel::new()),
+            look_ahead: look_ahead.min(SPAN_MAX),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Remembers what is due within the look-ahead; what is later stays with the store.
+    pub(crate) fn add(&self, now: Timestamp, due: Due) {
+        if due.at > self.horizon(now) {
+            return;
+        }
+        let mut wheel = self.lock();
+        let earlier = wheel.next_due().is_none_or(|next| due.at < next);
+        wheel.add(now, due);
+        drop(wheel);
+        if earlier {
+            self.changed.notify_one();
+        }
+    }
+
+    pub(crate) fn horizon(&self, now: Timestamp) -> Timestamp {
+        now.plus(self.look_ahead)
+    }
+
+    pub(crate) fn take_due(&self, now: Timestamp, limit: usize) -> Vec<Due> {
+        self.lock().take_due(now, limit)
+    }
+
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        self.lock().next_due()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.lock().is_full()
+    }
+
+    /// Waits until something is added that is due before all else.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Wheel> {
+        self.wheel.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,118 @@
+//! Natural batching: what arrives while the last call is under way goes into the next one. An idle system adds
+//! no latency, a busy one gathers large batches, and nobody tunes a window.
+
+use punctual_core::ports::{Spawn, StoreError, Task};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::oneshot;
+
+type Flush<I, O> = dyn Fn(Vec<I>) -> Task<Result<Vec<O>, StoreError>> + Send + Sync;
+
+pub(crate) struct Batcher<I, O> {
+    shared: Arc<Shared<I, O>>,
+    spawn: Arc<dyn Spawn>,
+}
+
+struct Shared<I, O> {
+    queue: Mutex<Queue<I, O>>,
+    flush: Box<Flush<I, O>>,
+    /// Items after which a batch is closed; a single larger group still goes whole.
+    batch_max: usize,
+}
+
+struct Queue<I, O> {
+    groups: VecDeque<Group<I, O>>,
+    flushing: bool,
+}
+
+/// The items of one caller, kept together.
+struct Group<I, O> {
+    items: Vec<I>,
+    reply: oneshot::Sender<Result<Vec<O>, StoreError>>,
+}
+
+impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
+    pub(crate) fn new(
+        spawn: Arc<dyn Spawn>,
+        batch_max: usize,
+        flush: impl Fn(Vec<I>) -> Task<Result<Vec<O>, StoreError>> + Send + Sync + 'static,
+    ) -> Self {
+        let queue = Mutex::new(Queue { groups: VecDeque::new(), flushing: false });
+        Batcher { shared: Arc::new(Shared { queue, flush: Box::new(flush), batch_max }), spawn }
+    }
+
+    /// Carries out the items with whatever else is waiting; answers in their order.
+    ///
+    /// The work goes on when the caller stops waiting: it may be part of a batch with others.
+    pub(crate) async fn call(&self, items: Vec<I>) -> Result<Vec<O>, StoreError> {
+        if items.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (reply, answer) = oneshot::channel();
+        let start = {
+            let mut queue = self.shared.lock();
+            queue.groups.push_back(Group { items, reply });
+            !std::mem::replace(&mut queue.flushing, true)
+        };
+        if start {
+            self.spawn.spawn(Box::pin(self.shared.clone().flush_all()));
+        }
+        answer.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the node is going down".to_owned())))
+    }
+}
+
+impl<I: Send + 'static, O: Send + 'static> Shared<I, O> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Queue<I, O>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn flush_all(self: Arc<Self>) {
+        while let Some(groups) = self.next_batch() {
+            let mut items = Vec::with_capacity(groups.iter().map(|group| group.items.len()).sum());
+            let mut replies = Vec::with_capacity(groups.len());
+            for group in groups {
+                replies.push((group.items.len(), group.reply));
+                items.extend(group.items);
+            }
+            let answers = (self.flush)(items).await;
+            answer_each(replies, answers);
+        }
+    }
+
+    /// The groups of the next batch, or `None` when there is nothing to do and the flush ends.
+    fn next_batch(&self) -> Option<Vec<Group<I, O>>> {
+        let mut queue = self.lock();
+        let mut batch = Vec::new();
+        let mut count = 0;
+        while let Some(group) = queue.groups.front() {
+            count += group.items.len();
+            if count > self.batch_max && !batch.is_empty() {
+                break;
+            }
+            batch.extend(queue.groups.pop_front());
+        }
+        queue.flushing = !batch.is_empty();
+        queue.flushing.then_some(batch)
+    }
+}
+
+type Reply<O> = (usize, oneshot::Sender<Result<Vec<O>, StoreError>>);
+
+/// Hands each caller its part. A caller that went away does not matter.
+fn answer_each<O>(replies: Vec<Reply<O>>, answers: Result<Vec<O>, StoreError>) {
+    match answers {
+        Ok(answers) => {
+            let mut answers = answers.into_iter();
+            for (count, reply) in replies {
+                let part: Vec<O> = answers.by_ref().take(count).collect();
+                assert_eq!(part.len(), count, "a store verb answers once per item");
+                let _ = reply.send(Ok(part));
+            }
+        }
+        Err(error) => {
+            for (_, reply) in replies {
+                let _ = reply.send(Err(error.clone()));
+            }
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What this node has done since it started, for metrics and tests.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+#[derive(Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        #[derive(Default)]
+        pub(crate) struct Counters {
+            $(pub(crate) $name: Counter,)*
+        }
+
+        /// The counters at one moment.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub struct CounterSnapshot {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Counters {
+            pub(crate) fn snapshot(&self) -> CounterSnapshot {
+                CounterSnapshot { $($name: self.$name.0.load(Ordering::Relaxed),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Jobs submitted.
+    submitted,
+    /// Occurrences fired by schedules.
+    fired,
+    /// Occurrences skipped by schedules.
+    skipped,
+    /// Fires that found the schedule already fired or changed.
+    fire_conflicts,
+    /// Executions leased to workers.
+    claimed,
+    succeeded,
+    failed,
+    timed_out,
+    cancelled,
+    /// Executions of lost sessions.
+    lost,
+    /// Attempts that will follow a failed one.
+    retried,
+    given_back,
+    /// Reports refused because their lease was gone.
+    stale_reports,
+    /// Sessions declared lost.
+    sessions_lost,
+    /// Calls to the store that failed.
+    store_errors,
+}

@@ -1,0 +1,235 @@
+//! Where polls wait for work. A parked poll is a free place: work that is just being committed can be offered
+//! to it and leased in the same transaction, and the dispatch loop claims for it what is queued already.
+//!
+//! A poll is in one of three states. *Unchecked*: there may be work for it in the store. *Idle*: the store had
+//! nothing for it, so an offer overtakes nobody. *Busy*: a claim or an offer with its turn is under way; only
+//! the outcome of that may answer it.
+
+use punctual_core::ports::{Assignment, Claim, ClaimOutcome, Lane, LeaseRef, Offer, Poll, WorkerPortError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::sync::{Notify, oneshot};
+
+pub(crate) type PollAnswer = Result<Vec<Assignment>, WorkerPortError>;
+
+#[derive(Default)]
+pub(crate) struct Desk {
+    polls: Mutex<BTreeMap<Offer, Parked>>,
+    unchecked: Notify,
+}
+
+struct Parked {
+    poll: Poll,
+    state: ParkedState,
+    reply: oneshot::Sender<PollAnswer>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ParkedState {
+    Unchecked,
+    Idle,
+    Busy {
+        /// Something was queued for it meanwhile: look again if this brings nothing.
+        woken: bool,
+    },
+}
+
+/// Places taken for the items of one transaction.
+#[derive(Default)]
+pub(crate) struct Reservation {
+    free: BTreeMap<Offer, usize>,
+}
+
+impl Desk {
+    /// Parks a poll. An older one of the same session gives way: its turn cannot be granted twice.
+    pub(crate) fn park(&self, poll: Poll) -> oneshot::Receiver<PollAnswer> {
+        let (reply, answer) = oneshot::channel();
+        let offer = Offer { session: poll.session, turn: poll.turn };
+        let mut polls = self.lock();
+        let older: Vec<Offer> = polls.keys().filter(|key| key.session == offer.session).copied().collect();
+        for key in older {
+            if let Some(old) = polls.remove(&key) {
+                let _ = old.reply.send(Err(WorkerPortError::StaleTurn));
+            }
+        }
+        polls.insert(offer, Parked { poll, state: ParkedState::Unchecked, reply });
+        drop(polls);
+        self.unchecked.notify_one();
+        answer
+    }
+
+    /// Takes a poll away whose asker no longer waits, unless its answer is on the way.
+    pub(crate) fn leave(&self, offer: Offer) -> bool {
+        let mut polls = self.lock();
+        let busy = polls.get(&offer).is_some_and(|parked| matches!(parked.state, ParkedState::Busy { .. }));
+        if !busy {
+            polls.remove(&offer);
+        }
+        !busy
+    }
+
+    /// Work is queued in these lanes: the polls that serve them are looked at again.
+    pub(crate) fn wake(&self, lanes: &BTreeSet<Lane>) {
+        let mut any = false;
+        for parked in self.lock().values_mut() {
+            if lanes.iter().any(|lane| serves(&parked.poll, lane)) {
+                any = true;
+                parked.look_again();
+            }
+        }
+        if any {
+            self.unchecked.notify_one();
+        }
+    }
+
+    /// Looks at all polls again, in case that a wake-up was missed.
+    pub(crate) fn wake_all(&self) {
+        for parked in self.lock().values_mut() {
+            parked.look_again();
+        }
+    }
+
+    /// Waits until there may be a poll to look at.
+    pub(crate) async fn unchecked(&self) {
+        self.unchecked.notified().await;
+    }
+
+    /// Takes all unchecked polls to ask the store for.
+    pub(crate) fn take_unchecked(&self) -> Vec<Claim> {
+        let mut polls = self.lock();
+        polls.retain(|_, parked| !(parked.state == ParkedState::Unchecked && parked.reply.is_closed()));
+        let mut claims = Vec::new();
+        for parked in polls.values_mut().filter(|parked| parked.state == ParkedState::Unchecked) {
+            parked.state = ParkedState::Busy { woken: false };
+            claims.push(Claim {
+                session: parked.poll.session,
+                turn: parked.poll.turn,
+                limit: parked.poll.capacity,
+                queues: parked.poll.queues.clone(),
+                job_types: parked.poll.job_types.clone(),
+            });
+        }
+        claims
+    }
+
+    /// Answers a poll with what its claim brought, or parks it on. Returns leases that nobody waits for any
+    /// more.
+    pub(crate) fn claimed(&self, offer: Offer, outcome: ClaimOutcome) -> Vec<LeaseRef> {
+        match outcome {
+            ClaimOutcome::Claimed(assignments) if assignments.is_empty() => {
+                self.nothing(offer);
+                Vec::new()
+            }
+            ClaimOutcome::Claimed(assignments) => self.answer(offer, Ok(assignments)),
+            ClaimOutcome::StaleTurn => self.answer(offer, Err(WorkerPortError::StaleTurn)),
+            ClaimOutcome::SessionLost => self.answer(offer, Err(WorkerPortError::SessionLost)),
+        }
+    }
+
+    /// The outcome of a claim or offer is unknown, so the turn may be used: the worker must resync.
+    pub(crate) fn failed(&self, offer: Offer, reason: &str) {
+        self.answer(offer, Err(WorkerPortError::Unavailable(reason.to_owned())));
+    }
+
+    /// Finds a place for an execution of this lane among the idle polls, for a transaction in the making.
+    pub(crate) fn reserve(&self, reservation: &mut Reservation, lane: &Lane) -> Option<Offer> {
+        let mut polls = self.lock();
+        let has_room = |offer: &Offer, parked: &Parked| {
+            let free = reservation.free.get(offer).copied();
+            free.map_or(parked.state == ParkedState::Idle && !parked.reply.is_closed(), |free| free > 0)
+        };
+        // The emptiest worker first, so that work spreads by itself.
+        let (offer, parked) = polls
+            .iter_mut()
+            .filter(|(offer, parked)| has_room(offer, parked) && serves(&parked.poll, lane))
+            .max_by_key(|(offer, parked)| {
+                (
+                    reservation.free.get(offer).copied().unwrap_or(parked.poll.capacity),
+                    std::cmp::Reverse(**offer),
+                )
+            })?;
+        let free = reservation.free.entry(*offer).or_insert(parked.poll.capacity);
+        *free -= 1;
+        parked.state = match parked.state {
+            ParkedState::Idle => ParkedState::Busy { woken: false },
+            state => state,
+        };
+        Some(*offer)
+    }
+
+    /// Answers the polls of a reservation after its commit. Returns leases that nobody waits for any more.
+    pub(crate) fn settle(
+        &self,
+        reservation: Reservation,
+        assigned: Vec<(Offer, Assignment)>,
+    ) -> Vec<(Offer, Vec<LeaseRef>)> {
+        let mut by_offer: BTreeMap<Offer, Vec<Assignment>> = BTreeMap::new();
+        for (offer, assignment) in assigned {
+            by_offer.entry(offer).or_default().push(assignment);
+        }
+        let mut undelivered = Vec::new();
+        for (offer, _) in reservation.free {
+            match by_offer.remove(&offer) {
+                Some(assignments) => {
+                    let leases = self.answer(offer, Ok(assignments));
+                    if !leases.is_empty() {
+                        undelivered.push((offer, leases));
+                    }
+                }
+                // The offer was not taken up; why, a claim will tell.
+                None => {
+                    if let Some(parked) = self.lock().get_mut(&offer) {
+                        parked.state = ParkedState::Unchecked;
+                    }
+                    self.unchecked.notify_one();
+                }
+            }
+        }
+        assert!(by_offer.is_empty(), "work was leased to an offer that was not made: {by_offer:?}");
+        undelivered
+    }
+
+    /// The transaction of a reservation failed; whether it took effect is unknown.
+    pub(crate) fn settle_failed(&self, reservation: Reservation, reason: &str) {
+        for (offer, _) in reservation.free {
+            self.failed(offer, reason);
+        }
+    }
+
+    fn nothing(&self, offer: Offer) {
+        let mut polls = self.lock();
+        let Some(parked) = polls.get_mut(&offer) else { return };
+        let woken = parked.state == ParkedState::Busy { woken: true };
+        parked.state = if woken { ParkedState::Unchecked } else { ParkedState::Idle };
+        drop(polls);
+        if woken {
+            self.unchecked.notify_one();
+        }
+    }
+
+    fn answer(&self, offer: Offer, answer: PollAnswer) -> Vec<LeaseRef> {
+        let leases = answer.iter().flatten().map(Assignment::lease).collect();
+        match self.lock().remove(&offer).map(|parked| parked.reply.send(answer)) {
+            Some(Ok(())) => Vec::new(),
+            Some(Err(_)) | None => leases,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Offer, Parked>> {
+        self.polls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Parked {
+    fn look_again(&mut self) {
+        self.state = match self.state {
+            ParkedState::Busy { .. } => ParkedState::Busy { woken: true },
+            ParkedState::Idle | ParkedState::Unchecked => ParkedState::Unchecked,
+        };
+    }
+}
+
+fn serves(poll: &Poll, lane: &Lane) -> bool {
+    (poll.queues.is_empty() || poll.queues.iter().any(|queue| queue == lane.queue()))
+        && poll.job_types.iter().any(|job_type| job_type == lane.job_type())
+}

@@ -1,0 +1,48 @@
+//! Claims queued work for parked polls.
+
+use crate::Context;
+use futures_util::future::select;
+use punctual_core::ports::{Claim, ClaimOutcome, Offer};
+use std::pin::pin;
+
+pub(crate) async fn dispatch(context: &Context) {
+    loop {
+        let claims = context.desk.take_unchecked();
+        if claims.is_empty() {
+            let woken = pin!(context.desk.unchecked());
+            let tick = context.host.clock.sleep(context.config.dispatch_interval);
+            if let futures_util::future::Either::Right(_) = select(woken, tick).await {
+                context.desk.wake_all();
+            }
+            continue;
+        }
+        claim(context, claims).await;
+    }
+}
+
+async fn claim(context: &Context, claims: Vec<Claim>) {
+    let offers: Vec<Offer> =
+        claims.iter().map(|claim| Offer { session: claim.session, turn: claim.turn }).collect();
+    match context.store.claim(context.time.now(), claims).await {
+        Ok(outcomes) => {
+            let mut undelivered = Vec::new();
+            for (offer, outcome) in offers.into_iter().zip(outcomes) {
+                if let ClaimOutcome::Claimed(assignments) = &outcome {
+                    context.counters.claimed.add(assignments.len() as u64);
+                }
+                let leases = context.desk.claimed(offer, outcome);
+                if !leases.is_empty() {
+                    undelivered.push((offer, leases));
+                }
+            }
+            context.return_undelivered(undelivered);
+        }
+        Err(error) => {
+            tracing::warn!(%error, "work could not be claimed; its workers will ask again");
+            context.counters.store_errors.add(1);
+            for offer in offers {
+                context.desk.failed(offer, &error.to_string());
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Fires what is due: schedules and the time gates of waiting attempts. Due times come from the store ahead of
+//! time and from everyone on this node who commits one.
+
+use crate::Context;
+use crate::desk::Reservation;
+use futures_util::future::{join, select};
+use punctual_core::limits;
+use punctual_core::ports::{Due, DueKind, Fire, FireOutcome, OpenOutcome, StoreError, TimeGate};
+use punctual_core::time::{Monotonic, Timestamp};
+use std::pin::pin;
+use std::time::Duration;
+
+/// Entries that one scan takes of each kind and segment. A scan that comes back full is repeated as soon as
+/// its entries have been fired.
+const SCAN_LIMIT: usize = 256;
+/// Pause after a failed call, so that a store in trouble is not hammered.
+const ERROR_PAUSE: Duration = Duration::from_millis(100);
+
+pub(crate) async fn fire(context: &Context) {
+    let mut refill_at = context.host.clock.monotonic();
+    loop {
+        if context.host.clock.monotonic() >= refill_at {
+            refill_at = refill(context).await;
+        }
+        let due = context.agenda.take_due(context.time.now(), limits::STORE_BATCH_MAX);
+        if due.is_empty() {
+            sleep_until_due(context, refill_at).await;
+        } else if let Err(error) = fire_batch(context, due).await {
+            tracing::warn!(%error, "due work could not be fired; it is read again");
+            context.counters.store_errors.add(1);
+            context.host.clock.sleep(ERROR_PAUSE).await;
+            refill_at = context.host.clock.monotonic();
+        }
+    }
+}
+
+/// Reads ahead; returns when to do so again.
+async fn refill(context: &Context) -> Monotonic {
+    let now = context.time.now();
+    let (clock, config) = (&context.host.clock, &context.config);
+    match context.store.due(config.segments, context.agenda.horizon(now), SCAN_LIMIT).await {
+        Ok(due) => {
+            let mut truncated = context.agenda.is_full();
+            let mut counts = std::collections::BTreeMap::new();
+            for entry in due {
+                let count: &mut usize = counts.entry(source(&entry)).or_default();
+                *count += 1;
+                truncated |= *count >= SCAN_LIMIT;
+                context.agenda.add(now, entry);
+            }
+            // A full page hides what comes after it: look again before its last entry is due.
+            let pause = if truncated { config.refill_interval / 20 } else { config.refill_interval };
+            clock.monotonic().plus(pause)
+        }
+        Err(error) => {
+            tracing::warn!(%error, "due work could not be read");
+            context.counters.store_errors.add(1);
+            clock.monotonic().plus(ERROR_PAUSE)
+        }
+    }
+}
+
+fn source(due: &Due) -> (bool, u8) {
+    match due.what {
+        DueKind::Schedule { job, .. } => (true, job.segment().index()),
+        DueKind::TimeGate { occurrence, .. } => (false, occurrence.job.segment().index()),
+    }
+}
+
+async fn sleep_until_due(context: &Context, refill_at: Monotonic) {
+    let until_refill = refill_at.since(context.host.clock.monotonic());
+    let until_due = context.agenda.next_due().map_or(Duration::MAX, |at| at.since(context.time.now()));
+    let changed = pin!(context.agenda.changed());
+    select(changed, context.host.clock.sleep(until_refill.min(until_due))).await;
+}
+
+async fn fire_batch(context: &Context, due: Vec<Due>) -> Result<(), StoreError> {
+    let now = context.time.now();
+    let (mut fires, mut gates) = (Vec::new(), Vec::new());
+    let (mut fire_places, mut gate_places) = (Reservation::default(), Reservation::default());
+    for entry in due {
+        match entry.what {
+            DueKind::Schedule { job, version } => {
+                let offer = context.desk.reserve(&mut fire_places, &entry.lane);
+                fires.push(Fire { job, version, offer });
+            }
+            DueKind::TimeGate { occurrence, attempt } => {
+                let offer = context.desk.reserve(&mut gate_places, &entry.lane);
+                gates.push(TimeGate { occurrence, attempt, offer });
+            }
+        }
+    }
+    let (fired, opened) =
+        join(fire_schedules(context, now, fires, fire_places), open_gates(context, now, gates, gate_places))
+            .await;
+    fired.and(opened)
+}
+
+async fn fire_schedules(
+    context: &Context,
+    now: Timestamp,
+    fires: Vec<Fire>,
+    places: Reservation,
+) -> Result<(), StoreError> {
+    if fires.is_empty() {
+        return Ok(());
+    }
+    let outcomes = match context.store.fire(now, fires).await {
+        Ok(outcomes) => outcomes,
+        Err(error) => {
+            context.desk.settle_failed(places, &error.to_string());
+            return Err(error);
+        }
+    };
+    let mut all_begun = Vec::with_capacity(outcomes.len());
+    for outcome in outcomes {
+        match outcome {
+            FireOutcome::Fired { begun, occurrences, skipped } => {
+                context.counters.fired.add(occurrences.len() as u64);
+                context.counters.skipped.add(skipped);
+                all_begun.push(begun);
+            }
+            FireOutcome::Conflict => context.counters.fire_conflicts.add(1),
+            FireOutcome::NotDue => {}
+        }
+    }
+    context.follow_up(all_begun, places);
+    Ok(())
+}
+
+async fn open_gates(
+    context: &Context,
+    now: Timestamp,
+    gates: Vec<TimeGate>,
+    places: Reservation,
+) -> Result<(), StoreError> {
+    if gates.is_empty() {
+        return Ok(());
+    }
+    match context.store.open_time_gates(now, gates).await {
+        Ok(outcomes) => {
+            let begun = outcomes.into_iter().filter_map(|outcome| match outcome {
+                OpenOutcome::Opened(begun) => Some(begun),
+                OpenOutcome::Conflict | OpenOutcome::NotDue => None,
+            });
+            context.follow_up(begun, places);
+            Ok(())
+        }
+        Err(error) => {
+            context.desk.settle_failed(places, &error.to_string());
+            Err(error)
+        }
+    }
+}

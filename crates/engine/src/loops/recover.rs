@@ -1,0 +1,50 @@
+//! Finds silent sessions and puts their work back on its way.
+
+use crate::Context;
+use punctual_core::defects::{Defect, planted};
+use punctual_core::limits;
+use punctual_core::ports::{SessionRow, StoreError};
+use punctual_core::session::{Pulse, SessionObserver};
+
+pub(crate) async fn recover(context: &Context) {
+    let mut observer = SessionObserver::default();
+    loop {
+        context.host.clock.sleep(context.config.recover_interval).await;
+        if let Err(error) = round(context, &mut observer).await {
+            tracing::warn!(%error, "sessions could not be looked after; trying again");
+            context.counters.store_errors.add(1);
+        }
+    }
+}
+
+async fn round(context: &Context, observer: &mut SessionObserver) -> Result<(), StoreError> {
+    let rows = context.store.sessions().await?;
+    // The reading is as old as its answer took; counting from the answer's arrival errs on the session's side.
+    let pulses: Vec<Pulse> = rows.iter().map(|row| row.pulse).collect();
+    let mut silent = observer.observe(context.host.clock.monotonic(), &pulses);
+    if planted(Defect::ExpireByWallClock) {
+        silent = expired_by_wall_clock(context, &rows);
+    }
+    if !silent.is_empty() {
+        let lost = context.store.lose_sessions(context.time.now(), silent).await?;
+        let count = lost.into_iter().filter(|lost| *lost).count();
+        context.counters.sessions_lost.add(count as u64);
+    }
+    loop {
+        let recovered = context.store.recover(context.time.now(), limits::STORE_BATCH_MAX).await?;
+        if !recovered.lost.is_empty() {
+            tracing::warn!(count = recovered.lost.len(), "executions of lost workers are recovered");
+        }
+        context.counters.lost.add(recovered.lost.len() as u64);
+        context.wake(recovered.queued);
+        if !recovered.more {
+            return Ok(());
+        }
+    }
+}
+
+/// The broken rule of [`Defect::ExpireByWallClock`].
+fn expired_by_wall_clock(context: &Context, rows: &[SessionRow]) -> Vec<Pulse> {
+    let now = context.host.clock.wall();
+    rows.iter().filter(|row| now.since(row.beaten_at) >= row.pulse.lease).map(|row| row.pulse).collect()
+}

@@ -1,0 +1,106 @@
+//! Taking jobs in.
+
+use crate::batcher::Batcher;
+use crate::desk::Reservation;
+use crate::{Context, Engine};
+use punctual_core::ids::JobId;
+use punctual_core::job::{InvalidField, Job, JobMark, JobSpec, JobStatus};
+use punctual_core::limits;
+use punctual_core::ports::{Lane, NewJob, StoreError, SubmitOutcome};
+use punctual_core::schedule::{Schedule, is_due_at_once};
+use punctual_core::time::Timestamp;
+use std::sync::Arc;
+
+/// A job that is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Submitted {
+    pub job: JobId,
+    pub status: JobStatus,
+    pub next_run_time: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SubmitError {
+    #[error("the job is not valid")]
+    Invalid(Vec<InvalidField>),
+    /// Whether the job was kept is unknown.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+impl Engine {
+    /// Keeps these jobs, each for itself: an invalid one does not keep the others out. Answered when they are
+    /// durable.
+    pub async fn submit(&self, specs: Vec<JobSpec>) -> Vec<Result<Submitted, SubmitError>> {
+        let now = self.now();
+        let checked: Vec<Result<Job, SubmitError>> =
+            specs.into_iter().map(|spec| self.admit(spec, now)).collect();
+        let mut answers: Vec<Result<Submitted, SubmitError>> = Vec::with_capacity(checked.len());
+        let mut jobs = Vec::with_capacity(checked.len());
+        for job in checked {
+            answers.push(job.map(|job| {
+                let submitted = submitted(&job, now);
+                jobs.push(job);
+                submitted
+            }));
+        }
+        if let Err(error) = self.submits.call(jobs).await {
+            for answer in answers.iter_mut().filter(|answer| answer.is_ok()) {
+                *answer = Err(SubmitError::Unavailable(error.to_string()));
+            }
+        }
+        answers
+    }
+
+    fn admit(&self, spec: JobSpec, now: Timestamp) -> Result<Job, SubmitError> {
+        spec.check().map_err(SubmitError::Invalid)?;
+        let id = JobId::new(now, self.context.host.random.next_u64());
+        Ok(Job { id, version: 1, mark: JobMark::Active, created_at: now, updated_at: now, spec })
+    }
+}
+
+fn submitted(job: &Job, now: Timestamp) -> Submitted {
+    let next_run_time = match &job.spec.settings.schedule {
+        Schedule::Immediate => now,
+        Schedule::OneTime { at } => *at,
+        Schedule::Interval { anchor, .. } => *anchor,
+    };
+    Submitted { job: job.id, status: JobStatus::Active, next_run_time: Some(next_run_time) }
+}
+
+impl Context {
+    pub(crate) fn submit_batcher(self: Arc<Self>) -> Batcher<Job, SubmitOutcome> {
+        let spawn = self.host.spawn.clone();
+        Batcher::new(spawn, limits::STORE_BATCH_MAX, move |jobs| Box::pin(self.clone().submit_batch(jobs)))
+    }
+
+    async fn submit_batch(self: Arc<Self>, jobs: Vec<Job>) -> Result<Vec<SubmitOutcome>, StoreError> {
+        let now = self.time.now();
+        let mut reservation = Reservation::default();
+        let jobs: Vec<NewJob> = jobs
+            .into_iter()
+            .map(|job| {
+                let due = is_due_at_once(&job.spec.settings.schedule, now);
+                let lane = || Lane::new(job.spec.queue.as_str(), job.spec.job_type.as_str());
+                let offer = if due { self.desk.reserve(&mut reservation, &lane()) } else { None };
+                NewJob { job, offer }
+            })
+            .collect();
+        match self.store.submit(now, jobs).await {
+            Ok(outcomes) => {
+                self.counters.submitted.add(outcomes.len() as u64);
+                let begun = outcomes.iter().filter_map(|outcome| match outcome {
+                    SubmitOutcome::Created(begun) => Some(begun.clone()),
+                    SubmitOutcome::AlreadyThere => None,
+                });
+                self.follow_up(begun, reservation);
+                Ok(outcomes)
+            }
+            Err(error) => {
+                self.counters.store_errors.add(1);
+                self.desk.settle_failed(reservation, &error.to_string());
+                Err(error)
+            }
+        }
+    }
+}

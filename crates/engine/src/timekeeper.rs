@@ -1,0 +1,43 @@
+//! The cluster's time is the store's. This node's wall clock is never used: its monotonic clock carries the
+//! last answer of the store forward. The estimate is never ahead of the store, so nothing fires early, and
+//! behind it by no more than one answer took to arrive.
+
+use punctual_core::ports::{Clock, Store, StoreError};
+use punctual_core::time::{Monotonic, Timestamp};
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub(crate) struct Timekeeper {
+    clock: Arc<dyn Clock>,
+    known: Mutex<Option<(Timestamp, Monotonic)>>,
+}
+
+impl Timekeeper {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        Timekeeper { clock, known: Mutex::new(None) }
+    }
+
+    /// Asks the store for its time.
+    pub(crate) async fn sync(&self, store: &dyn Store) -> Result<(), StoreError> {
+        let asked_at = self.clock.monotonic();
+        let answer = store.clock().await?;
+        let answered_at = self.clock.monotonic();
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let latest = answer.plus(answered_at.since(asked_at));
+        // An earlier answer that agrees with this one is the closer bound if it puts the time later.
+        let kept =
+            known.map(|known| project(known, answered_at)).filter(|kept| (answer..=latest).contains(kept));
+        *known = Some((kept.unwrap_or(answer), answered_at));
+        Ok(())
+    }
+
+    /// # Panics
+    /// Before the first successful [`Timekeeper::sync`]: without it there is no time to speak of.
+    pub(crate) fn now(&self) -> Timestamp {
+        let known = *self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        project(known.expect("the engine is started before it is used"), self.clock.monotonic())
+    }
+}
+
+fn project((time, at): (Timestamp, Monotonic), now: Monotonic) -> Timestamp {
+    time.plus(now.since(at))
+}

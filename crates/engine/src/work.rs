@@ -1,0 +1,146 @@
+//! The worker port, for workers in this process and for those that the API speaks for.
+
+use crate::batcher::Batcher;
+use crate::{Context, Engine};
+use async_trait::async_trait;
+use futures_util::future::{Either, select};
+use punctual_core::ids::SessionId;
+use punctual_core::lifecycle::Ending;
+use punctual_core::limits;
+use punctual_core::ports::{
+    Assignment, Beat, BeatAnswer, BeatOutcome, Begun, LeaseRef, Offer, Poll, Report, ReportAnswer,
+    ReportOutcome, Resync, ResyncOutcome, SessionGrant, SessionOpening, StoreError, WorkerPort,
+    WorkerPortError,
+};
+use std::pin::pin;
+use std::sync::Arc;
+
+#[async_trait]
+impl WorkerPort for Engine {
+    async fn open_session(&self, opening: SessionOpening) -> Result<SessionGrant, WorkerPortError> {
+        let lease = opening.lease.clamp(limits::SESSION_LEASE_MIN, limits::SESSION_LEASE_MAX);
+        let opening = SessionOpening { lease, ..opening };
+        let session = self.context.store.open_session(self.now(), opening).await.map_err(unavailable)?;
+        Ok(SessionGrant { session, now: self.now() })
+    }
+
+    async fn poll(&self, poll: Poll) -> Result<Vec<Assignment>, WorkerPortError> {
+        let capacity = poll.capacity.min(limits::POLL_CAPACITY_MAX);
+        if capacity == 0 {
+            return Ok(Vec::new());
+        }
+        let offer = Offer { session: poll.session, turn: poll.turn };
+        let wait = self.context.host.clock.sleep(poll.wait);
+        let answer = pin!(self.context.desk.park(Poll { capacity, ..poll }));
+        let gone = || WorkerPortError::Unavailable("the node is going down".to_owned());
+        match select(answer, wait).await {
+            Either::Left((answer, _)) => answer.unwrap_or_else(|_| Err(gone())),
+            Either::Right(((), _)) if self.context.desk.leave(offer) => Ok(Vec::new()),
+            // Its answer is being committed: leaving now would lose it.
+            Either::Right(((), answer)) => answer.await.unwrap_or_else(|_| Err(gone())),
+        }
+    }
+
+    async fn beat(&self, session: SessionId, beat: u64) -> Result<BeatAnswer, WorkerPortError> {
+        let outcomes = self.beats.call(vec![Beat { session, beat }]).await.map_err(unavailable)?;
+        match outcomes.into_iter().next() {
+            Some(BeatOutcome::Counted { cancel }) => Ok(BeatAnswer { now: self.now(), cancel }),
+            Some(BeatOutcome::SessionLost) | None => Err(WorkerPortError::SessionLost),
+        }
+    }
+
+    async fn report(&self, reports: Vec<Report>) -> Result<Vec<ReportAnswer>, WorkerPortError> {
+        let outcomes = self.reports.call(reports).await.map_err(unavailable)?;
+        Ok(outcomes.into_iter().map(|outcome| outcome.answer).collect())
+    }
+
+    async fn give_back(&self, session: SessionId, leases: Vec<LeaseRef>) -> Result<(), WorkerPortError> {
+        let context = &self.context;
+        let lanes = context.store.give_back(self.now(), session, leases).await.map_err(unavailable)?;
+        let lanes: Vec<_> = lanes.into_iter().flatten().collect();
+        context.counters.given_back.add(lanes.len() as u64);
+        context.wake(lanes);
+        Ok(())
+    }
+
+    async fn resync(
+        &self,
+        session: SessionId,
+        turn: u64,
+        held: Vec<LeaseRef>,
+    ) -> Result<(), WorkerPortError> {
+        let outcome = self.context.store.resync(self.now(), Resync { session, turn, held }).await;
+        self.context.given_back(outcome.map_err(unavailable)?)
+    }
+
+    async fn close_session(&self, session: SessionId) -> Result<(), WorkerPortError> {
+        let outcome = self.context.store.close_session(self.now(), session).await;
+        self.context.given_back(outcome.map_err(unavailable)?)
+    }
+}
+
+fn unavailable(error: StoreError) -> WorkerPortError {
+    WorkerPortError::Unavailable(error.to_string())
+}
+
+impl Context {
+    fn given_back(&self, outcome: ResyncOutcome) -> Result<(), WorkerPortError> {
+        match outcome {
+            ResyncOutcome::GivenBack(lanes) => {
+                self.counters.given_back.add(lanes.len() as u64);
+                self.wake(lanes);
+                Ok(())
+            }
+            ResyncOutcome::StaleTurn => Err(WorkerPortError::StaleTurn),
+            ResyncOutcome::SessionLost => Err(WorkerPortError::SessionLost),
+        }
+    }
+
+    pub(crate) fn report_batcher(self: Arc<Self>) -> Batcher<Report, ReportOutcome> {
+        let spawn = self.host.spawn.clone();
+        Batcher::new(spawn, limits::STORE_BATCH_MAX, move |reports| {
+            Box::pin(self.clone().report_batch(reports))
+        })
+    }
+
+    async fn report_batch(self: Arc<Self>, reports: Vec<Report>) -> Result<Vec<ReportOutcome>, StoreError> {
+        let endings: Vec<Ending> = reports.iter().map(|report| report.end.ending).collect();
+        let outcomes = self.store.report(self.time.now(), reports).await;
+        let outcomes = outcomes.inspect_err(|_| self.counters.store_errors.add(1))?;
+        for (ending, outcome) in endings.into_iter().zip(&outcomes) {
+            self.count_report(ending, outcome);
+        }
+        self.follow_up(
+            outcomes.iter().map(|outcome| outcome.retry.clone()),
+            crate::desk::Reservation::default(),
+        );
+        Ok(outcomes)
+    }
+
+    fn count_report(&self, ending: Ending, outcome: &ReportOutcome) {
+        let counters = &self.counters;
+        match (outcome.answer, ending) {
+            (ReportAnswer::AlreadyAccepted, _) => return,
+            (ReportAnswer::Stale, _) => {
+                tracing::info!(?ending, "a report was refused because its lease is gone");
+                return counters.stale_reports.add(1);
+            }
+            (ReportAnswer::Accepted, Ending::Succeeded) => counters.succeeded.add(1),
+            (ReportAnswer::Accepted, Ending::Failed) => counters.failed.add(1),
+            (ReportAnswer::Accepted, Ending::TimedOut) => counters.timed_out.add(1),
+            (ReportAnswer::Accepted, Ending::Cancelled) => counters.cancelled.add(1),
+            (ReportAnswer::Accepted, Ending::Lost) => counters.lost.add(1),
+        }
+        if outcome.retry != Begun::default() {
+            counters.retried.add(1);
+        }
+    }
+
+    pub(crate) fn beat_batcher(self: Arc<Self>) -> Batcher<Beat, BeatOutcome> {
+        let spawn = self.host.spawn.clone();
+        Batcher::new(spawn, limits::STORE_BATCH_MAX, move |beats| {
+            let context = self.clone();
+            Box::pin(async move { context.store.beat(context.time.now(), beats).await })
+        })
+    }
+}

@@ -1,0 +1,392 @@
+//! One session of a worker as a state machine: takes an event, decides, and says what to do. No awaiting, no
+//! clock, no channel.
+
+use crate::WorkerConfig;
+use punctual_core::defects::{Defect, planted};
+use punctual_core::ports::{
+    Assignment, BeatAnswer, LeaseRef, Outcome, Poll, Report, ReportAnswer, SessionGrant, WorkerPortError,
+};
+use punctual_core::session::LeaseKeeper;
+use punctual_core::time::{Monotonic, Timestamp};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// What has happened.
+#[derive(Debug)]
+pub(crate) enum Event {
+    Opened,
+    BeatDue,
+    Beaten {
+        sent_at: Monotonic,
+        result: Result<BeatAnswer, WorkerPortError>,
+    },
+    /// The moment has come at which the lease may have run out.
+    LeaseDue,
+    Polled(Result<Vec<Assignment>, WorkerPortError>),
+    Resynced(Result<(), WorkerPortError>),
+    /// The pause after a failed poll or resync is over.
+    Rested,
+    Ended {
+        lease: LeaseRef,
+        started_at: Monotonic,
+        ended_at: Monotonic,
+        outcome: Outcome,
+    },
+    Reported(Result<Vec<ReportAnswer>, WorkerPortError>),
+    ReportRested,
+    GaveBack,
+    Drain,
+    GraceOver,
+    Closed,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub(crate) enum Action {
+    Beat(u64),
+    Poll(Poll),
+    Resync {
+        turn: u64,
+        held: Vec<LeaseRef>,
+    },
+    Start {
+        assignment: Assignment,
+        deadline: Timestamp,
+    },
+    /// Stop the handler; its end is reported as the outcome says.
+    Stop {
+        lease: LeaseRef,
+        outcome: Outcome,
+    },
+    /// Stop all handlers at once and forget them.
+    StopAll,
+    Report(Vec<Report>),
+    GiveBack(Vec<LeaseRef>),
+    Close,
+    After(Duration, Event),
+}
+
+/// How a session ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    Drained,
+    /// It is lost, or may be; with the outcomes that nobody has acknowledged.
+    Lost(Vec<Report>),
+}
+
+/// A session just opened, and when by the worker's own clock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Opened {
+    pub(crate) grant: SessionGrant,
+    pub(crate) sent_at: Monotonic,
+    pub(crate) received_at: Monotonic,
+}
+
+/// What the session is doing to get more work. Polls and resyncs never overlap: each uses the next turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Intake {
+    Free,
+    Polling,
+    Resyncing,
+    /// After a failure; then a resync is owed.
+    Resting,
+}
+
+pub(crate) struct Session {
+    config: WorkerConfig,
+    job_types: Vec<String>,
+    grant: SessionGrant,
+    /// A moment of the house's time and of the worker's clock that belong together.
+    time: (Timestamp, Monotonic),
+    keeper: LeaseKeeper,
+    beat: u64,
+    turn: u64,
+    intake: Intake,
+    resync_owed: bool,
+    ready: VecDeque<Assignment>,
+    running: BTreeMap<LeaseRef, Assignment>,
+    finished: Vec<Report>,
+    reporting: Vec<Report>,
+    report_resting: bool,
+    giving_back: bool,
+    draining: bool,
+    closing: bool,
+    end: Option<End>,
+}
+
+impl Session {
+    pub(crate) fn new(
+        config: WorkerConfig,
+        job_types: Vec<String>,
+        opened: Opened,
+        unreported: Vec<Report>,
+    ) -> Self {
+        Session {
+            keeper: LeaseKeeper::new(config.lease, opened.sent_at),
+            config,
+            job_types,
+            grant: opened.grant,
+            time: (opened.grant.now, opened.received_at),
+            beat: 0,
+            turn: 0,
+            intake: Intake::Free,
+            resync_owed: false,
+            ready: VecDeque::new(),
+            running: BTreeMap::new(),
+            finished: unreported,
+            reporting: Vec::new(),
+            report_resting: false,
+            giving_back: false,
+            draining: false,
+            closing: false,
+            end: None,
+        }
+    }
+
+    pub(crate) fn take_end(&mut self) -> Option<End> {
+        self.end.take()
+    }
+
+    pub(crate) fn handle(&mut self, event: Event, now: Monotonic) -> Vec<Action> {
+        let mut actions = Vec::new();
+        match event {
+            Event::Opened => {
+                actions.push(Action::After(self.keeper.beat_interval(), Event::BeatDue));
+                actions.push(self.watch_lease(now));
+            }
+            Event::BeatDue => {
+                self.beat += 1;
+                actions.push(Action::Beat(self.beat));
+                actions.push(Action::After(self.keeper.beat_interval(), Event::BeatDue));
+            }
+            Event::Beaten { sent_at, result } => self.beaten(sent_at, result, now, &mut actions),
+            Event::LeaseDue => self.check_lease(now, &mut actions),
+            Event::Polled(result) => self.polled(result, &mut actions),
+            Event::Resynced(result) => self.resynced(result, &mut actions),
+            Event::Rested => self.intake = Intake::Free,
+            Event::Ended { lease, started_at, ended_at, outcome } => {
+                self.ended(lease, started_at, ended_at, outcome)
+            }
+            Event::Reported(result) => self.reported(result, &mut actions),
+            Event::ReportRested => self.report_resting = false,
+            Event::GaveBack => self.giving_back = false,
+            Event::Drain => self.drain(&mut actions),
+            Event::GraceOver => {
+                self.stop_running("the worker was shut down before the handler finished", &mut actions)
+            }
+            Event::Closed => self.end = Some(End::Drained),
+        }
+        if self.end.is_none() {
+            self.next_actions(now, &mut actions);
+        }
+        actions
+    }
+
+    fn beaten(
+        &mut self,
+        sent_at: Monotonic,
+        result: Result<BeatAnswer, WorkerPortError>,
+        now: Monotonic,
+        actions: &mut Vec<Action>,
+    ) {
+        match result {
+            Ok(answer) => {
+                self.keeper.confirmed(sent_at);
+                self.time = (answer.now, now);
+                for lease in answer.cancel {
+                    self.cancel(lease, now, actions);
+                }
+            }
+            Err(WorkerPortError::SessionLost) => self.lose("the session was declared lost", actions),
+            // The lease runs on; the next beat may get through.
+            Err(WorkerPortError::Unavailable(_) | WorkerPortError::StaleTurn) => {}
+        }
+    }
+
+    fn cancel(&mut self, lease: LeaseRef, now: Monotonic, actions: &mut Vec<Action>) {
+        if self.running.contains_key(&lease) {
+            actions.push(Action::Stop { lease, outcome: Outcome::Cancelled });
+        } else if let Some(index) = self.ready.iter().position(|assignment| assignment.lease() == lease) {
+            self.ready.remove(index);
+            let now = self.house_time(now);
+            let end = Outcome::Cancelled.into_end(now, now);
+            self.finished.push(Report { session: self.grant.session, lease, end });
+        }
+    }
+
+    fn watch_lease(&self, now: Monotonic) -> Action {
+        Action::After(self.keeper.stop_at().since(now), Event::LeaseDue)
+    }
+
+    fn check_lease(&mut self, now: Monotonic, actions: &mut Vec<Action>) {
+        if now < self.keeper.stop_at() || planted(Defect::KeepRunningWithoutLease) {
+            actions.push(match self.watch_lease(now) {
+                Action::After(Duration::ZERO, event) => Action::After(self.config.lease, event),
+                action => action,
+            });
+        } else {
+            self.lose("the lease ran out without a confirmed beat", actions);
+        }
+    }
+
+    /// Stops everything: from here on another worker may run what this one held.
+    fn lose(&mut self, reason: &str, actions: &mut Vec<Action>) {
+        tracing::warn!(session = %self.grant.session, running = self.running.len(), reason, "session lost");
+        actions.push(Action::StopAll);
+        let mut unreported = std::mem::take(&mut self.reporting);
+        unreported.append(&mut self.finished);
+        self.end = Some(End::Lost(unreported));
+    }
+
+    fn polled(&mut self, result: Result<Vec<Assignment>, WorkerPortError>, actions: &mut Vec<Action>) {
+        self.intake = Intake::Free;
+        match result {
+            // An empty answer has not used the turn.
+            Ok(assignments) if assignments.is_empty() => self.turn -= 1,
+            Ok(assignments) => self.ready.extend(assignments),
+            Err(WorkerPortError::SessionLost) => self.lose("the session was declared lost", actions),
+            Err(WorkerPortError::StaleTurn) => self.resync_owed = true,
+            Err(WorkerPortError::Unavailable(reason)) => {
+                tracing::debug!(reason, "a poll failed; resyncing");
+                self.resync_owed = true;
+                self.rest(actions);
+            }
+        }
+    }
+
+    fn resynced(&mut self, result: Result<(), WorkerPortError>, actions: &mut Vec<Action>) {
+        self.intake = Intake::Free;
+        match result {
+            Ok(()) => self.resync_owed = false,
+            Err(WorkerPortError::SessionLost) => self.lose("the session was declared lost", actions),
+            Err(WorkerPortError::StaleTurn | WorkerPortError::Unavailable(_)) => self.rest(actions),
+        }
+    }
+
+    fn rest(&mut self, actions: &mut Vec<Action>) {
+        self.intake = Intake::Resting;
+        actions.push(Action::After(self.config.error_pause, Event::Rested));
+    }
+
+    fn ended(&mut self, lease: LeaseRef, started_at: Monotonic, ended_at: Monotonic, outcome: Outcome) {
+        if self.running.remove(&lease).is_some() {
+            let end = outcome.into_end(self.house_time(started_at), self.house_time(ended_at));
+            self.finished.push(Report { session: self.grant.session, lease, end });
+        }
+    }
+
+    fn reported(&mut self, result: Result<Vec<ReportAnswer>, WorkerPortError>, actions: &mut Vec<Action>) {
+        match result {
+            // Whatever the answer, nothing more can be done about these.
+            Ok(_) => self.reporting.clear(),
+            Err(error) => {
+                tracing::debug!(%error, count = self.reporting.len(), "outcomes not reported; trying again");
+                self.reporting.append(&mut self.finished);
+                self.finished = std::mem::take(&mut self.reporting);
+                self.report_resting = true;
+                actions.push(Action::After(self.config.error_pause, Event::ReportRested));
+            }
+        }
+    }
+
+    fn drain(&mut self, actions: &mut Vec<Action>) {
+        if !std::mem::replace(&mut self.draining, true) {
+            actions.push(Action::After(self.config.drain_grace, Event::GraceOver));
+        }
+    }
+
+    fn stop_running(&mut self, error: &str, actions: &mut Vec<Action>) {
+        for lease in self.running.keys() {
+            let outcome = Outcome::Failed { error: error.to_owned(), retryable: true };
+            actions.push(Action::Stop { lease: *lease, outcome });
+        }
+    }
+
+    /// What follows from the state, whatever the event was.
+    fn next_actions(&mut self, now: Monotonic, actions: &mut Vec<Action>) {
+        if self.draining {
+            self.give_back_ready(actions);
+        } else {
+            self.start_ready(now, actions);
+            self.take_in(actions);
+        }
+        if self.reporting.is_empty() && !self.finished.is_empty() && !self.report_resting {
+            self.reporting = std::mem::take(&mut self.finished);
+            actions.push(Action::Report(self.reporting.clone()));
+        }
+        if self.is_drained() && !std::mem::replace(&mut self.closing, true) {
+            actions.push(Action::Close);
+        }
+    }
+
+    fn start_ready(&mut self, now: Monotonic, actions: &mut Vec<Action>) {
+        while self.running.len() < self.config.slots {
+            let Some(assignment) = self.ready.pop_front() else { return };
+            self.running.insert(assignment.lease(), assignment.clone());
+            let deadline = self.house_time(now).plus(assignment.timeout);
+            actions.push(Action::Start { assignment, deadline });
+        }
+    }
+
+    /// Asks for more work when a slot is free or the reserve is half used up.
+    fn take_in(&mut self, actions: &mut Vec<Action>) {
+        if self.intake != Intake::Free {
+            return;
+        }
+        if self.resync_owed {
+            self.turn += 1;
+            self.intake = Intake::Resyncing;
+            return actions.push(Action::Resync { turn: self.turn, held: self.held() });
+        }
+        let busy = self.ready.len() + self.running.len();
+        let unacknowledged = self.finished.len() + self.reporting.len();
+        let capacity = (self.config.slots + self.config.prefetch).saturating_sub(busy + unacknowledged);
+        let wanted = busy < self.config.slots || self.ready.len() * 2 <= self.config.prefetch;
+        if capacity == 0 || !wanted {
+            return;
+        }
+        self.turn += 1;
+        self.intake = Intake::Polling;
+        actions.push(Action::Poll(Poll {
+            session: self.grant.session,
+            turn: self.turn,
+            capacity,
+            queues: self.config.queues.clone(),
+            job_types: self.job_types.clone(),
+            wait: self.config.poll_wait,
+        }));
+    }
+
+    fn give_back_ready(&mut self, actions: &mut Vec<Action>) {
+        if !self.ready.is_empty() && !self.giving_back {
+            self.giving_back = true;
+            actions
+                .push(Action::GiveBack(self.ready.drain(..).map(|assignment| assignment.lease()).collect()));
+        }
+    }
+
+    fn is_drained(&self) -> bool {
+        self.draining
+            && self.ready.is_empty()
+            && self.running.is_empty()
+            && self.finished.is_empty()
+            && self.reporting.is_empty()
+            && !self.giving_back
+    }
+
+    fn held(&self) -> Vec<LeaseRef> {
+        let unacknowledged = self.finished.iter().chain(&self.reporting).map(|report| report.lease);
+        self.ready
+            .iter()
+            .map(Assignment::lease)
+            .chain(self.running.keys().copied())
+            .chain(unacknowledged)
+            .collect()
+    }
+
+    /// The house's time at a moment of the worker's clock, near the present.
+    fn house_time(&self, at: Monotonic) -> Timestamp {
+        let (time, then) = self.time;
+        if at >= then { time.plus(at.since(then)) } else { time.minus(then.since(at)) }
+    }
+}
