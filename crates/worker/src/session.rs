@@ -390,3 +390,178 @@ impl Session {
         if at >= then { time.plus(at.since(then)) } else { time.minus(then.since(at)) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_core::ids::{Epoch, JobId, SessionId};
+
+    const LEASE: Duration = Duration::from_secs(6);
+
+    fn at(ms: u64) -> Monotonic {
+        Monotonic::from_micros(1_000_000_000 + ms * 1_000)
+    }
+
+    fn assignment(number: u32) -> Assignment {
+        Assignment {
+            execution: JobId::new(Timestamp::EPOCH, 1).occurrence(number).attempt(1),
+            epoch: Epoch(1),
+            job_version: 1,
+            name: "noop".to_owned(),
+            job_type: "noop".to_owned(),
+            queue: "default".to_owned(),
+            payload: "null".to_owned(),
+            timeout: Duration::from_secs(60),
+            scheduled_time: Timestamp::EPOCH,
+            available_at: Timestamp::EPOCH,
+        }
+    }
+
+    fn assignments(numbers: std::ops::Range<u32>) -> Vec<Assignment> {
+        numbers.map(assignment).collect()
+    }
+
+    /// A session with two slots and two places of prefetch, and what it did on opening.
+    fn opened() -> (Session, Vec<Action>) {
+        let config = WorkerConfig { slots: 2, prefetch: 2, lease: LEASE, ..WorkerConfig::default() };
+        let grant = SessionGrant { session: SessionId(7), now: Timestamp::from_micros(5_000_000) };
+        let opened = Opened { grant, sent_at: at(0), received_at: at(0) };
+        let mut session = Session::new(config, vec!["noop".to_owned()], opened, Vec::new());
+        let actions = session.handle(Event::Opened, at(0));
+        (session, actions)
+    }
+
+    fn polls(actions: &[Action]) -> Vec<(u64, usize)> {
+        let poll = |action: &Action| match action {
+            Action::Poll(poll) => Some((poll.turn, poll.capacity)),
+            _ => None,
+        };
+        actions.iter().filter_map(poll).collect()
+    }
+
+    fn starts(actions: &[Action]) -> usize {
+        actions.iter().filter(|action| matches!(action, Action::Start { .. })).count()
+    }
+
+    fn ended(number: u32) -> Event {
+        let lease = assignment(number).lease();
+        Event::Ended {
+            lease,
+            started_at: at(1),
+            ended_at: at(2),
+            outcome: Outcome::Succeeded { result: None },
+        }
+    }
+
+    #[test]
+    fn polls_for_all_its_places_and_starts_no_more_than_its_slots() {
+        let (mut session, actions) = opened();
+        assert_eq!(polls(&actions), [(1, 4)]);
+        let actions = session.handle(Event::Polled(Ok(assignments(1..5))), at(1));
+        assert_eq!(starts(&actions), 2);
+        assert_eq!(polls(&actions), [], "the reserve is full");
+    }
+
+    #[test]
+    fn an_empty_answer_leaves_the_turn_for_the_next_poll() {
+        let (mut session, _) = opened();
+        let actions = session.handle(Event::Polled(Ok(vec![])), at(1));
+        assert_eq!(polls(&actions), [(1, 4)]);
+    }
+
+    #[test]
+    fn a_lost_answer_is_followed_by_a_resync_with_all_that_is_held() {
+        let (mut session, _) = opened();
+        session.handle(Event::Polled(Ok(assignments(1..3))), at(1));
+        session.handle(Event::Polled(Err(WorkerPortError::Unavailable("gone".to_owned()))), at(2));
+        let actions = session.handle(Event::Rested, at(300));
+        let held: Vec<LeaseRef> = assignments(1..3).iter().map(Assignment::lease).collect();
+        assert!(
+            matches!(&actions[..], [Action::Resync { turn: 3, held: found }] if *found == held),
+            "{actions:?}"
+        );
+        let actions = session.handle(Event::Resynced(Ok(())), at(301));
+        assert_eq!(polls(&actions), [(4, 2)]);
+    }
+
+    #[test]
+    fn an_outcome_stays_held_until_it_is_acknowledged() {
+        let (mut session, _) = opened();
+        session.handle(Event::Polled(Ok(assignments(1..2))), at(1));
+        let actions = session.handle(ended(1), at(2));
+        assert!(actions.iter().any(|action| matches!(action, Action::Report(reports) if reports.len() == 1)));
+        assert_eq!(session.held().len(), 1);
+        session.handle(Event::Reported(Err(WorkerPortError::Unavailable("gone".to_owned()))), at(3));
+        assert_eq!(session.held().len(), 1);
+        let actions = session.handle(Event::ReportRested, at(300));
+        assert!(actions.iter().any(|action| matches!(action, Action::Report(reports) if reports.len() == 1)));
+        session.handle(Event::Reported(Ok(vec![ReportAnswer::AlreadyAccepted])), at(301));
+        assert_eq!(session.held(), []);
+    }
+
+    #[test]
+    fn handlers_stop_when_the_last_confirmed_beat_grows_old() {
+        let (mut session, _) = opened();
+        session.handle(Event::Polled(Ok(assignments(1..2))), at(1));
+        let answer = BeatAnswer { now: Timestamp::EPOCH, cancel: vec![] };
+        session.handle(Event::Beaten { sent_at: at(1_200), result: Ok(answer) }, at(1_300));
+        let actions = session.handle(Event::LeaseDue, at(4_800));
+        assert!(session.take_end().is_none(), "the beat of 1,200 ms counts: {actions:?}");
+        let actions = session.handle(Event::LeaseDue, at(6_000));
+        assert!(matches!(actions[..], [Action::StopAll]), "{actions:?}");
+        assert!(matches!(session.take_end(), Some(End::Lost(_))));
+    }
+
+    #[test]
+    fn a_lost_session_keeps_the_outcomes_that_nobody_acknowledged() {
+        let (mut session, _) = opened();
+        session.handle(Event::Polled(Ok(assignments(1..4))), at(1));
+        session.handle(ended(1), at(2));
+        session.handle(ended(2), at(3));
+        session.handle(Event::Beaten { sent_at: at(4), result: Err(WorkerPortError::SessionLost) }, at(5));
+        assert!(matches!(session.take_end(), Some(End::Lost(reports)) if reports.len() == 2));
+    }
+
+    #[test]
+    fn a_cancel_stops_what_runs_and_ends_what_waits() {
+        let (mut session, _) = opened();
+        session.handle(Event::Polled(Ok(assignments(1..4))), at(1));
+        let cancel = vec![assignment(1).lease(), assignment(3).lease(), assignment(9).lease()];
+        let answer = BeatAnswer { now: Timestamp::EPOCH, cancel };
+        let actions = session.handle(Event::Beaten { sent_at: at(2), result: Ok(answer) }, at(3));
+        let stopped =
+            |action: &Action| matches!(action, Action::Stop { lease, .. } if *lease == assignment(1).lease());
+        assert!(actions.iter().any(stopped), "{actions:?}");
+        let reported = |action: &Action| matches!(action, Action::Report(reports) if reports[0].lease == assignment(3).lease());
+        assert!(actions.iter().any(reported), "{actions:?}");
+    }
+
+    #[test]
+    fn draining_gives_back_what_has_not_started_and_closes_when_the_rest_is_reported() {
+        let (mut session, _) = opened();
+        session.handle(Event::Polled(Ok(assignments(1..4))), at(1));
+        let actions = session.handle(Event::Drain, at(2));
+        assert!(actions.iter().any(|action| matches!(action, Action::GiveBack(leases) if leases.len() == 1)));
+        assert_eq!(polls(&actions), []);
+        session.handle(Event::GaveBack, at(3));
+        session.handle(ended(1), at(4));
+        session.handle(Event::Reported(Ok(vec![ReportAnswer::Accepted])), at(5));
+        session.handle(ended(2), at(6));
+        let actions = session.handle(Event::Reported(Ok(vec![ReportAnswer::Accepted])), at(7));
+        assert!(matches!(actions[..], [Action::Close]), "{actions:?}");
+        session.handle(Event::Closed, at(8));
+        assert!(matches!(session.take_end(), Some(End::Drained)));
+    }
+
+    #[test]
+    fn past_the_grace_running_handlers_are_stopped_and_reported() {
+        let (mut session, _) = opened();
+        session.handle(Event::Polled(Ok(assignments(1..2))), at(1));
+        session.handle(Event::Drain, at(2));
+        let actions = session.handle(Event::GraceOver, at(30_002));
+        let failed = |action: &Action| {
+            matches!(action, Action::Stop { outcome: Outcome::Failed { retryable: true, .. }, .. })
+        };
+        assert!(actions.iter().any(failed), "{actions:?}");
+    }
+}
