@@ -67,6 +67,7 @@ impl<I: Send + 'static, O: Send + 'static> Shared<I, O> {
     }
 
     async fn flush_all(self: Arc<Self>) {
+        let _guard = Reopen(&self);
         while let Some(groups) = self.next_batch() {
             let mut items = Vec::with_capacity(groups.iter().map(|group| group.items.len()).sum());
             let mut replies = Vec::with_capacity(groups.len());
@@ -93,6 +94,17 @@ impl<I: Send + 'static, O: Send + 'static> Shared<I, O> {
         }
         queue.flushing = !batch.is_empty();
         queue.flushing.then_some(batch)
+    }
+}
+
+/// Lets the next caller start a flush even if this one ends by a panic.
+struct Reopen<'a, I: Send + 'static, O: Send + 'static>(&'a Shared<I, O>);
+
+impl<I: Send + 'static, O: Send + 'static> Drop for Reopen<'_, I, O> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.lock().flushing = false;
+        }
     }
 }
 

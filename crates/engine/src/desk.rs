@@ -46,7 +46,8 @@ impl Desk {
         let (reply, answer) = oneshot::channel();
         let offer = Offer { session: poll.session, turn: poll.turn };
         let mut polls = self.lock();
-        let older: Vec<Offer> = polls.keys().filter(|key| key.session == offer.session).copied().collect();
+        let of_session = Offer { turn: 0, ..offer }..=Offer { turn: u64::MAX, ..offer };
+        let older: Vec<Offer> = polls.range(of_session).map(|(key, _)| *key).collect();
         for key in older {
             if let Some(old) = polls.remove(&key) {
                 let _ = old.reply.send(Err(WorkerPortError::StaleTurn));
@@ -72,7 +73,7 @@ impl Desk {
     pub(crate) fn wake(&self, lanes: &BTreeSet<Lane>) {
         let mut any = false;
         for parked in self.lock().values_mut() {
-            if lanes.iter().any(|lane| serves(&parked.poll, lane)) {
+            if lanes.iter().any(|lane| serves(&parked.poll, lane.queue(), lane.job_type())) {
                 any = true;
                 parked.look_again();
             }
@@ -132,7 +133,12 @@ impl Desk {
     }
 
     /// Finds a place for an execution of this lane among the idle polls, for a transaction in the making.
-    pub(crate) fn reserve(&self, reservation: &mut Reservation, lane: &Lane) -> Option<Offer> {
+    pub(crate) fn reserve(
+        &self,
+        reservation: &mut Reservation,
+        queue: &str,
+        job_type: &str,
+    ) -> Option<Offer> {
         let mut polls = self.lock();
         let has_room = |offer: &Offer, parked: &Parked| {
             let free = reservation.free.get(offer).copied();
@@ -141,7 +147,7 @@ impl Desk {
         // The emptiest worker first, so that work spreads by itself.
         let (offer, parked) = polls
             .iter_mut()
-            .filter(|(offer, parked)| has_room(offer, parked) && serves(&parked.poll, lane))
+            .filter(|(offer, parked)| has_room(offer, parked) && serves(&parked.poll, queue, job_type))
             .max_by_key(|(offer, parked)| {
                 (
                     reservation.free.get(offer).copied().unwrap_or(parked.poll.capacity),
@@ -229,7 +235,7 @@ impl Parked {
     }
 }
 
-fn serves(poll: &Poll, lane: &Lane) -> bool {
-    (poll.queues.is_empty() || poll.queues.iter().any(|queue| queue == lane.queue()))
-        && poll.job_types.iter().any(|job_type| job_type == lane.job_type())
+fn serves(poll: &Poll, queue: &str, job_type: &str) -> bool {
+    (poll.queues.is_empty() || poll.queues.iter().any(|served| served == queue))
+        && poll.job_types.iter().any(|served| served == job_type)
 }

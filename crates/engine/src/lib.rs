@@ -29,7 +29,7 @@ use futures_util::future::join5;
 use punctual_core::ids::SegmentSet;
 use punctual_core::job::Job;
 use punctual_core::ports::{
-    Beat, BeatOutcome, Begun, Host, Lane, Offer, Report, ReportOutcome, Store, StoreError, SubmitOutcome,
+    Beat, BeatOutcome, Begun, Host, Lane, LeaseRef, Offer, Report, ReportAnswer, Store, StoreError,
 };
 use punctual_core::time::Timestamp;
 use std::sync::Arc;
@@ -74,8 +74,8 @@ impl Default for EngineConfig {
 /// One node's engine.
 pub struct Engine {
     context: Arc<Context>,
-    submits: Batcher<Job, SubmitOutcome>,
-    reports: Batcher<Report, ReportOutcome>,
+    submits: Batcher<Job, ()>,
+    reports: Batcher<Report, ReportAnswer>,
     beats: Batcher<Beat, BeatOutcome>,
 }
 
@@ -170,7 +170,7 @@ impl Context {
 
     /// Gives back what was leased to a poll whose asker is gone. Its worker would find out by a resync; this
     /// spares the executions the wait.
-    fn return_undelivered(&self, undelivered: Vec<(Offer, Vec<punctual_core::ports::LeaseRef>)>) {
+    fn return_undelivered(&self, undelivered: Vec<(Offer, Vec<LeaseRef>)>) {
         for (offer, leases) in undelivered {
             let (store, now) = (self.store.clone(), self.time.now());
             self.host.spawn.spawn(Box::pin(async move {

@@ -6,7 +6,7 @@ use crate::{Context, Engine};
 use punctual_core::ids::JobId;
 use punctual_core::job::{InvalidField, Job, JobMark, JobSpec, JobStatus};
 use punctual_core::limits;
-use punctual_core::ports::{Lane, NewJob, StoreError, SubmitOutcome};
+use punctual_core::ports::{NewJob, StoreError, SubmitOutcome};
 use punctual_core::schedule::{Schedule, is_due_at_once};
 use punctual_core::time::Timestamp;
 use std::sync::Arc;
@@ -69,32 +69,33 @@ fn submitted(job: &Job, now: Timestamp) -> Submitted {
 }
 
 impl Context {
-    pub(crate) fn submit_batcher(self: Arc<Self>) -> Batcher<Job, SubmitOutcome> {
+    pub(crate) fn submit_batcher(self: Arc<Self>) -> Batcher<Job, ()> {
         let spawn = self.host.spawn.clone();
         Batcher::new(spawn, limits::STORE_BATCH_MAX, move |jobs| Box::pin(self.clone().submit_batch(jobs)))
     }
 
-    async fn submit_batch(self: Arc<Self>, jobs: Vec<Job>) -> Result<Vec<SubmitOutcome>, StoreError> {
+    async fn submit_batch(self: Arc<Self>, jobs: Vec<Job>) -> Result<Vec<()>, StoreError> {
         let now = self.time.now();
         let mut reservation = Reservation::default();
         let jobs: Vec<NewJob> = jobs
             .into_iter()
             .map(|job| {
                 let due = is_due_at_once(&job.spec.settings.schedule, now);
-                let lane = || Lane::new(job.spec.queue.as_str(), job.spec.job_type.as_str());
-                let offer = if due { self.desk.reserve(&mut reservation, &lane()) } else { None };
-                NewJob { job, offer }
+                let offer =
+                    due.then(|| self.desk.reserve(&mut reservation, &job.spec.queue, &job.spec.job_type));
+                NewJob { job, offer: offer.flatten() }
             })
             .collect();
         match self.store.submit(now, jobs).await {
             Ok(outcomes) => {
-                self.counters.submitted.add(outcomes.len() as u64);
-                let begun = outcomes.iter().filter_map(|outcome| match outcome {
-                    SubmitOutcome::Created(begun) => Some(begun.clone()),
+                let count = outcomes.len();
+                self.counters.submitted.add(count as u64);
+                let begun = outcomes.into_iter().filter_map(|outcome| match outcome {
+                    SubmitOutcome::Created(begun) => Some(begun),
                     SubmitOutcome::AlreadyThere => None,
                 });
                 self.follow_up(begun, reservation);
-                Ok(outcomes)
+                Ok(vec![(); count])
             }
             Err(error) => {
                 self.counters.store_errors.add(1);

@@ -1,6 +1,7 @@
 //! The worker port, for workers in this process and for those that the API speaks for.
 
 use crate::batcher::Batcher;
+use crate::desk::Reservation;
 use crate::{Context, Engine};
 use async_trait::async_trait;
 use futures_util::future::{Either, select};
@@ -50,8 +51,7 @@ impl WorkerPort for Engine {
     }
 
     async fn report(&self, reports: Vec<Report>) -> Result<Vec<ReportAnswer>, WorkerPortError> {
-        let outcomes = self.reports.call(reports).await.map_err(unavailable)?;
-        Ok(outcomes.into_iter().map(|outcome| outcome.answer).collect())
+        self.reports.call(reports).await.map_err(unavailable)
     }
 
     async fn give_back(&self, session: SessionId, leases: Vec<LeaseRef>) -> Result<(), WorkerPortError> {
@@ -96,14 +96,14 @@ impl Context {
         }
     }
 
-    pub(crate) fn report_batcher(self: Arc<Self>) -> Batcher<Report, ReportOutcome> {
+    pub(crate) fn report_batcher(self: Arc<Self>) -> Batcher<Report, ReportAnswer> {
         let spawn = self.host.spawn.clone();
         Batcher::new(spawn, limits::STORE_BATCH_MAX, move |reports| {
             Box::pin(self.clone().report_batch(reports))
         })
     }
 
-    async fn report_batch(self: Arc<Self>, reports: Vec<Report>) -> Result<Vec<ReportOutcome>, StoreError> {
+    async fn report_batch(self: Arc<Self>, reports: Vec<Report>) -> Result<Vec<ReportAnswer>, StoreError> {
         let endings: Vec<Ending> = reports.iter().map(|report| report.end.ending).collect();
         let outcomes = self.store.report(self.time.now(), reports).await;
         let outcomes = outcomes.inspect_err(|_| self.counters.store_errors.add(1))?;

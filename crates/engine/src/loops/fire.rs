@@ -81,11 +81,11 @@ async fn fire_batch(context: &Context, due: Vec<Due>) -> Result<(), StoreError> 
     for entry in due {
         match entry.what {
             DueKind::Schedule { job, version } => {
-                let offer = context.desk.reserve(&mut fire_places, &entry.lane);
+                let offer = context.desk.reserve(&mut fire_places, entry.lane.queue(), entry.lane.job_type());
                 fires.push(Fire { job, version, offer });
             }
             DueKind::TimeGate { occurrence, attempt } => {
-                let offer = context.desk.reserve(&mut gate_places, &entry.lane);
+                let offer = context.desk.reserve(&mut gate_places, entry.lane.queue(), entry.lane.job_type());
                 gates.push(TimeGate { occurrence, attempt, offer });
             }
         }

@@ -9,11 +9,11 @@ use punctual_core::session::{Pulse, SessionObserver};
 pub(crate) async fn recover(context: &Context) {
     let mut observer = SessionObserver::default();
     loop {
-        context.host.clock.sleep(context.config.recover_interval).await;
         if let Err(error) = round(context, &mut observer).await {
             tracing::warn!(%error, "sessions could not be looked after; trying again");
             context.counters.store_errors.add(1);
         }
+        context.host.clock.sleep(context.config.recover_interval).await;
     }
 }
 
