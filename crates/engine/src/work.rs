@@ -110,11 +110,9 @@ impl Context {
         for (ending, outcome) in endings.into_iter().zip(&outcomes) {
             self.count_report(ending, outcome);
         }
-        self.follow_up(
-            outcomes.iter().map(|outcome| outcome.retry.clone()),
-            crate::desk::Reservation::default(),
-        );
-        Ok(outcomes)
+        let answers = outcomes.iter().map(|outcome| outcome.answer).collect();
+        self.follow_up(outcomes.into_iter().map(|outcome| outcome.retry), Reservation::default());
+        Ok(answers)
     }
 
     fn count_report(&self, ending: Ending, outcome: &ReportOutcome) {
