@@ -239,3 +239,145 @@ fn serves(poll: &Poll, queue: &str, job_type: &str) -> bool {
     (poll.queues.is_empty() || poll.queues.iter().any(|served| served == queue))
         && poll.job_types.iter().any(|served| served == job_type)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_core::ids::{Epoch, JobId, SessionId};
+    use punctual_core::time::Timestamp;
+    use std::time::Duration;
+
+    fn poll(session: i64, turn: u64, capacity: usize) -> Poll {
+        let (queues, job_types) = (vec![], vec!["noop".to_owned()]);
+        Poll { session: SessionId(session), turn, capacity, queues, job_types, wait: Duration::ZERO }
+    }
+
+    fn offer(session: i64, turn: u64) -> Offer {
+        Offer { session: SessionId(session), turn }
+    }
+
+    fn assignment(number: u32) -> Assignment {
+        Assignment {
+            execution: JobId::new(Timestamp::EPOCH, 1).occurrence(number).attempt(1),
+            epoch: Epoch(1),
+            job_version: 1,
+            name: "noop".to_owned(),
+            job_type: "noop".to_owned(),
+            queue: "default".to_owned(),
+            payload: "null".to_owned(),
+            timeout: Duration::from_secs(1),
+            scheduled_time: Timestamp::EPOCH,
+            available_at: Timestamp::EPOCH,
+        }
+    }
+
+    /// A desk with one poll that the store had nothing for.
+    fn idle(capacity: usize) -> (Desk, oneshot::Receiver<PollAnswer>) {
+        let desk = Desk::default();
+        let answer = desk.park(poll(1, 1, capacity));
+        assert_eq!(desk.take_unchecked().len(), 1);
+        desk.claimed(offer(1, 1), ClaimOutcome::Claimed(vec![]));
+        (desk, answer)
+    }
+
+    #[test]
+    fn a_new_poll_gets_no_offer_before_the_store_was_asked_what_waits() {
+        let desk = Desk::default();
+        let _answer = desk.park(poll(1, 1, 5));
+        assert_eq!(desk.reserve(&mut Reservation::default(), "default", "noop"), None);
+    }
+
+    #[test]
+    fn offers_end_with_the_capacity_and_all_go_in_one_answer() {
+        let (desk, mut answer) = idle(2);
+        let mut places = Reservation::default();
+        let offers: Vec<_> = (0..3).map(|_| desk.reserve(&mut places, "default", "noop")).collect();
+        assert_eq!(offers, [Some(offer(1, 1)), Some(offer(1, 1)), None]);
+        assert_eq!(desk.reserve(&mut places, "default", "other"), None);
+        let assigned = (1..3).map(|number| (offer(1, 1), assignment(number))).collect();
+        assert_eq!(desk.settle(places, assigned), []);
+        assert_eq!(answer.try_recv().unwrap().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_place_in_one_transaction_is_not_offered_in_another() {
+        let (desk, _answer) = idle(5);
+        let mut first = Reservation::default();
+        assert!(desk.reserve(&mut first, "default", "noop").is_some());
+        assert_eq!(desk.reserve(&mut Reservation::default(), "default", "noop"), None);
+        assert_eq!(desk.take_unchecked(), []);
+    }
+
+    #[test]
+    fn an_offer_that_was_not_taken_up_sends_the_poll_back_to_the_store() {
+        let (desk, mut answer) = idle(5);
+        let mut places = Reservation::default();
+        desk.reserve(&mut places, "default", "noop");
+        desk.settle(places, vec![]);
+        assert!(answer.try_recv().is_err());
+        assert_eq!(desk.take_unchecked().len(), 1);
+    }
+
+    #[test]
+    fn a_failed_transaction_tells_the_worker_to_resync() {
+        let (desk, mut answer) = idle(5);
+        let mut places = Reservation::default();
+        desk.reserve(&mut places, "default", "noop");
+        desk.settle_failed(places, "the reply was lost");
+        assert!(matches!(answer.try_recv().unwrap(), Err(WorkerPortError::Unavailable(_))));
+    }
+
+    #[test]
+    fn work_queued_while_a_claim_is_under_way_is_not_forgotten() {
+        let desk = Desk::default();
+        let _answer = desk.park(poll(1, 1, 5));
+        desk.take_unchecked();
+        desk.wake(&BTreeSet::from([Lane::new("default", "noop")]));
+        desk.claimed(offer(1, 1), ClaimOutcome::Claimed(vec![]));
+        assert_eq!(desk.take_unchecked().len(), 1);
+    }
+
+    #[test]
+    fn work_for_others_does_not_disturb_an_idle_poll() {
+        let (desk, _answer) = idle(5);
+        desk.wake(&BTreeSet::from([Lane::new("default", "other")]));
+        assert_eq!(desk.take_unchecked(), []);
+    }
+
+    #[test]
+    fn leases_that_nobody_waits_for_come_back() {
+        let (desk, answer) = idle(5);
+        let mut places = Reservation::default();
+        desk.reserve(&mut places, "default", "noop");
+        drop(answer);
+        let undelivered = desk.settle(places, vec![(offer(1, 1), assignment(1))]);
+        assert_eq!(undelivered, [(offer(1, 1), vec![assignment(1).lease()])]);
+    }
+
+    #[test]
+    fn a_poll_leaves_unless_its_answer_is_on_the_way() {
+        let (desk, _answer) = idle(5);
+        desk.reserve(&mut Reservation::default(), "default", "noop");
+        assert!(!desk.leave(offer(1, 1)));
+        let (desk, _answer) = idle(5);
+        assert!(desk.leave(offer(1, 1)));
+        assert_eq!(desk.reserve(&mut Reservation::default(), "default", "noop"), None);
+    }
+
+    #[test]
+    fn a_second_poll_of_a_session_replaces_the_first() {
+        let (desk, mut first) = idle(5);
+        let _second = desk.park(poll(1, 1, 5));
+        assert_eq!(first.try_recv().unwrap(), Err(WorkerPortError::StaleTurn));
+        assert_eq!(desk.take_unchecked().len(), 1);
+    }
+
+    #[test]
+    fn the_emptiest_worker_is_offered_work_first() {
+        let (desk, _first) = idle(2);
+        let _second = desk.park(poll(2, 1, 9));
+        desk.take_unchecked();
+        desk.claimed(offer(2, 1), ClaimOutcome::Claimed(vec![]));
+        assert_eq!(desk.reserve(&mut Reservation::default(), "default", "noop"), Some(offer(2, 1)));
+    }
+}
