@@ -1,1 +1,32 @@
-fn main() {}
+//! Chores of the project, started with `cargo xtask`. Knows the layout of the repository and none of its crates.
+
+mod check;
+mod test;
+
+use anyhow::{Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+cargo xtask check           the mechanical rules of the repository, a line per violation
+cargo xtask test [--full]   everything that must pass: format, rules, lints, tests; --full adds the documentation";
+
+fn main() -> Result<ExitCode> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["check"] => check::run(&root()),
+        ["test"] => test::run(&root(), test::Extent::Quick),
+        ["test", "--full"] => test::run(&root(), test::Extent::Full),
+        [] | ["help" | "--help" | "-h"] => {
+            println!("{USAGE}");
+            Ok(ExitCode::SUCCESS)
+        }
+        _ => bail!("no such chore: {}\n\n{USAGE}", words.join(" ")),
+    }
+}
+
+/// The root of the repository: xtask lies directly under it.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository").to_owned()
+}

@@ -1,1 +1,53 @@
-//! placeholder
+//! The HTTP API: routes, identity, and the translation between the wire and the engine.
+//!
+//! It owns everything that HTTP is about and nothing else: what a job may be is decided in core, what happens
+//! to it in the engine. It must not know SQL or any concrete store. All routes but the few in
+//! [`auth::PUBLIC_PATHS`] need a token; a new route is closed until it is listed there.
+
+mod auth;
+mod error;
+mod extract;
+mod json;
+mod metrics;
+mod query;
+mod routes;
+mod server;
+mod submission;
+mod suggest;
+mod views;
+
+pub use server::{Server, ServerLimits};
+
+use auth::TokenCache;
+use axum::Router;
+use punctual_core::ports::{Clock, Store};
+use punctual_engine::Engine;
+use std::sync::Arc;
+
+/// What the handlers share.
+#[derive(Clone)]
+pub struct Api {
+    engine: Arc<Engine>,
+    clock: Arc<dyn Clock>,
+    tokens: Arc<TokenCache>,
+}
+
+impl Api {
+    pub fn new(engine: Arc<Engine>, clock: Arc<dyn Clock>) -> Self {
+        Api { engine, clock, tokens: Arc::default() }
+    }
+
+    pub fn router(self) -> Router {
+        routes::router(self)
+    }
+
+    fn store(&self) -> &dyn Store {
+        &**self.engine.store()
+    }
+}
+
+/// The SHA-256 of a token's secret, which is all that a store may keep of it.
+pub fn secret_sha256(secret: &str) -> [u8; 32] {
+    use sha2::{Digest, Sha256};
+    Sha256::digest(secret.as_bytes()).into()
+}

@@ -1,1 +1,76 @@
-fn main() {}
+//! The binary: configuration, wiring and the command line. The only place that names concrete adapters.
+
+mod backup;
+mod check;
+mod connect;
+mod data_dir;
+mod dlq;
+mod exit;
+mod host;
+mod job;
+mod output;
+mod serve;
+mod stats;
+
+use clap::{Parser, Subcommand};
+use exit::Exit;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// A job scheduler: every job on time, run once, never lost.
+#[derive(Parser)]
+#[command(name = "punctual", version, after_help = exit::HELP)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the server: API, scheduler and a worker in one process
+    Serve(serve::ServeArgs),
+    /// Submit jobs and look at them
+    #[command(subcommand)]
+    Job(job::JobCommand),
+    /// Look at jobs that failed for good
+    #[command(subcommand)]
+    Dlq(dlq::DlqCommand),
+    /// Show how much there is to do and how much was done
+    Stats(stats::StatsArgs),
+    /// Copy the embedded database of a stopped server
+    Backup(backup::BackupArgs),
+    /// Verify the embedded database of a stopped server
+    Check(check::CheckArgs),
+}
+
+/// How long the store may take to close its files. A crash would not lose anything either, so this is short.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: cannot start: {error}");
+            return Exit::CannotStart.into();
+        }
+    };
+    let outcome = runtime.block_on(run(cli.command));
+    // Drops whatever still runs, and with its last holder the store, which then closes its files.
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+    match outcome {
+        Ok(exit) => exit.into(),
+        Err(error) => exit::report(&error).into(),
+    }
+}
+
+async fn run(command: Command) -> anyhow::Result<Exit> {
+    match command {
+        Command::Serve(args) => serve::run(args).await,
+        Command::Job(command) => job::run(command).await,
+        Command::Dlq(command) => dlq::run(command).await,
+        Command::Stats(args) => stats::run(args).await,
+        Command::Backup(args) => backup::run(args).await,
+        Command::Check(args) => check::run(args).await,
+    }
+}

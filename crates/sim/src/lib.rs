@@ -1,1 +1,33 @@
-//! placeholder
+//! Deterministic simulation: the real engine, the real worker and the real SQLite core in one thread on
+//! virtual time, with everything going wrong that can, and an auditor who knows what must be true.
+//!
+//! One seed decides topology, workload, faults and every interleaving; the same seed always gives the same
+//! run. This crate must not decide any rule of its own about jobs: it observes.
+
+mod auditor;
+mod clients;
+mod cluster;
+mod database;
+mod executor;
+mod handlers;
+mod host;
+mod nemesis;
+mod network;
+mod random;
+mod run;
+mod store;
+mod topology;
+mod trace;
+mod weather;
+mod workload;
+mod world;
+
+pub use auditor::{Coverage, Violation};
+pub use run::{Options, Outcome, simulate};
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks even after a panic: a run that panicked is reported from what it left behind.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,149 @@
+//! Who is asking: bearer tokens of the form `pt_<id>_<secret>`.
+//!
+//! A token is found by its id and proven by the SHA-256 of its secret, compared in constant time. What was
+//! found is remembered for a short while, so that a busy client does not cost a read per request and a revoked
+//! token still ends soon.
+
+use crate::error::ApiError;
+use crate::{Api, secret_sha256};
+use axum::extract::{Request, State};
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, Method};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use punctual_core::ports::{Role, Token};
+use punctual_core::time::Monotonic;
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use subtle::ConstantTimeEq;
+
+/// The only paths that answer without a token: they say nothing about jobs.
+pub const PUBLIC_PATHS: [&str; 3] = ["/", "/livez", "/readyz"];
+
+/// How long a revoked token may go on working.
+const CACHE_TTL: Duration = Duration::from_secs(5);
+/// Tokens remembered. More make the cache forget all and start over.
+const CACHE_TOKENS_MAX: usize = 1_000;
+/// Bytes of a token; longer ones are refused unread.
+const TOKEN_BYTES_MAX: usize = 256;
+
+#[derive(Default)]
+pub struct TokenCache {
+    seen: Mutex<HashMap<String, (Token, Monotonic)>>,
+}
+
+impl TokenCache {
+    fn get(&self, id: &str, now: Monotonic) -> Option<Token> {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let (token, since) = seen.get(id)?;
+        (now.since(*since) < CACHE_TTL).then(|| token.clone())
+    }
+
+    fn put(&self, token: Token, now: Monotonic) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.len() >= CACHE_TOKENS_MAX {
+            seen.clear();
+        }
+        seen.insert(token.id.clone(), (token, now));
+    }
+}
+
+/// Lets a request through if its path is public or its token may do what its method does.
+pub async fn guard(State(api): State<Api>, request: Request, next: Next) -> Response {
+    if PUBLIC_PATHS.contains(&request.uri().path()) {
+        return next.run(request).await;
+    }
+    match admit(&api, request.method(), request.headers()).await {
+        Ok(()) => next.run(request).await,
+        Err(error) => error.into_response(),
+    }
+}
+
+async fn admit(api: &Api, method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
+    let token = authenticate(api, headers).await?;
+    let needed = if matches!(*method, Method::GET | Method::HEAD) { Role::Viewer } else { Role::Submitter };
+    if token.role < needed {
+        return Err(ApiError::Forbidden("its role only allows reading"));
+    }
+    Ok(())
+}
+
+async fn authenticate(api: &Api, headers: &HeaderMap) -> Result<Token, ApiError> {
+    let (id, secret) = bearer(headers)?;
+    let now = api.clock.monotonic();
+    let token = match api.tokens.get(id, now) {
+        Some(token) => Some(token),
+        None => api.store().token(id).await?,
+    };
+    let presented = secret_sha256(secret);
+    // An unknown id takes the same comparison as a wrong secret.
+    let kept = token.as_ref().map_or([0; 32], |token| token.secret_sha256);
+    let proven = bool::from(kept.ct_eq(&presented));
+    match token {
+        Some(token) if proven => {
+            api.tokens.put(token.clone(), now);
+            Ok(token)
+        }
+        _ => Err(ApiError::Unauthorized("the token is not known here")),
+    }
+}
+
+/// The id and secret of the token in the `Authorization` header.
+fn bearer(headers: &HeaderMap) -> Result<(&str, &str), ApiError> {
+    let missing = ApiError::Unauthorized("send the header `Authorization: Bearer <token>`");
+    let malformed = || ApiError::Unauthorized("the token must look like pt_<id>_<secret>");
+    let Some(value) = headers.get(AUTHORIZATION) else { return Err(missing) };
+    let value = value.to_str().map_err(|_| malformed())?;
+    let Some((scheme, token)) = value.split_once(' ') else { return Err(missing) };
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(missing);
+    }
+    let token = token.trim();
+    if token.len() > TOKEN_BYTES_MAX {
+        return Err(malformed());
+    }
+    let (id, secret) =
+        token.strip_prefix("pt_").and_then(|rest| rest.split_once('_')).ok_or_else(malformed)?;
+    let plain = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    if plain(id) && plain(secret) { Ok((id, secret)) } else { Err(malformed()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_core::time::Timestamp;
+
+    fn header(value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(AUTHORIZATION, value.parse().unwrap())])
+    }
+
+    #[test]
+    fn a_token_is_taken_apart_into_id_and_secret() {
+        assert_eq!(bearer(&header("Bearer pt_admin_0a1b")).unwrap(), ("admin", "0a1b"));
+        assert_eq!(bearer(&header("bearer  pt_admin_0a1b")).unwrap(), ("admin", "0a1b"));
+        for bad in ["", "Bearer", "Basic abc", "Bearer x", "Bearer pt_", "Bearer pt_a_", "Bearer pt_a_b c"] {
+            assert!(bearer(&header(bad)).is_err(), "{bad:?}");
+        }
+        assert!(bearer(&header(&format!("Bearer pt_a_{}", "x".repeat(300)))).is_err());
+    }
+
+    #[test]
+    fn the_cache_forgets_with_time_and_never_grows_beyond_its_limit() {
+        let cache = TokenCache::default();
+        let token = |n: usize| Token {
+            id: n.to_string(),
+            secret_sha256: [0; 32],
+            role: Role::Admin,
+            created_at: Timestamp::EPOCH,
+        };
+        let start = Monotonic::from_micros(0);
+        for n in 0..=CACHE_TOKENS_MAX * 2 {
+            cache.put(token(n), start);
+        }
+        assert!(cache.seen.lock().unwrap().len() <= CACHE_TOKENS_MAX);
+        cache.put(token(1), start);
+        assert!(cache.get("1", start).is_some());
+        assert!(cache.get("1", start.plus(CACHE_TTL)).is_none());
+    }
+}

@@ -1,0 +1,159 @@
+//! Everything that can be wrong with a request, and the problem+json that says so.
+
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use punctual_client::{FieldError, Problem};
+use punctual_core::job::InvalidField;
+use punctual_core::ports::StoreError;
+use punctual_engine::SubmitError;
+
+/// When to try again after the store could not be reached.
+const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
+
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    #[error("the body is not valid JSON: {0}")]
+    MalformedJson(String),
+    #[error("the request has invalid fields")]
+    InvalidFields(Vec<FieldError>),
+    #[error("the query has invalid parameters")]
+    InvalidQuery(Vec<FieldError>),
+    #[error("a token is needed: {0}")]
+    Unauthorized(&'static str),
+    #[error("the token may not do this: {0}")]
+    Forbidden(&'static str),
+    #[error("{0}")]
+    NotFound(String),
+    #[error("the method is not allowed here")]
+    MethodNotAllowed,
+    #[error("the body took too long to arrive")]
+    BodyTimeout,
+    #[error("the body could not be read: {0}")]
+    BodyUnreadable(String),
+    #[error("the body is larger than {limit_bytes} bytes")]
+    BodyTooLarge { limit_bytes: usize },
+    #[error("the body must be application/json")]
+    NotJson,
+    #[error("{0}")]
+    Unavailable(String),
+    #[error("{0}")]
+    Internal(String),
+}
+
+impl ApiError {
+    /// One field of the request is wrong; `detail` follows its name: "must be …".
+    pub fn field(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        ApiError::InvalidFields(vec![FieldError { field: field.into(), detail: detail.into() }])
+    }
+
+    pub fn invalid(problems: Vec<InvalidField>) -> Self {
+        let errors =
+            problems.into_iter().map(|InvalidField { field, fix }| FieldError { field, detail: fix });
+        ApiError::InvalidFields(errors.collect())
+    }
+
+    pub fn problem(&self) -> Problem {
+        let (status, title) = self.status_and_title();
+        let mut problem = Problem::new(status.as_u16(), title);
+        match self {
+            ApiError::InvalidFields(errors) | ApiError::InvalidQuery(errors) => {
+                problem.detail = Some(summary(errors));
+                problem.errors = errors.clone();
+            }
+            ApiError::MalformedJson(detail) | ApiError::NotFound(detail) => {
+                problem.detail = Some(detail.clone());
+            }
+            ApiError::Unauthorized(detail) | ApiError::Forbidden(detail) => {
+                problem.detail = Some((*detail).to_owned());
+            }
+            ApiError::BodyTooLarge { limit_bytes } => {
+                problem.detail = Some(format!("send at most {limit_bytes} bytes in one request"));
+            }
+            ApiError::Unavailable(_) => {
+                problem.detail = Some(
+                    "the store cannot be reached or cannot write now; whether the request took effect is \
+                     unknown"
+                        .to_owned(),
+                );
+            }
+            ApiError::Internal(_) => problem.detail = Some("the server's log says more".to_owned()),
+            ApiError::MethodNotAllowed
+            | ApiError::BodyTimeout
+            | ApiError::BodyUnreadable(_)
+            | ApiError::NotJson => {}
+        }
+        problem
+    }
+
+    fn status_and_title(&self) -> (StatusCode, &'static str) {
+        match self {
+            ApiError::MalformedJson(_) => (StatusCode::BAD_REQUEST, "the body is not valid JSON"),
+            ApiError::InvalidFields(_) => {
+                (StatusCode::UNPROCESSABLE_ENTITY, "the request has invalid fields")
+            }
+            ApiError::InvalidQuery(_) => (StatusCode::BAD_REQUEST, "the query has invalid parameters"),
+            ApiError::Unauthorized(_) => (StatusCode::UNAUTHORIZED, "a valid token is needed"),
+            ApiError::Forbidden(_) => (StatusCode::FORBIDDEN, "the token may not do this"),
+            ApiError::NotFound(_) => (StatusCode::NOT_FOUND, "not found"),
+            ApiError::MethodNotAllowed => {
+                (StatusCode::METHOD_NOT_ALLOWED, "the method is not allowed here, see the Allow header")
+            }
+            ApiError::BodyTimeout => (StatusCode::REQUEST_TIMEOUT, "the body took too long to arrive"),
+            ApiError::BodyUnreadable(_) => (StatusCode::BAD_REQUEST, "the body could not be read"),
+            ApiError::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"),
+            ApiError::NotJson => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be application/json"),
+            ApiError::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "the store is unavailable"),
+            ApiError::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "the server failed"),
+        }
+    }
+}
+
+fn summary(errors: &[FieldError]) -> String {
+    let parts: Vec<String> = errors.iter().map(|error| format!("{} {}", error.field, error.detail)).collect();
+    parts.join("; ")
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Unavailable(_) => ApiError::Unavailable(error.to_string()),
+            StoreError::Broken(_) => ApiError::Internal(error.to_string()),
+        }
+    }
+}
+
+impl From<SubmitError> for ApiError {
+    fn from(error: SubmitError) -> Self {
+        match error {
+            SubmitError::Invalid(problems) => ApiError::invalid(problems),
+            SubmitError::Unavailable(reason) => ApiError::Unavailable(reason),
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        match &self {
+            ApiError::Internal(_) => tracing::error!(error = %self, "a request failed"),
+            ApiError::Unavailable(_) => tracing::warn!(error = %self, "a request failed"),
+            _ => {}
+        }
+        let problem = self.problem();
+        let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = serde_json::to_string(&problem).unwrap_or_default();
+        let mut response = (status, body).into_response();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        match self {
+            ApiError::Unauthorized(_) => {
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            ApiError::Unavailable(_) => {
+                headers.insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
+            }
+            _ => {}
+        }
+        response
+    }
+}

@@ -1,0 +1,114 @@
+//! Query parameters: checked by name, so that a misspelled filter is an error and not a list of everything.
+
+use crate::error::ApiError;
+use crate::suggest;
+use axum::extract::{FromRequestParts, Query};
+use axum::http::request::Parts;
+use punctual_client::FieldError;
+use punctual_core::limits;
+use std::fmt::Display;
+use std::str::FromStr;
+
+/// The parameters of a request, taken out one by one. What is left over at the end is unknown.
+pub struct QueryParams {
+    pairs: Vec<(String, String)>,
+    known: Vec<&'static str>,
+    errors: Vec<FieldError>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for QueryParams {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let Query(pairs) = Query::<Vec<(String, String)>>::from_request_parts(parts, state)
+            .await
+            .map_err(|rejection| invalid("query", format!("is not readable: {}", rejection.body_text())))?;
+        Ok(QueryParams { pairs, known: vec![], errors: vec![] })
+    }
+}
+
+fn invalid(field: &str, detail: String) -> ApiError {
+    ApiError::InvalidQuery(vec![FieldError { field: field.to_owned(), detail }])
+}
+
+impl QueryParams {
+    pub fn text(&mut self, name: &'static str) -> Option<String> {
+        self.known.push(name);
+        let place = self.pairs.iter().position(|(key, _)| key == name)?;
+        let (_, value) = self.pairs.swap_remove(place);
+        if self.pairs.iter().any(|(key, _)| key == name) {
+            self.error(name, "is given twice".to_owned());
+            self.pairs.retain(|(key, _)| key != name);
+        }
+        Some(value)
+    }
+
+    pub fn parsed<T: FromStr<Err: Display>>(&mut self, name: &'static str) -> Option<T> {
+        let text = self.text(name)?;
+        match text.parse() {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.error(name, format!("{error}"));
+                None
+            }
+        }
+    }
+
+    /// A word of a fixed set, as it is spelled in JSON.
+    pub fn word<T: serde::de::DeserializeOwned>(&mut self, name: &'static str) -> Option<T> {
+        let text = self.text(name)?;
+        match T::deserialize(serde::de::value::StrDeserializer::<serde::de::value::Error>::new(&text)) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                let said = error.to_string();
+                let expected = said.split_once(", expected ").map_or(said.as_str(), |(_, expected)| expected);
+                self.error(name, format!("must be {}", expected.replace('`', "")));
+                None
+            }
+        }
+    }
+
+    /// How many items the page may have.
+    pub fn limit(&mut self) -> usize {
+        let Some(text) = self.text("limit") else { return limits::PAGE_ITEMS_DEFAULT };
+        match text.parse() {
+            Ok(limit @ 1..=limits::PAGE_ITEMS_MAX) => limit,
+            _ => {
+                self.error("limit", format!("must be a number from 1 to {}", limits::PAGE_ITEMS_MAX));
+                limits::PAGE_ITEMS_DEFAULT
+            }
+        }
+    }
+
+    /// Where the page before ended, if this list has made the cursor.
+    pub fn cursor<T: FromStr>(&mut self, list: &str) -> Option<T> {
+        let text = self.text("cursor")?;
+        let place = text.split_once('~').filter(|(made_by, _)| *made_by == list);
+        let parsed = place.and_then(|(_, place)| place.parse().ok());
+        if parsed.is_none() {
+            self.error("cursor", "must be a next_cursor of this same list".to_owned());
+        }
+        parsed
+    }
+
+    /// All that was wrong with the parameters, if anything.
+    pub fn finish(mut self) -> Result<(), ApiError> {
+        for (name, _) in std::mem::take(&mut self.pairs) {
+            let detail = match suggest::closest(&name, self.known.iter().copied()) {
+                Some(meant) => format!("is not a known parameter, did you mean {meant}?"),
+                None => format!("is not a known parameter; known are {}", self.known.join(", ")),
+            };
+            self.errors.push(FieldError { field: name, detail });
+        }
+        if self.errors.is_empty() { Ok(()) } else { Err(ApiError::InvalidQuery(self.errors)) }
+    }
+
+    fn error(&mut self, name: &str, detail: String) {
+        self.errors.push(FieldError { field: name.to_owned(), detail });
+    }
+}
+
+/// The cursor with which this list goes on.
+pub fn next_cursor(list: &str, place: Option<impl Display>) -> Option<String> {
+    place.map(|place| format!("{list}~{place}"))
+}

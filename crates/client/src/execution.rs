@@ -1,0 +1,125 @@
+//! Executions, skipped occurrences and dead letters on the wire.
+
+use punctual_core::gates::Gate;
+use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
+use punctual_core::lifecycle::{State, Status};
+use punctual_core::occurrence::Origin;
+use punctual_core::schedule::SkipReason;
+use punctual_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::fmt;
+
+/// One attempt of one occurrence of a job.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ExecutionBody {
+    pub execution_id: ExecutionId,
+    pub job_id: JobId,
+    pub job_version: u32,
+    /// The nominal time of its occurrence.
+    pub scheduled_time: Timestamp,
+    pub origin: Origin,
+    pub attempt_number: u32,
+    pub status: ExecutionStatus,
+    /// Why it did not run.
+    pub reason: Option<String>,
+    /// What a waiting execution waits for.
+    pub gates: Vec<Gate>,
+    pub worker_id: Option<String>,
+    pub available_at: Timestamp,
+    pub started_at: Option<Timestamp>,
+    pub completed_at: Option<Timestamp>,
+    pub error_message: Option<String>,
+    pub result: Option<Box<RawValue>>,
+    pub progress: Option<f64>,
+}
+
+/// Where an execution is in its life, as one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum ExecutionStatus {
+    Waiting,
+    Queued,
+    Running,
+    Succeeded,
+    Failed,
+    TimedOut,
+    Cancelled,
+    Lost,
+    Skipped,
+    Expired,
+}
+
+impl ExecutionStatus {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ExecutionStatus::Waiting => "WAITING",
+            ExecutionStatus::Queued => "QUEUED",
+            ExecutionStatus::Running => "RUNNING",
+            ExecutionStatus::Succeeded => "SUCCEEDED",
+            ExecutionStatus::Failed => "FAILED",
+            ExecutionStatus::TimedOut => "TIMED_OUT",
+            ExecutionStatus::Cancelled => "CANCELLED",
+            ExecutionStatus::Lost => "LOST",
+            ExecutionStatus::Skipped => "SKIPPED",
+            ExecutionStatus::Expired => "EXPIRED",
+        }
+    }
+
+    pub const fn is_finished(self) -> bool {
+        !matches!(self, ExecutionStatus::Waiting | ExecutionStatus::Queued | ExecutionStatus::Running)
+    }
+}
+
+impl fmt::Display for ExecutionStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl From<State> for ExecutionStatus {
+    fn from(state: State) -> Self {
+        match state {
+            State::Waiting(_) => ExecutionStatus::Waiting,
+            State::Queued => ExecutionStatus::Queued,
+            State::Running { .. } => ExecutionStatus::Running,
+            State::Finished(status) => status.into(),
+        }
+    }
+}
+
+impl From<Status> for ExecutionStatus {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::Succeeded => ExecutionStatus::Succeeded,
+            Status::Failed => ExecutionStatus::Failed,
+            Status::TimedOut => ExecutionStatus::TimedOut,
+            Status::Cancelled => ExecutionStatus::Cancelled,
+            Status::Lost => ExecutionStatus::Lost,
+            Status::Skipped => ExecutionStatus::Skipped,
+            Status::Expired => ExecutionStatus::Expired,
+        }
+    }
+}
+
+/// Consecutive occurrences that did not run, for one reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SkipRangeBody {
+    pub first: Timestamp,
+    pub last: Timestamp,
+    pub count: u64,
+    pub reason: SkipReason,
+}
+
+/// An occurrence that failed for good.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadLetterBody {
+    pub occurrence_id: OccurrenceId,
+    pub job_id: JobId,
+    pub name: String,
+    pub job_type: String,
+    pub queue: String,
+    pub attempts: u32,
+    pub died_at: Timestamp,
+    pub error_message: Option<String>,
+}

@@ -1,0 +1,227 @@
+//! Jobs on the wire: as submitted, as acknowledged, as read.
+
+use crate::duration::{Seconds, Span};
+use crate::execution::ExecutionStatus;
+use crate::priority::PriorityBody;
+use crate::problem::Problem;
+use punctual_core::ids::{ExecutionId, JobId};
+use punctual_core::job::JobStatus;
+use punctual_core::schedule::OverlapPolicy;
+use punctual_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
+
+/// A job as submitted. All but the name is optional; what is left out takes the server's default.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SubmitJob {
+    pub name: String,
+    /// Which handler runs it; the name if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_type: Option<String>,
+    /// Any JSON, handed to the handler as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Box<RawValue>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<PriorityBody>,
+    /// Follows from the other fields if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule_type: Option<ScheduleType>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execute_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Span>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Span>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_runs: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap_policy: Option<OverlapPolicy>,
+    /// Retries after the first attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_retries: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<RetryBody>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_secs: Option<Seconds>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tags: Option<Vec<String>>,
+}
+
+impl SubmitJob {
+    /// Runs at once, with everything else as by default.
+    pub fn named(name: impl Into<String>) -> Self {
+        SubmitJob { name: name.into(), ..SubmitJob::default() }
+    }
+
+    pub fn with_type(self, job_type: impl Into<String>) -> Self {
+        SubmitJob { job_type: Some(job_type.into()), ..self }
+    }
+
+    pub fn with_payload(self, payload: &impl Serialize) -> Result<Self, serde_json::Error> {
+        Ok(SubmitJob { payload: Some(to_raw_value(payload)?), ..self })
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum ScheduleType {
+    Immediate,
+    OneTime,
+    Recurring,
+}
+
+impl ScheduleType {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ScheduleType::Immediate => "IMMEDIATE",
+            ScheduleType::OneTime => "ONE_TIME",
+            ScheduleType::Recurring => "RECURRING",
+        }
+    }
+}
+
+/// How long to wait between attempts.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RetryBody {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<RetryStrategy>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Span>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_delay: Option<Span>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<Vec<Span>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RetryStrategy {
+    Exponential,
+    Fixed,
+    Ladder,
+}
+
+/// The answer to one accepted submit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubmittedBody {
+    pub job_id: JobId,
+    pub status: JobStatus,
+    pub next_run_time: Option<Timestamp>,
+}
+
+/// Many jobs in one request.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BatchRequest {
+    pub jobs: Vec<SubmitJob>,
+}
+
+/// An outcome per submitted job, in their order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BatchAnswer {
+    pub items: Vec<BatchItem>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum BatchItem {
+    Submitted(SubmittedBody),
+    Refused { error: Problem },
+}
+
+/// A job as read: as submitted, with its defaults filled in, and what became of it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct JobBody {
+    pub job_id: JobId,
+    pub name: String,
+    pub job_type: String,
+    pub payload: Option<Box<RawValue>>,
+    pub queue: String,
+    pub priority: PriorityBody,
+    pub schedule_type: ScheduleType,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execute_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Span>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_runs: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap_policy: Option<OverlapPolicy>,
+    pub max_retries: u32,
+    pub retry: RetryBody,
+    pub timeout_secs: Seconds,
+    pub owner_id: String,
+    pub tags: Vec<String>,
+    pub status: JobStatus,
+    /// Why the job has this status, where the status alone does not say it.
+    pub status_reason: Option<String>,
+    pub next_run_time: Option<Timestamp>,
+    pub next_retry_time: Option<Timestamp>,
+    pub last_run_time: Option<Timestamp>,
+    pub last_error: Option<String>,
+    pub last_execution: Option<LastExecution>,
+    /// Raised by every update.
+    pub version: u32,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+impl JobBody {
+    /// Whether nothing more will happen to this job by itself.
+    pub const fn is_finished(&self) -> bool {
+        matches!(self.status, JobStatus::Completed | JobStatus::Failed | JobStatus::Cancelled)
+    }
+}
+
+/// The latest finished execution of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastExecution {
+    pub execution_id: ExecutionId,
+    pub status: ExecutionStatus,
+    pub completed_at: Timestamp,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_submitted_job_writes_only_what_was_said() {
+        let job = SubmitJob::named("report").with_payload(&serde_json::json!({"a": 1})).unwrap();
+        assert_eq!(serde_json::to_string(&job).unwrap(), r#"{"name":"report","payload":{"a":1}}"#);
+    }
+
+    #[test]
+    fn a_payload_passes_through_untouched() {
+        let text = r#"{"name":"x","payload":{"b": 1.0e3,  "a":[ ]}}"#;
+        let job: SubmitJob = serde_json::from_str(text).unwrap();
+        assert_eq!(job.payload.unwrap().get(), r#"{"b": 1.0e3,  "a":[ ]}"#);
+    }
+
+    #[test]
+    fn unknown_fields_are_errors() {
+        let error = serde_json::from_str::<SubmitJob>(r#"{"name":"x","pirority":1}"#).unwrap_err();
+        assert!(error.to_string().starts_with("unknown field `pirority`"), "{error}");
+    }
+
+    #[test]
+    fn batch_items_are_told_apart_by_their_fields() {
+        let refused = BatchItem::Refused { error: Problem::new(422, "invalid") };
+        let text = serde_json::to_string(&refused).unwrap();
+        assert_eq!(serde_json::from_str::<BatchItem>(&text).unwrap(), refused);
+    }
+}

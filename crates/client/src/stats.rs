@@ -1,0 +1,55 @@
+//! How much there is to do and how much was done.
+
+use punctual_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatsBody {
+    /// The store's time when this was read.
+    pub now: Timestamp,
+    /// What is live, by queue and job type.
+    pub queues: Vec<LaneBody>,
+    pub workers: Vec<WorkerBody>,
+    /// What the answering server has done since it started.
+    pub counters: CountersBody,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneBody {
+    pub queue: String,
+    pub job_type: String,
+    pub waiting: u64,
+    pub queued: u64,
+    pub running: u64,
+    /// When the oldest queued execution became available.
+    pub oldest_queued_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerBody {
+    pub worker_id: String,
+    pub slots: u32,
+    pub job_types: Vec<String>,
+    pub started_at: Timestamp,
+    pub last_heartbeat_at: Timestamp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CountersBody {
+    pub submitted: u64,
+    pub fired: u64,
+    pub skipped: u64,
+    pub fire_conflicts: u64,
+    pub claimed: u64,
+    pub succeeded: u64,
+    pub failed: u64,
+    pub timed_out: u64,
+    pub cancelled: u64,
+    pub lost: u64,
+    pub retried: u64,
+    pub given_back: u64,
+    pub stale_reports: u64,
+    pub sessions_lost: u64,
+    pub store_errors: u64,
+}

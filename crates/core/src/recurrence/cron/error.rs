@@ -1,0 +1,59 @@
+//! What is wrong with a pattern, precisely enough to put a caret under it.
+
+use std::fmt;
+
+/// One of the fields of a pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CronField {
+    Second,
+    Minute,
+    Hour,
+    DayOfMonth,
+    Month,
+    DayOfWeek,
+    Year,
+}
+
+impl fmt::Display for CronField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            CronField::Second => "second",
+            CronField::Minute => "minute",
+            CronField::Hour => "hour",
+            CronField::DayOfMonth => "day of month",
+            CronField::Month => "month",
+            CronField::DayOfWeek => "day of week",
+            CronField::Year => "year",
+        })
+    }
+}
+
+/// A pattern that cannot be used, where, and what would be right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CronError {
+    /// The character at which it went wrong, counted from 1.
+    pub column: usize,
+    /// The field, unless the pattern as a whole is wrong.
+    pub field: Option<CronField>,
+    /// The offending text.
+    pub found: String,
+    /// What is wrong with it, such as `is out of range`.
+    pub problem: String,
+    /// What would be right, such as `use 0–23`.
+    pub expected: String,
+}
+
+impl fmt::Display for CronError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(field) = self.field {
+            write!(f, "{field} ")?;
+        }
+        let CronError { column, found, problem, expected, .. } = self;
+        if !found.is_empty() {
+            write!(f, "{found} ")?;
+        }
+        write!(f, "{problem}, {expected} (column {column})")
+    }
+}
+
+impl std::error::Error for CronError {}

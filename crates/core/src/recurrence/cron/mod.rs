@@ -1,0 +1,259 @@
+//! Cron patterns over wall-clock readings: five fields (minute first), six (second first) or seven (second
+//! first, year last).
+//!
+//! | written | means |
+//! |---|---|
+//! | `*`, `a`, `a-b`, `a,b`, `*/n`, `a/n`, `a-b/n` | all, one, a range, a list, every n-th of all, from a on, of a range |
+//! | `JAN`…`DEC`, `SUN`…`SAT` | names in any case; Sunday is 0 or 7 |
+//! | `22-6`, `FRI-MON`, `NOV-FEB` | a range may run past the end of its field and go on at its start; years may not |
+//! | `?` | as `*`, in the two day fields |
+//! | `L`, `L-3`, `LW`, `15W` | last day of the month, three before it, its last weekday, the weekday nearest the 15th within the month |
+//! | `5L`, `FRIL`, `MON#2` | last Friday, second Monday of the month |
+//! | `H`, `H/n`, `H(a-b)`, `H(a-b)/n` | a value, or the first of the steps, chosen by the caller's seed; days of the month from 1 to 28 |
+//! | `@hourly`, `@daily`, `@midnight`, `@weekly`, `@monthly`, `@yearly`, `@annually` | the usual patterns |
+//!
+//! If both day fields are restricted, a day on which either matches is taken; a field that starts from `*`
+//! (also `*/2`) or `?` does not count as restricted, and then both must match. This is the rule of cron itself.
+//! A step that is larger than its field (`*/90` for minutes) is refused: it would quietly mean something else.
+//!
+//! The pattern is kept as bit sets, and the times of a day are the product of three of them, so that a day is
+//! counted without looking at its seconds and a month without looking at its days (decision 0005 says why no
+//! library does this part).
+
+mod days;
+mod describe;
+mod error;
+mod field;
+mod parse;
+mod times;
+
+pub use error::{CronError, CronField};
+
+use super::civil::{Civil, SECOND_US, date_of, day_number};
+use days::DayRule;
+use jiff::civil::Date;
+use std::ops::Range;
+use times::TimesOfDay;
+
+/// Years in which recurring schedules fire. The zone data ends within 9999.
+const YEARS: Range<i16> = 1970..9999;
+
+/// A parsed pattern that matches at least one day.
+#[derive(Debug, Clone)]
+pub(super) struct CronPattern {
+    times: TimesOfDay,
+    days: DayRule,
+    /// Bits 1 to 12.
+    months: u64,
+    years: Option<YearSet>,
+    hour_is_wildcard: bool,
+    uses_hash: bool,
+}
+
+/// Which years from 1970 on, one bit each.
+#[derive(Debug, Clone, Copy, Default)]
+struct YearSet([u64; 4]);
+
+impl YearSet {
+    fn insert(&mut self, year: u16) {
+        let bit = usize::from(year - 1970);
+        self.0[bit / 64] |= 1 << (bit % 64);
+    }
+
+    fn contains(&self, year: i16) -> bool {
+        let bit = usize::try_from(year - 1970).unwrap_or(usize::MAX);
+        self.0.get(bit / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1)
+    }
+
+    fn years(&self) -> Vec<i16> {
+        (1970..1970 + 256).filter(|year| self.contains(*year)).collect()
+    }
+}
+
+impl CronPattern {
+    /// Parses a pattern; `seed` decides what `H` stands for.
+    pub(super) fn parse(text: &str, seed: u64) -> Result<Self, CronError> {
+        parse::parse(text, seed)
+    }
+
+    /// Whether the hour field leaves the hour open (`*`, `*/n`, `H/n`, or all hours spelled out).
+    pub(super) const fn hour_is_wildcard(&self) -> bool {
+        self.hour_is_wildcard
+    }
+
+    /// Whether the seed matters.
+    pub(super) const fn uses_hash(&self) -> bool {
+        self.uses_hash
+    }
+
+    pub(super) fn nth_at_or_after(&self, from: Civil, index: u64) -> Option<Civil> {
+        let (day, second) = day_and_second(from);
+        // Number the times from the start of the first day, then every matching day holds equally many.
+        let passed = if self.matches_day(day) { self.times.rank(second) } else { 0 };
+        let index = index.checked_add(passed)?;
+        let mut days_to_skip = index / self.times.count();
+        for month in Months::from_day(day, YEARS.end) {
+            let days = self.days_of(&month) & month.on_or_after(day);
+            let count = u64::from(days.count_ones());
+            if days_to_skip < count {
+                let day = month.first_day + i64::from(nth_bit(u64::from(days), days_to_skip)) - 1;
+                return Some(reading(day, self.times.nth(index % self.times.count())));
+            }
+            days_to_skip -= count;
+        }
+        None
+    }
+
+    pub(super) fn last_before(&self, end: Civil) -> Option<Civil> {
+        let (day, second) = day_and_second(end);
+        if self.matches_day(day) {
+            let passed = self.times.rank(second);
+            if passed > 0 {
+                return Some(reading(day, self.times.nth(passed - 1)));
+            }
+        }
+        let mut month = Month::of_day(day);
+        while month.year >= YEARS.start {
+            let days = self.days_of(&month) & !month.on_or_after(day);
+            if days != 0 {
+                let day = month.first_day + i64::from(days.ilog2()) - 1;
+                return Some(reading(day, self.times.nth(self.times.count() - 1)));
+            }
+            month = Month::of_day(month.first_day - 1);
+        }
+        None
+    }
+
+    pub(super) fn count(&self, range: &Range<Civil>) -> u64 {
+        let (first, first_second) = day_and_second(range.start);
+        let (last, last_second) = day_and_second(range.end);
+        let days: u64 = Months::from_day(first, YEARS.end)
+            .take_while(|month| month.first_day < last)
+            .map(|month| self.days_of(&month) & month.on_or_after(first) & !month.on_or_after(last))
+            .map(|days| u64::from(days.count_ones()))
+            .sum();
+        let passed = |day, second| if self.matches_day(day) { self.times.rank(second) } else { 0 };
+        days * self.times.count() + passed(last, last_second) - passed(first, first_second)
+    }
+
+    fn matches_day(&self, day: i64) -> bool {
+        let month = Month::of_day(day);
+        self.days_of(&month) & month.on_or_after(day) & !month.on_or_after(day + 1) != 0
+    }
+
+    /// The matching days of a month, as bits 1 to 31.
+    fn days_of(&self, month: &Month) -> u32 {
+        let wanted = self.months >> month.month & 1 == 1
+            && YEARS.contains(&month.year)
+            && self.years.is_none_or(|years| years.contains(month.year));
+        if wanted { self.days.days_of(month) } else { 0 }
+    }
+
+    /// Whether any day ever matches. The calendar repeats after 400 years.
+    fn ever_matches(&self) -> bool {
+        let years = match self.years {
+            Some(years) => years.years(),
+            None => (2000..2400).collect(),
+        };
+        let months = years.into_iter().flat_map(|year| (1..=12).map(move |month| Month::new(year, month)));
+        months.into_iter().any(|month| self.days_of(&month) != 0)
+    }
+}
+
+fn reading(day: i64, second: u32) -> Civil {
+    Civil((day * 86_400 + i64::from(second)) * SECOND_US)
+}
+
+/// The day and the second within it, rounded up: patterns know whole seconds only.
+fn day_and_second(at: Civil) -> (i64, u32) {
+    let second = at.0.div_euclid(SECOND_US) + i64::from(at.0.rem_euclid(SECOND_US) != 0);
+    (second.div_euclid(86_400), second.rem_euclid(86_400) as u32)
+}
+
+/// The position of the set bit that has `index` set bits below it.
+fn nth_bit(mut bits: u64, index: u64) -> u32 {
+    for _ in 0..index {
+        bits &= bits - 1;
+    }
+    bits.trailing_zeros()
+}
+
+/// One month of one year.
+#[derive(Debug, Clone, Copy)]
+struct Month {
+    year: i16,
+    month: i8,
+    /// Day number of its first.
+    first_day: i64,
+    length: u8,
+    /// Weekday of its first, Sunday being 0.
+    first_weekday: u8,
+}
+
+impl Month {
+    fn new(year: i16, month: i8) -> Self {
+        let first = Date::constant(year, month, 1);
+        Month {
+            year,
+            month,
+            first_day: day_number(first),
+            length: first.days_in_month() as u8,
+            first_weekday: first.weekday().to_sunday_zero_offset() as u8,
+        }
+    }
+
+    fn of_day(day: i64) -> Self {
+        let date = date_of(day);
+        Month::new(date.year(), date.month())
+    }
+
+    fn next(self) -> Self {
+        let (year, month) = if self.month == 12 { (self.year + 1, 1) } else { (self.year, self.month + 1) };
+        Month {
+            year,
+            month,
+            first_day: self.first_day + i64::from(self.length),
+            length: Date::constant(year, month, 1).days_in_month() as u8,
+            first_weekday: (self.first_weekday + self.length) % 7,
+        }
+    }
+
+    /// The days of the month from a day number on, as bits 1 to 31.
+    fn on_or_after(&self, day: i64) -> u32 {
+        match day - self.first_day + 1 {
+            ..=1 => u32::MAX,
+            bit @ 2..=31 => u32::MAX << bit,
+            32.. => 0,
+        }
+    }
+
+    fn weekday(&self, day: u8) -> u8 {
+        (self.first_weekday + day - 1) % 7
+    }
+}
+
+/// The months from the one that holds a day, before the year `end`.
+struct Months {
+    next: Month,
+    end: i16,
+}
+
+impl Months {
+    fn from_day(day: i64, end: i16) -> Self {
+        let first = day.max(0);
+        Months { next: Month::of_day(first), end }
+    }
+}
+
+impl Iterator for Months {
+    type Item = Month;
+
+    fn next(&mut self) -> Option<Month> {
+        let month = self.next;
+        if month.year >= self.end {
+            return None;
+        }
+        self.next = month.next();
+        Some(month)
+    }
+}

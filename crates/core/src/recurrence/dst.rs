@@ -1,0 +1,169 @@
+//! What becomes of wall-clock readings where clocks are changed.
+//!
+//! A zone is a row of [`Stretch`]es of constant offset. Within one, a reading is an instant by plain addition.
+//! Where clocks go forward, the readings of the gap belong to no stretch; where they go back, the readings of
+//! the overlap belong to two. The user's choice decides both, and it all comes down to one range of readings
+//! per stretch plus at most one instant at its start. So counting and searching work per stretch, and a year
+//! costs as much as three of them.
+
+use super::civil::{Civil, Pattern, SECOND_US};
+use super::zone::{Stretch, Zone};
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+/// What happens to a local time that clocks skip when they go forward.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum DstGap {
+    /// It does not run.
+    Skip,
+    /// It runs at the end of the gap; several skipped times run once.
+    RunAfter,
+}
+
+/// What happens to a local time that clocks repeat when they go back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum DstOverlap {
+    First,
+    Second,
+    Both,
+}
+
+/// What a change of clocks did to one fire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum DstEffect {
+    /// It stands, at the end of the gap, for one or more local times that clocks skipped.
+    RunAfterGap,
+    /// Its local time comes twice; this is the first.
+    OverlapFirst,
+    /// Its local time comes twice; this is the second.
+    OverlapSecond,
+}
+
+/// No zone is farther from UTC than this.
+const OFFSET_MAX_US: i64 = 26 * 3_600 * SECOND_US;
+
+/// A pattern on the clocks of a zone: the instants at which it fires, in microseconds.
+pub(super) struct LocalPattern<'a> {
+    pub(super) pattern: &'a Pattern,
+    pub(super) zone: &'a Zone,
+    pub(super) gap: DstGap,
+    pub(super) overlap: DstOverlap,
+}
+
+/// What one stretch, cut to the instants of interest, contributes.
+struct Share {
+    /// The start of the stretch, if it fires for skipped readings.
+    after_gap: Option<i64>,
+    readings: Range<Civil>,
+    offset: i64,
+}
+
+impl LocalPattern<'_> {
+    /// The fire in `range` that has exactly `index` others of the range before it.
+    pub(super) fn nth_in(&self, range: Range<i64>, index: u64) -> Option<i64> {
+        let (mut from, mut index) = (range.start, index);
+        while from < range.end {
+            let stretch = self.zone.stretch_at(from);
+            let share = self.share(&stretch, from..range.end.min(stretch.end));
+            if let Some(at) = share.after_gap {
+                if index == 0 {
+                    return Some(at);
+                }
+                index -= 1;
+            }
+            let reading = self.pattern.nth_at_or_after(share.readings.start, index);
+            if let Some(reading) = reading.filter(|reading| *reading < share.readings.end) {
+                return Some(reading.0 - share.offset);
+            }
+            if index > 0 {
+                index -= self.pattern.count(&share.readings);
+            }
+            from = self.skip_ahead(stretch.end)?;
+        }
+        None
+    }
+
+    /// The last fire in `range`.
+    pub(super) fn last_in(&self, range: Range<i64>) -> Option<i64> {
+        let mut end = range.end;
+        while end > range.start {
+            let stretch = self.zone.stretch_at(end - 1);
+            let share = self.share(&stretch, range.start.max(stretch.start)..end);
+            if let Some(reading) = self.pattern.last_in(&share.readings) {
+                return Some(reading.0 - share.offset);
+            }
+            if share.after_gap.is_some() {
+                return share.after_gap;
+            }
+            // No reading before this one fires after it by more than the widest offset.
+            let latest = self.pattern.last_before(Civil(stretch.start + OFFSET_MAX_US))?;
+            end = stretch.start.min(latest.0 + OFFSET_MAX_US + 1);
+        }
+        None
+    }
+
+    pub(super) fn count_in(&self, range: Range<i64>) -> u64 {
+        let (mut from, mut count) = (range.start, 0);
+        while from < range.end {
+            let stretch = self.zone.stretch_at(from);
+            let share = self.share(&stretch, from..range.end.min(stretch.end));
+            count += u64::from(share.after_gap.is_some()) + self.pattern.count(&share.readings);
+            match self.skip_ahead(stretch.end) {
+                Some(next) => from = next,
+                None => break,
+            }
+        }
+        count
+    }
+
+    /// What a change of clocks did to the fire at `at`.
+    pub(super) fn effect_at(&self, at: i64) -> Option<DstEffect> {
+        let stretch = self.zone.stretch_at(at);
+        if self.fires_after_gap(&stretch, &(at..at + 1)) {
+            return Some(DstEffect::RunAfterGap);
+        }
+        let reading = at + stretch.offset;
+        if reading < stretch.start + stretch.offset_before {
+            Some(DstEffect::OverlapSecond)
+        } else if reading >= stretch.end + stretch.offset_after {
+            Some(DstEffect::OverlapFirst)
+        } else {
+            None
+        }
+    }
+
+    fn share(&self, stretch: &Stretch, instants: Range<i64>) -> Share {
+        let Stretch { offset, offset_before, offset_after, .. } = *stretch;
+        let mut start = instants.start + offset;
+        let mut end = instants.end + offset;
+        match self.overlap {
+            DstOverlap::First => start = start.max(stretch.start + offset_before),
+            DstOverlap::Second => end = end.min(stretch.end + offset_after),
+            DstOverlap::Both => {}
+        }
+        let after_gap = self.fires_after_gap(stretch, &instants).then_some(stretch.start);
+        if after_gap.is_some() {
+            // The reading at the end of the gap is the same instant: they are one.
+            start += 1;
+        }
+        Share { after_gap, readings: Civil(start)..Civil(end.max(start)), offset }
+    }
+
+    fn fires_after_gap(&self, stretch: &Stretch, instants: &Range<i64>) -> bool {
+        let Stretch { start, offset, offset_before, .. } = *stretch;
+        self.gap == DstGap::RunAfter
+            && offset > offset_before
+            && instants.contains(&start)
+            && self.pattern.first_in(&(Civil(start + offset_before)..Civil(start + offset))).is_some()
+    }
+
+    /// An instant at or after `from` that no fire lies before, so that a pattern for one day in many years does
+    /// not visit every change of clocks on the way; `None` if nothing fires any more.
+    fn skip_ahead(&self, from: i64) -> Option<i64> {
+        let earliest = self.pattern.nth_at_or_after(Civil(from - OFFSET_MAX_US), 0)?;
+        Some(from.max(earliest.0 - OFFSET_MAX_US))
+    }
+}

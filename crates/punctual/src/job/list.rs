@@ -1,0 +1,110 @@
+//! `punctual job list`.
+
+use crate::connect::ConnectArgs;
+use crate::exit::Exit;
+use crate::output::{OutputArgs, optional_time, shortened, table};
+use punctual_client::{Client, JobBody, JobFilter, Page, PriorityBody};
+use punctual_core::job::JobStatus;
+use punctual_core::limits;
+use serde::Deserialize;
+use serde::de::value::{Error as ValueError, StrDeserializer};
+
+#[derive(clap::Args)]
+pub struct ListArgs {
+    /// ACTIVE, PAUSED, COMPLETED, FAILED or CANCELLED
+    #[arg(long, value_parser = parse_status)]
+    status: Option<JobStatus>,
+    #[arg(long)]
+    name: Option<String>,
+    #[arg(long = "type", value_name = "JOB_TYPE")]
+    job_type: Option<String>,
+    #[arg(long)]
+    queue: Option<String>,
+    #[arg(long)]
+    owner: Option<String>,
+    #[arg(long)]
+    priority: Option<PriorityBody>,
+    /// How many to show
+    #[arg(long, default_value_t = 100)]
+    limit: usize,
+    /// Go on where an earlier list ended
+    #[arg(long)]
+    cursor: Option<String>,
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// A status in any case: people type `active`.
+fn parse_status(text: &str) -> Result<JobStatus, String> {
+    let upper = text.to_ascii_uppercase();
+    JobStatus::deserialize(StrDeserializer::<ValueError>::new(&upper))
+        .map_err(|_| "must be ACTIVE, PAUSED, COMPLETED, FAILED or CANCELLED".to_owned())
+}
+
+pub async fn run(args: ListArgs) -> anyhow::Result<Exit> {
+    let client = args.connect.client()?;
+    let filter = JobFilter {
+        status: args.status,
+        name: args.name,
+        job_type: args.job_type,
+        queue: args.queue,
+        owner: args.owner,
+        priority: args.priority,
+        limit: None,
+        cursor: args.cursor,
+    };
+    let page = collect(&client, filter, args.limit).await?;
+    args.output.print(&page, jobs_table)?;
+    Ok(Exit::Done)
+}
+
+/// As many jobs as asked for, over as many pages as it takes.
+async fn collect(client: &Client, mut filter: JobFilter, limit: usize) -> anyhow::Result<Page<JobBody>> {
+    let mut items = Vec::new();
+    loop {
+        filter.limit = Some((limit - items.len()).clamp(1, limits::PAGE_ITEMS_MAX));
+        let page = client.jobs(&filter).await?;
+        items.extend(page.items);
+        if page.next_cursor.is_none() || items.len() >= limit {
+            return Ok(Page { items, next_cursor: page.next_cursor });
+        }
+        filter.cursor = page.next_cursor;
+    }
+}
+
+fn jobs_table(page: &Page<JobBody>) -> String {
+    if page.items.is_empty() {
+        return "no jobs".to_owned();
+    }
+    let rows = page.items.iter().map(|job| {
+        vec![
+            job.job_id.to_string(),
+            shortened(&job.name, 40),
+            status(job.status),
+            shortened(&job.job_type, 30),
+            shortened(&job.queue, 30),
+            job.priority.0.get().to_string(),
+            optional_time(job.next_run_time),
+            job.last_execution.as_ref().map_or_else(|| "-".to_owned(), |last| last.status.to_string()),
+        ]
+    });
+    let mut text =
+        table(&["JOB", "NAME", "STATUS", "TYPE", "QUEUE", "PRIORITY", "NEXT RUN", "LAST RUN"], rows);
+    if let Some(cursor) = &page.next_cursor {
+        text += &format!("\nmore with --cursor {cursor}");
+    }
+    text
+}
+
+pub fn status(status: JobStatus) -> String {
+    let word = match status {
+        JobStatus::Active => "ACTIVE",
+        JobStatus::Paused => "PAUSED",
+        JobStatus::Completed => "COMPLETED",
+        JobStatus::Failed => "FAILED",
+        JobStatus::Cancelled => "CANCELLED",
+    };
+    word.to_owned()
+}

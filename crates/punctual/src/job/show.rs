@@ -1,0 +1,145 @@
+//! `punctual job show` and `punctual job history`.
+
+use crate::connect::ConnectArgs;
+use crate::exit::Exit;
+use crate::job::list::status;
+use crate::output::{OutputArgs, details, optional_time, shortened, span, table, time};
+use punctual_client::{Client, ExecutionBody, ExecutionsPage, JobBody};
+use punctual_core::ids::JobId;
+use punctual_core::limits;
+
+#[derive(clap::Args)]
+pub struct ShowArgs {
+    job: JobId,
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub async fn run(args: ShowArgs) -> anyhow::Result<Exit> {
+    let job = args.connect.client()?.job(args.job).await?;
+    args.output.print(&job, job_details)?;
+    Ok(Exit::Done)
+}
+
+pub fn job_details(job: &JobBody) -> String {
+    let last = job.last_execution.as_ref();
+    details([
+        ("Job", Some(job.job_id.to_string())),
+        ("Name", Some(job.name.clone())),
+        ("Status", Some(status(job.status))),
+        ("Reason", job.status_reason.clone()),
+        ("Type", Some(job.job_type.clone())),
+        ("Queue", Some(job.queue.clone())),
+        ("Priority", Some(job.priority.0.get().to_string())),
+        ("Owner", Some(job.owner_id.clone())),
+        ("Tags", (!job.tags.is_empty()).then(|| job.tags.join(", "))),
+        ("Schedule", Some(schedule(job))),
+        ("Next run", job.next_run_time.map(time)),
+        ("Next retry", job.next_retry_time.map(time)),
+        ("Last run", job.last_run_time.map(time)),
+        ("Last outcome", last.map(|last| last.status.to_string())),
+        ("Last error", job.last_error.as_ref().map(|error| shortened(error, 200))),
+        ("Max retries", Some(job.max_retries.to_string())),
+        ("Payload", job.payload.as_ref().map(|payload| shortened(payload.get(), 200))),
+        ("Created", Some(time(job.created_at))),
+    ])
+}
+
+fn schedule(job: &JobBody) -> String {
+    match (job.interval, job.execute_at) {
+        (Some(every), _) => {
+            let runs = job.max_runs.map_or_else(String::new, |runs| format!(", {runs} times"));
+            let end = job.end_at.map_or_else(String::new, |end| format!(", until {}", time(end)));
+            format!("every {every} from {}{runs}{end}", optional_time(job.start_at))
+        }
+        (None, Some(at)) => format!("once at {}", time(at)),
+        (None, None) => "at once".to_owned(),
+    }
+}
+
+#[derive(clap::Args)]
+pub struct HistoryArgs {
+    job: JobId,
+    /// How many executions to show
+    #[arg(long, default_value_t = 100)]
+    limit: usize,
+    /// Go on where an earlier list ended
+    #[arg(long)]
+    cursor: Option<String>,
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub async fn history(args: HistoryArgs) -> anyhow::Result<Exit> {
+    let client = args.connect.client()?;
+    let page = collect(&client, args.job, args.limit, args.cursor).await?;
+    args.output.print(&page, executions_table)?;
+    Ok(Exit::Done)
+}
+
+async fn collect(
+    client: &Client,
+    job: JobId,
+    limit: usize,
+    cursor: Option<String>,
+) -> anyhow::Result<ExecutionsPage> {
+    let mut all = ExecutionsPage { items: vec![], skipped: vec![], next_cursor: cursor };
+    loop {
+        let wanted = (limit - all.items.len()).clamp(1, limits::PAGE_ITEMS_MAX);
+        let page = client.executions(job, Some(wanted), all.next_cursor.as_deref()).await?;
+        all.items.extend(page.items);
+        all.skipped.extend(page.skipped);
+        all.next_cursor = page.next_cursor;
+        if all.next_cursor.is_none() || all.items.len() >= limit {
+            return Ok(all);
+        }
+    }
+}
+
+fn executions_table(page: &ExecutionsPage) -> String {
+    let mut text = String::new();
+    if page.items.is_empty() && page.skipped.is_empty() {
+        return "no executions yet".to_owned();
+    }
+    if !page.items.is_empty() {
+        text += &table(
+            &["EXECUTION", "STATUS", "SCHEDULED", "STARTED", "TOOK", "WORKER", "ERROR"],
+            page.items.iter().map(execution_row),
+        );
+    }
+    if !page.skipped.is_empty() {
+        let rows = page.skipped.iter().map(|range| {
+            vec![
+                format!("{:?}", range.reason).to_lowercase(),
+                range.count.to_string(),
+                time(range.first),
+                time(range.last),
+            ]
+        });
+        text += &format!("\n\nDid not run:\n{}", table(&["REASON", "COUNT", "FIRST", "LAST"], rows));
+    }
+    if let Some(cursor) = &page.next_cursor {
+        text += &format!("\nmore with --cursor {cursor}");
+    }
+    text
+}
+
+fn execution_row(execution: &ExecutionBody) -> Vec<String> {
+    let took = match (execution.started_at, execution.completed_at) {
+        (Some(started), Some(completed)) => span(completed.since(started)),
+        _ => "-".to_owned(),
+    };
+    vec![
+        execution.execution_id.to_string(),
+        execution.status.to_string(),
+        time(execution.scheduled_time),
+        optional_time(execution.started_at),
+        took,
+        execution.worker_id.clone().unwrap_or_else(|| "-".to_owned()),
+        execution.error_message.as_ref().map_or_else(|| "-".to_owned(), |error| shortened(error, 60)),
+    ]
+}

@@ -1,0 +1,96 @@
+//! Tables for people, JSON for programs.
+
+use comfy_table::{Cell, ContentArrangement, Table, presets};
+use punctual_client::Span;
+use punctual_core::time::Timestamp;
+use serde::Serialize;
+use std::io::{self, Write};
+use std::time::Duration;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Format {
+    #[default]
+    Table,
+    Json,
+}
+
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct OutputArgs {
+    /// How to print the answer
+    #[arg(short = 'o', long = "output", value_enum, default_value_t, env = "PUNCTUAL_OUTPUT")]
+    pub format: Format,
+}
+
+impl OutputArgs {
+    /// Prints the answer: as it is for programs, as `table` shows it for people.
+    pub fn print<T: Serialize>(self, answer: &T, table: impl FnOnce(&T) -> String) -> anyhow::Result<()> {
+        let text = match self.format {
+            Format::Json => serde_json::to_string_pretty(answer)?,
+            Format::Table => table(answer),
+        };
+        print_text(&text)
+    }
+}
+
+/// Prints a text. A reader that has seen enough, such as `head`, is no error.
+pub fn print_text(text: &str) -> anyhow::Result<()> {
+    match writeln!(io::stdout().lock(), "{}", text.trim_end()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Rows under a header, without lines around them.
+pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(header.iter().map(Cell::new));
+    for row in rows {
+        table.add_row(row);
+    }
+    trim_lines(&table.to_string())
+}
+
+/// One thing: a name and a value per line, what has no value left out.
+pub fn details(rows: impl IntoIterator<Item = (&'static str, Option<String>)>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_content_arrangement(ContentArrangement::Disabled);
+    for (name, value) in rows {
+        if let Some(value) = value {
+            table.add_row([name.to_owned(), value]);
+        }
+    }
+    trim_lines(&table.to_string())
+}
+
+/// Without the padding around the table, which gets in the way of copying.
+fn trim_lines(text: &str) -> String {
+    let lines: Vec<&str> =
+        text.lines().map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end()).collect();
+    lines.join("\n")
+}
+
+/// A time to the second; programs that need more ask for JSON.
+pub fn time(time: Timestamp) -> String {
+    Timestamp::from_micros(time.as_micros() - time.as_micros().rem_euclid(1_000_000)).to_string()
+}
+
+pub fn optional_time(moment: Option<Timestamp>) -> String {
+    moment.map_or_else(|| "-".to_owned(), time)
+}
+
+/// A length of time, to the millisecond.
+pub fn span(duration: Duration) -> String {
+    Span::from(Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))).to_string()
+}
+
+/// At most `limit` characters of the first line.
+pub fn shortened(text: &str, limit: usize) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    match line.char_indices().nth(limit) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
+    }
+}

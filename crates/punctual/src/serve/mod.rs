@@ -1,0 +1,212 @@
+//! `punctual serve`: API, scheduler and an embedded worker in one process, on an embedded store.
+
+mod admin_token;
+mod logging;
+mod signals;
+
+use crate::connect::DEFAULT_ADDRESS;
+use crate::data_dir::DataDir;
+use crate::exit::{CliError, Exit};
+use crate::{host, output};
+use anyhow::Context;
+use logging::LogArgs;
+use punctual_api::{Api, Server, ServerLimits};
+use punctual_client::Span;
+use punctual_core::ports::{Host, Store};
+use punctual_engine::{Engine, EngineConfig};
+use punctual_store::sqlite::{OpenError, SqliteOptions, SqliteStore};
+use punctual_worker::{Worker, WorkerConfig, builtin_executors};
+use signals::Signals;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+#[derive(clap::Args)]
+pub struct ServeArgs {
+    #[command(flatten)]
+    data_dir: DataDir,
+    /// Where to listen; port 0 takes any free one
+    #[arg(long, env = "PUNCTUAL_LISTEN", default_value = DEFAULT_ADDRESS, value_name = "ADDRESS")]
+    listen: SocketAddr,
+    /// Handlers that run at once
+    #[arg(long, env = "PUNCTUAL_SLOTS", default_value_t = 16)]
+    slots: usize,
+    /// Executions held ready beyond the slots
+    #[arg(long, env = "PUNCTUAL_PREFETCH", default_value_t = 64)]
+    prefetch: usize,
+    /// The queues that the embedded worker serves, separated by commas; all if left out
+    #[arg(long, env = "PUNCTUAL_QUEUES", value_delimiter = ',')]
+    queues: Vec<String>,
+    /// How long running handlers may take to finish when the server stops
+    #[arg(long, env = "PUNCTUAL_DRAIN_GRACE", default_value = "30s", value_name = "DURATION")]
+    drain_grace: Span,
+    /// Replace the admin token by a new one
+    #[arg(long)]
+    new_admin_token: bool,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
+    logging::start(&args.log)?;
+    let mut signals = Signals::listen().context("cannot listen for signals")?;
+    raise_open_files_limit();
+    args.data_dir.prepare()?;
+    let host = host::this_machine().context("cannot read randomness")?;
+    let store = open_store(&args.data_dir, &host)?;
+    let listener = listen(args.listen).await?;
+    let address = listener.local_addr().context("cannot tell where the server listens")?;
+    let engine = start_engine(&host, store.clone()).await?;
+    admin_token::ensure(&*store, &args.data_dir, engine.now(), args.new_admin_token).await?;
+    let node = Node::start(&args, &host, engine, listener);
+    args.data_dir.write_address(&address.to_string())?;
+    welcome(&args.data_dir, address)?;
+    tracing::info!(%address, data_dir = %args.data_dir.path().display(), "serving");
+    let exit = node.until_stopped(&mut signals).await;
+    args.data_dir.remove_address();
+    Ok(exit)
+}
+
+fn open_store(data_dir: &DataDir, host: &Host) -> Result<Arc<dyn Store>, CliError> {
+    let store = SqliteStore::open(&SqliteOptions::new(data_dir.path()), host.clock.clone());
+    store.map(|store| Arc::new(store) as Arc<dyn Store>).map_err(|error| cannot_open(data_dir, error))
+}
+
+/// What went wrong with the data directory, in words that say what to do.
+pub fn cannot_open(data_dir: &DataDir, error: OpenError) -> CliError {
+    let dir = data_dir.path().display();
+    match error {
+        OpenError::InUse { .. } => CliError::cannot_start(format!(
+            "another process has the data directory {dir} open: stop it first, or choose another directory \
+             with --data-dir"
+        )),
+        error => CliError::cannot_start(format!(
+            "cannot open the store in {dir}: {:#}",
+            anyhow::Error::from(error)
+        )),
+    }
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener, CliError> {
+    TcpListener::bind(address).await.map_err(|error| {
+        let hint = match error.kind() {
+            io::ErrorKind::AddrInUse => ": the port is in use; stop the other process or choose another port",
+            io::ErrorKind::PermissionDenied => ": no right to use this port; choose one above 1023",
+            io::ErrorKind::AddrNotAvailable => ": this machine does not have the address; choose another",
+            _ => return CliError::cannot_start(format!("cannot listen on {address}: {error}")),
+        };
+        CliError::cannot_start(format!("cannot listen on {address}{hint} with --listen"))
+    })
+}
+
+async fn start_engine(host: &Host, store: Arc<dyn Store>) -> anyhow::Result<Arc<Engine>> {
+    let engine = Engine::new(EngineConfig::default(), host.clone(), store.clone());
+    engine.start().await.context("cannot read the store's clock")?;
+    // The embedded workers of earlier processes died with them: their work need not wait for the lease.
+    let lost = store.lose_embedded_sessions(engine.now()).await.context("cannot end old sessions")?;
+    if lost > 0 {
+        tracing::info!(sessions = lost, "the last process did not close its sessions; recovering their work");
+    }
+    Ok(engine)
+}
+
+fn welcome(data_dir: &DataDir, address: SocketAddr) -> anyhow::Result<()> {
+    let dir = data_dir.path().display();
+    let option = if data_dir.is_default() { String::new() } else { format!(" --data-dir {dir}") };
+    output::print_text(&format!(
+        "Punctual {version} listens on http://{address}\n  \
+           data   {dir}\n  \
+           token  {token}\n  \
+           try    punctual job submit hello --type noop --wait{option}",
+        version = env!("CARGO_PKG_VERSION"),
+        token = data_dir.token_file().display(),
+    ))
+}
+
+/// Everything that runs in this process.
+struct Node {
+    api: JoinHandle<()>,
+    worker: JoinHandle<()>,
+    loops: JoinHandle<()>,
+    stop_api: watch::Sender<bool>,
+    drain_worker: watch::Sender<bool>,
+}
+
+impl Node {
+    fn start(args: &ServeArgs, host: &Host, engine: Arc<Engine>, listener: TcpListener) -> Self {
+        let (stop_api, stop) = watch::channel(false);
+        let (drain_worker, drain) = watch::channel(false);
+        let config = WorkerConfig {
+            name: "embedded".to_owned(),
+            slots: args.slots,
+            prefetch: args.prefetch,
+            queues: args.queues.clone(),
+            embedded: true,
+            drain_grace: args.drain_grace.get(),
+            ..WorkerConfig::default()
+        };
+        let worker = Worker::new(config, host.clone(), engine.clone(), builtin_executors(host));
+        let server = Server {
+            listener,
+            limits: ServerLimits::default(),
+            clock: host.clock.clone(),
+            spawn: host.spawn.clone(),
+        };
+        let router = Api::new(engine.clone(), host.clock.clone()).router();
+        Node {
+            api: tokio::spawn(server.run(router, stop)),
+            worker: tokio::spawn(worker.run(drain)),
+            loops: tokio::spawn(engine.run()),
+            stop_api,
+            drain_worker,
+        }
+    }
+
+    /// Runs until a signal comes, then stops in order: first nothing new is taken in, then what runs finishes.
+    /// A second signal ends the process at once.
+    async fn until_stopped(mut self, signals: &mut Signals) -> Exit {
+        let died = tokio::select! {
+            signal = signals.next() => {
+                tracing::info!(signal, "stopping; a second signal stops at once");
+                None
+            }
+            _ = &mut self.api => Some("the API"),
+            _ = &mut self.worker => Some("the worker"),
+            _ = &mut self.loops => Some("the scheduler"),
+        };
+        if let Some(part) = died {
+            tracing::error!("{part} stopped unexpectedly: stopping the server");
+            return Exit::Failed;
+        }
+        tokio::select! {
+            () = self.stop() => Exit::Done,
+            signal = signals.next() => {
+                tracing::warn!(signal, "stopping at once");
+                std::process::exit(Exit::Failed as i32)
+            }
+        }
+    }
+
+    async fn stop(self) {
+        self.stop_api.send_replace(true);
+        let _ = self.api.await;
+        self.drain_worker.send_replace(true);
+        let _ = self.worker.await;
+        self.loops.abort();
+        let _ = self.loops.await;
+    }
+}
+
+/// Lets the process open as many files as it may: the usual soft limit of 1,024 is less than the connections
+/// that the server takes.
+fn raise_open_files_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::debug!(%error, "the limit on open files stays as it is");
+    }
+}

@@ -1,0 +1,77 @@
+//! `punctual stats`.
+
+use crate::connect::ConnectArgs;
+use crate::exit::Exit;
+use crate::output::{OutputArgs, optional_time, table, time};
+use punctual_client::StatsBody;
+
+#[derive(clap::Args)]
+pub struct StatsArgs {
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub async fn run(args: StatsArgs) -> anyhow::Result<Exit> {
+    let stats = args.connect.client()?.stats().await?;
+    args.output.print(&stats, stats_table)?;
+    Ok(Exit::Done)
+}
+
+fn stats_table(stats: &StatsBody) -> String {
+    let counted = &stats.counters;
+    let counters = [
+        ("submitted", counted.submitted),
+        ("fired", counted.fired),
+        ("skipped", counted.skipped),
+        ("succeeded", counted.succeeded),
+        ("failed", counted.failed),
+        ("timed out", counted.timed_out),
+        ("cancelled", counted.cancelled),
+        ("lost", counted.lost),
+        ("retried", counted.retried),
+    ];
+    let mut text = String::from("Since the server started:\n");
+    text += &table(
+        &["WHAT", "COUNT"],
+        counters.into_iter().map(|(what, count)| vec![what.to_owned(), count.to_string()]),
+    );
+    text += "\n\nLive:\n";
+    text += &lanes(stats);
+    text += "\n\nWorkers:\n";
+    text += &workers(stats);
+    text
+}
+
+fn lanes(stats: &StatsBody) -> String {
+    if stats.queues.is_empty() {
+        return "nothing waits or runs".to_owned();
+    }
+    let rows = stats.queues.iter().map(|lane| {
+        vec![
+            lane.queue.clone(),
+            lane.job_type.clone(),
+            lane.waiting.to_string(),
+            lane.queued.to_string(),
+            lane.running.to_string(),
+            optional_time(lane.oldest_queued_at),
+        ]
+    });
+    table(&["QUEUE", "TYPE", "WAITING", "QUEUED", "RUNNING", "OLDEST QUEUED"], rows)
+}
+
+fn workers(stats: &StatsBody) -> String {
+    if stats.workers.is_empty() {
+        return "no worker is connected".to_owned();
+    }
+    let rows = stats.workers.iter().map(|worker| {
+        vec![
+            worker.worker_id.clone(),
+            worker.slots.to_string(),
+            worker.job_types.join(", "),
+            time(worker.started_at),
+        ]
+    });
+    table(&["WORKER", "SLOTS", "TYPES", "STARTED"], rows)
+}

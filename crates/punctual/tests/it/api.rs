@@ -1,0 +1,255 @@
+//! What the HTTP API does with good requests.
+
+use crate::server::{Server, eventually};
+use punctual_client::{BatchItem, ExecutionStatus, JobFilter, SubmitJob};
+use punctual_core::job::JobStatus;
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use std::collections::HashSet;
+
+#[tokio::test]
+async fn a_submitted_job_runs_and_can_be_read() {
+    let server = Server::start();
+    let request = server.request(Method::POST, "/api/v1/jobs");
+    let response = request.json(&json!({"name": "hello", "job_type": "noop"})).send().await.unwrap();
+    assert_eq!(response.status(), StatusCode::CREATED);
+    let location = response.headers()["location"].to_str().unwrap().to_owned();
+    let body: Value = response.json().await.unwrap();
+    assert_eq!(location, format!("/api/v1/jobs/{}", body["job_id"].as_str().unwrap()));
+    assert_eq!(body["status"], "ACTIVE");
+
+    let client = server.client();
+    let job = client.wait(body["job_id"].as_str().unwrap().parse().unwrap()).await.unwrap();
+    assert_eq!(job.status, JobStatus::Completed);
+    let page = client.executions(job.job_id, None, None).await.unwrap();
+    assert_eq!(page.items.len(), 1);
+    let execution = client.execution(page.items[0].execution_id).await.unwrap();
+    assert_eq!(execution.status, ExecutionStatus::Succeeded);
+    assert_eq!((execution.attempt_number, execution.worker_id.as_deref()), (1, Some("embedded")));
+    assert!(execution.started_at.unwrap() <= execution.completed_at.unwrap());
+}
+
+#[tokio::test]
+async fn a_job_reads_as_it_was_submitted() {
+    let server = Server::start();
+    let submitted = json!({
+        "name": "report", "job_type": "build-report", "payload": {"month": 11, "deep": [1.50, null]},
+        "queue": "reports", "priority": 8, "schedule_type": "RECURRING", "interval": "1h30m",
+        "max_runs": 7, "start_at": "2099-01-01T00:00:00Z", "end_at": "2099-12-31T00:00:00Z",
+        "overlap_policy": "ALLOW", "max_retries": 2, "retry": {"strategy": "ladder", "steps": ["1m", "5m"]},
+        "timeout_secs": 90, "owner_id": "finance", "tags": ["monthly", "pdf"],
+    });
+    let (status, body) = server.post("/api/v1/jobs", &submitted.to_string()).await;
+    assert_eq!(status, StatusCode::CREATED, "{body}");
+    let (_, job) = server.get(&format!("/api/v1/jobs/{}", body["job_id"].as_str().unwrap())).await;
+    for (field, value) in submitted.as_object().unwrap() {
+        assert_eq!(&job[field], value, "{field}");
+    }
+    assert_eq!(job["next_run_time"], "2099-01-01T00:00:00Z");
+    assert_eq!((&job["status"], &job["version"]), (&json!("ACTIVE"), &json!(1)));
+}
+
+#[tokio::test]
+async fn words_and_iso_durations_are_understood() {
+    let server = Server::start();
+    let submitted = r#"{"name":"x","priority":"high","delay":"PT3H"}"#;
+    let (status, body) = server.post("/api/v1/jobs", submitted).await;
+    assert_eq!(status, StatusCode::CREATED, "{body}");
+    let (_, job) = server.get(&format!("/api/v1/jobs/{}", body["job_id"].as_str().unwrap())).await;
+    assert_eq!((&job["priority"], &job["schedule_type"]), (&json!(8), &json!("ONE_TIME")));
+    assert_eq!(job["execute_at"], job["next_run_time"]);
+}
+
+#[tokio::test]
+async fn a_one_time_job_in_the_past_runs_at_once() {
+    let server = Server::start();
+    let client = server.client();
+    let past = SubmitJob {
+        execute_at: Some("2020-01-01T00:00:00Z".parse().unwrap()),
+        ..SubmitJob::named("late").with_type("noop")
+    };
+    let job = client.wait(client.submit(&past).await.unwrap().job_id).await.unwrap();
+    assert_eq!(job.status, JobStatus::Completed);
+}
+
+#[tokio::test]
+async fn an_interval_job_runs_as_often_as_it_should_and_in_its_rhythm() {
+    let server = Server::start();
+    let client = server.client();
+    let every = SubmitJob {
+        interval: Some("100ms".parse().unwrap()),
+        max_runs: Some(5),
+        ..SubmitJob::named("tick").with_type("noop")
+    };
+    let id = client.submit(&every).await.unwrap().job_id;
+    let job = client.wait(id).await.unwrap();
+    assert_eq!(job.status, JobStatus::Completed);
+    let page = client.executions(id, None, None).await.unwrap();
+    let mut times: Vec<i64> = page.items.iter().map(|e| e.scheduled_time.as_micros()).collect();
+    times.sort_unstable();
+    assert_eq!(times.len(), 5);
+    let anchor = job.start_at.unwrap().as_micros();
+    assert!(times.iter().all(|time| (time - anchor) % 100_000 == 0), "{times:?} from {anchor}");
+    assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{times:?}");
+}
+
+#[tokio::test]
+async fn each_job_of_a_batch_gets_its_own_outcome() {
+    let server = Server::start();
+    let all_good = json!({"jobs": [{"name": "a", "job_type": "noop"}, {"name": "b", "job_type": "noop"}]});
+    let (status, body) = server.post("/api/v1/jobs/batch", &all_good.to_string()).await;
+    assert_eq!((status, body["items"].as_array().unwrap().len()), (StatusCode::CREATED, 2));
+
+    let mixed = json!({"jobs": [
+        {"name": "c", "job_type": "noop"},
+        {"name": "d", "pirority": 3},
+        {"name": ""},
+        {"name": "e", "delay": "1m", "interval": "1m"},
+        {"name": "f", "job_type": "noop", "payload": {"kept": true}},
+    ]});
+    let (status, body) = server.post("/api/v1/jobs/batch", &mixed.to_string()).await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    let items = body["items"].as_array().unwrap();
+    assert!(items[0]["job_id"].is_string() && items[4]["job_id"].is_string(), "{body}");
+    for (item, field) in [(&items[1], "pirority"), (&items[2], "name"), (&items[3], "delay")] {
+        assert_eq!(item["error"]["errors"][0]["field"], field, "{item}");
+    }
+    let client = server.client();
+    let names = client.jobs(&JobFilter::default()).await.unwrap().items;
+    let names: HashSet<String> = names.into_iter().map(|job| job.name).collect();
+    assert_eq!(names, ["a", "b", "c", "f"].map(str::to_owned).into());
+}
+
+#[tokio::test]
+async fn lists_are_filtered_and_paged_without_loss_or_repetition() {
+    let server = Server::start();
+    let client = server.client();
+    let jobs: Vec<SubmitJob> = (0..25)
+        .map(|n| SubmitJob {
+            queue: Some(if n % 2 == 0 { "even" } else { "odd" }.to_owned()),
+            delay: Some("1h".parse().unwrap()),
+            owner_id: Some(format!("owner-{}", n % 5)),
+            ..SubmitJob::named(format!("job-{n}"))
+        })
+        .collect();
+    let answer = client.submit_batch(&jobs).await.unwrap();
+    assert!(answer.items.iter().all(|item| matches!(item, BatchItem::Submitted(_))));
+
+    let mut filter = JobFilter { queue: Some("even".to_owned()), limit: Some(4), ..JobFilter::default() };
+    let mut names = Vec::new();
+    loop {
+        let page = client.jobs(&filter).await.unwrap();
+        assert!(page.items.len() <= 4);
+        names.extend(page.items.into_iter().map(|job| job.name));
+        filter.cursor = page.next_cursor;
+        if filter.cursor.is_none() {
+            break;
+        }
+    }
+    let distinct: HashSet<&String> = names.iter().collect();
+    assert_eq!((names.len(), distinct.len()), (13, 13));
+
+    for (query, count) in [
+        ("owner=owner-3", 5),
+        ("status=ACTIVE", 25),
+        ("status=COMPLETED", 0),
+        ("name=job-7", 1),
+        ("job_type=job-7", 1),
+        ("priority=medium", 25),
+        ("priority=1", 0),
+    ] {
+        let (status, body) = server.get(&format!("/api/v1/jobs?{query}")).await;
+        assert_eq!(
+            (status, body["items"].as_array().map(Vec::len)),
+            (StatusCode::OK, Some(count)),
+            "{query}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_fails_for_good_is_a_dead_letter() {
+    let server = Server::start();
+    let client = server.client();
+    let broken = SubmitJob::named("broken").with_type("sleep");
+    let job = client.wait(client.submit(&broken).await.unwrap().job_id).await.unwrap();
+    assert_eq!(job.status, JobStatus::Failed);
+    assert!(job.last_error.unwrap().contains("payload"));
+    assert_eq!(job.status_reason.as_deref(), Some("attempt 1 failed and no retry is left"));
+    let letters = client.dead_letters(None, None).await.unwrap();
+    assert_eq!(letters.items.len(), 1);
+    assert_eq!((letters.items[0].job_id, letters.items[0].attempts), (job.job_id, 1));
+}
+
+#[tokio::test]
+async fn an_attempt_that_runs_out_of_time_is_retried_later() {
+    let server = Server::start();
+    let client = server.client();
+    let slow = SubmitJob {
+        timeout_secs: Some(punctual_client::Seconds::from_millis(50)),
+        ..SubmitJob::named("slow").with_type("sleep").with_payload(&json!({"ms": 60_000})).unwrap()
+    };
+    let id = client.submit(&slow).await.unwrap().job_id;
+    eventually("the job waits for its retry", async || {
+        client.job(id).await.unwrap().next_retry_time.is_some()
+    })
+    .await;
+    let page = client.executions(id, None, None).await.unwrap();
+    let seen: Vec<(u32, ExecutionStatus)> =
+        page.items.iter().map(|execution| (execution.attempt_number, execution.status)).collect();
+    assert_eq!(seen, [(2, ExecutionStatus::Waiting), (1, ExecutionStatus::TimedOut)]);
+}
+
+#[tokio::test]
+async fn stats_and_metrics_count_what_happened() {
+    let server = Server::start();
+    let client = server.client();
+    let done = client.submit(&SubmitJob::named("noop")).await.unwrap().job_id;
+    client.wait(done).await.unwrap();
+    client.submit(&SubmitJob::named("nobody-runs-this")).await.unwrap();
+    let stats = client.stats().await.unwrap();
+    assert_eq!((stats.counters.submitted, stats.counters.succeeded), (2, 1));
+    assert_eq!((stats.workers.len(), stats.workers[0].worker_id.as_str()), (1, "embedded"));
+    let lane = stats.queues.iter().find(|lane| lane.job_type == "nobody-runs-this").unwrap();
+    assert_eq!((lane.queue.as_str(), lane.queued), ("default", 1));
+
+    let (status, text) = server.get("/metrics").await;
+    let text = text.as_str().unwrap();
+    assert_eq!(status, StatusCode::OK);
+    assert!(text.contains("\npunctual_jobs_submitted_total 2\n"), "{text}");
+    let queued = "punctual_executions{queue=\"default\",job_type=\"nobody-runs-this\",state=\"queued\"} 1\n";
+    assert!(text.contains(queued), "{text}");
+}
+
+#[tokio::test]
+async fn a_thousand_concurrent_submissions_make_a_thousand_jobs() {
+    let server = Server::start();
+    let client = server.client();
+    let tasks: Vec<_> = (0..1_000)
+        .map(|n| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                client.submit(&SubmitJob::named(format!("job-{n}")).with_type("noop")).await.unwrap().job_id
+            })
+        })
+        .collect();
+    let mut acknowledged = HashSet::new();
+    for task in tasks {
+        assert!(acknowledged.insert(task.await.unwrap()), "one id for two jobs");
+    }
+    eventually("all jobs have run", async || client.stats().await.unwrap().counters.succeeded == 1_000).await;
+    let mut filter = JobFilter { limit: Some(300), ..JobFilter::default() };
+    let (mut ids, mut names) = (HashSet::new(), HashSet::new());
+    loop {
+        let page = client.jobs(&filter).await.unwrap();
+        for job in page.items {
+            assert_eq!(job.status, JobStatus::Completed);
+            assert!(ids.insert(job.job_id) && names.insert(job.name), "a job was kept twice");
+        }
+        filter.cursor = page.next_cursor;
+        if filter.cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(ids, acknowledged);
+}

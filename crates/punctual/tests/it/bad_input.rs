@@ -1,0 +1,217 @@
+//! What the HTTP API does with bad requests: a 4xx that names what is wrong, and nothing stored.
+
+use crate::server::{Server, answer};
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+async fn assert_nothing_stored(server: &Server) {
+    let (_, body) = server.get("/api/v1/jobs").await;
+    assert_eq!(body["items"], json!([]));
+}
+
+#[tokio::test]
+async fn invalid_jobs_are_refused_by_field_and_not_stored() {
+    let server = Server::start();
+    let long = "x".repeat(201);
+    let cases: Vec<(Value, &str)> = vec![
+        (json!({}), "name"),
+        (json!({"name": ""}), "name"),
+        (json!({"name": long}), "name"),
+        (json!({"name": "a\u{0}b"}), "name"),
+        (json!({"name": 7}), "name"),
+        (json!({"name": "x", "priority": 0}), "priority"),
+        (json!({"name": "x", "priority": "urgent"}), "priority"),
+        (json!({"name": "x", "queue": ""}), "queue"),
+        (json!({"name": "x", "payload": "y".repeat(300_000)}), "payload"),
+        (json!({"name": "x", "execute_at": "tomorrow"}), "execute_at"),
+        (json!({"name": "x", "execute_at": "2099-01-01"}), "execute_at"),
+        (json!({"name": "x", "delay": "5 minutes"}), "delay"),
+        (json!({"name": "x", "delay": 5}), "delay"),
+        (json!({"name": "x", "interval": "1ms"}), "interval"),
+        (json!({"name": "x", "interval": "P1M"}), "interval"),
+        (json!({"name": "x", "interval": "1h", "max_runs": 0}), "max_runs"),
+        (json!({"name": "x", "interval": "1h", "max_runs": -1}), "max_runs"),
+        (json!({"name": "x", "max_runs": 3}), "max_runs"),
+        (json!({"name": "x", "schedule_type": "SOMETIMES"}), "schedule_type"),
+        (json!({"name": "x", "schedule_type": "IMMEDIATE", "delay": "1m"}), "delay"),
+        (json!({"name": "x", "schedule_type": "RECURRING"}), "interval"),
+        (json!({"name": "x", "execute_at": "2099-01-01T00:00:00Z", "delay": "1m"}), "delay"),
+        (json!({"name": "x", "execute_at": "2099-01-01T00:00:00Z", "interval": "1m"}), "execute_at"),
+        (json!({"name": "x", "overlap_policy": "MAYBE"}), "overlap_policy"),
+        (json!({"name": "x", "max_retries": 5_000}), "max_retries"),
+        (json!({"name": "x", "max_retries": 1.5}), "max_retries"),
+        (json!({"name": "x", "retry": {"strategy": "random"}}), "retry.strategy"),
+        (json!({"name": "x", "retry": {"steps": []}}), "retry.steps"),
+        (json!({"name": "x", "retry": {"steps": ["1m", "soon"]}}), "retry.steps[1]"),
+        (json!({"name": "x", "retry": {"fail_on": []}}), "retry.fail_on"),
+        (json!({"name": "x", "timeout_secs": 0}), "timeout_secs"),
+        (json!({"name": "x", "timeout_secs": -1}), "timeout_secs"),
+        (json!({"name": "x", "tags": "a"}), "tags"),
+        (json!({"name": "x", "tags": [""]}), "tags"),
+        (json!({"name": "x", "cron_expression": "* * * * *"}), "cron_expression"),
+        (json!({"name": "x", "colour": "red"}), "colour"),
+    ];
+    for (job, field) in cases {
+        let (status, body) = server.post("/api/v1/jobs", &job.to_string()).await;
+        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{job} gave {body}");
+        assert_eq!(body["errors"][0]["field"], *field, "{job} gave {body}");
+        assert_eq!(body["status"], 422);
+    }
+    assert_nothing_stored(&server).await;
+}
+
+#[tokio::test]
+async fn misspelled_and_planned_fields_are_told_apart() {
+    let server = Server::start();
+    for (field, detail) in [
+        ("executeAt", "is not a known field, did you mean execute_at?"),
+        ("depends_on", "is not supported yet"),
+        ("zzzzz", "is not a known field"),
+    ] {
+        let (_, body) = server.post("/api/v1/jobs", &json!({"name": "x", field: 1}).to_string()).await;
+        let said = body["errors"][0]["detail"].as_str().unwrap();
+        assert!(said.starts_with(detail), "{field}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn bodies_that_are_no_json_objects_are_refused() {
+    let server = Server::start();
+    for body in ["", "{", "nonsense", "[]", "[\"x\"]", "{\"name\":\"x\"} trailing", "{\"name\":\"x\",}"] {
+        let (status, answer) = server.post("/api/v1/jobs", body).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{body:?} gave {answer}");
+        assert_eq!(answer["title"], "the body is not valid JSON");
+    }
+    let (status, answer) = server.post("/api/v1/jobs", "\"x\"").await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
+    assert_nothing_stored(&server).await;
+}
+
+#[tokio::test]
+async fn batches_that_cannot_be_read_are_refused_whole() {
+    let server = Server::start();
+    for (body, field) in [
+        (json!({}), "jobs"),
+        (json!({"jobs": []}), "jobs"),
+        (json!({"jobs": 5}), "jobs"),
+        (json!({"jobs": [], "jbos": []}), "jbos"),
+        (json!({"jobs": vec![json!({"name": "x"}); 10_001]}), "jobs"),
+    ] {
+        let (status, answer) = server.post("/api/v1/jobs/batch", &body.to_string()).await;
+        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
+        assert_eq!(answer["errors"][0]["field"], field, "{answer}");
+    }
+    assert_nothing_stored(&server).await;
+}
+
+#[tokio::test]
+async fn bodies_have_a_size_and_a_type() {
+    let server = Server::start();
+    let large = json!({"name": "x", "payload": "y".repeat(1_100_000)}).to_string();
+    let (status, body) = server.post("/api/v1/jobs", &large).await;
+    assert_eq!((status, &body["status"]), (StatusCode::PAYLOAD_TOO_LARGE, &json!(413)));
+    let form = server.request(Method::POST, "/api/v1/jobs").header("content-type", "text/plain");
+    let (status, body) = answer(form.body("{\"name\":\"x\"}")).await;
+    assert_eq!((status, &body["status"]), (StatusCode::UNSUPPORTED_MEDIA_TYPE, &json!(415)));
+    assert_nothing_stored(&server).await;
+}
+
+#[tokio::test]
+async fn query_parameters_are_checked_by_name() {
+    let server = Server::start();
+    for (query, field) in [
+        ("status=DONE", "status"),
+        ("priority=12", "priority"),
+        ("limit=0", "limit"),
+        ("limit=1001", "limit"),
+        ("limit=x", "limit"),
+        ("cursor=x", "cursor"),
+        ("cursor=dead-letters~5", "cursor"),
+        ("statsu=ACTIVE", "statsu"),
+        ("queue=a&queue=b", "queue"),
+    ] {
+        let (status, body) = server.get(&format!("/api/v1/jobs?{query}")).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{query} gave {body}");
+        assert_eq!(body["errors"][0]["field"], field, "{query} gave {body}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_a_404_and_what_may_not_be_done_a_405() {
+    let server = Server::start();
+    let unknown = "01a1de7b-f418-719d-bed9-34f76e02395c";
+    for path in [
+        format!("/api/v1/jobs/{unknown}"),
+        format!("/api/v1/jobs/{unknown}/executions"),
+        format!("/api/v1/executions/{unknown}.1.1"),
+        "/api/v1/jobs/nonsense".to_owned(),
+        "/api/v1/jobs/%ff".to_owned(),
+        "/api/v1/executions/nonsense".to_owned(),
+        "/api/v1/nothing".to_owned(),
+        "/nothing".to_owned(),
+    ] {
+        let request = server.request(Method::GET, &path);
+        let response = request.send().await.unwrap();
+        assert_eq!(response.headers()["content-type"], "application/problem+json", "{path}");
+        assert_eq!(response.status(), StatusCode::NOT_FOUND, "{path}");
+    }
+    let response = server.request(Method::DELETE, "/api/v1/jobs").send().await.unwrap();
+    assert_eq!(response.headers()["allow"], "GET,HEAD,POST");
+    assert_eq!(response.headers()["content-type"], "application/problem+json");
+    assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED);
+}
+
+#[tokio::test]
+async fn without_a_valid_token_nothing_is_shown() {
+    let server = Server::start();
+    let id = server.token.split('_').nth(1).unwrap();
+    let authorizations = [
+        None,
+        Some(String::new()),
+        Some("Bearer".to_owned()),
+        Some("Bearer x".to_owned()),
+        Some(format!("Basic {}", server.token)),
+        Some(server.token.clone()),
+        Some(format!("Bearer pt_{id}_")),
+        Some(format!("Bearer pt_{id}_wrong")),
+        Some(format!("Bearer {}0", server.token)),
+        Some(format!("Bearer {}", &server.token[..server.token.len() - 1])),
+        Some("Bearer pt_nobody_wrong".to_owned()),
+    ];
+    let paths = [
+        "/api/v1/jobs",
+        "/api/v1/stats",
+        "/api/v1/dead-letters",
+        "/api/v1/nothing",
+        "/metrics",
+        "/nothing",
+        "//livez",
+        "/livez/",
+        "/livez/../metrics",
+        "/%6Civez/../api/v1/jobs",
+    ];
+    for authorization in &authorizations {
+        for path in paths {
+            let mut request = server.anonymous(Method::GET, path);
+            if let Some(authorization) = authorization {
+                request = request.header("authorization", authorization);
+            }
+            let (status, body) = answer(request).await;
+            assert_eq!(status, StatusCode::UNAUTHORIZED, "{authorization:?} {path}: {body}");
+        }
+    }
+    let post = server.anonymous(Method::POST, "/api/v1/jobs").json(&json!({"name": "x"}));
+    assert_eq!(answer(post).await.0, StatusCode::UNAUTHORIZED);
+    assert_nothing_stored(&server).await;
+}
+
+#[tokio::test]
+async fn health_needs_no_token() {
+    let server = Server::start();
+    for (path, field, value) in
+        [("/livez", "status", "live"), ("/readyz", "status", "ready"), ("/", "api", "/api/v1")]
+    {
+        let (status, body) = answer(server.anonymous(Method::GET, path)).await;
+        assert_eq!((status, &body[field]), (StatusCode::OK, &json!(value)), "{path}");
+    }
+}

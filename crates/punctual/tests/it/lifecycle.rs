@@ -1,0 +1,121 @@
+//! Starting and stopping the server.
+
+use crate::server::{BINARY, Server, eventually};
+use punctual_client::{ExecutionStatus, SubmitJob};
+use punctual_core::job::JobStatus;
+use serde_json::json;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Output};
+
+fn serve(arguments: &[&str]) -> Output {
+    Command::new(BINARY).arg("serve").args(arguments).output().expect("the binary starts")
+}
+
+fn complaint(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(7));
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[tokio::test]
+async fn a_stopped_server_drains_exits_cleanly_and_finds_everything_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start_in(directory.path(), &[]);
+    let client = server.client();
+    let slow = SubmitJob::named("slow").with_type("sleep").with_payload(&json!({"ms": 700})).unwrap();
+    let slow = client.submit(&slow).await.unwrap().job_id;
+    let later = SubmitJob { delay: Some("1h".parse().unwrap()), ..SubmitJob::named("later") };
+    let later = client.submit(&later).await.unwrap().job_id;
+    eventually("the slow job runs", async || {
+        let page = client.executions(slow, None, None).await.unwrap();
+        page.items[0].status == ExecutionStatus::Running
+    })
+    .await;
+    assert_eq!(server.stop().code(), Some(0));
+    assert!(!directory.path().join("server.address").exists());
+    assert!(!directory.path().join("punctual.db-wal").exists(), "the database was not closed");
+
+    let server = Server::start_in(directory.path(), &[]);
+    let client = server.client();
+    assert_eq!(client.job(slow).await.unwrap().status, JobStatus::Completed);
+    let page = client.executions(slow, None, None).await.unwrap();
+    assert_eq!(page.items.len(), 1, "the running attempt was finished, not repeated");
+    assert_eq!(client.job(later).await.unwrap().status, JobStatus::Active);
+}
+
+#[tokio::test]
+async fn a_killed_server_recovers_what_ran() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start_in(directory.path(), &[]);
+    let client = server.client();
+    let slow = SubmitJob::named("slow").with_type("sleep").with_payload(&json!({"ms": 500})).unwrap();
+    let id = client.submit(&slow).await.unwrap().job_id;
+    eventually("the job runs", async || {
+        client.executions(id, None, None).await.unwrap().items[0].status == ExecutionStatus::Running
+    })
+    .await;
+    server.kill();
+    let client_of_second = Server::start_in(directory.path(), &[]);
+    let client = client_of_second.client();
+    assert_eq!(client.wait(id).await.unwrap().status, JobStatus::Completed);
+    let page = client.executions(id, None, None).await.unwrap();
+    let seen: Vec<(u32, ExecutionStatus)> =
+        page.items.iter().map(|execution| (execution.attempt_number, execution.status)).collect();
+    assert_eq!(seen, [(2, ExecutionStatus::Succeeded), (1, ExecutionStatus::Lost)]);
+}
+
+#[test]
+fn the_first_start_makes_a_token_that_only_its_owner_reads() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = Server::start_in(directory.path(), &[]);
+    let token = first.token.clone();
+    let file = directory.path().join("admin.token");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(first.stop().success());
+    let second = Server::start_in(directory.path(), &[]);
+    assert_eq!(second.token, token);
+    assert!(second.stop().success());
+    let third = Server::start_in(directory.path(), &["--new-admin-token"]);
+    assert_ne!(third.token, token);
+    assert_eq!(third.cli(&["job", "list"]).status.code(), Some(0));
+    assert_eq!(third.cli(&["job", "list", "--token", &token]).status.code(), Some(4));
+}
+
+#[test]
+fn a_second_server_on_the_same_directory_is_refused() {
+    let server = Server::start();
+    let dir = server.data_dir().to_str().unwrap();
+    let said = complaint(&serve(&["--data-dir", dir, "--listen", "127.0.0.1:0"]));
+    assert!(said.contains("another process has the data directory"), "{said}");
+}
+
+#[test]
+fn a_port_in_use_is_told_as_such() {
+    let server = Server::start();
+    let other = tempfile::tempdir().unwrap();
+    let dir = other.path().to_str().unwrap();
+    let said = complaint(&serve(&["--data-dir", dir, "--listen", &server.address]));
+    assert!(said.contains("the port is in use"), "{said}");
+}
+
+#[test]
+fn a_directory_that_cannot_be_used_is_told_as_such() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("a-file");
+    std::fs::write(&file, "").unwrap();
+    let said = complaint(&serve(&["--data-dir", file.to_str().unwrap(), "--listen", "127.0.0.1:0"]));
+    assert!(said.contains("cannot be used"), "{said}");
+}
+
+#[test]
+fn a_backup_of_a_stopped_server_can_be_served() {
+    let directory = tempfile::tempdir().unwrap();
+    let (data, copy) = (directory.path().join("data"), directory.path().join("copy"));
+    let server = Server::start_in(&data, &[]);
+    assert!(server.cli(&["job", "submit", "kept", "--delay", "1h"]).status.success());
+    assert!(server.stop().success());
+    let backup = Command::new(BINARY).arg("backup").arg(&copy).arg("--data-dir").arg(&data).output().unwrap();
+    assert!(backup.status.success(), "{}", String::from_utf8_lossy(&backup.stderr));
+    let server = Server::start_in(&copy, &["--new-admin-token"]);
+    let list = server.cli(&["job", "list"]);
+    assert!(String::from_utf8_lossy(&list.stdout).contains("kept"));
+}

@@ -1,0 +1,37 @@
+//! Makes output comparable: what differs from run to run is replaced by its kind.
+
+use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
+use punctual_core::time::Timestamp;
+
+/// Ids, times, durations and addresses by name; columns one or two spaces apart.
+pub fn redacted(text: &str) -> String {
+    let lines = text.lines().map(|line| {
+        let mut words = Vec::new();
+        for column in line.trim_end().split("  ").map(str::trim).filter(|column| !column.is_empty()) {
+            words.push(column.split(' ').map(redacted_word).collect::<Vec<_>>().join(" "));
+        }
+        words.join("  ")
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn redacted_word(word: &str) -> String {
+    let bare = word.trim_matches(['"', ',', ':', ';', '(', ')']);
+    let kind = if bare.parse::<JobId>().is_ok() {
+        "[job]"
+    } else if bare.parse::<OccurrenceId>().is_ok() {
+        "[occurrence]"
+    } else if bare.parse::<ExecutionId>().is_ok() {
+        "[execution]"
+    } else if bare.parse::<Timestamp>().is_ok() {
+        "[time]"
+    } else if bare.starts_with("http://127.0.0.1:") {
+        "[server]"
+    } else if bare.strip_suffix("ms").is_some_and(|number| number.parse::<u32>().is_ok()) {
+        // A run of no work takes none or a few milliseconds.
+        "0s"
+    } else {
+        return word.to_owned();
+    };
+    word.replace(bare, kind)
+}

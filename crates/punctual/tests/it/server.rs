@@ -1,0 +1,140 @@
+//! A running `punctual serve`, and how to ask it.
+
+use punctual_client::Client;
+use reqwest::{Method, RequestBuilder, StatusCode};
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+pub const BINARY: &str = env!("CARGO_BIN_EXE_punctual");
+
+/// How long anything that must come may take to come. Generous: the machine may be busy.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Checks again and again until the condition holds; fails with `what` if it never does.
+pub async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let start = Instant::now();
+    while !condition().await {
+        assert!(start.elapsed() < PATIENCE, "never came true: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// A server on a data directory. Killed when dropped.
+pub struct Server {
+    child: Child,
+    pub address: String,
+    pub token: String,
+    data_dir: PathBuf,
+    /// Absent when the directory belongs to someone else.
+    _temporary: Option<TempDir>,
+}
+
+impl Server {
+    /// A server on a fresh directory.
+    pub fn start() -> Self {
+        Server::start_with(&[])
+    }
+
+    pub fn start_with(options: &[&str]) -> Self {
+        let temporary = tempfile::tempdir().expect("a temporary directory");
+        let mut server = Server::start_in(&temporary.path().join("data"), options);
+        server._temporary = Some(temporary);
+        server
+    }
+
+    /// A server on a directory that outlives it.
+    pub fn start_in(data_dir: &Path, options: &[&str]) -> Self {
+        let mut child = Command::new(BINARY)
+            .args(["serve", "--listen", "127.0.0.1:0", "--log-level", "warn", "--data-dir"])
+            .arg(data_dir)
+            .args(options)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let mut greeting = String::new();
+        let stdout = child.stdout.as_mut().expect("stdout is piped");
+        BufReader::new(stdout).read_line(&mut greeting).expect("a greeting");
+        let address = greeting.trim().rsplit("http://").next().expect("an address").to_owned();
+        assert!(address.starts_with("127.0.0.1:"), "no address in {greeting:?}");
+        let token = std::fs::read_to_string(data_dir.join("admin.token")).expect("a token");
+        Server {
+            child,
+            address,
+            token: token.trim().to_owned(),
+            data_dir: data_dir.to_owned(),
+            _temporary: None,
+        }
+    }
+
+    pub fn client(&self) -> Client {
+        Client::new(&self.address, self.token.clone()).expect("a good address")
+    }
+
+    pub fn data_dir(&self) -> &Path {
+        &self.data_dir
+    }
+
+    /// Asks for a path, with the admin token.
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.anonymous(method, path).bearer_auth(&self.token)
+    }
+
+    /// Asks for a path, without a token.
+    pub fn anonymous(&self, method: Method, path: &str) -> RequestBuilder {
+        reqwest::Client::new().request(method, format!("http://{}{path}", self.address))
+    }
+
+    pub async fn get(&self, path: &str) -> (StatusCode, Value) {
+        answer(self.request(Method::GET, path)).await
+    }
+
+    pub async fn post(&self, path: &str, body: &str) -> (StatusCode, Value) {
+        let request = self.request(Method::POST, path).header("content-type", "application/json");
+        answer(request.body(body.to_owned())).await
+    }
+
+    /// Runs the binary against this server.
+    pub fn cli(&self, arguments: &[&str]) -> Output {
+        Command::new(BINARY)
+            .args(arguments)
+            .arg("--data-dir")
+            .arg(&self.data_dir)
+            .output()
+            .expect("the binary starts")
+    }
+
+    /// Ends the process as SIGKILL does: without warning.
+    pub fn kill(mut self) {
+        self.child.kill().expect("the server still runs");
+        self.child.wait().expect("the server is gone");
+    }
+
+    pub fn terminate(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("the server still runs");
+    }
+
+    /// Asks the server to stop and waits until it has.
+    pub fn stop(mut self) -> ExitStatus {
+        self.terminate();
+        self.child.wait().expect("the server is gone")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub async fn answer(request: RequestBuilder) -> (StatusCode, Value) {
+    let response = request.send().await.expect("an answer");
+    let status = response.status();
+    let text = response.text().await.expect("a body");
+    (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+}

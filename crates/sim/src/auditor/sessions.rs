@@ -1,0 +1,191 @@
+//! Sessions: lost only after their counter stood still for the whole lease, and with nothing of theirs running.
+
+use super::firing::answers_each;
+use super::{Auditor, OccurrenceState, SessionModel, SessionState, Verdict, rule};
+use punctual_core::ids::{OccurrenceId, SessionId};
+use punctual_core::ports::{
+    Beat, BeatOutcome, Lane, LeaseRef, Resync, ResyncOutcome, SessionOpening, SessionRow,
+};
+use punctual_core::session::Pulse;
+use punctual_core::time::Timestamp;
+use std::collections::BTreeSet;
+
+impl Auditor {
+    pub fn session_opened(&mut self, now: Timestamp, opening: &SessionOpening, id: SessionId) -> Verdict {
+        self.not_ahead(now)?;
+        let session = SessionModel {
+            opening: opening.clone(),
+            state: SessionState::Live,
+            beat: 0,
+            beaten_at: self.now,
+            turn: 0,
+            turn_call: 0,
+        };
+        let earlier = self.sessions.insert(id, session);
+        rule!(earlier.is_none(), "a session id is never reused", "session {id} was {earlier:?}");
+        Ok(())
+    }
+
+    pub fn beaten(&mut self, now: Timestamp, beats: &[Beat], outcomes: &[BeatOutcome]) -> Verdict {
+        self.not_ahead(now)?;
+        answers_each("beat", beats.len(), outcomes.len())?;
+        let true_now = self.now;
+        for (beat, outcome) in beats.iter().zip(outcomes) {
+            let session = self.session_mut(beat.session)?;
+            let live = session.state == SessionState::Live;
+            match outcome {
+                BeatOutcome::Counted { cancel } => {
+                    rule!(
+                        live,
+                        "only a live session beats",
+                        "session {} is {:?}",
+                        beat.session,
+                        session.state
+                    );
+                    rule!(cancel.is_empty(), "nobody asked for a cancel", "{cancel:?}");
+                    if beat.beat > session.beat {
+                        (session.beat, session.beaten_at) = (beat.beat, true_now);
+                    }
+                }
+                BeatOutcome::SessionLost => {
+                    rule!(!live, "a live session is not called lost", "session {}", beat.session);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub fn sessions_lost(&mut self, now: Timestamp, silent: &[Pulse], outcomes: &[bool]) -> Verdict {
+        self.not_ahead(now)?;
+        answers_each("lose_sessions", silent.len(), outcomes.len())?;
+        let true_now = self.now;
+        for (pulse, lost) in silent.iter().zip(outcomes) {
+            let id = pulse.session;
+            let session = self.session_mut(id)?;
+            if !lost || session.state == SessionState::Lost {
+                continue;
+            }
+            let silent_for = true_now.since(session.beaten_at);
+            rule!(
+                session.state == SessionState::Live && pulse.beat == session.beat,
+                "a session is lost only at the count that was seen",
+                "session {id} is {:?} at {}, lost at {}",
+                session.state,
+                session.beat,
+                pulse.beat
+            );
+            rule!(
+                silent_for >= session.opening.lease,
+                "a session is lost only after its counter stood still for the lease",
+                "session {id} of {} was lost after {silent_for:?} of {:?}",
+                session.opening.worker,
+                session.opening.lease
+            );
+            session.state = SessionState::Lost;
+            self.count("sessions lost");
+            self.nothing_runs_under(id)?;
+        }
+        Ok(())
+    }
+
+    pub fn resynced(&mut self, now: Timestamp, resync: &Resync, outcome: &ResyncOutcome) -> Verdict {
+        self.not_ahead(now)?;
+        let call = self.call;
+        let session = self.session_mut(resync.session)?;
+        let (live, used) = (session.state == SessionState::Live, session.turn);
+        match outcome {
+            ResyncOutcome::GivenBack(lanes) => {
+                rule!(
+                    live && resync.turn > used,
+                    "a resync uses up a turn that was not used",
+                    "session {} in turn {} after {used}",
+                    resync.session,
+                    resync.turn
+                );
+                (session.turn, session.turn_call) = (resync.turn, call);
+                self.count("resyncs");
+                let held: BTreeSet<LeaseRef> = resync.held.iter().copied().collect();
+                self.all_given_back(resync.session, &held, lanes)
+            }
+            ResyncOutcome::StaleTurn => {
+                rule!(
+                    live && resync.turn <= used,
+                    "a turn is stale only when it was used",
+                    "session {} resynced in turn {} after {used}",
+                    resync.session,
+                    resync.turn
+                );
+                self.count("stale resyncs refused");
+                Ok(())
+            }
+            ResyncOutcome::SessionLost => {
+                rule!(!live, "a live session is not called lost", "session {}", resync.session);
+                Ok(())
+            }
+        }
+    }
+
+    pub fn session_closed(&mut self, now: Timestamp, id: SessionId, outcome: &ResyncOutcome) -> Verdict {
+        self.not_ahead(now)?;
+        let session = self.session_mut(id)?;
+        let live = session.state == SessionState::Live;
+        if let ResyncOutcome::GivenBack(lanes) = outcome {
+            if live {
+                session.state = SessionState::Closed;
+                self.count("sessions closed");
+            }
+            return self.all_given_back(id, &BTreeSet::new(), lanes);
+        }
+        rule!(!live, "a live session is closed", "session {id} was answered {outcome:?}");
+        Ok(())
+    }
+
+    fn all_given_back(&mut self, session: SessionId, held: &BTreeSet<LeaseRef>, lanes: &[Lane]) -> Verdict {
+        let leased: Vec<OccurrenceId> = self.leased_to(session);
+        for id in leased {
+            let (occurrence, _) = self.occurrence_mut(id)?;
+            let lease = LeaseRef { execution: id.attempt(occurrence.attempt), epoch: occurrence.epoch };
+            if held.contains(&lease) {
+                continue;
+            }
+            let lane = self.lane(id.job)?;
+            rule!(
+                lanes.contains(&lane),
+                "work that is queued is announced",
+                "{lease:?} went back to {lane:?}, announced are {lanes:?}"
+            );
+            self.unstart(id)?;
+        }
+        Ok(())
+    }
+
+    fn leased_to(&self, session: SessionId) -> Vec<OccurrenceId> {
+        let running = self.running.iter().copied();
+        running
+            .filter(|id| {
+                let job = self.jobs.get(&id.job);
+                let state = job.and_then(|job| job.occurrences.get(&id.number)).map(|one| one.state);
+                state == Some(OccurrenceState::Running { session })
+            })
+            .collect()
+    }
+
+    /// What a read of all sessions must contain.
+    pub fn read_sessions(&mut self, rows: &[SessionRow]) -> Verdict {
+        let got: Vec<(SessionId, u64)> = rows.iter().map(|row| (row.pulse.session, row.pulse.beat)).collect();
+        let live = self.sessions.iter().filter(|(_, session)| session.state == SessionState::Live);
+        let expected: Vec<(SessionId, u64)> = live.map(|(id, session)| (*id, session.beat)).collect();
+        let sorted: BTreeSet<_> = got.iter().copied().collect();
+        rule!(
+            got.len() == sorted.len() && sorted.into_iter().eq(expected.iter().copied()),
+            "all live sessions are read with their counts",
+            "expected {expected:?}, got {got:?}"
+        );
+        Ok(())
+    }
+
+    /// Sessions that are neither lost nor closed.
+    pub fn live_sessions(&self) -> usize {
+        self.sessions.values().filter(|session| session.state == SessionState::Live).count()
+    }
+}

@@ -1,0 +1,160 @@
+//! Starts and stops nodes: each with the real engine, the real worker, or both.
+
+use crate::database::Database;
+use crate::executor::{Home, Incarnation};
+use crate::handlers::Handlers;
+use crate::host::{Skew, host};
+use crate::lock;
+use crate::network::{Link, Network};
+use crate::random::Rng;
+use crate::store::NodeStore;
+use crate::topology::{Topology, WorkerPlan};
+use crate::world::World;
+use punctual_core::ports::{Executor, Host, WorkerPort};
+use punctual_engine::Engine;
+use punctual_worker::Worker;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// How long a node waits before it tries again to learn the store's time.
+const START_PAUSE: Duration = Duration::from_millis(200);
+
+pub struct Cluster {
+    pub world: Arc<World>,
+    pub network: Arc<Network>,
+    pub database: Arc<Database>,
+    pub topology: Topology,
+    rng: Mutex<Rng>,
+    nodes: Vec<Mutex<Node>>,
+}
+
+/// What survives a node's crashes, and how to reach what runs on it now.
+struct Node {
+    skew: Skew,
+    drain: watch::Sender<bool>,
+    drained: Arc<Mutex<bool>>,
+}
+
+impl Cluster {
+    pub fn new(
+        world: Arc<World>,
+        network: Arc<Network>,
+        database: Arc<Database>,
+        topology: Topology,
+        rng: Rng,
+    ) -> Arc<Self> {
+        let node =
+            || Node { skew: Skew::default(), drain: watch::Sender::new(false), drained: Arc::default() };
+        let nodes = (0..topology.nodes()).map(|_| Mutex::new(node())).collect();
+        Arc::new(Cluster { world, network, database, topology, rng: Mutex::new(rng), nodes })
+    }
+
+    pub fn home(node: usize) -> Home {
+        Home::node(node)
+    }
+
+    /// Starts a node that is down, as a new process on the same machine.
+    pub fn start(self: &Arc<Self>, node: usize) {
+        let executor = &self.world.executor;
+        let incarnation = executor.start(Self::home(node));
+        self.world.note(format_args!("node {node} starts"));
+        let mut entry = lock(&self.nodes[node]);
+        let rng = lock(&self.rng).fork("node");
+        let host = host(executor, incarnation, entry.skew.clone(), rng);
+        let (sender, drain) = watch::channel(false);
+        (entry.drain, entry.drained) = (sender, Arc::default());
+        let drained = entry.drained.clone();
+        drop(entry);
+        let cluster = self.clone();
+        executor.spawn(
+            incarnation,
+            Box::pin(async move { cluster.run_node(node, incarnation, host, drain, drained).await }),
+        );
+    }
+
+    async fn run_node(
+        self: Arc<Self>,
+        node: usize,
+        incarnation: Incarnation,
+        host: Host,
+        drain: watch::Receiver<bool>,
+        drained: Arc<Mutex<bool>>,
+    ) {
+        let plan = self.topology.workers[node].clone();
+        let port: Arc<dyn WorkerPort> = if node < self.topology.schedulers {
+            let engine = self.run_engine(node, incarnation, host.clone()).await;
+            self.network.listen(node, incarnation, engine.clone());
+            engine
+        } else {
+            Arc::new(Link::new(self.network.clone(), node, self.topology.schedulers))
+        };
+        if let Some(WorkerPlan { config, job_types }) = plan {
+            let handlers: Arc<dyn Executor> =
+                Arc::new(Handlers { world: self.world.clone(), node, job_types });
+            Worker::new(config, host, port, vec![handlers]).run(drain).await;
+            self.world.note(format_args!("node {node} is drained"));
+        }
+        *lock(&drained) = true;
+    }
+
+    async fn run_engine(&self, node: usize, incarnation: Incarnation, host: Host) -> Arc<Engine> {
+        let store = Arc::new(NodeStore { database: self.database.clone(), node });
+        let clock = host.clock.clone();
+        let engine = Engine::new(self.topology.engine.clone(), host, store);
+        while engine.start().await.is_err() {
+            clock.sleep(START_PAUSE).await;
+        }
+        self.world.executor.spawn(incarnation, Box::pin(engine.clone().run()));
+        engine
+    }
+
+    /// The node's process is gone from one moment to the next.
+    pub fn crash(&self, node: usize) {
+        self.world.executor.crash(Self::home(node));
+        self.after_crash(node);
+    }
+
+    /// Tidies up after a crash that the executor has carried out.
+    pub fn after_crash(&self, node: usize) {
+        self.network.forget(node);
+        self.world.note(format_args!("node {node} is down"));
+    }
+
+    pub fn pause(&self, node: usize) {
+        self.world.executor.pause(Self::home(node));
+        self.world.note(format_args!("node {node} is paused"));
+        self.world.tell(|auditor| auditor.node_paused(node));
+    }
+
+    pub fn resume(&self, node: usize) {
+        self.world.note(format_args!("node {node} is resumed"));
+        self.world.tell(|auditor| auditor.node_resumed(node));
+        self.world.executor.resume(Self::home(node));
+    }
+
+    /// Sets a node's wall clock.
+    pub fn set_skew(&self, node: usize, skew_us: i64) {
+        *lock(&lock(&self.nodes[node]).skew) = skew_us;
+        self.world.note(format_args!("node {node} is {skew_us} us off"));
+    }
+
+    /// Asks the worker of a node to finish and go.
+    pub fn drain(&self, node: usize) {
+        lock(&self.nodes[node]).drain.send_replace(true);
+        self.world.note(format_args!("node {node} is asked to drain"));
+        self.world.tell(|auditor| auditor.node_drained(node));
+    }
+
+    pub fn is_draining(&self, node: usize) -> bool {
+        *lock(&self.nodes[node]).drain.borrow()
+    }
+
+    pub fn is_drained(&self, node: usize) -> bool {
+        *lock(&lock(&self.nodes[node]).drained)
+    }
+
+    pub fn lease_of(&self, node: usize) -> Option<Duration> {
+        self.topology.workers[node].as_ref().map(|plan| plan.config.lease)
+    }
+}

@@ -1,0 +1,215 @@
+//! The store as the nodes see it: the one real SQLite core behind a connection that fails, stalls and loses
+//! answers. A call travels as a message of the world, not of its caller: it is applied whether or not the
+//! caller is still there. The auditor is told of every call in the order in which it was applied.
+
+use crate::auditor::{Auditor, Contents, JobContents, Verdict, Violation};
+use crate::lock;
+use crate::random::Rng;
+use crate::world::World;
+use punctual_core::ports::{JobQuery, StoreError};
+use punctual_store::sqlite::{Reads, SqliteCore, Write, WriteReply};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Rows that the final comparison reads at a time: few, so that paging is exercised.
+const PAGE_ITEMS: usize = 7;
+
+pub struct Database {
+    world: Arc<World>,
+    core: Mutex<SqliteCore>,
+    rng: Mutex<Rng>,
+    waiting: Mutex<Vec<Waiting>>,
+}
+
+/// A write that has arrived and waits for its transaction.
+struct Waiting {
+    node: usize,
+    write: Write,
+    fate: Fate,
+    reply: oneshot::Sender<Result<WriteReply, StoreError>>,
+}
+
+/// What is to become of one call.
+#[derive(Debug, Clone, Copy)]
+struct Fate {
+    travels: Duration,
+    refused: bool,
+    gathers: bool,
+    returns: Duration,
+    reply_lost: bool,
+}
+
+impl Database {
+    pub fn new(world: Arc<World>, rng: Rng) -> Result<Arc<Self>, StoreError> {
+        let core = Mutex::new(SqliteCore::open_in_memory()?);
+        Ok(Arc::new(Database { world, core, rng: Mutex::new(rng), waiting: Mutex::default() }))
+    }
+
+    /// Carries a write to the store and its answer back.
+    pub async fn write(self: &Arc<Self>, node: usize, write: Write) -> Result<WriteReply, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let (database, fate) = (self.clone(), self.draw());
+        self.world.executor.spawn_in_world(async move {
+            let executor = &database.world.executor;
+            executor.sleep(fate.travels).await;
+            if fate.refused {
+                let _ = reply.send(Err(unavailable("it cannot be reached")));
+                return;
+            }
+            lock(&database.waiting).push(Waiting { node, write, fate, reply });
+            if fate.gathers {
+                executor.sleep(fate.returns).await;
+            }
+            database.apply_waiting();
+        });
+        answer.await.unwrap_or_else(|_| Err(unavailable("the answer is gone")))
+    }
+
+    /// Carries a read to the store and its answer back.
+    pub async fn read<T: Send + 'static>(
+        self: &Arc<Self>,
+        read: impl FnOnce(&World, &mut Reads<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let (database, fate) = (self.clone(), self.draw());
+        self.world.executor.spawn_in_world(async move {
+            let executor = &database.world.executor;
+            executor.sleep(fate.travels).await;
+            let mut result = Err(unavailable("it cannot be reached"));
+            if !fate.refused {
+                result = read(&database.world, &mut lock(&database.core).reads());
+                executor.sleep(fate.returns).await;
+            }
+            let _ = reply.send(if fate.reply_lost { Err(unavailable("the answer is lost")) } else { result });
+        });
+        answer.await.unwrap_or_else(|_| Err(unavailable("the answer is gone")))
+    }
+
+    fn draw(&self) -> Fate {
+        let weather = self.world.weather();
+        let mut rng = lock(&self.rng);
+        let mut latency = || {
+            if rng.per_mille(weather.store_stalls) {
+                self.world.count("store calls stalled");
+                rng.millis(0, weather.stall_ms_max)
+            } else {
+                rng.millis(0, weather.store_latency_ms_max)
+            }
+        };
+        let (travels, returns) = (latency(), latency());
+        Fate {
+            travels,
+            returns,
+            refused: rng.per_mille(weather.store_refuses),
+            gathers: rng.per_mille(weather.store_gathers),
+            reply_lost: rng.per_mille(weather.store_reply_lost),
+        }
+    }
+
+    /// Applies all that has arrived as one batch.
+    fn apply_waiting(&self) {
+        let batch = std::mem::take(&mut *lock(&self.waiting));
+        if batch.len() > 1 {
+            self.world.count("batches of several writes");
+        }
+        let writes: Vec<Write> = batch.iter().map(|waiting| waiting.write.clone()).collect();
+        let results = lock(&self.core).apply(writes);
+        for (Waiting { node, write, fate, reply }, result) in batch.into_iter().zip(results) {
+            self.world.note(format_args!("store for node {node}: {write:?} -> {result:?}"));
+            self.world.audit(|auditor| applied(auditor, &write, &result));
+            let sleep = self.world.executor.sleep(fate.returns);
+            let lost = fate.reply_lost;
+            if lost {
+                self.world.count("store answers lost");
+            }
+            self.world.executor.spawn_in_world(async move {
+                sleep.await;
+                let _ = reply.send(if lost { Err(unavailable("the answer is lost")) } else { result });
+            });
+        }
+    }
+
+    /// Everything that the reads show, and what the store itself finds wrong.
+    pub fn contents(&self) -> Result<(Contents, Vec<String>), StoreError> {
+        let mut core = lock(&self.core);
+        let mut reads = core.reads();
+        let mut views = Vec::new();
+        let mut query = JobQuery { limit: PAGE_ITEMS, ..JobQuery::default() };
+        loop {
+            let page = reads.jobs(&query)?;
+            views.extend(page.items);
+            query.before = page.next;
+            if query.before.is_none() {
+                break;
+            }
+        }
+        let mut jobs = Vec::with_capacity(views.len());
+        for view in views {
+            let id = view.job.id;
+            let history = pages(|before| {
+                let page = reads.history(id, before, PAGE_ITEMS)?;
+                Ok((page.items, page.next))
+            })?;
+            jobs.push(JobContents { skipped: reads.skipped(id, usize::MAX >> 1)?, view, history });
+        }
+        let dead_letters = pages(|before| {
+            let page = reads.dead_letters(before, PAGE_ITEMS)?;
+            Ok((page.items, page.next))
+        })?;
+        let contents = Contents { jobs, dead_letters, depths: reads.depths()? };
+        drop(reads);
+        Ok((contents, core.integrity_check()?))
+    }
+}
+
+fn pages<T, C>(
+    mut page: impl FnMut(Option<C>) -> Result<(Vec<T>, Option<C>), StoreError>,
+) -> Result<Vec<T>, StoreError> {
+    let (mut all, mut next) = page(None)?;
+    while next.is_some() {
+        let (items, after) = page(next)?;
+        all.extend(items);
+        next = after;
+    }
+    Ok(all)
+}
+
+fn unavailable(why: &str) -> StoreError {
+    StoreError::Unavailable(why.to_owned())
+}
+
+fn applied(auditor: &mut Auditor, write: &Write, result: &Result<WriteReply, StoreError>) -> Verdict {
+    use {Write as W, WriteReply as R};
+    let reply = result.as_ref().map_err(|error| Violation {
+        rule: "the store does not fail by itself",
+        detail: format!("{write:?}: {error}"),
+    })?;
+    match (write, reply) {
+        (W::Submit { now, jobs }, R::Submitted(outcomes)) => auditor.submitted(*now, jobs, outcomes),
+        (W::Fire { now, fires }, R::Fired(outcomes)) => auditor.fired(*now, fires, outcomes),
+        (W::OpenTimeGates { now, gates }, R::TimeGatesOpened(outcomes)) => {
+            auditor.gates_opened(*now, gates, outcomes)
+        }
+        (W::Claim { now, claims }, R::Claimed(outcomes)) => auditor.claimed(*now, claims, outcomes),
+        (W::Report { now, reports }, R::Reported(outcomes)) => auditor.reported(*now, reports, outcomes),
+        (W::GiveBack { now, session, leases }, R::GivenBack(outcomes)) => {
+            auditor.given_back(*now, *session, leases, outcomes)
+        }
+        (W::Resync { now, resync }, R::Resynced(outcome)) => auditor.resynced(*now, resync, outcome),
+        (W::OpenSession { now, opening }, R::SessionOpened(id)) => auditor.session_opened(*now, opening, *id),
+        (W::Beat { now, beats }, R::Beaten(outcomes)) => auditor.beaten(*now, beats, outcomes),
+        (W::LoseSessions { now, silent }, R::SessionsLost(outcomes)) => {
+            auditor.sessions_lost(*now, silent, outcomes)
+        }
+        (W::Recover { now, .. }, R::Recovered(recovered)) => auditor.recovered(*now, recovered),
+        (W::CloseSession { now, session }, R::SessionClosed(outcome)) => {
+            auditor.session_closed(*now, *session, outcome)
+        }
+        (W::Retain { .. }, R::Retained(_)) => Ok(()),
+        (write, reply) => Err(Violation {
+            rule: "every call is answered in kind, and none comes that a cluster does not make",
+            detail: format!("{write:?} -> {reply:?}"),
+        }),
+    }
+}

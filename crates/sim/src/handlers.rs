@@ -1,0 +1,127 @@
+//! The handlers of the simulated jobs. What a handler does is written in its payload, so that every attempt
+//! on every node agrees about it; each physical run is told to the auditor.
+
+use crate::auditor::RunEnd;
+use crate::world::World;
+use punctual_core::ports::{Assignment, ExecutionContext, Executor, Outcome, Task};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a job's handler does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Behaviour {
+    /// Attempts that fail before one succeeds.
+    pub failures: u32,
+    pub failing: Failing,
+    pub lasts_ms: u64,
+}
+
+/// How an attempt fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failing {
+    /// With an error that another attempt may mend.
+    Retryable,
+    /// With an error that nothing mends.
+    ForGood,
+    /// By never coming to an end.
+    Hanging,
+}
+
+impl Behaviour {
+    /// As the JSON text that a job carries.
+    pub fn payload(self) -> String {
+        let failing = match self.failing {
+            Failing::Retryable => 'r',
+            Failing::ForGood => 'g',
+            Failing::Hanging => 'h',
+        };
+        format!("\"{failing}:{}:{}\"", self.failures, self.lasts_ms)
+    }
+
+    fn read(payload: &str) -> Option<Self> {
+        let mut parts = payload.trim_matches('"').split(':');
+        let failing = match parts.next()? {
+            "r" => Failing::Retryable,
+            "g" => Failing::ForGood,
+            "h" => Failing::Hanging,
+            _ => return None,
+        };
+        let (failures, lasts_ms) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        Some(Behaviour { failures, failing, lasts_ms })
+    }
+}
+
+/// The handlers of one node.
+pub struct Handlers {
+    pub world: Arc<World>,
+    pub node: usize,
+    pub job_types: Vec<String>,
+}
+
+impl Executor for Handlers {
+    fn job_types(&self) -> Vec<String> {
+        self.job_types.clone()
+    }
+
+    fn execute(&self, context: ExecutionContext) -> Task<Outcome> {
+        let (world, node) = (self.world.clone(), self.node);
+        let assignment = context.assignment;
+        world.audit(|auditor| auditor.run_decided(node, &assignment));
+        Box::pin(async move {
+            let behaviour = Behaviour::read(&assignment.payload).expect("the workload wrote the payload");
+            let attempt = assignment.execution.attempt;
+            let executor = world.executor.clone();
+            let mut run = Run::start(world, node, assignment);
+            let fails = attempt <= behaviour.failures;
+            if fails && behaviour.failing == Failing::Hanging {
+                std::future::pending::<()>().await;
+            }
+            executor.sleep(Duration::from_millis(behaviour.lasts_ms)).await;
+            if fails {
+                run.end = RunEnd::Failed;
+                let retryable = behaviour.failing == Failing::Retryable;
+                return Outcome::Failed { error: format!("attempt {attempt} fails"), retryable };
+            }
+            run.end = RunEnd::Succeeded;
+            Outcome::Succeeded { result: Some(attempt.to_string()) }
+        })
+    }
+}
+
+/// One physical run; that it is over is told when it is dropped, however that comes.
+struct Run {
+    world: Arc<World>,
+    node: usize,
+    assignment: Assignment,
+    end: RunEnd,
+}
+
+impl Run {
+    fn start(world: Arc<World>, node: usize, assignment: Assignment) -> Self {
+        let (execution, epoch) = (assignment.execution, assignment.epoch.0);
+        world.note(format_args!("node {node} runs {execution} epoch {epoch}"));
+        world.audit(|auditor| auditor.run_started(node, &assignment));
+        Run { world, node, assignment, end: RunEnd::Dropped }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let (execution, epoch, end) = (self.assignment.execution, self.assignment.epoch.0, self.end);
+        self.world.note(format_args!("node {} ends {execution} epoch {epoch} {end:?}", self.node));
+        self.world.audit(|auditor| auditor.run_ended(&self.assignment, end));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_reads_back_what_it_says() {
+        for failing in [Failing::Retryable, Failing::ForGood, Failing::Hanging] {
+            let behaviour = Behaviour { failures: 3, failing, lasts_ms: 250 };
+            assert_eq!(Behaviour::read(&behaviour.payload()), Some(behaviour));
+        }
+    }
+}

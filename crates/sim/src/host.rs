@@ -1,0 +1,63 @@
+//! The machine that a node runs on: its clocks, its chance, its tasks.
+
+use crate::executor::{Executor, Incarnation};
+use crate::lock;
+use crate::random::{NodeRandom, Rng};
+use punctual_core::ports::{Clock, Host, Spawn, Task};
+use punctual_core::time::{Monotonic, Timestamp};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// The true time at which every run begins: the start of 2026.
+const RUN_STARTS_AT: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
+
+/// The true time, by which the store goes and the auditor judges.
+pub fn true_time(executor: &Executor) -> Timestamp {
+    RUN_STARTS_AT.shifted(executor.now_us() as i64)
+}
+
+/// How far a node's wall clock is off, in microseconds. It survives the node's crashes and may be changed at
+/// any moment.
+pub type Skew = Arc<Mutex<i64>>;
+
+/// A new machine state for one start of a node: with this skew, and a monotonic clock that begins anywhere.
+pub fn host(executor: &Executor, incarnation: Incarnation, skew: Skew, mut rng: Rng) -> Host {
+    let monotonic_start_us = rng.below(1 << 40);
+    Host {
+        clock: Arc::new(NodeClock { executor: executor.clone(), skew, monotonic_start_us }),
+        random: Arc::new(NodeRandom::new(rng)),
+        spawn: Arc::new(NodeSpawn { executor: executor.clone(), incarnation }),
+    }
+}
+
+struct NodeClock {
+    executor: Executor,
+    skew: Skew,
+    monotonic_start_us: u64,
+}
+
+impl Clock for NodeClock {
+    fn wall(&self) -> Timestamp {
+        true_time(&self.executor).shifted(*lock(&self.skew))
+    }
+
+    /// Goes on while the node is paused, as a stopped process finds when it is resumed.
+    fn monotonic(&self) -> Monotonic {
+        Monotonic::from_micros(self.monotonic_start_us + self.executor.now_us())
+    }
+
+    fn sleep(&self, duration: Duration) -> Task {
+        Box::pin(self.executor.sleep(duration))
+    }
+}
+
+struct NodeSpawn {
+    executor: Executor,
+    incarnation: Incarnation,
+}
+
+impl Spawn for NodeSpawn {
+    fn spawn(&self, task: Task) {
+        self.executor.spawn(self.incarnation, task);
+    }
+}

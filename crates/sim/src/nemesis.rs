@@ -1,0 +1,257 @@
+//! Makes things go wrong with nodes: crashes at any await, pauses beyond the lease, drains, clocks that jump,
+//! partitions, storms at the store. Then mends everything at once.
+
+use crate::auditor::RESUME_GRACE;
+use crate::cluster::Cluster;
+use crate::lock;
+use crate::random::Rng;
+use crate::weather::Weather;
+use futures_util::future::select;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Polls within which an announced crash happens.
+const CRASH_POLLS_MAX: u64 = 400;
+/// The most that a wall clock is off.
+const SKEW_US_MAX: u64 = 300_000_000;
+
+/// How often each kind of trouble comes, relative to the others; 0 for never.
+#[derive(Debug, Clone, Copy)]
+struct Appetite {
+    crash: u64,
+    pause: u64,
+    drain: u64,
+    skew: u64,
+    partition: u64,
+    storm: u64,
+    /// The longest quiet time between two troubles.
+    quiet_ms_max: u64,
+}
+
+pub struct Nemesis {
+    cluster: Arc<Cluster>,
+    rng: Mutex<Rng>,
+    appetite: Appetite,
+    weather: Weather,
+    state: Mutex<State>,
+}
+
+struct State {
+    over: bool,
+    /// Nodes that something is being done to.
+    busy: Vec<bool>,
+}
+
+impl Nemesis {
+    pub fn new(cluster: Arc<Cluster>, mut rng: Rng, weather: Weather) -> Arc<Self> {
+        let mut weight = |max: u64| if rng.per_mille(600) { rng.between(1, max) } else { 0 };
+        let appetite = Appetite {
+            crash: weight(8),
+            pause: weight(6),
+            drain: weight(3),
+            skew: weight(3),
+            partition: weight(5),
+            storm: weight(2),
+            quiet_ms_max: rng.between(300, 8_000),
+        };
+        let busy = vec![false; cluster.topology.nodes()];
+        let state = Mutex::new(State { over: false, busy });
+        Arc::new(Nemesis { cluster, rng: Mutex::new(rng), appetite, weather, state })
+    }
+
+    /// Sets wrong clocks at the start.
+    pub fn set_clocks(&self) {
+        if self.appetite.skew > 0 {
+            for node in 0..self.cluster.topology.nodes() {
+                self.jump(node);
+            }
+        }
+    }
+
+    /// Makes trouble until it is over.
+    pub async fn run(self: Arc<Self>) {
+        let executor = self.cluster.world.executor.clone();
+        loop {
+            let quiet = lock(&self.rng).millis(50, self.appetite.quiet_ms_max);
+            executor.sleep(quiet).await;
+            if lock(&self.state).over {
+                return;
+            }
+            self.strike();
+        }
+    }
+
+    fn strike(self: &Arc<Self>) {
+        let Appetite { crash, pause, drain, skew, partition, storm, .. } = self.appetite;
+        let total = crash + pause + drain + skew + partition + storm;
+        if total == 0 {
+            return;
+        }
+        let mut left = lock(&self.rng).below(total);
+        let mut falls_on = |weight: u64| {
+            let hit = left < weight;
+            left = left.wrapping_sub(weight);
+            hit
+        };
+        let node = lock(&self.rng).index(self.cluster.topology.nodes());
+        let nemesis = self.clone();
+        let executor = &self.cluster.world.executor;
+        if falls_on(crash) {
+            self.on_free(node, executor, async move { nemesis.crash(node).await });
+        } else if falls_on(pause) {
+            self.on_free(node, executor, async move { nemesis.pause(node).await });
+        } else if falls_on(drain) {
+            self.on_free(node, executor, async move { nemesis.drain(node).await });
+        } else if falls_on(skew) {
+            self.jump(node);
+        } else if falls_on(partition) {
+            executor.spawn_in_world(async move { nemesis.partition(node).await });
+        } else {
+            executor.spawn_in_world(async move { nemesis.storm().await });
+        }
+    }
+
+    /// Does something to a node unless something is being done to it already.
+    fn on_free(
+        self: &Arc<Self>,
+        node: usize,
+        executor: &crate::executor::Executor,
+        deed: impl Future<Output = ()> + Send + 'static,
+    ) {
+        if std::mem::replace(&mut lock(&self.state).busy[node], true) {
+            return;
+        }
+        let nemesis = self.clone();
+        executor.spawn_in_world(async move {
+            deed.await;
+            lock(&nemesis.state).busy[node] = false;
+        });
+    }
+
+    async fn crash(&self, node: usize) {
+        let executor = &self.cluster.world.executor;
+        let (polls, patience, downtime) = {
+            let mut rng = lock(&self.rng);
+            (rng.below(CRASH_POLLS_MAX), rng.millis(10, 2_000), rng.millis(0, 9_000))
+        };
+        let crashed = executor.crash_after(Cluster::home(node), polls);
+        select(crashed, executor.sleep(patience)).await;
+        if self.is_over() {
+            return;
+        }
+        self.cluster.crash(node);
+        self.cluster.world.count("crashes");
+        executor.sleep(downtime).await;
+        if !self.is_over() {
+            self.cluster.start(node);
+        }
+    }
+
+    async fn pause(&self, node: usize) {
+        let executor = &self.cluster.world.executor;
+        let lease = self.cluster.lease_of(node);
+        let longest = lease.map_or(9_000, |lease| lease.as_millis() as u64 * 3);
+        let duration = lock(&self.rng).millis(50, longest);
+        self.cluster.pause(node);
+        if lease.is_some_and(|lease| duration > lease) {
+            self.cluster.world.count("pauses beyond the lease");
+        }
+        executor.sleep(duration).await;
+        if self.is_over() {
+            return;
+        }
+        self.cluster.resume(node);
+        self.expect_no_zombies(node).await;
+    }
+
+    async fn expect_no_zombies(&self, node: usize) {
+        let world = &self.cluster.world;
+        world.executor.sleep(RESUME_GRACE * 2).await;
+        world.audit(|auditor| auditor.no_zombies_on(node));
+    }
+
+    async fn drain(&self, node: usize) {
+        let executor = &self.cluster.world.executor;
+        let (patience, downtime) = {
+            let mut rng = lock(&self.rng);
+            (rng.between(1, 80), rng.millis(0, 3_000))
+        };
+        self.cluster.drain(node);
+        for _ in 0..patience {
+            executor.sleep(Duration::from_millis(100)).await;
+            if self.is_over() {
+                return;
+            }
+            if self.cluster.is_drained(node) {
+                self.cluster.world.count("workers drained");
+                break;
+            }
+        }
+        self.cluster.crash(node);
+        executor.sleep(downtime).await;
+        if !self.is_over() {
+            self.cluster.start(node);
+        }
+    }
+
+    fn jump(&self, node: usize) {
+        let skew_us = lock(&self.rng).between(0, 2 * SKEW_US_MAX) as i64 - SKEW_US_MAX as i64;
+        self.cluster.set_skew(node, skew_us);
+        self.cluster.world.count("clocks set wrong");
+    }
+
+    /// Cuts a node off from some of the others for a while.
+    async fn partition(&self, node: usize) {
+        let nodes = self.cluster.topology.nodes();
+        let (from, duration) = {
+            let mut rng = lock(&self.rng);
+            let all = rng.per_mille(500);
+            let from: Vec<usize> =
+                (0..nodes).filter(|other| *other != node && (all || rng.per_mille(500))).collect();
+            (from, rng.millis(100, 15_000))
+        };
+        self.cluster.world.note(format_args!("node {node} is cut off from {from:?}"));
+        self.cluster.world.count("partitions");
+        from.iter().for_each(|other| self.cluster.network.cut(node, *other));
+        self.cluster.world.executor.sleep(duration).await;
+        from.iter().for_each(|other| self.cluster.network.mend(node, *other));
+    }
+
+    async fn storm(&self) {
+        let world = &self.cluster.world;
+        let duration = lock(&self.rng).millis(200, 5_000);
+        world.note(format_args!("a storm begins"));
+        world.set_weather(self.weather.storm());
+        world.executor.sleep(duration).await;
+        if !self.is_over() {
+            world.set_weather(self.weather);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        lock(&self.state).over
+    }
+
+    /// Ends all trouble: nodes that are down are started, paused ones resumed, the network mended.
+    pub fn heal(&self) {
+        lock(&self.state).over = true;
+        let cluster = &self.cluster;
+        cluster.world.note(format_args!("all faults end"));
+        cluster.world.set_weather(Weather::calm());
+        cluster.network.mend_all();
+        let executor = &cluster.world.executor;
+        for node in 0..cluster.topology.nodes() {
+            executor.disarm(Cluster::home(node));
+            if executor.is_paused(Cluster::home(node)) {
+                cluster.resume(node);
+            }
+            // A worker that was asked to drain would never come back by itself.
+            if executor.is_up(Cluster::home(node)) && cluster.is_draining(node) {
+                cluster.crash(node);
+            }
+            if !executor.is_up(Cluster::home(node)) {
+                cluster.start(node);
+            }
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! The network between nodes: it loses, doubles, delays and reorders requests and answers, and can be cut
+//! between any two nodes. A request is carried out on the node that it reaches, and dies with it.
+
+use crate::executor::Incarnation;
+use crate::lock;
+use crate::random::Rng;
+use crate::world::World;
+use async_trait::async_trait;
+use futures_util::future::{Either, select};
+use punctual_core::ids::SessionId;
+use punctual_core::ports::{
+    Assignment, BeatAnswer, LeaseRef, Poll, Report, ReportAnswer, SessionGrant, SessionOpening, Task,
+    WorkerPort, WorkerPortError,
+};
+use punctual_engine::Engine;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// How long a caller waits for an answer beyond what it asked the other side to wait.
+const ANSWER_WAIT: Duration = Duration::from_secs(3);
+
+pub struct Network {
+    world: Arc<World>,
+    rng: Mutex<Rng>,
+    engines: Mutex<BTreeMap<usize, (Incarnation, Arc<Engine>)>>,
+    /// Pairs of nodes that cannot reach each other, the lower one first.
+    cuts: Mutex<BTreeSet<(usize, usize)>>,
+}
+
+/// Who sends a message: a node, or a client that no partition concerns.
+#[derive(Debug, Clone, Copy)]
+pub enum Sender {
+    Node(usize),
+    Client,
+}
+
+/// What is asked of an engine.
+type Ask<R> = Arc<dyn Fn(Arc<Engine>) -> Task<R> + Send + Sync>;
+/// Where the first answer goes.
+type Reply<R> = Arc<Mutex<Option<oneshot::Sender<R>>>>;
+
+/// No answer came: what was asked may or may not have been done.
+#[derive(Debug)]
+pub struct NoAnswer;
+
+impl Network {
+    pub fn new(world: Arc<World>, rng: Rng) -> Arc<Self> {
+        Arc::new(Network { world, rng: Mutex::new(rng), engines: Mutex::default(), cuts: Mutex::default() })
+    }
+
+    /// An engine listens on its node from now on.
+    pub fn listen(&self, node: usize, incarnation: Incarnation, engine: Arc<Engine>) {
+        lock(&self.engines).insert(node, (incarnation, engine));
+    }
+
+    /// The node is down: what is sent to it is refused.
+    pub fn forget(&self, node: usize) {
+        let engine = lock(&self.engines).remove(&node);
+        drop(engine);
+    }
+
+    pub fn cut(&self, one: usize, other: usize) {
+        lock(&self.cuts).insert((one.min(other), one.max(other)));
+    }
+
+    pub fn mend(&self, one: usize, other: usize) {
+        lock(&self.cuts).remove(&(one.min(other), one.max(other)));
+    }
+
+    pub fn mend_all(&self) {
+        lock(&self.cuts).clear();
+    }
+
+    /// Asks the engine of a node and waits for the answer at most as long as given.
+    pub async fn ask<R: Send + 'static>(
+        self: &Arc<Self>,
+        from: Sender,
+        to: usize,
+        wait: Duration,
+        ask: Ask<R>,
+    ) -> Result<R, NoAnswer> {
+        let (sender, answer) = oneshot::channel();
+        let reply: Reply<R> = Arc::new(Mutex::new(Some(sender)));
+        let copies = if self.draws(|weather| weather.message_doubled) && matches!(from, Sender::Node(_)) {
+            self.world.count("messages doubled");
+            2
+        } else {
+            1
+        };
+        // The sender keeps the place for its answer, so that a lost message leaves it waiting.
+        for _ in 0..copies {
+            self.clone().send(from, to, ask.clone(), reply.clone());
+        }
+        let limit = self.world.executor.sleep(wait + ANSWER_WAIT);
+        match select(answer, limit).await {
+            Either::Left((answer, _)) => answer.map_err(|_| NoAnswer),
+            Either::Right(_) => Err(NoAnswer),
+        }
+    }
+
+    fn send<R: Send + 'static>(self: Arc<Self>, from: Sender, to: usize, ask: Ask<R>, reply: Reply<R>) {
+        let executor = self.world.executor.clone();
+        let Some(transit) = self.transit(from, to) else { return };
+        executor.clone().spawn_in_world(async move {
+            executor.sleep(transit).await;
+            let engine = lock(&self.engines).get(&to).cloned();
+            let Some((incarnation, engine)) = engine else {
+                // Nobody listens there: the connection is refused, and the sender hears it at once.
+                return drop(lock(&reply).take());
+            };
+            let network = self.clone();
+            executor.clone().spawn(
+                incarnation,
+                Box::pin(async move {
+                    let answer = ask(engine).await;
+                    let Some(transit) = network.transit(from, to) else {
+                        return network.world.count("answers lost");
+                    };
+                    executor.clone().spawn_in_world(async move {
+                        executor.sleep(transit).await;
+                        if let Some(sender) = lock(&reply).take() {
+                            let _ = sender.send(answer);
+                        }
+                    });
+                }),
+            );
+        });
+    }
+
+    /// How long one message takes, or `None` if it gets lost.
+    fn transit(&self, from: Sender, to: usize) -> Option<Duration> {
+        let is_cut = match from {
+            Sender::Node(from) => lock(&self.cuts).contains(&(from.min(to), from.max(to))),
+            Sender::Client => false,
+        };
+        if is_cut || self.draws(|weather| weather.message_lost) {
+            self.world.count("messages lost");
+            return None;
+        }
+        let weather = self.world.weather();
+        let mut rng = lock(&self.rng);
+        let delayed = rng.per_mille(weather.message_delayed);
+        Some(if delayed { rng.millis(1, weather.delay_ms_max) } else { rng.millis(0, 5) })
+    }
+
+    fn draws(&self, chance: impl Fn(&crate::weather::Weather) -> u64) -> bool {
+        let weather = self.world.weather();
+        lock(&self.rng).per_mille(chance(&weather))
+    }
+
+    /// A scheduler to talk to: one that listens, or any if none does.
+    pub fn any_scheduler(&self, schedulers: usize) -> usize {
+        let listening: Vec<usize> = lock(&self.engines).keys().copied().collect();
+        let mut rng = lock(&self.rng);
+        if listening.is_empty() { rng.index(schedulers) } else { *rng.pick(&listening) }
+    }
+}
+
+/// The port of a worker that reaches its schedulers over the network.
+pub struct Link {
+    network: Arc<Network>,
+    node: usize,
+    schedulers: usize,
+    target: Mutex<usize>,
+}
+
+impl Link {
+    pub fn new(network: Arc<Network>, node: usize, schedulers: usize) -> Self {
+        let target = network.any_scheduler(schedulers);
+        Link { network, node, schedulers, target: Mutex::new(target) }
+    }
+
+    async fn ask<R: Send + 'static>(
+        &self,
+        wait: Duration,
+        ask: impl Fn(Arc<Engine>) -> Task<Result<R, WorkerPortError>> + Send + Sync + 'static,
+    ) -> Result<R, WorkerPortError> {
+        let target = *lock(&self.target);
+        let answer = self.network.ask(Sender::Node(self.node), target, wait, Arc::new(ask)).await;
+        let moves_on = answer.is_err() || lock(&self.network.rng).per_mille(20);
+        if moves_on {
+            *lock(&self.target) = self.network.any_scheduler(self.schedulers);
+        }
+        answer.unwrap_or_else(|NoAnswer| Err(WorkerPortError::Unavailable("no answer".to_owned())))
+    }
+}
+
+#[async_trait]
+impl WorkerPort for Link {
+    async fn open_session(&self, opening: SessionOpening) -> Result<SessionGrant, WorkerPortError> {
+        self.ask(Duration::ZERO, move |engine| {
+            let opening = opening.clone();
+            Box::pin(async move { engine.open_session(opening).await })
+        })
+        .await
+    }
+
+    async fn poll(&self, poll: Poll) -> Result<Vec<Assignment>, WorkerPortError> {
+        self.ask(poll.wait, move |engine| {
+            let poll = poll.clone();
+            Box::pin(async move { engine.poll(poll).await })
+        })
+        .await
+    }
+
+    async fn beat(&self, session: SessionId, beat: u64) -> Result<BeatAnswer, WorkerPortError> {
+        self.ask(Duration::ZERO, move |engine| Box::pin(async move { engine.beat(session, beat).await }))
+            .await
+    }
+
+    async fn report(&self, reports: Vec<Report>) -> Result<Vec<ReportAnswer>, WorkerPortError> {
+        self.ask(Duration::ZERO, move |engine| {
+            let reports = reports.clone();
+            Box::pin(async move { engine.report(reports).await })
+        })
+        .await
+    }
+
+    async fn give_back(&self, session: SessionId, leases: Vec<LeaseRef>) -> Result<(), WorkerPortError> {
+        self.ask(Duration::ZERO, move |engine| {
+            let leases = leases.clone();
+            Box::pin(async move { engine.give_back(session, leases).await })
+        })
+        .await
+    }
+
+    async fn resync(
+        &self,
+        session: SessionId,
+        turn: u64,
+        held: Vec<LeaseRef>,
+    ) -> Result<(), WorkerPortError> {
+        self.ask(Duration::ZERO, move |engine| {
+            let held = held.clone();
+            Box::pin(async move { engine.resync(session, turn, held).await })
+        })
+        .await
+    }
+
+    async fn close_session(&self, session: SessionId) -> Result<(), WorkerPortError> {
+        self.ask(Duration::ZERO, move |engine| Box::pin(async move { engine.close_session(session).await }))
+            .await
+    }
+}

@@ -1,0 +1,222 @@
+//! One run: the seed decides who is there, what they are to do and what goes wrong. First everything may fail
+//! and nothing may go wrong; then all faults end and everything has to come to its end in bounded time.
+
+use crate::auditor::{Coverage, Verdict, Violation};
+use crate::clients::Clients;
+use crate::cluster::Cluster;
+use crate::database::Database;
+use crate::executor::{Executor, Stopped};
+use crate::host::true_time;
+use crate::nemesis::Nemesis;
+use crate::network::Network;
+use crate::random::Rng;
+use crate::topology::Topology;
+use crate::trace::Trace;
+use crate::weather::Weather;
+use crate::workload::{Submission, work_of, workload};
+use crate::world::World;
+use punctual_core::defects::{Defect, plant};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What to run.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    pub seed: u64,
+    pub defect: Option<Defect>,
+    /// Whether to print every event as it happens.
+    pub print: bool,
+}
+
+impl Options {
+    pub fn seed(seed: u64) -> Self {
+        Options { seed, defect: None, print: false }
+    }
+}
+
+/// What became of it.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    pub options: Options,
+    /// All events folded into one number.
+    pub hash: u64,
+    pub events: u64,
+    pub polls: u64,
+    pub virtual_time: Duration,
+    pub coverage: Coverage,
+    pub violation: Option<Violation>,
+    pub last_events: Vec<String>,
+}
+
+/// Runs one seed to its end or to the first broken rule.
+pub fn simulate(options: Options) -> Outcome {
+    let _planted = Planted::new(options.defect);
+    let mut rng = Rng::new(options.seed);
+    let topology = Topology::drawn(&mut rng.fork("topology"));
+    let weather = Weather::drawn(&mut rng.fork("weather"));
+    let executor = Executor::new(rng.fork("executor"), topology.nodes());
+    let world = Arc::new(World::new(executor, Trace::new(options.print), weather));
+    if let Err(violation) = run(&world, &mut rng, topology, weather) {
+        world.object(violation);
+    }
+    world.executor.shut_down();
+    let (hash, events, last_events) = world.traced();
+    Outcome {
+        options,
+        hash,
+        events,
+        polls: world.executor.polls(),
+        virtual_time: Duration::from_micros(world.executor.now_us()),
+        coverage: world.ask(|auditor| auditor.coverage().clone()),
+        violation: world.violation(),
+        last_events,
+    }
+}
+
+/// A defect planted for the time of one run.
+struct Planted;
+
+impl Planted {
+    fn new(defect: Option<Defect>) -> Self {
+        plant(defect);
+        Planted
+    }
+}
+
+impl Drop for Planted {
+    fn drop(&mut self) {
+        plant(None);
+    }
+}
+
+fn run(world: &Arc<World>, rng: &mut Rng, topology: Topology, weather: Weather) -> Verdict {
+    world.note(format_args!("{topology:?} {weather:?}"));
+    let network = Network::new(world.clone(), rng.fork("network"));
+    let database = Database::new(world.clone(), rng.fork("database"))
+        .map_err(|error| Violation { rule: "the store opens", detail: error.to_string() })?;
+    let cluster = Cluster::new(world.clone(), network, database, topology, rng.fork("nodes"));
+    let nemesis = Nemesis::new(cluster.clone(), rng.fork("nemesis"), weather);
+    let clients = Clients::new(cluster.clone(), rng.fork("clients"));
+    let faults_for = rng.millis(10_000, 60_000);
+    let submissions = workload(&mut rng.fork("workload"), true_time(&world.executor), faults_for);
+    let patience = patience(&cluster.topology, &submissions);
+
+    nemesis.set_clocks();
+    (0..cluster.topology.nodes()).for_each(|node| cluster.start(node));
+    clients.submit_all(submissions);
+    world.executor.spawn_in_world(nemesis.clone().run());
+    let faults_end_us = faults_for.as_micros() as u64;
+    go(world, faults_end_us, || false)?;
+    if world.is_broken() {
+        return Ok(());
+    }
+
+    nemesis.heal();
+    let all_done_by_us = faults_end_us + patience.as_micros() as u64;
+    let drained = || clients.are_done() && world.ask(|auditor| auditor.is_drained());
+    if go(world, all_done_by_us, drained)? == Stopped::TimeUp {
+        return Err(Violation {
+            rule: "without faults everything comes to its end",
+            detail: format!("after {patience:?}: {}", world.ask(|auditor| auditor.left_over())),
+        });
+    }
+    leave(world, &cluster)?;
+    compare(world, &cluster, &clients)
+}
+
+/// How long after the last fault everything must be done: the time of all handlers one after the other as
+/// if there were one slot, the waits and fires of the longest job one after the other, and a minute for
+/// lost sessions to be noticed and connections to be tried again.
+fn patience(topology: &Topology, submissions: &[Submission]) -> Duration {
+    let jobs = || submissions.iter().flat_map(|submission| &submission.jobs);
+    // A client may have submitted each of them several times.
+    let work: Duration = jobs().map(work_of).sum::<Duration>() * 4;
+    Duration::from_secs(240) + work + topology.lease_max() * 2
+}
+
+/// All workers leave in order: their sessions are closed, and those of earlier lives have been found lost.
+fn leave(world: &Arc<World>, cluster: &Arc<Cluster>) -> Verdict {
+    if world.is_broken() {
+        return Ok(());
+    }
+    let nodes = cluster.topology.nodes();
+    (0..nodes).for_each(|node| cluster.drain(node));
+    let wait = cluster.topology.lease_max() * 3 + Duration::from_secs(30);
+    let until_us = world.executor.now_us() + wait.as_micros() as u64;
+    let left = || world.ask(|auditor| auditor.live_sessions() == 0 && auditor.active_runs() == 0);
+    let gone = || left() && (0..nodes).all(|node| cluster.is_drained(node) || !has_worker(cluster, node));
+    if go(world, until_us, gone)? == Stopped::TimeUp {
+        let (sessions, runs) = world.ask(|auditor| (auditor.live_sessions(), auditor.active_runs()));
+        let staying: Vec<usize> = (0..nodes).filter(|node| !cluster.is_drained(*node)).collect();
+        return Err(Violation {
+            rule: "drained workers leave nothing behind",
+            detail: format!(
+                "after {wait:?} {sessions} sessions and {runs} runs are left, nodes {staying:?} stay"
+            ),
+        });
+    }
+    Ok(())
+}
+
+fn has_worker(cluster: &Cluster, node: usize) -> bool {
+    cluster.topology.workers[node].is_some()
+}
+
+fn compare(world: &World, cluster: &Cluster, clients: &Clients) -> Verdict {
+    if world.is_broken() {
+        return Ok(());
+    }
+    let read = cluster.database.contents();
+    let (contents, problems) =
+        read.map_err(|error| Violation { rule: "the store can be read", detail: error.to_string() })?;
+    if !problems.is_empty() {
+        return Err(Violation { rule: "the store is sound", detail: format!("{problems:?}") });
+    }
+    if contents.jobs.len() > clients.jobs_max() {
+        return Err(Violation {
+            rule: "no job comes from nowhere",
+            detail: format!("{} jobs of {} sent", contents.jobs.len(), clients.jobs_max()),
+        });
+    }
+    world.ask(|auditor| auditor.compare(&contents))
+}
+
+/// Lets time pass until the condition holds, a rule is broken or time is up.
+fn go(world: &World, until_us: u64, done: impl Fn() -> bool) -> Result<Stopped, Violation> {
+    match world.executor.run(until_us, || world.is_broken(), done) {
+        Stopped::Panicked(message) => Err(Violation { rule: "no part of a node panics", detail: message }),
+        Stopped::BusyLoop => Err(Violation {
+            rule: "nothing goes round without time passing",
+            detail: format!("at {} us", world.executor.now_us()),
+        }),
+        Stopped::Idle => Err(Violation {
+            rule: "the loops go on",
+            detail: format!("nothing will ever happen after {} us", world.executor.now_us()),
+        }),
+        stopped => Ok(stopped),
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seed = self.options.seed;
+        let Some(violation) = &self.violation else {
+            return write!(
+                f,
+                "seed {seed}: sound, hash {:016x}, {} events, {} polls, {:.0} s",
+                self.hash,
+                self.events,
+                self.polls,
+                self.virtual_time.as_secs_f64()
+            );
+        };
+        for event in &self.last_events {
+            writeln!(f, "  {event}")?;
+        }
+        let defect = self.options.defect.map(|defect| format!(" --defect {defect:?}")).unwrap_or_default();
+        writeln!(f, "seed {seed}: BROKEN RULE: {}", violation.rule)?;
+        writeln!(f, "  {}", violation.detail)?;
+        write!(f, "replay: cargo run -p punctual-sim -- --seed {seed}{defect} --trace")
+    }
+}

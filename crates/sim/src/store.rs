@@ -1,0 +1,186 @@
+//! One node's connection to the store.
+
+use crate::database::Database;
+use async_trait::async_trait;
+use punctual_core::ids::{ExecutionId, JobId, SegmentSet, SessionId};
+use punctual_core::occurrence::Finished;
+use punctual_core::ports::*;
+use punctual_core::schedule::SkipRange;
+use punctual_core::session::Pulse;
+use punctual_core::time::Timestamp;
+use punctual_store::sqlite::{Write, WriteReply};
+use std::sync::Arc;
+
+pub struct NodeStore {
+    pub database: Arc<Database>,
+    pub node: usize,
+}
+
+/// Sends a write and takes the answer out of its variant.
+macro_rules! write {
+    ($store:expr, $write:expr, $variant:path) => {
+        match $store.database.write($store.node, $write).await? {
+            $variant(answer) => Ok(answer),
+            other => Err(StoreError::Broken(format!("answered with {other:?}"))),
+        }
+    };
+}
+
+#[async_trait]
+impl Store for NodeStore {
+    async fn clock(&self) -> Result<Timestamp, StoreError> {
+        self.database.read(|world, _| Ok(world.now())).await
+    }
+
+    async fn submit(&self, now: Timestamp, jobs: Vec<NewJob>) -> Result<Vec<SubmitOutcome>, StoreError> {
+        write!(self, Write::Submit { now, jobs }, WriteReply::Submitted)
+    }
+
+    async fn due(
+        &self,
+        segments: SegmentSet,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Due>, StoreError> {
+        self.database
+            .read(move |world, reads| {
+                let due = reads.due(segments, until, limit)?;
+                world.audit(|auditor| auditor.read_due(segments, until, limit, &due));
+                Ok(due)
+            })
+            .await
+    }
+
+    async fn fire(&self, now: Timestamp, fires: Vec<Fire>) -> Result<Vec<FireOutcome>, StoreError> {
+        write!(self, Write::Fire { now, fires }, WriteReply::Fired)
+    }
+
+    async fn open_time_gates(
+        &self,
+        now: Timestamp,
+        gates: Vec<TimeGate>,
+    ) -> Result<Vec<OpenOutcome>, StoreError> {
+        write!(self, Write::OpenTimeGates { now, gates }, WriteReply::TimeGatesOpened)
+    }
+
+    async fn claim(&self, now: Timestamp, claims: Vec<Claim>) -> Result<Vec<ClaimOutcome>, StoreError> {
+        write!(self, Write::Claim { now, claims }, WriteReply::Claimed)
+    }
+
+    async fn report(&self, now: Timestamp, reports: Vec<Report>) -> Result<Vec<ReportOutcome>, StoreError> {
+        write!(self, Write::Report { now, reports }, WriteReply::Reported)
+    }
+
+    async fn give_back(
+        &self,
+        now: Timestamp,
+        session: SessionId,
+        leases: Vec<LeaseRef>,
+    ) -> Result<Vec<Option<Lane>>, StoreError> {
+        write!(self, Write::GiveBack { now, session, leases }, WriteReply::GivenBack)
+    }
+
+    async fn resync(&self, now: Timestamp, resync: Resync) -> Result<ResyncOutcome, StoreError> {
+        write!(self, Write::Resync { now, resync }, WriteReply::Resynced)
+    }
+
+    async fn open_session(&self, now: Timestamp, opening: SessionOpening) -> Result<SessionId, StoreError> {
+        write!(self, Write::OpenSession { now, opening }, WriteReply::SessionOpened)
+    }
+
+    async fn beat(&self, now: Timestamp, beats: Vec<Beat>) -> Result<Vec<BeatOutcome>, StoreError> {
+        write!(self, Write::Beat { now, beats }, WriteReply::Beaten)
+    }
+
+    async fn sessions(&self) -> Result<Vec<SessionRow>, StoreError> {
+        self.database
+            .read(|world, reads| {
+                let rows = reads.sessions()?;
+                world.audit(|auditor| auditor.read_sessions(&rows));
+                Ok(rows)
+            })
+            .await
+    }
+
+    async fn lose_sessions(&self, now: Timestamp, silent: Vec<Pulse>) -> Result<Vec<bool>, StoreError> {
+        write!(self, Write::LoseSessions { now, silent }, WriteReply::SessionsLost)
+    }
+
+    async fn lose_embedded_sessions(&self, now: Timestamp) -> Result<usize, StoreError> {
+        write!(self, Write::LoseEmbeddedSessions { now }, WriteReply::EmbeddedSessionsLost)
+    }
+
+    async fn recover(&self, now: Timestamp, limit: usize) -> Result<Recovered, StoreError> {
+        write!(self, Write::Recover { now, limit }, WriteReply::Recovered)
+    }
+
+    async fn close_session(&self, now: Timestamp, session: SessionId) -> Result<ResyncOutcome, StoreError> {
+        write!(self, Write::CloseSession { now, session }, WriteReply::SessionClosed)
+    }
+
+    async fn job(&self, id: JobId) -> Result<Option<JobView>, StoreError> {
+        self.database.read(move |_, reads| reads.job(id)).await
+    }
+
+    async fn jobs(&self, query: JobQuery) -> Result<Page<JobView, JobId>, StoreError> {
+        self.database.read(move |_, reads| reads.jobs(&query)).await
+    }
+
+    async fn history(
+        &self,
+        job: JobId,
+        before: Option<ExecutionId>,
+        limit: usize,
+    ) -> Result<Page<Finished, ExecutionId>, StoreError> {
+        self.database.read(move |_, reads| reads.history(job, before, limit)).await
+    }
+
+    async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionView>, StoreError> {
+        self.database.read(move |_, reads| reads.execution(id)).await
+    }
+
+    async fn skipped(&self, job: JobId, limit: usize) -> Result<Vec<SkipRange>, StoreError> {
+        self.database.read(move |_, reads| reads.skipped(job, limit)).await
+    }
+
+    async fn dead_letters(
+        &self,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Page<DeadLetter, u64>, StoreError> {
+        self.database.read(move |_, reads| reads.dead_letters(before, limit)).await
+    }
+
+    async fn depths(&self) -> Result<Vec<Depth>, StoreError> {
+        self.database.read(|_, reads| reads.depths()).await
+    }
+
+    async fn append_logs(&self, _lines: Vec<LogLine>) -> Result<(), StoreError> {
+        Err(no_logs())
+    }
+
+    async fn logs(
+        &self,
+        _execution: ExecutionId,
+        _after: Option<u64>,
+        _limit: usize,
+    ) -> Result<Page<LogLine, u64>, StoreError> {
+        Err(no_logs())
+    }
+
+    async fn retain(&self, before: Timestamp, limit: usize) -> Result<Retained, StoreError> {
+        write!(self, Write::Retain { before, limit }, WriteReply::Retained)
+    }
+
+    async fn put_token(&self, _token: Token) -> Result<(), StoreError> {
+        Err(StoreError::Broken("the simulated world has no tokens".to_owned()))
+    }
+
+    async fn token(&self, _id: &str) -> Result<Option<Token>, StoreError> {
+        Ok(None)
+    }
+}
+
+fn no_logs() -> StoreError {
+    StoreError::Broken("the simulated handlers write no logs".to_owned())
+}

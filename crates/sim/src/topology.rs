@@ -1,0 +1,84 @@
+//! Who is there: the nodes of a run, with settings drawn from the seed.
+
+use crate::random::Rng;
+use crate::workload::{JOB_TYPES, QUEUES};
+use punctual_engine::EngineConfig;
+use punctual_worker::WorkerConfig;
+use std::time::Duration;
+
+/// The nodes of a run. The first ones are schedulers, the others have only a worker.
+#[derive(Debug, Clone)]
+pub struct Topology {
+    pub schedulers: usize,
+    pub engine: EngineConfig,
+    /// Per node the worker that lives there, if any.
+    pub workers: Vec<Option<WorkerPlan>>,
+}
+
+#[derive(Debug, Clone)]
+pub struct WorkerPlan {
+    pub config: WorkerConfig,
+    pub job_types: Vec<String>,
+}
+
+impl Topology {
+    pub fn drawn(rng: &mut Rng) -> Self {
+        let schedulers = rng.between(1, 5) as usize;
+        let workers = rng.between(1, 8) as usize;
+        let mut plans: Vec<Option<WorkerPlan>> = vec![None; schedulers];
+        for number in 0..workers {
+            let plan = Some(WorkerPlan::drawn(rng, number));
+            let beside = rng.index(schedulers * 2);
+            match plans.get_mut(beside) {
+                Some(place) if beside < schedulers && place.is_none() => *place = plan,
+                _ => plans.push(plan),
+            }
+        }
+        Topology { schedulers, engine: engine_config(rng), workers: plans }
+    }
+
+    pub fn nodes(&self) -> usize {
+        self.workers.len()
+    }
+
+    pub fn lease_max(&self) -> Duration {
+        self.workers.iter().flatten().map(|plan| plan.config.lease).max().unwrap_or_default()
+    }
+}
+
+impl WorkerPlan {
+    /// The first worker serves everything, so that no job waits for ever; others may be choosy.
+    fn drawn(rng: &mut Rng, number: usize) -> Self {
+        let choosy = number > 0 && rng.per_mille(250);
+        let some = |rng: &mut Rng, all: &[&str]| -> Vec<String> {
+            let first = rng.index(all.len());
+            all.iter().skip(first).map(|name| (*name).to_owned()).collect()
+        };
+        let config = WorkerConfig {
+            name: format!("worker-{number}"),
+            slots: rng.between(1, 4) as usize,
+            prefetch: rng.below(4) as usize,
+            queues: if choosy { some(rng, &QUEUES) } else { Vec::new() },
+            lease: rng.millis(1_500, 6_000),
+            embedded: false,
+            drain_grace: rng.millis(500, 5_000),
+            poll_wait: rng.millis(500, 20_000),
+            error_pause: rng.millis(50, 300),
+        };
+        let job_types = JOB_TYPES.map(str::to_owned).to_vec();
+        let job_types = if choosy && rng.per_mille(500) { some(rng, &JOB_TYPES) } else { job_types };
+        WorkerPlan { config, job_types }
+    }
+}
+
+fn engine_config(rng: &mut Rng) -> EngineConfig {
+    EngineConfig {
+        look_ahead: rng.millis(200, 5_000),
+        refill_interval: rng.millis(200, 1_500),
+        dispatch_interval: rng.millis(200, 1_500),
+        recover_interval: rng.millis(200, 1_500),
+        retain_interval: Duration::from_secs(10),
+        clock_interval: rng.millis(500, 3_000),
+        ..EngineConfig::default()
+    }
+}

@@ -1,0 +1,95 @@
+//! What all parts of one run share: time, trace, and the auditor with its first objection.
+
+use crate::auditor::{Auditor, Verdict, Violation};
+use crate::executor::Executor;
+use crate::host::true_time;
+use crate::lock;
+use crate::trace::Trace;
+use crate::weather::Weather;
+use punctual_core::time::Timestamp;
+use std::fmt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub struct World {
+    pub executor: Executor,
+    trace: Mutex<Trace>,
+    auditor: Mutex<Auditor>,
+    weather: Mutex<Weather>,
+    violation: Mutex<Option<Violation>>,
+    is_broken: AtomicBool,
+}
+
+impl World {
+    pub fn new(executor: Executor, trace: Trace, weather: Weather) -> Self {
+        World {
+            executor,
+            trace: Mutex::new(trace),
+            auditor: Mutex::default(),
+            weather: Mutex::new(weather),
+            violation: Mutex::default(),
+            is_broken: AtomicBool::new(false),
+        }
+    }
+
+    pub fn now(&self) -> Timestamp {
+        true_time(&self.executor)
+    }
+
+    pub fn note(&self, event: fmt::Arguments<'_>) {
+        let at_us = self.executor.now_us();
+        lock(&self.trace).event(at_us, event);
+    }
+
+    /// Tells the auditor something and keeps its first objection.
+    pub fn audit(&self, tell: impl FnOnce(&mut Auditor) -> Verdict) {
+        let now = self.now();
+        let verdict = tell(lock(&self.auditor).step(now));
+        if let Err(violation) = verdict {
+            self.object(violation);
+        }
+    }
+
+    /// Tells the auditor something that cannot be wrong.
+    pub fn tell(&self, tell: impl FnOnce(&mut Auditor)) {
+        let now = self.now();
+        tell(lock(&self.auditor).step(now));
+    }
+
+    pub fn object(&self, violation: Violation) {
+        self.note(format_args!("VIOLATION {}: {}", violation.rule, violation.detail));
+        lock(&self.violation).get_or_insert(violation);
+        self.is_broken.store(true, Ordering::Relaxed);
+    }
+
+    pub fn count(&self, what: &'static str) {
+        lock(&self.auditor).count(what);
+    }
+
+    /// Asks the auditor something.
+    pub fn ask<T>(&self, question: impl FnOnce(&Auditor) -> T) -> T {
+        question(&lock(&self.auditor))
+    }
+
+    pub fn is_broken(&self) -> bool {
+        self.is_broken.load(Ordering::Relaxed)
+    }
+
+    pub fn violation(&self) -> Option<Violation> {
+        lock(&self.violation).clone()
+    }
+
+    pub fn weather(&self) -> Weather {
+        *lock(&self.weather)
+    }
+
+    pub fn set_weather(&self, weather: Weather) {
+        *lock(&self.weather) = weather;
+    }
+
+    /// The hash of all events, their number, and the last ones.
+    pub fn traced(&self) -> (u64, u64, Vec<String>) {
+        let trace = lock(&self.trace);
+        (trace.hash(), trace.count(), trace.last().map(str::to_owned).collect())
+    }
+}

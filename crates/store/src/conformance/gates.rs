@@ -1,0 +1,89 @@
+//! Time gates: what waits for its next attempt.
+
+use super::fixture::{House, at, failed, job, time_gate};
+use punctual_core::gates::{Gate, Gates};
+use punctual_core::ids::{ExecutionId, SegmentSet, SessionId};
+use punctual_core::job::JobStatus;
+use punctual_core::occurrence::LiveState;
+use punctual_core::ports::{DueKind, Offer, OpenOutcome, Store};
+use punctual_core::time::Timestamp;
+use std::sync::Arc;
+
+pub async fn a_failed_attempt_waits_behind_its_time_gate(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let (session, due_at, execution) = fail_once(&house).await;
+    assert_eq!(execution.attempt, 2);
+    let view = house.view(job(1).id).await;
+    assert_eq!(view.status(), JobStatus::Active);
+    let live = &view.open[0];
+    assert_eq!(live.state, LiveState::Waiting(Gates::only(Gate::Time)));
+    assert_eq!((live.attempt, live.charged, live.available_at), (2, 1, due_at));
+    assert_eq!(house.claim(at(10), session, 2, 10).await, [], "a gate is closed");
+
+    assert_eq!(house.store.due(SegmentSet::ALL, due_at.shifted(-1), 10).await.unwrap(), []);
+    let due = house.store.due(SegmentSet::ALL, due_at, 10).await.unwrap();
+    let what = DueKind::TimeGate { occurrence: execution.occurrence, attempt: 2 };
+    assert_eq!(due.iter().map(|due| (due.at, due.what)).collect::<Vec<_>>(), [(due_at, what)]);
+}
+
+pub async fn a_time_gate_opens_when_its_time_has_come(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let (session, due_at, execution) = fail_once(&house).await;
+    let OpenOutcome::Opened(begun) = house.open_gate(due_at, execution, None).await else {
+        panic!("its time has come");
+    };
+    assert!(begun.queued.is_some() && begun.due.is_none());
+    let assignment = house.claim_one(due_at, session, 2).await;
+    assert_eq!((assignment.execution, assignment.epoch.0), (execution, 2));
+    assert_eq!(house.store.due(SegmentSet::ALL, due_at, 10).await.unwrap(), []);
+}
+
+pub async fn a_time_gate_does_not_open_before_its_time(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let (session, due_at, execution) = fail_once(&house).await;
+    assert_eq!(house.open_gate(due_at.shifted(-1), execution, None).await, OpenOutcome::NotDue);
+    assert_eq!(house.claim(at(10), session, 2, 10).await, []);
+}
+
+pub async fn a_time_gate_opens_once(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let (session, due_at, execution) = fail_once(&house).await;
+    assert!(matches!(house.open_gate(due_at, execution, None).await, OpenOutcome::Opened(_)));
+    assert_eq!(house.open_gate(due_at, execution, None).await, OpenOutcome::Conflict);
+    house.claim_one(due_at, session, 2).await;
+    assert_eq!(house.open_gate(due_at, execution, None).await, OpenOutcome::Conflict);
+}
+
+pub async fn a_time_gate_of_another_attempt_conflicts(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let (_, due_at, execution) = fail_once(&house).await;
+    let unknown = job(99).id.occurrence(1).attempt(2);
+    for other in [execution.occurrence.attempt(1), execution.occurrence.attempt(3), unknown] {
+        assert_eq!(house.open_gate(due_at, other, None).await, OpenOutcome::Conflict);
+    }
+}
+
+pub async fn an_opened_gate_leases_to_a_valid_offer(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let (session, due_at, execution) = fail_once(&house).await;
+    let offer = Offer { session, turn: 2 };
+    let OpenOutcome::Opened(begun) = house.open_gate(due_at, execution, Some(offer)).await else {
+        panic!("its time has come");
+    };
+    assert_eq!(begun.queued, None);
+    let (to, assignment) = begun.assigned.into_iter().next().expect("it is leased");
+    assert_eq!((to, assignment.execution, assignment.epoch.0), (offer, execution, 2));
+    assert_eq!(assignment.payload, "null");
+}
+
+/// Runs the first attempt of job 1 into a failure: the session (turn 1 used), when the gate opens, and the
+/// attempt behind it.
+async fn fail_once(house: &House) -> (SessionId, Timestamp, ExecutionId) {
+    let session = house.open_session("w").await;
+    house.submit(at(1), job(1)).await;
+    let assignment = house.claim_one(at(2), session, 1).await;
+    let begun = house.accept(at(3), session, &assignment, failed(3)).await;
+    let (due_at, execution) = time_gate(&begun);
+    assert!(due_at >= at(63) && due_at <= at(69), "a minute and up to a tenth: {due_at}");
+    (session, due_at, execution)
+}

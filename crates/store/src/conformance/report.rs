@@ -1,0 +1,183 @@
+//! Work comes back.
+
+use super::fixture::{House, at, every, failed, job, job_with, succeeded, time_gate};
+use punctual_core::ids::{Epoch, SegmentSet, SessionId};
+use punctual_core::job::{Job, JobStatus};
+use punctual_core::lifecycle::{Ending, Status};
+use punctual_core::occurrence::End;
+use punctual_core::ports::{Assignment, Begun, OpenOutcome, Report, ReportAnswer, Store};
+use punctual_core::retry::RetryPolicy;
+use std::sync::Arc;
+
+pub async fn a_success_closes_the_occurrence(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let (session, assignment) = run(&house, job(1)).await;
+    let end = End { started_at: Some(at(3)), completed_at: at(5), ..succeeded(5) };
+    assert_eq!(house.accept(at(6), session, &assignment, end).await, Begun::default());
+    let view = house.view(job(1).id).await;
+    assert_eq!((view.status(), view.open), (JobStatus::Completed, vec![]));
+    let finished = view.last_finished.expect("it has run");
+    assert_eq!((finished.id, finished.status), (assignment.execution, Status::Succeeded));
+    assert_eq!((finished.started_at, finished.completed_at), (Some(at(3)), at(5)));
+    assert_eq!((finished.scheduled_time, finished.available_at), (at(1), at(1)));
+    assert_eq!((finished.session, finished.worker.as_deref()), (Some(session), Some("w")));
+    assert_eq!((finished.result.as_deref(), finished.error, finished.epoch), (Some("42"), None, Epoch(1)));
+}
+
+pub async fn a_repeated_report_was_accepted_already(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let (session, assignment) = run(&house, job(1)).await;
+    house.accept(at(3), session, &assignment, succeeded(3)).await;
+    let again = house.report(at(4), session, &assignment, succeeded(3)).await;
+    assert_eq!((again.answer, again.retry), (ReportAnswer::AlreadyAccepted, Begun::default()));
+
+    let (session, assignment) = run(&house, job(2)).await;
+    house.accept(at(3), session, &assignment, failed(3)).await;
+    let again = house.report(at(4), session, &assignment, failed(3)).await;
+    assert_eq!(again.answer, ReportAnswer::AlreadyAccepted, "also while the next attempt waits");
+    let history = house.store.history(job(2).id, None, 10).await.unwrap();
+    assert_eq!(history.items.len(), 1);
+}
+
+pub async fn a_report_of_an_earlier_epoch_is_stale(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let (session, first) = run(&house, job(1)).await;
+    house.store.give_back(at(3), session, vec![first.lease()]).await.unwrap();
+    assert_eq!(house.report(at(4), session, &first, succeeded(4)).await.answer, ReportAnswer::Stale);
+    let second = house.claim_one(at(5), session, 2).await;
+    assert_eq!(house.report(at(6), session, &first, succeeded(6)).await.answer, ReportAnswer::Stale);
+    house.accept(at(7), session, &second, succeeded(7)).await;
+    assert_eq!(house.report(at(8), session, &first, succeeded(8)).await.answer, ReportAnswer::Stale);
+}
+
+pub async fn a_report_of_another_session_is_stale(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let (session, assignment) = run(&house, job(1)).await;
+    let other = house.open_session("other").await;
+    assert_eq!(house.report(at(3), other, &assignment, succeeded(3)).await.answer, ReportAnswer::Stale);
+    house.accept(at(4), session, &assignment, succeeded(4)).await;
+    assert_eq!(house.report(at(5), other, &assignment, succeeded(5)).await.answer, ReportAnswer::Stale);
+}
+
+pub async fn a_report_of_an_unknown_execution_is_stale(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let (session, assignment) = run(&house, job(1)).await;
+    let unknown = Assignment { execution: job(99).id.occurrence(1).attempt(1), ..assignment };
+    assert_eq!(house.report(at(3), session, &unknown, succeeded(3)).await.answer, ReportAnswer::Stale);
+}
+
+pub async fn a_timed_out_attempt_is_retried(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let (session, assignment) = run(&house, job(1)).await;
+    let end = End { ending: Ending::TimedOut, ..failed(3) };
+    let (due_at, execution) = time_gate(&house.accept(at(3), session, &assignment, end).await);
+    assert_eq!(execution.attempt, 2);
+    assert!(due_at > at(3));
+    let last = house.view(job(1).id).await.last_finished.expect("one attempt has ended");
+    assert_eq!((last.status, last.id.attempt), (Status::TimedOut, 1));
+}
+
+pub async fn an_exhausted_job_fails_and_leaves_a_dead_letter(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let job = job_with(1, |spec| {
+        spec.name = "nightly".to_owned();
+        spec.settings.max_retries = 2;
+        spec.settings.retry = RetryPolicy::Ladder { steps_ms: vec![1_000] };
+    });
+    let (session, mut assignment) = run(&house, job.clone()).await;
+    for attempt in 1..=2 {
+        let now = at(10 * attempt);
+        let (due_at, next) =
+            time_gate(&house.accept(now, session, &assignment, failed(10 * attempt)).await);
+        assert_eq!(due_at, at(10 * attempt + 1));
+        assert!(matches!(house.open_gate(due_at, next, None).await, OpenOutcome::Opened(_)));
+        assignment = house.claim_one(due_at, session, attempt as u64 + 1).await;
+        assert_eq!(i64::from(assignment.execution.attempt), attempt + 1);
+    }
+    assert_eq!(house.accept(at(50), session, &assignment, failed(50)).await, Begun::default());
+    let view = house.view(job.id).await;
+    assert_eq!((view.status(), view.open.len()), (JobStatus::Failed, 0));
+    let letters = house.store.dead_letters(None, 10).await.unwrap().items;
+    let letter = &letters[0];
+    assert_eq!((letters.len(), letter.occurrence, letter.attempts), (1, job.id.occurrence(1), 3));
+    assert_eq!((letter.died_at, letter.error.as_deref()), (at(50), Some("it broke")));
+    assert_eq!(
+        (letter.job_name.as_str(), letter.job_type.as_str(), letter.queue.as_str()),
+        ("nightly", "report", "default")
+    );
+    let history = house.store.history(job.id, None, 10).await.unwrap().items;
+    let attempts: Vec<_> = history.iter().map(|finished| (finished.id.attempt, finished.status)).collect();
+    assert_eq!(attempts, [(3, Status::Failed), (2, Status::Failed), (1, Status::Failed)]);
+}
+
+pub async fn an_error_that_is_not_retryable_ends_the_job(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let (session, assignment) = run(&house, job(1)).await;
+    let end = End { retryable: false, ..failed(3) };
+    assert_eq!(house.accept(at(3), session, &assignment, end).await, Begun::default());
+    assert_eq!(house.view(job(1).id).await.status(), JobStatus::Failed);
+    assert_eq!(house.store.dead_letters(None, 10).await.unwrap().items.len(), 1);
+}
+
+pub async fn no_retries_means_at_most_once(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let (session, assignment) = run(&house, job_with(1, |spec| spec.settings.max_retries = 0)).await;
+    assert_eq!(house.accept(at(3), session, &assignment, failed(3)).await, Begun::default());
+    assert_eq!(house.view(job(1).id).await.status(), JobStatus::Failed);
+    assert_eq!(house.claim(at(9_999), session, 2, 1).await, []);
+    assert_eq!(house.store.due(SegmentSet::ALL, at(9_999), 10).await.unwrap(), []);
+}
+
+pub async fn a_cancelled_run_ends_the_job_cancelled(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let (session, assignment) = run(&house, job(1)).await;
+    let end = End { ending: Ending::Cancelled, error: None, ..failed(3) };
+    assert_eq!(house.accept(at(3), session, &assignment, end).await, Begun::default());
+    let view = house.view(job(1).id).await;
+    assert_eq!(view.status(), JobStatus::Cancelled);
+    assert_eq!(view.last_finished.expect("it has run").status, Status::Cancelled);
+    assert_eq!(house.store.dead_letters(None, 10).await.unwrap().items, []);
+}
+
+pub async fn a_recurring_job_outlives_a_failed_occurrence(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let job = job_with(1, |spec| {
+        spec.settings.schedule = every(10);
+        spec.settings.max_retries = 0;
+    });
+    house.submit(at(1), job.clone()).await;
+    house.fired(at(10), job.id, 1).await;
+    let session = house.open_session("w").await;
+    let assignment = house.claim_one(at(11), session, 1).await;
+    house.accept(at(12), session, &assignment, failed(12)).await;
+    assert_eq!(house.view(job.id).await.status(), JobStatus::Active);
+    assert_eq!(house.store.dead_letters(None, 10).await.unwrap().items.len(), 1);
+    house.fired(at(20), job.id, 2).await;
+    let next = house.claim_one(at(21), session, 2).await;
+    assert_eq!(next.execution, job.id.occurrence(2).attempt(1));
+}
+
+pub async fn one_call_settles_many_reports_in_order(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let session = house.open_session("w").await;
+    for n in 1..=3 {
+        house.submit(at(i64::from(n)), job(n)).await;
+    }
+    let claimed = house.claim(at(5), session, 1, 10).await;
+    let report = |n: usize, end| Report { session, lease: claimed[n].lease(), end };
+    let reports =
+        vec![report(0, succeeded(6)), report(1, failed(6)), report(0, succeeded(6)), report(2, succeeded(6))];
+    let outcomes = house.store.report(at(7), reports).await.unwrap();
+    let answers: Vec<_> = outcomes.iter().map(|outcome| outcome.answer).collect();
+    use ReportAnswer::{Accepted, AlreadyAccepted};
+    assert_eq!(answers, [Accepted, Accepted, AlreadyAccepted, Accepted]);
+    assert!(outcomes[1].retry.due.is_some());
+}
+
+/// Submits a job and claims it, under the first turn of a new session.
+async fn run(house: &House, job: Job) -> (SessionId, Assignment) {
+    let session = house.open_session("w").await;
+    house.submit(at(1), job).await;
+    let assignment = house.claim_one(at(2), session, 1).await;
+    (session, assignment)
+}

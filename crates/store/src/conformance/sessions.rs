@@ -1,0 +1,258 @@
+//! Sessions, and what happens to leases that end without a report.
+
+use super::fixture::{House, LEASE, at, job, job_with, succeeded};
+use punctual_core::ids::SessionId;
+use punctual_core::job::JobStatus;
+use punctual_core::lifecycle::Status;
+use punctual_core::occurrence::LiveState;
+use punctual_core::ports::{
+    Assignment, Beat, BeatOutcome, ClaimOutcome, Lane, ReportAnswer, Resync, ResyncOutcome, SessionOpening,
+    SessionRow, Store,
+};
+use punctual_core::session::Pulse;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+pub async fn sessions_are_listed_until_they_close(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let opening = SessionOpening {
+        worker: "w1".to_owned(),
+        lease: LEASE,
+        embedded: true,
+        job_types: vec!["a".to_owned(), "b".to_owned()],
+        slots: 8,
+    };
+    let first = house.store.open_session(at(1), opening).await.unwrap();
+    let second = house.open_session("w2").await;
+    let rows = house.store.sessions().await.unwrap();
+    let expected = SessionRow {
+        pulse: Pulse { session: first, beat: 0, lease: LEASE },
+        worker: "w1".to_owned(),
+        embedded: true,
+        job_types: vec!["a".to_owned(), "b".to_owned()],
+        slots: 8,
+        opened_at: at(1),
+        beaten_at: at(1),
+    };
+    assert_eq!(rows.iter().find(|row| row.pulse.session == first), Some(&expected));
+    assert_eq!(rows.len(), 2);
+
+    house.store.close_session(at(2), first).await.unwrap();
+    house.lose(at(2), second, 0).await;
+    assert_eq!(house.store.sessions().await.unwrap(), []);
+}
+
+pub async fn session_ids_are_never_reused(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let mut seen = BTreeSet::new();
+    for _ in 0..5 {
+        let session = house.open_session("w").await;
+        assert!(seen.insert(session), "{session} was given before");
+        house.store.close_session(at(1), session).await.unwrap();
+    }
+}
+
+pub async fn a_beat_raises_the_counter_and_never_lowers_it(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let session = house.open_session("w").await;
+    for (beat, expected, seen_at) in [(1, 1, at(10)), (3, 3, at(10)), (2, 3, at(10))] {
+        let counted = BeatOutcome::Counted { cancel: vec![] };
+        assert_eq!(house.store.beat(at(10), vec![Beat { session, beat }]).await.unwrap(), [counted]);
+        let row = house.store.sessions().await.unwrap().remove(0);
+        assert_eq!((row.pulse.beat, row.beaten_at), (expected, seen_at));
+    }
+}
+
+pub async fn a_beat_defeats_an_observer_that_saw_the_old_count(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let session = house.open_session("w").await;
+    house.store.beat(at(1), vec![Beat { session, beat: 1 }]).await.unwrap();
+    assert_eq!(house.lose(at(9), session, 0).await, [false]);
+    assert_eq!(house.store.sessions().await.unwrap().len(), 1);
+    assert_eq!(house.lose(at(9), session, 1).await, [true]);
+    assert_eq!(house.lose(at(9), session, 1).await, [true], "it is lost already");
+    assert_eq!(house.lose(at(9), SessionId(999), 0).await, [false]);
+}
+
+pub async fn a_lost_session_cannot_come_back(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let (session, assignment) = hold(&house, 1).await;
+    house.lose(at(9), session, 0).await;
+    for recovered in [false, true] {
+        if recovered {
+            house.store.recover(at(9), 10).await.unwrap();
+        }
+        let beat = house.store.beat(at(10), vec![Beat { session, beat: 5 }]).await.unwrap();
+        assert_eq!(beat, [BeatOutcome::SessionLost]);
+        assert_eq!(house.try_claim(at(10), session, 2, 1).await, ClaimOutcome::SessionLost);
+        let resync = Resync { session, turn: 9, held: vec![assignment.lease()] };
+        assert_eq!(house.store.resync(at(10), resync).await.unwrap(), ResyncOutcome::SessionLost);
+        assert_eq!(house.store.close_session(at(10), session).await.unwrap(), ResyncOutcome::SessionLost);
+    }
+}
+
+pub async fn a_lost_execution_is_charged_and_retried_at_once(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let (session, assignment) = hold(&house, 1).await;
+    let recovered = house.lose_and_recover(at(9), session).await;
+    assert_eq!(recovered.lost, [assignment.execution]);
+    assert_eq!((recovered.queued, recovered.more), (vec![Lane::new("default", "report")], false));
+    let view = house.view(job(1).id).await;
+    assert_eq!(view.status(), JobStatus::Active);
+    let live = &view.open[0];
+    assert_eq!((live.state, live.attempt, live.charged), (LiveState::Queued, 2, 1));
+    let lost = view.last_finished.expect("the lost attempt");
+    assert_eq!((lost.status, lost.id, lost.completed_at), (Status::Lost, assignment.execution, at(9)));
+    assert_eq!((lost.worker.as_deref(), lost.session), (Some("w"), Some(session)));
+    let other = house.open_session("other").await;
+    let next = house.claim_one(at(10), other, 1).await;
+    assert_eq!((next.execution.attempt, next.epoch.0), (2, 2));
+    assert_eq!(house.store.recover(at(11), 10).await.unwrap().lost, [], "nothing is left to recover");
+}
+
+pub async fn a_late_report_of_a_lost_execution_is_stale(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let (session, assignment) = hold(&house, 1).await;
+    house.lose_and_recover(at(9), session).await;
+    let late = house.report(at(10), session, &assignment, succeeded(8)).await;
+    assert_eq!(late.answer, ReportAnswer::Stale);
+    assert_eq!(house.view(job(1).id).await.status(), JobStatus::Active);
+}
+
+pub async fn a_lost_execution_without_retries_is_a_dead_letter(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let session = house.open_session("w").await;
+    house.submit(at(1), job_with(1, |spec| spec.settings.max_retries = 0)).await;
+    house.claim_one(at(2), session, 1).await;
+    let recovered = house.lose_and_recover(at(9), session).await;
+    assert_eq!((recovered.lost.len(), recovered.queued), (1, vec![]));
+    assert_eq!(house.view(job(1).id).await.status(), JobStatus::Failed);
+    assert_eq!(house.store.dead_letters(None, 10).await.unwrap().items.len(), 1);
+}
+
+pub async fn recovery_is_bounded_and_says_when_there_is_more(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let sessions = [house.open_session("w1").await, house.open_session("w2").await];
+    for n in 1..=6 {
+        house.submit(at(1), job(n)).await;
+    }
+    for session in sessions {
+        assert_eq!(house.claim(at(2), session, 1, 3).await.len(), 3);
+        house.lose(at(9), session, 0).await;
+    }
+    let mut lost = BTreeSet::new();
+    for more in [true, true, false] {
+        let recovered = house.store.recover(at(9), 2).await.unwrap();
+        assert_eq!((recovered.lost.len(), recovered.more), (2, more));
+        lost.extend(recovered.lost);
+    }
+    assert_eq!(lost.len(), 6, "each once");
+}
+
+pub async fn losing_embedded_sessions_spares_the_others(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let remote = house.open_session("remote").await;
+    for worker in ["e1", "e2"] {
+        let opening = SessionOpening {
+            worker: worker.to_owned(),
+            lease: LEASE,
+            embedded: true,
+            job_types: vec![],
+            slots: 1,
+        };
+        house.store.open_session(at(1), opening).await.unwrap();
+    }
+    assert_eq!(house.store.lose_embedded_sessions(at(2)).await.unwrap(), 2);
+    assert_eq!(house.store.lose_embedded_sessions(at(2)).await.unwrap(), 0);
+    let left: Vec<_> = house.store.sessions().await.unwrap().iter().map(|row| row.pulse.session).collect();
+    assert_eq!(left, [remote]);
+}
+
+pub async fn work_given_back_is_neither_charged_nor_numbered(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let (session, assignment) = hold(&house, 1).await;
+    let lanes = house.store.give_back(at(3), session, vec![assignment.lease()]).await.unwrap();
+    assert_eq!(lanes, [Some(Lane::new("default", "report"))]);
+    let view = house.view(job(1).id).await;
+    let live = &view.open[0];
+    assert_eq!((live.state, live.attempt, live.charged), (LiveState::Queued, 1, 0));
+    assert_eq!(view.last_finished, None);
+}
+
+pub async fn work_given_back_returns_to_its_place(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let (session, first) = hold(&house, 1).await;
+    house.submit(at(5), job(2)).await;
+    house.store.give_back(at(6), session, vec![first.lease()]).await.unwrap();
+    let order: Vec<_> =
+        house.claim(at(7), session, 2, 10).await.iter().map(|next| next.execution.occurrence.job).collect();
+    assert_eq!(order, [job(1).id, job(2).id]);
+}
+
+pub async fn giving_back_a_lease_that_is_gone_does_nothing(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let (session, old) = hold(&house, 1).await;
+    let other = house.open_session("other").await;
+    assert_eq!(house.store.give_back(at(3), other, vec![old.lease()]).await.unwrap(), [None]);
+    house.store.give_back(at(3), session, vec![old.lease()]).await.unwrap();
+    let new = house.claim_one(at(4), other, 1).await;
+    assert_eq!(house.store.give_back(at(5), session, vec![old.lease()]).await.unwrap(), [None]);
+    house.accept(at(6), other, &new, succeeded(6)).await;
+    assert_eq!(house.store.give_back(at(7), other, vec![new.lease()]).await.unwrap(), [None]);
+}
+
+pub async fn a_resync_gives_back_only_what_is_not_held(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let session = house.open_session("w").await;
+    for n in 1..=3 {
+        house.submit(at(i64::from(n)), job_with(n, |spec| spec.queue = format!("q{n}"))).await;
+    }
+    let claimed = house.claim(at(4), session, 1, 3).await;
+    let resync = Resync { session, turn: 2, held: vec![claimed[1].lease()] };
+    let outcome = house.store.resync(at(5), resync).await.unwrap();
+    let ResyncOutcome::GivenBack(lanes) = outcome else { panic!("resynced: {outcome:?}") };
+    let lanes: BTreeSet<_> = lanes.into_iter().collect();
+    assert_eq!(lanes, BTreeSet::from([Lane::new("q1", "report"), Lane::new("q3", "report")]));
+    house.accept(at(6), session, &claimed[1], succeeded(6)).await;
+    assert_eq!(house.report(at(6), session, &claimed[0], succeeded(6)).await.answer, ReportAnswer::Stale);
+    assert_eq!(house.claim(at(7), session, 3, 10).await.len(), 2);
+}
+
+pub async fn a_resync_uses_up_its_turn(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let session = house.open_session("w").await;
+    house.submit(at(1), job(1)).await;
+    let resync = Resync { session, turn: 2, held: vec![] };
+    assert_eq!(house.store.resync(at(2), resync).await.unwrap(), ResyncOutcome::GivenBack(vec![]));
+    assert_eq!(house.try_claim(at(3), session, 1, 1).await, ClaimOutcome::StaleTurn, "a late poll");
+    assert_eq!(house.try_claim(at(3), session, 2, 1).await, ClaimOutcome::StaleTurn);
+    house.claim_one(at(4), session, 3).await;
+}
+
+pub async fn a_resync_with_a_used_turn_is_stale(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let (session, assignment) = hold(&house, 1).await;
+    let resync = Resync { session, turn: 1, held: vec![] };
+    assert_eq!(house.store.resync(at(3), resync).await.unwrap(), ResyncOutcome::StaleTurn);
+    house.accept(at(4), session, &assignment, succeeded(4)).await;
+}
+
+pub async fn a_closed_session_gives_back_all_it_holds(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let (session, assignment) = hold(&house, 1).await;
+    let lanes = vec![Lane::new("default", "report")];
+    assert_eq!(house.store.close_session(at(3), session).await.unwrap(), ResyncOutcome::GivenBack(lanes));
+    assert_eq!(house.report(at(4), session, &assignment, succeeded(4)).await.answer, ReportAnswer::Stale);
+    let beat = house.store.beat(at(4), vec![Beat { session, beat: 1 }]).await.unwrap();
+    assert_eq!(beat, [BeatOutcome::SessionLost]);
+    let other = house.open_session("other").await;
+    assert_eq!(house.claim_one(at(5), other, 1).await.execution.attempt, 1);
+}
+
+/// A session that holds the n-th job, under its first turn.
+async fn hold(house: &House, number: u32) -> (SessionId, Assignment) {
+    let session = house.open_session("w").await;
+    house.submit(at(1), job(number)).await;
+    let assignment = house.claim_one(at(2), session, 1).await;
+    (session, assignment)
+}

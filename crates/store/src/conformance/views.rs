@@ -1,0 +1,239 @@
+//! People look.
+
+use super::fixture::{House, at, every, failed, job, job_with, once, succeeded};
+use punctual_core::ids::JobId;
+use punctual_core::job::{JobStatus, Priority};
+use punctual_core::lifecycle::Ending;
+use punctual_core::occurrence::End;
+use punctual_core::ports::{Depth, ExecutionView, JobQuery, Lane, NewJob, Store};
+use std::sync::Arc;
+
+pub async fn what_is_not_there_is_not_found(store: Arc<dyn Store>) {
+    let id = job(1).id;
+    assert_eq!(store.job(id).await.unwrap(), None);
+    assert_eq!(store.execution(id.occurrence(1).attempt(1)).await.unwrap(), None);
+    let history = store.history(id, None, 10).await.unwrap();
+    assert!(history.items.is_empty() && history.next.is_none());
+    let jobs = store.jobs(JobQuery { limit: 10, ..JobQuery::default() }).await.unwrap();
+    assert!(jobs.items.is_empty() && jobs.next.is_none());
+    assert_eq!(store.skipped(id, 10).await.unwrap(), []);
+    assert_eq!(store.dead_letters(None, 10).await.unwrap().items, []);
+    assert_eq!(store.depths().await.unwrap(), []);
+    assert_eq!(store.token("none").await.unwrap(), None);
+}
+
+pub async fn a_status_follows_the_life_of_a_job(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let job = job_with(1, |spec| spec.settings.schedule = once(100));
+    let session = house.open_session("w").await;
+    let status = async || house.view(job.id).await.status();
+    house.submit(at(1), job.clone()).await;
+    assert_eq!(status().await, JobStatus::Active, "it is to come");
+    house.fired(at(100), job.id, 1).await;
+    assert_eq!(status().await, JobStatus::Active, "it is queued");
+    let assignment = house.claim_one(at(101), session, 1).await;
+    assert_eq!(status().await, JobStatus::Active, "it runs");
+    house.accept(at(102), session, &assignment, succeeded(102)).await;
+    assert_eq!(status().await, JobStatus::Completed);
+}
+
+pub async fn a_live_execution_names_its_worker(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let session = house.open_session("w").await;
+    house.submit(at(1), job(1)).await;
+    let id = job(1).id.occurrence(1).attempt(1);
+    let Some(ExecutionView::Live { live, worker: None }) = house.store.execution(id).await.unwrap() else {
+        panic!("it is queued");
+    };
+    assert_eq!(live.execution(), id);
+    let assignment = house.claim_one(at(2), session, 1).await;
+    let Some(ExecutionView::Live { worker, .. }) = house.store.execution(id).await.unwrap() else {
+        panic!("it runs");
+    };
+    assert_eq!(worker.as_deref(), Some("w"));
+    house.accept(at(3), session, &assignment, failed(3)).await;
+    let Some(ExecutionView::Finished(finished)) = house.store.execution(id).await.unwrap() else {
+        panic!("it has ended");
+    };
+    assert_eq!((finished.worker.as_deref(), finished.error.as_deref()), (Some("w"), Some("it broke")));
+    let next = id.occurrence.attempt(2);
+    let waiting = house.store.execution(next).await.unwrap();
+    assert!(matches!(waiting, Some(ExecutionView::Live { worker: None, .. })));
+    assert_eq!(house.store.execution(id.occurrence.attempt(3)).await.unwrap(), None);
+}
+
+pub async fn history_is_listed_latest_first_in_pages(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let session = house.open_session("w").await;
+    let job = job_with(1, |spec| spec.settings.schedule = every(10));
+    house.submit(at(1), job.clone()).await;
+    house.submit(at(1), job_with(2, |spec| spec.job_type = "other".to_owned())).await;
+    for round in 1..=5_u32 {
+        let now = 10 * i64::from(round);
+        house.fired(at(now), job.id, round).await;
+        let assignment = house.claim_one(at(now), session, u64::from(round)).await;
+        house.accept(at(now + 1), session, &assignment, succeeded(now + 1)).await;
+    }
+    let mut before = None;
+    let mut listed = Vec::new();
+    for expected in [2, 2, 1] {
+        let page = house.store.history(job.id, before, 2).await.unwrap();
+        assert_eq!(page.items.len(), expected);
+        listed.extend(page.items.iter().map(|finished| finished.id.occurrence.number));
+        before = page.next;
+    }
+    assert_eq!((listed, before), (vec![5, 4, 3, 2, 1], None));
+    let last = house.view(job.id).await.last_finished.expect("it has run");
+    assert_eq!(last.id.occurrence.number, 5);
+}
+
+pub async fn jobs_are_listed_latest_first_in_pages(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    for n in 1..=5 {
+        house.submit(at(1), job(n)).await;
+    }
+    let mut before = None;
+    let mut listed = Vec::new();
+    for expected in [2, 2, 1] {
+        let page = house.store.jobs(JobQuery { before, limit: 2, ..JobQuery::default() }).await.unwrap();
+        assert_eq!(page.items.len(), expected);
+        listed.extend(page.items.iter().map(|view| view.job.id));
+        before = page.next;
+    }
+    assert_eq!((listed, before), ((1..=5).rev().map(|n| job(n).id).collect(), None));
+}
+
+pub async fn lists_filter_by_every_field(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    house.submit(at(1), job(1)).await;
+    let special = job_with(2, |spec| {
+        spec.name = "nightly".to_owned();
+        spec.job_type = "mail".to_owned();
+        spec.queue = "bulk".to_owned();
+        spec.owner = "ann".to_owned();
+        spec.priority = Priority::MAX;
+    });
+    house.submit(at(1), special).await;
+    house.submit(at(1), job(3)).await;
+    let text = |text: &str| Some(text.to_owned());
+    let queries = [
+        (JobQuery { name: text("nightly"), ..JobQuery::default() }, vec![2]),
+        (JobQuery { name: text("report"), ..JobQuery::default() }, vec![3, 1]),
+        (JobQuery { job_type: text("mail"), ..JobQuery::default() }, vec![2]),
+        (JobQuery { queue: text("bulk"), ..JobQuery::default() }, vec![2]),
+        (JobQuery { queue: text("default"), ..JobQuery::default() }, vec![3, 1]),
+        (JobQuery { owner: text("ann"), ..JobQuery::default() }, vec![2]),
+        (JobQuery { owner: text("default"), ..JobQuery::default() }, vec![3, 1]),
+        (JobQuery { priority: Some(Priority::MAX), ..JobQuery::default() }, vec![2]),
+        (JobQuery { priority: Some(Priority::MIN), ..JobQuery::default() }, vec![]),
+        (JobQuery { owner: text("ann"), queue: text("default"), ..JobQuery::default() }, vec![]),
+    ];
+    for (query, expected) in queries {
+        let expected: Vec<_> = expected.into_iter().map(|n| job(n).id).collect();
+        assert_eq!(list(&house, JobQuery { limit: 10, ..query.clone() }).await, expected, "{query:?}");
+    }
+}
+
+pub async fn lists_filter_by_every_status(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let session = house.open_session("w").await;
+    let ends = [
+        succeeded(3),
+        End { retryable: false, ..failed(3) },
+        End { ending: Ending::Cancelled, ..failed(3) },
+        failed(3),
+    ];
+    for (n, end) in (1..).zip(ends) {
+        house.submit(at(1), job(n)).await;
+        let assignment = house.claim_one(at(2), session, u64::from(n)).await;
+        house.accept(at(3), session, &assignment, end).await;
+    }
+    house.submit(at(4), job(5)).await;
+    house.submit(at(4), job_with(6, |spec| spec.settings.schedule = every(10))).await;
+    house.fired(at(10), job(6).id, 1).await;
+    house.submit(at(4), job_with(7, |spec| spec.settings.schedule = once(100))).await;
+    let expected = [
+        (JobStatus::Completed, vec![1]),
+        (JobStatus::Failed, vec![2]),
+        (JobStatus::Cancelled, vec![3]),
+        (JobStatus::Active, vec![7, 6, 5, 4]),
+        (JobStatus::Paused, vec![]),
+    ];
+    for (status, numbers) in expected {
+        let expected: Vec<_> = numbers.iter().map(|n| job(*n).id).collect();
+        for limit in [1, 2, 10] {
+            let query = JobQuery { status: Some(status), limit, ..JobQuery::default() };
+            assert_eq!(list(&house, query).await, expected, "{status:?} by {limit}");
+        }
+    }
+}
+
+pub async fn a_filtered_list_reaches_the_oldest_job_through_its_cursors(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    house.submit(at(1), job_with(0, |spec| spec.owner = "ann".to_owned())).await;
+    let flood = (1..=5_000).map(|n| NewJob { job: job(n), offer: None }).collect();
+    house.store.submit(at(1), flood).await.unwrap();
+    let query = JobQuery { owner: Some("ann".to_owned()), limit: 10, ..JobQuery::default() };
+    assert_eq!(list(&house, query).await, [job(0).id]);
+}
+
+pub async fn dead_letters_are_listed_latest_first_in_pages(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let session = house.open_session("w").await;
+    for n in 1..=3 {
+        house.submit(at(1), job(n)).await;
+        let assignment = house.claim_one(at(2), session, u64::from(n)).await;
+        house.accept(at(3), session, &assignment, End { retryable: false, ..failed(3) }).await;
+    }
+    let first = house.store.dead_letters(None, 2).await.unwrap();
+    let second = house.store.dead_letters(first.next, 2).await.unwrap();
+    let listed: Vec<_> =
+        first.items.iter().chain(&second.items).map(|letter| letter.occurrence.job).collect();
+    assert_eq!(listed, [job(3).id, job(2).id, job(1).id]);
+    assert_eq!((first.items.len(), second.next), (2, None));
+}
+
+pub async fn depths_count_what_is_live_by_lane(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let session = house.open_session("w").await;
+    for n in 1..=4 {
+        house.submit(at(i64::from(n)), job(n)).await;
+    }
+    house.submit(at(9), job_with(5, |spec| spec.queue = "bulk".to_owned())).await;
+    house.submit(at(9), job_with(6, |spec| spec.settings.schedule = once(100))).await;
+    let claimed = house.claim(at(10), session, 1, 2).await;
+    house.accept(at(11), session, &claimed[0], failed(11)).await;
+    let mut depths = house.store.depths().await.unwrap();
+    depths.sort_by(|a, b| a.lane.cmp(&b.lane));
+    let bulk = Depth {
+        lane: Lane::new("bulk", "report"),
+        waiting: 0,
+        queued: 1,
+        running: 0,
+        oldest_queued: Some(at(9)),
+    };
+    let default = Depth {
+        lane: Lane::new("default", "report"),
+        waiting: 1,
+        queued: 2,
+        running: 1,
+        oldest_queued: Some(at(3)),
+    };
+    assert_eq!(depths, [bulk, default]);
+}
+
+/// All that a query finds, through as many pages as it takes.
+async fn list(house: &House, query: JobQuery) -> Vec<JobId> {
+    let mut query = query;
+    let mut found = Vec::new();
+    for _page in 0..100 {
+        let page = house.store.jobs(query.clone()).await.unwrap();
+        assert!(page.items.len() <= query.limit);
+        found.extend(page.items.iter().map(|view| view.job.id));
+        match page.next {
+            Some(next) => query.before = Some(next),
+            None => return found,
+        }
+    }
+    panic!("the list does not end: {query:?}");
+}

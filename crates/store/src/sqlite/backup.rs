@@ -1,0 +1,81 @@
+//! Copying a store while it is in use.
+
+use super::connection::open_for_reading;
+use super::fault::Fault;
+use super::open::{LOGS_FILE, MAIN_FILE};
+use super::store::SqliteStore;
+use rusqlite::Connection;
+use rusqlite::backup::{Backup, StepResult};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Pages copied between two reports of progress.
+const STEP_PAGES: i32 = 1_024;
+
+/// How far a backup has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BackupProgress {
+    /// The file being copied, by its name in the data directory.
+    pub file: &'static str,
+    pub pages_done: u64,
+    pub pages_total: u64,
+}
+
+/// A backup was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    #[error("{} is there already and is not overwritten", .0.display())]
+    AlreadyThere(PathBuf),
+    #[error("{} cannot be written", path.display())]
+    Io { path: PathBuf, source: io::Error },
+    #[error("{} cannot be copied: {reason}", path.display())]
+    Copy { path: PathBuf, reason: String },
+}
+
+impl SqliteStore {
+    /// Copies the store into another directory, which can then be opened as one. Jobs keep running meanwhile.
+    ///
+    /// Blocks the calling thread. Each database is copied as it stands at one moment; the write-ahead log
+    /// cannot be cut back while its copy is under way.
+    pub fn backup(&self, to: &Path, mut progress: impl FnMut(BackupProgress)) -> Result<(), BackupError> {
+        std::fs::create_dir_all(to).map_err(|source| BackupError::Io { path: to.to_owned(), source })?;
+        for file in [MAIN_FILE, LOGS_FILE] {
+            let target = to.join(file);
+            if target.exists() {
+                return Err(BackupError::AlreadyThere(target));
+            }
+        }
+        for file in [MAIN_FILE, LOGS_FILE] {
+            let target = to.join(file);
+            copy(&self.dir().join(file), &target, |pages_done, pages_total| {
+                progress(BackupProgress { file, pages_done, pages_total });
+            })
+            .map_err(|fault| BackupError::Copy { path: target, reason: fault.to_string() })?;
+        }
+        Ok(())
+    }
+}
+
+fn copy(from: &Path, to: &Path, mut progress: impl FnMut(u64, u64)) -> Result<(), Fault> {
+    let source = open_for_reading(from)?;
+    // An open snapshot: without it every commit beside the copy would make SQLite start over.
+    let snapshot = source.unchecked_transaction()?;
+    snapshot.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+    let mut target = Connection::open(to)?;
+    let backup = Backup::new(&snapshot, &mut target)?;
+    loop {
+        let step = backup.step(STEP_PAGES)?;
+        let state = backup.progress();
+        let (left, total) = (state.remaining.max(0) as u64, state.pagecount.max(0) as u64);
+        progress(total.saturating_sub(left), total);
+        match step {
+            StepResult::Done => break,
+            StepResult::More => {}
+            _ => std::thread::sleep(std::time::Duration::from_millis(10)),
+        }
+    }
+    drop(backup);
+    target.close().map_err(|(_, error)| error)?;
+    drop(snapshot);
+    Ok(())
+}

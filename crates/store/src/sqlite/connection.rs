@@ -1,0 +1,66 @@
+//! How connections are opened and set: the one place that knows the pragmas.
+
+use super::fault::Fault;
+use rusqlite::{Connection, OpenFlags};
+use std::path::Path;
+use std::time::Duration;
+
+/// Statements that one connection keeps prepared; more than there are, so that none is ever prepared twice.
+const STATEMENTS_MAX: usize = 128;
+/// Pages in the write-ahead log after which the writer moves them into the database file.
+const CHECKPOINT_PAGES: i64 = 4_000;
+/// Bytes to which the write-ahead log is cut back after it had to grow beyond its usual size.
+const WAL_BYTES_KEPT: i64 = 64 * 1024 * 1024;
+/// Page cache of one connection. Negative numbers are KiB for SQLite.
+const CACHE_KIB: i64 = 64 * 1024;
+/// How long to wait for a lock that SQLite itself takes for a moment, as during recovery or a checkpoint.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// What a commit that was answered survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// The loss of power: every commit is synced.
+    PowerLoss,
+    /// The death of the process; after a loss of power the last lines may be missing, but nothing is damaged.
+    ProcessDeath,
+}
+
+/// The connection that writes.
+pub(crate) fn open_for_writing(path: &Path, durability: Durability) -> Result<Connection, Fault> {
+    let conn = Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )?;
+    prepare_for_use(&conn)?;
+    let mode: String = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+    if mode != "wal" {
+        return Err(Fault::damaged("journal_mode", mode));
+    }
+    let synchronous = match durability {
+        Durability::PowerLoss => "FULL",
+        Durability::ProcessDeath => "NORMAL",
+    };
+    conn.pragma_update(None, "synchronous", synchronous)?;
+    conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    conn.pragma_update(None, "journal_size_limit", WAL_BYTES_KEPT)?;
+    Ok(conn)
+}
+
+/// A connection beside the writer's, for reading only.
+pub(crate) fn open_for_reading(path: &Path) -> Result<Connection, Fault> {
+    let conn = Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )?;
+    prepare_for_use(&conn)?;
+    Ok(conn)
+}
+
+/// What every connection has in common.
+pub(crate) fn prepare_for_use(conn: &Connection) -> Result<(), Fault> {
+    conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    conn.busy_timeout(BUSY)?;
+    conn.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    conn.pragma_update(None, "temp_store", "MEMORY")?;
+    Ok(())
+}

@@ -1,0 +1,46 @@
+//! Brings a database to the version that this binary knows, one numbered step at a time.
+
+use super::fault::Fault;
+use rusqlite::Connection;
+
+/// Steps of the main database: the n-th leads from version n − 1 to n. A released step never changes.
+pub(crate) const MAIN: &[&str] = &[include_str!("migrations/0001_initial.sql")];
+/// Steps of the database of log lines.
+pub(crate) const LOGS: &[&str] = &[include_str!("migrations/logs_0001_initial.sql")];
+
+/// The database cannot be brought to this binary's version.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MigrateError {
+    #[error(
+        "the database has version {found}, but this binary knows versions up to {known}: \
+         run the newer binary that wrote it"
+    )]
+    Newer { found: usize, known: usize },
+    #[error(transparent)]
+    Fault(#[from] Fault),
+}
+
+/// Applies the steps that are missing, each in a transaction with its version number, so that a crash leaves
+/// a whole step or none of it.
+pub(crate) fn migrate(conn: &mut Connection, steps: &[&str]) -> Result<(), MigrateError> {
+    let found = version(conn)?;
+    if found > steps.len() {
+        return Err(MigrateError::Newer { found, known: steps.len() });
+    }
+    for (number, step) in (1..).zip(steps).skip(found) {
+        apply(conn, number, step).map_err(Fault::from)?;
+    }
+    Ok(())
+}
+
+fn version(conn: &Connection) -> Result<usize, Fault> {
+    let version: i64 = conn.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    usize::try_from(version).map_err(|_| Fault::damaged("user_version", version))
+}
+
+fn apply(conn: &mut Connection, number: i64, step: &str) -> rusqlite::Result<()> {
+    let transaction = conn.transaction()?;
+    transaction.execute_batch(step)?;
+    transaction.pragma_update(None, "user_version", number)?;
+    transaction.commit()
+}

@@ -1,0 +1,135 @@
+//! Names that rows refer to by number: lanes, and the workers of sessions. Both tables only ever grow, so what
+//! is remembered of committed rows stays true; what was learned in a transaction that did not commit must be
+//! forgotten.
+
+use super::fault::Fault;
+use super::rows::{all, one};
+use punctual_core::ids::SessionId;
+use punctual_core::ports::Lane;
+use rusqlite::{Connection, params};
+use std::collections::BTreeMap;
+
+/// Lanes by number and by name. Ordered maps, so that whoever walks them sees the same order in every run.
+#[derive(Debug, Default)]
+pub(crate) struct Lanes {
+    by_id: BTreeMap<i64, Lane>,
+    by_name: BTreeMap<String, BTreeMap<String, i64>>,
+    is_loaded: bool,
+}
+
+impl Lanes {
+    /// The number and shared name of a lane, which is created if it is new.
+    pub fn intern(&mut self, conn: &Connection, queue: &str, job_type: &str) -> Result<(i64, Lane), Fault> {
+        self.load_once(conn)?;
+        if let Some(known) = self.find(queue, job_type) {
+            return Ok(known);
+        }
+        conn.prepare_cached("INSERT INTO lanes (queue, job_type) VALUES (?1, ?2)")?
+            .execute(params![queue, job_type])?;
+        let id = conn.last_insert_rowid();
+        let lane = Lane::new(queue, job_type);
+        self.remember(id, lane.clone());
+        Ok((id, lane))
+    }
+
+    /// The lane with this number.
+    pub fn lane(&mut self, conn: &Connection, id: i64) -> Result<Lane, Fault> {
+        if let Some(lane) = self.by_id.get(&id) {
+            return Ok(lane.clone());
+        }
+        self.load(conn)?;
+        self.by_id.get(&id).cloned().ok_or_else(|| Fault::Missing(format!("lane {id}")))
+    }
+
+    /// The numbers of all lanes that lead through these queues (all, if none is named) to these job types.
+    pub fn matching(
+        &mut self,
+        conn: &Connection,
+        queues: &[String],
+        job_types: &[String],
+    ) -> Result<Vec<i64>, Fault> {
+        self.load_once(conn)?;
+        let numbers = |types: &BTreeMap<String, i64>| -> Vec<i64> {
+            job_types.iter().filter_map(|job_type| types.get(job_type)).copied().collect()
+        };
+        let mut lanes: Vec<i64> = if queues.is_empty() {
+            self.by_name.values().flat_map(numbers).collect()
+        } else {
+            queues.iter().filter_map(|queue| self.by_name.get(queue)).flat_map(numbers).collect()
+        };
+        lanes.sort_unstable();
+        lanes.dedup();
+        Ok(lanes)
+    }
+
+    /// Forgets everything; the next look-up reads the table again.
+    pub fn forget(&mut self) {
+        *self = Lanes::default();
+    }
+
+    fn find(&self, queue: &str, job_type: &str) -> Option<(i64, Lane)> {
+        let id = *self.by_name.get(queue)?.get(job_type)?;
+        Some((id, self.by_id.get(&id)?.clone()))
+    }
+
+    fn load_once(&mut self, conn: &Connection) -> Result<(), Fault> {
+        if self.is_loaded { Ok(()) } else { self.load(conn) }
+    }
+
+    fn load(&mut self, conn: &Connection) -> Result<(), Fault> {
+        let mut select = conn.prepare_cached("SELECT id, queue, job_type FROM lanes")?;
+        let lanes = all(&mut select, [], |row| {
+            Ok((row.get(0)?, Lane::new(row.get::<_, String>(1)?, row.get::<_, String>(2)?)))
+        })?;
+        for (id, lane) in lanes {
+            self.remember(id, lane);
+        }
+        self.is_loaded = true;
+        Ok(())
+    }
+
+    fn remember(&mut self, id: i64, lane: Lane) {
+        let types = self.by_name.entry(lane.queue().to_owned()).or_default();
+        types.insert(lane.job_type().to_owned(), id);
+        self.by_id.insert(id, lane);
+    }
+}
+
+/// Which worker each session belongs to.
+#[derive(Debug, Default)]
+pub(crate) struct SessionWorkers(BTreeMap<SessionId, i64>);
+
+impl SessionWorkers {
+    /// The number of the session's worker; `None` if the session is gone.
+    pub fn worker(&mut self, conn: &Connection, session: SessionId) -> Result<Option<i64>, Fault> {
+        if let Some(worker) = self.0.get(&session) {
+            return Ok(Some(*worker));
+        }
+        let mut select = conn.prepare_cached("SELECT worker FROM sessions WHERE id = ?1")?;
+        let worker = one(&mut select, [session.0], |row| Ok(row.get(0)?))?;
+        if let Some(worker) = worker {
+            self.0.insert(session, worker);
+        }
+        Ok(worker)
+    }
+
+    /// Forgets a session whose row is deleted.
+    pub fn remove(&mut self, session: SessionId) {
+        self.0.remove(&session);
+    }
+
+    /// Forgets everything.
+    pub fn forget(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// The number of a worker's name, which is created if it is new.
+pub(crate) fn intern_worker(conn: &Connection, name: &str) -> Result<i64, Fault> {
+    let mut select = conn.prepare_cached("SELECT id FROM workers WHERE name = ?1")?;
+    if let Some(id) = one(&mut select, [name], |row| Ok(row.get(0)?))? {
+        return Ok(id);
+    }
+    conn.prepare_cached("INSERT INTO workers (name) VALUES (?1)")?.execute([name])?;
+    Ok(conn.last_insert_rowid())
+}

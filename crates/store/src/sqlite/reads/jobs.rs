@@ -1,0 +1,183 @@
+//! One job, and lists of them.
+
+use super::Reads;
+use crate::sqlite::fault::Fault;
+use crate::sqlite::rows::{
+    Code, JobRow, LiveRow, ScheduleRow, all, decode, job_columns, job_id, limit, live_columns, one,
+    schedule_columns,
+};
+use punctual_core::ids::JobId;
+use punctual_core::job::{DEFAULT_OWNER, JobMark, JobStatus};
+use punctual_core::limits;
+use punctual_core::ports::{JobQuery, JobView, Lane, OPEN_IN_VIEW_MAX, Page, StoreError};
+use rusqlite::{Row, params};
+
+/// Rows that one page of a filtered list looks at.
+const LOOKED_AT_MAX: usize = 2_000;
+/// A key after all job ids.
+const AFTER_ALL: [u8; 17] = [0xFF; 17];
+
+const JOB: &str = concat!("SELECT ", job_columns!(), " FROM jobs WHERE id = ?1");
+const SCHEDULE: &str = concat!("SELECT ", schedule_columns!(), " FROM schedules WHERE job = ?1");
+pub(crate) const OPEN_OF_JOB: &str = concat!(
+    "SELECT ",
+    live_columns!(),
+    " FROM live WHERE live.job = ?1 ORDER BY live.occurrence DESC LIMIT ?2"
+);
+
+macro_rules! candidate_columns {
+    () => {
+        "SELECT id, lane, mark, priority, owner, name FROM jobs "
+    };
+}
+pub(crate) const LATEST_JOBS: &str = concat!(candidate_columns!(), "WHERE id < ?1 ORDER BY id DESC LIMIT ?2");
+pub(crate) const MARKED_JOBS: &str =
+    concat!(candidate_columns!(), "WHERE mark = ?3 AND mark <> 0 AND id < ?1 ORDER BY id DESC LIMIT ?2");
+const ONE_JOB: &str = concat!(candidate_columns!(), "WHERE id = ?1");
+pub(crate) const ACTIVE_LIVE: &str =
+    "SELECT DISTINCT job FROM live WHERE job < ?1 ORDER BY job DESC LIMIT ?2";
+pub(crate) const ACTIVE_SCHEDULES: &str =
+    "SELECT job FROM schedules WHERE job < ?1 ORDER BY job DESC LIMIT ?2";
+
+impl Reads<'_> {
+    pub fn job(&mut self, id: JobId) -> Result<Option<JobView>, StoreError> {
+        let snapshot = self.conn.unchecked_transaction().map_err(Fault::from)?;
+        let view = self.view(id)?;
+        drop(snapshot);
+        Ok(view)
+    }
+
+    pub fn jobs(&mut self, query: &JobQuery) -> Result<Page<JobView, JobId>, StoreError> {
+        let snapshot = self.conn.unchecked_transaction().map_err(Fault::from)?;
+        let page = self.page(query)?;
+        drop(snapshot);
+        Ok(page)
+    }
+
+    fn view(&mut self, id: JobId) -> Result<Option<JobView>, Fault> {
+        let conn = self.conn;
+        let key = [id.as_bytes()];
+        let Some(row) = one(&mut *conn.prepare_cached(JOB)?, key, JobRow::read)? else { return Ok(None) };
+        let lane = self.lanes.lane(conn, row.lane)?;
+        let schedule = match one(&mut *conn.prepare_cached(SCHEDULE)?, key, ScheduleRow::read)? {
+            Some(schedule) => {
+                let lane = self.lanes.lane(conn, schedule.lane)?;
+                Some(schedule.named(&lane))
+            }
+            None => None,
+        };
+        let bounds = params![id.as_bytes(), limit(OPEN_IN_VIEW_MAX)];
+        let open = all(&mut *conn.prepare_cached(OPEN_OF_JOB)?, bounds, |row| Ok(LiveRow::read(row)?.live))?;
+        let last_finished = self.last_finished(id)?;
+        Ok(Some(JobView { job: row.named(&lane), schedule, open, last_finished }))
+    }
+
+    fn page(&mut self, query: &JobQuery) -> Result<Page<JobView, JobId>, Fault> {
+        let wanted = query.limit.clamp(1, limits::PAGE_ITEMS_MAX);
+        // One more than the page holds tells whether there is a next one.
+        let looked_at_max = if is_filtered(query) { LOOKED_AT_MAX } else { wanted + 1 };
+        let candidates = self.candidates(query, looked_at_max)?;
+        let is_cut_off = candidates.len() == looked_at_max;
+        let mut items = Vec::new();
+        let mut last = None;
+        for candidate in &candidates {
+            if items.len() == wanted {
+                return Ok(Page { items, next: last });
+            }
+            last = Some(candidate.id);
+            if candidate.matches(query, &self.lanes.lane(self.conn, candidate.lane)?)
+                && let Some(view) = self.view(candidate.id)?
+                && query.status.is_none_or(|status| view.status() == status)
+            {
+                items.push(view);
+            }
+        }
+        Ok(Page { items, next: last.filter(|_| is_cut_off) })
+    }
+
+    /// The latest jobs before the cursor that may have the status asked for, found without walking over all
+    /// that have another one.
+    fn candidates(&mut self, query: &JobQuery, count: usize) -> Result<Vec<Candidate>, Fault> {
+        let before = query.before.map_or(AFTER_ALL.to_vec(), |id| id.as_bytes().to_vec());
+        let bounds = params![before, limit(count)];
+        let marked = |mark: JobMark| {
+            let mut select = self.conn.prepare_cached(MARKED_JOBS)?;
+            all(&mut select, params![before, limit(count), mark.code()], Candidate::read)
+        };
+        match query.status {
+            None | Some(JobStatus::Completed) => {
+                all(&mut *self.conn.prepare_cached(LATEST_JOBS)?, bounds, Candidate::read)
+            }
+            Some(JobStatus::Paused) => marked(JobMark::Paused),
+            Some(JobStatus::Failed) => marked(JobMark::Failed),
+            Some(JobStatus::Cancelled) => marked(JobMark::Cancelled),
+            Some(JobStatus::Active) => self.active(&before, count),
+        }
+    }
+
+    /// The latest jobs that have something open or still to fire.
+    fn active(&mut self, before: &[u8], count: usize) -> Result<Vec<Candidate>, Fault> {
+        let bounds = params![before, limit(count)];
+        let read = |row: &Row<'_>| job_id(row, 0);
+        let mut ids = all(&mut *self.conn.prepare_cached(ACTIVE_LIVE)?, bounds, read)?;
+        ids.extend(all(&mut *self.conn.prepare_cached(ACTIVE_SCHEDULES)?, bounds, read)?);
+        ids.sort_unstable_by(|a, b| b.cmp(a));
+        ids.dedup();
+        ids.truncate(count);
+        let mut select = self.conn.prepare_cached(ONE_JOB)?;
+        let mut candidates = Vec::with_capacity(ids.len());
+        for id in ids {
+            let found = one(&mut select, [id.as_bytes()], Candidate::read)?;
+            candidates.push(found.ok_or_else(|| Fault::Missing(format!("job {id}")))?);
+        }
+        Ok(candidates)
+    }
+}
+
+fn is_filtered(query: &JobQuery) -> bool {
+    let JobQuery { before: _, limit: _, status, name, job_type, queue, owner, priority } = query;
+    *status == Some(JobStatus::Completed)
+        || name.is_some()
+        || job_type.is_some()
+        || queue.is_some()
+        || owner.is_some()
+        || priority.is_some()
+}
+
+/// What a list filters by.
+struct Candidate {
+    id: JobId,
+    lane: i64,
+    mark: JobMark,
+    priority: u8,
+    owner: Option<String>,
+    name: Option<String>,
+}
+
+impl Candidate {
+    fn read(row: &Row<'_>) -> Result<Self, Fault> {
+        Ok(Candidate {
+            id: job_id(row, 0)?,
+            lane: row.get(1)?,
+            mark: decode(row, 2, "jobs.mark")?,
+            priority: row.get(3)?,
+            owner: row.get(4)?,
+            name: row.get(5)?,
+        })
+    }
+
+    fn matches(&self, query: &JobQuery, lane: &Lane) -> bool {
+        let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|text| text == value);
+        // A job that is active or completed has no mark; which of them it is, its view tells.
+        let may_have_status = match query.status {
+            Some(JobStatus::Active | JobStatus::Completed) => self.mark == JobMark::Active,
+            _ => true,
+        };
+        may_have_status
+            && is(&query.name, self.name.as_deref().unwrap_or(lane.job_type()))
+            && is(&query.job_type, lane.job_type())
+            && is(&query.queue, lane.queue())
+            && is(&query.owner, self.owner.as_deref().unwrap_or(DEFAULT_OWNER))
+            && query.priority.is_none_or(|priority| priority.get() == self.priority)
+    }
+}

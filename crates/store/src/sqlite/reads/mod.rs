@@ -1,0 +1,31 @@
+//! What is read without writing: by people, by the loops that look for work, and by the simulator. Every list
+//! looks at a bounded number of rows, whatever the size of the database.
+
+mod due;
+mod executions;
+mod jobs;
+mod overview;
+
+pub(crate) use executions::cut;
+
+use super::names::Lanes;
+use rusqlite::Connection;
+
+#[cfg(test)]
+pub(crate) use {
+    due::DUE_SCHEDULES, due::DUE_TIME_GATES, executions::HISTORY_OF_JOB, jobs::ACTIVE_LIVE,
+    jobs::ACTIVE_SCHEDULES, jobs::LATEST_JOBS, jobs::MARKED_JOBS, jobs::OPEN_OF_JOB,
+};
+
+/// The reading verbs over one connection.
+#[derive(Debug)]
+pub struct Reads<'a> {
+    conn: &'a Connection,
+    lanes: &'a mut Lanes,
+}
+
+impl<'a> Reads<'a> {
+    pub(crate) fn new(conn: &'a Connection, lanes: &'a mut Lanes) -> Self {
+        Reads { conn, lanes }
+    }
+}

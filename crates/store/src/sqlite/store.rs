@@ -1,0 +1,357 @@
+//! The threaded shell: [`SqliteCore`] and [`LogCore`] on one thread each, connections for reading on others,
+//! all behind the `Store` port. It owns threads and files and must not know any rule or table.
+
+use super::connection::open_for_reading;
+use super::core::SqliteCore;
+use super::lock::DirectoryLock;
+use super::logs::{LogCore, read_lines};
+use super::names::Lanes;
+use super::open::{LOCK_FILE, LOGS_FILE, MAIN_FILE, OpenError, SqliteOptions};
+use super::reads::Reads;
+use super::threads::{Batcher, Pool, gone, panicked};
+use super::write::{Write, WriteReply};
+use async_trait::async_trait;
+use punctual_core::ids::{ExecutionId, JobId, SegmentSet, SessionId};
+use punctual_core::occurrence::Finished;
+use punctual_core::ports::{
+    Beat, BeatOutcome, Claim, ClaimOutcome, Clock, DeadLetter, Depth, Due, ExecutionView, Fire, FireOutcome,
+    JobQuery, JobView, Lane, LeaseRef, LogLine, NewJob, OpenOutcome, Page, Recovered, Report, ReportOutcome,
+    Resync, ResyncOutcome, Retained, SessionOpening, SessionRow, Store, StoreError, SubmitOutcome, TimeGate,
+    Token,
+};
+use punctual_core::schedule::SkipRange;
+use punctual_core::session::Pulse;
+use punctual_core::time::Timestamp;
+use rusqlite::Connection;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// Rows, about, that one transaction may touch. What does not fit waits for the next one, so that no caller
+/// waits for a commit of unbounded size.
+const TRANSACTION_ROWS_MAX: usize = 10_000;
+/// Log lines of one transaction.
+const TRANSACTION_LINES_MAX: usize = 10_000;
+
+/// The store of a single node. Dropping it finishes what was sent, moves the write-ahead log into the database
+/// and releases the directory.
+pub struct SqliteStore {
+    // In this order: the writers close last of the connections, so that theirs is the one that checkpoints.
+    readers: Pool<Reader>,
+    writer: Batcher<WriteRequest>,
+    log_writer: Batcher<LogRequest>,
+    clock: Arc<dyn Clock>,
+    dir: PathBuf,
+    _lock: DirectoryLock,
+}
+
+struct WriteRequest {
+    write: Write,
+    answer: oneshot::Sender<Result<WriteReply, StoreError>>,
+}
+
+enum LogRequest {
+    Append { lines: Vec<LogLine>, answer: oneshot::Sender<Result<(), StoreError>> },
+    Retain { before: Timestamp, limit: usize, answer: oneshot::Sender<Result<u64, StoreError>> },
+}
+
+/// What a reading thread owns.
+struct Reader {
+    main: Connection,
+    lanes: Lanes,
+    logs: Connection,
+}
+
+impl SqliteStore {
+    /// Opens the store in a directory, or creates it.
+    pub fn open(options: &SqliteOptions, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+        let dir = &options.dir;
+        let io_error = |path: &Path| {
+            let path = path.to_owned();
+            move |source| OpenError::Io { path, source }
+        };
+        std::fs::create_dir_all(dir).map_err(io_error(dir))?;
+        let lock = DirectoryLock::take(&dir.join(LOCK_FILE))?;
+        let (main_path, logs_path) = (dir.join(MAIN_FILE), dir.join(LOGS_FILE));
+        let core = SqliteCore::open(&main_path).map_err(database_error(&main_path))?;
+        let logs = LogCore::open(&logs_path).map_err(database_error(&logs_path))?;
+        let readers = (0..options.reader_count.max(1))
+            .map(|_| Reader::open(&main_path, &logs_path))
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(SqliteStore {
+            readers: Pool::spawn("store-reader", readers).map_err(io_error(dir))?,
+            writer: spawn_writer(core).map_err(io_error(dir))?,
+            log_writer: spawn_log_writer(logs).map_err(io_error(dir))?,
+            clock,
+            dir: dir.clone(),
+            _lock: lock,
+        })
+    }
+
+    /// Finishes what was sent and closes the files; the same as dropping it.
+    pub fn close(self) {}
+
+    /// The data directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Writes one verb; it shares its transaction with whatever else is waiting.
+    pub async fn write(&self, write: Write) -> Result<WriteReply, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        self.writer.send(WriteRequest { write, answer }).await?;
+        answered.await.map_err(|_| gone())?
+    }
+
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&mut Reads<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.readers.run(move |reader| read(&mut Reads::new(&reader.main, &mut reader.lanes))).await
+    }
+}
+
+fn database_error(path: &Path) -> impl FnOnce(StoreError) -> OpenError + use<> {
+    let path = path.to_owned();
+    move |source| OpenError::Database { path, source }
+}
+
+impl Reader {
+    fn open(main: &Path, logs: &Path) -> Result<Self, OpenError> {
+        let open = |path: &Path| {
+            open_for_reading(path).map_err(|fault| database_error(path)(StoreError::from(fault)))
+        };
+        Ok(Reader { main: open(main)?, lanes: Lanes::default(), logs: open(logs)? })
+    }
+}
+
+fn spawn_writer(mut core: SqliteCore) -> std::io::Result<Batcher<WriteRequest>> {
+    let weight = |request: &WriteRequest| request.write.weight();
+    Batcher::spawn("store-writer", TRANSACTION_ROWS_MAX, weight, move |requests: Vec<WriteRequest>| {
+        let (writes, answers): (Vec<_>, Vec<_>) =
+            requests.into_iter().map(|request| (request.write, request.answer)).unzip();
+        let replies = catch_unwind(AssertUnwindSafe(|| core.apply(writes))).unwrap_or_else(|panic| {
+            core.abandon();
+            answers_after_panic(&*panic, answers.len())
+        });
+        for (answer, reply) in answers.into_iter().zip(replies) {
+            // Nobody listens any more when the caller was cancelled.
+            let _ = answer.send(reply);
+        }
+    })
+}
+
+/// Whose write it was that panicked is not known when there were several: all may try again.
+fn answers_after_panic(
+    panic: &(dyn std::any::Any + Send),
+    count: usize,
+) -> Vec<Result<WriteReply, StoreError>> {
+    let error = panicked(panic);
+    tracing::error!(%error, writes = count, "a transaction was abandoned");
+    let error = match error {
+        StoreError::Broken(reason) if count > 1 => StoreError::Unavailable(reason),
+        error => error,
+    };
+    vec![Err(error); count]
+}
+
+fn spawn_log_writer(mut logs: LogCore) -> std::io::Result<Batcher<LogRequest>> {
+    let weight = |request: &LogRequest| match request {
+        LogRequest::Append { lines, .. } => lines.len().max(1),
+        LogRequest::Retain { limit, .. } => (*limit).max(1),
+    };
+    Batcher::spawn("store-logs", TRANSACTION_LINES_MAX, weight, move |requests: Vec<LogRequest>| {
+        let handled = catch_unwind(AssertUnwindSafe(|| handle_log_requests(&mut logs, requests)));
+        if let Err(panic) = handled {
+            tracing::error!(error = %panicked(&*panic), "a transaction of log lines was abandoned");
+            logs.abandon();
+        }
+    })
+}
+
+/// Appends all lines in one transaction, then does the rest.
+fn handle_log_requests(logs: &mut LogCore, requests: Vec<LogRequest>) {
+    let mut lines = Vec::new();
+    let mut answers = Vec::new();
+    let mut retains = Vec::new();
+    for request in requests {
+        match request {
+            LogRequest::Append { lines: more, answer } => {
+                lines.extend(more);
+                answers.push(answer);
+            }
+            LogRequest::Retain { before, limit, answer } => retains.push((before, limit, answer)),
+        }
+    }
+    let appended = if lines.is_empty() { Ok(()) } else { logs.append(&lines) };
+    for answer in answers {
+        let _ = answer.send(appended.clone());
+    }
+    for (before, limit, answer) in retains {
+        let _ = answer.send(logs.retain(before, limit));
+    }
+}
+
+/// Sends a write and takes the reply apart; a reply of another kind would be a defect of the core.
+macro_rules! written {
+    ($store:expr, $write:expr, $reply:pat => $value:expr) => {
+        match $store.write($write).await? {
+            $reply => Ok($value),
+            other => Err(StoreError::Broken(format!("a write was answered with {other:?}"))),
+        }
+    };
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn clock(&self) -> Result<Timestamp, StoreError> {
+        Ok(self.clock.wall())
+    }
+
+    async fn submit(&self, now: Timestamp, jobs: Vec<NewJob>) -> Result<Vec<SubmitOutcome>, StoreError> {
+        written!(self, Write::Submit { now, jobs }, WriteReply::Submitted(outcomes) => outcomes)
+    }
+
+    async fn due(
+        &self,
+        segments: SegmentSet,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Due>, StoreError> {
+        self.read(move |reads| reads.due(segments, until, limit)).await
+    }
+
+    async fn fire(&self, now: Timestamp, fires: Vec<Fire>) -> Result<Vec<FireOutcome>, StoreError> {
+        written!(self, Write::Fire { now, fires }, WriteReply::Fired(outcomes) => outcomes)
+    }
+
+    async fn open_time_gates(
+        &self,
+        now: Timestamp,
+        gates: Vec<TimeGate>,
+    ) -> Result<Vec<OpenOutcome>, StoreError> {
+        written!(self, Write::OpenTimeGates { now, gates }, WriteReply::TimeGatesOpened(outcomes) => outcomes)
+    }
+
+    async fn claim(&self, now: Timestamp, claims: Vec<Claim>) -> Result<Vec<ClaimOutcome>, StoreError> {
+        written!(self, Write::Claim { now, claims }, WriteReply::Claimed(outcomes) => outcomes)
+    }
+
+    async fn report(&self, now: Timestamp, reports: Vec<Report>) -> Result<Vec<ReportOutcome>, StoreError> {
+        written!(self, Write::Report { now, reports }, WriteReply::Reported(outcomes) => outcomes)
+    }
+
+    async fn give_back(
+        &self,
+        now: Timestamp,
+        session: SessionId,
+        leases: Vec<LeaseRef>,
+    ) -> Result<Vec<Option<Lane>>, StoreError> {
+        written!(self, Write::GiveBack { now, session, leases }, WriteReply::GivenBack(lanes) => lanes)
+    }
+
+    async fn resync(&self, now: Timestamp, resync: Resync) -> Result<ResyncOutcome, StoreError> {
+        written!(self, Write::Resync { now, resync }, WriteReply::Resynced(outcome) => outcome)
+    }
+
+    async fn open_session(&self, now: Timestamp, opening: SessionOpening) -> Result<SessionId, StoreError> {
+        written!(self, Write::OpenSession { now, opening }, WriteReply::SessionOpened(session) => session)
+    }
+
+    async fn beat(&self, now: Timestamp, beats: Vec<Beat>) -> Result<Vec<BeatOutcome>, StoreError> {
+        written!(self, Write::Beat { now, beats }, WriteReply::Beaten(outcomes) => outcomes)
+    }
+
+    async fn sessions(&self) -> Result<Vec<SessionRow>, StoreError> {
+        self.read(|reads| reads.sessions()).await
+    }
+
+    async fn lose_sessions(&self, now: Timestamp, silent: Vec<Pulse>) -> Result<Vec<bool>, StoreError> {
+        written!(self, Write::LoseSessions { now, silent }, WriteReply::SessionsLost(lost) => lost)
+    }
+
+    async fn lose_embedded_sessions(&self, now: Timestamp) -> Result<usize, StoreError> {
+        written!(self, Write::LoseEmbeddedSessions { now }, WriteReply::EmbeddedSessionsLost(lost) => lost)
+    }
+
+    async fn recover(&self, now: Timestamp, limit: usize) -> Result<Recovered, StoreError> {
+        written!(self, Write::Recover { now, limit }, WriteReply::Recovered(recovered) => recovered)
+    }
+
+    async fn close_session(&self, now: Timestamp, session: SessionId) -> Result<ResyncOutcome, StoreError> {
+        written!(self, Write::CloseSession { now, session }, WriteReply::SessionClosed(outcome) => outcome)
+    }
+
+    async fn job(&self, id: JobId) -> Result<Option<JobView>, StoreError> {
+        self.read(move |reads| reads.job(id)).await
+    }
+
+    async fn jobs(&self, query: JobQuery) -> Result<Page<JobView, JobId>, StoreError> {
+        self.read(move |reads| reads.jobs(&query)).await
+    }
+
+    async fn history(
+        &self,
+        job: JobId,
+        before: Option<ExecutionId>,
+        limit: usize,
+    ) -> Result<Page<Finished, ExecutionId>, StoreError> {
+        self.read(move |reads| reads.history(job, before, limit)).await
+    }
+
+    async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionView>, StoreError> {
+        self.read(move |reads| reads.execution(id)).await
+    }
+
+    async fn skipped(&self, job: JobId, limit: usize) -> Result<Vec<SkipRange>, StoreError> {
+        self.read(move |reads| reads.skipped(job, limit)).await
+    }
+
+    async fn dead_letters(
+        &self,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Page<DeadLetter, u64>, StoreError> {
+        self.read(move |reads| reads.dead_letters(before, limit)).await
+    }
+
+    async fn depths(&self) -> Result<Vec<Depth>, StoreError> {
+        self.read(|reads| reads.depths()).await
+    }
+
+    async fn append_logs(&self, lines: Vec<LogLine>) -> Result<(), StoreError> {
+        let (answer, answered) = oneshot::channel();
+        self.log_writer.send(LogRequest::Append { lines, answer }).await?;
+        answered.await.map_err(|_| gone())?
+    }
+
+    async fn logs(
+        &self,
+        execution: ExecutionId,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Page<LogLine, u64>, StoreError> {
+        self.readers.run(move |reader| read_lines(&reader.logs, execution, after, limit)).await
+    }
+
+    async fn retain(&self, before: Timestamp, limit: usize) -> Result<Retained, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        self.log_writer.send(LogRequest::Retain { before, limit, answer }).await?;
+        let retained: Result<_, StoreError> =
+            written!(self, Write::Retain { before, limit }, WriteReply::Retained(retained) => retained);
+        let retained = retained?;
+        let logs = answered.await.map_err(|_| gone())??;
+        let more = retained.more || (limit > 0 && logs == limit as u64);
+        Ok(Retained { logs, more, ..retained })
+    }
+
+    async fn put_token(&self, token: Token) -> Result<(), StoreError> {
+        written!(self, Write::PutToken { token }, WriteReply::TokenPut => ())
+    }
+
+    async fn token(&self, id: &str) -> Result<Option<Token>, StoreError> {
+        let id = id.to_owned();
+        self.read(move |reads| reads.token(&id)).await
+    }
+}

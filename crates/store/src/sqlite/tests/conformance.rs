@@ -1,0 +1,24 @@
+//! One test per conformance case, each with a database of its own.
+
+use crate::conformance::CASES;
+
+macro_rules! define {
+    ($($module:ident { $($case:ident),* $(,)? })*) => {$(
+        mod $module {
+            $(#[tokio::test]
+            async fn $case() {
+                let dir = tempfile::tempdir().unwrap();
+                let store = std::sync::Arc::new(super::super::open(dir.path()));
+                crate::conformance::$module::$case(store).await;
+            })*
+        }
+    )*};
+}
+crate::each_conformance_case!(define);
+
+#[test]
+fn every_case_has_a_name_of_its_own() {
+    let names: std::collections::BTreeSet<_> = CASES.iter().map(|(name, _)| name).collect();
+    assert_eq!(names.len(), CASES.len());
+    assert!(CASES.len() >= 40, "{} cases", CASES.len());
+}

@@ -1,0 +1,133 @@
+//! The threads of the shell: one that takes everything waiting in its channel at once, and a pool that takes
+//! one thing at a time. Neither may die of what it is given: a panic is answered, not passed on to whoever
+//! comes next.
+
+use punctual_core::ports::StoreError;
+use std::any::Any;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use tokio::sync::{mpsc, oneshot};
+
+/// Requests that wait for a thread; further callers wait until there is room.
+const WAITING_MAX: usize = 4_096;
+
+/// A thread that handles all waiting requests together. Ends when this value is dropped, after having handled
+/// what was sent before.
+#[derive(Debug)]
+pub(crate) struct Batcher<T> {
+    sender: Option<mpsc::Sender<T>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl<T: Send + 'static> Batcher<T> {
+    /// `weight` says how much of `weight_max` a request takes up; what does not fit waits for the next batch.
+    pub fn spawn(
+        name: &str,
+        weight_max: usize,
+        weight: fn(&T) -> usize,
+        mut handle: impl FnMut(Vec<T>) + Send + 'static,
+    ) -> io::Result<Self> {
+        let (sender, mut receiver) = mpsc::channel(WAITING_MAX);
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
+            while let Some(first) = receiver.blocking_recv() {
+                let mut total = weight(&first);
+                let mut batch = vec![first];
+                while total < weight_max
+                    && let Ok(next) = receiver.try_recv()
+                {
+                    total = total.saturating_add(weight(&next));
+                    batch.push(next);
+                }
+                handle(batch);
+            }
+        })?;
+        Ok(Batcher { sender: Some(sender), thread: Some(thread) })
+    }
+
+    pub async fn send(&self, request: T) -> Result<(), StoreError> {
+        let sender = self.sender.as_ref().ok_or_else(gone)?;
+        sender.send(request).await.map_err(|_| gone())
+    }
+}
+
+impl<T> Drop for Batcher<T> {
+    fn drop(&mut self) {
+        self.sender = None;
+        join(self.thread.take());
+    }
+}
+
+/// Work for a thread of the pool.
+type Errand<R> = Box<dyn FnOnce(&mut R) + Send>;
+
+/// Threads that each own a `R` and run what they are sent, one thing at a time.
+pub(crate) struct Pool<R> {
+    sender: Option<mpsc::Sender<Errand<R>>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl<R: Send + 'static> Pool<R> {
+    pub fn spawn(name: &str, owned: Vec<R>) -> io::Result<Self> {
+        let (sender, receiver) = mpsc::channel::<Errand<R>>(WAITING_MAX);
+        let receiver = Arc::new(Mutex::new(receiver));
+        let mut pool = Pool { sender: Some(sender), threads: Vec::new() };
+        for mut resource in owned {
+            let receiver = receiver.clone();
+            let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
+                loop {
+                    let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
+                    let Some(errand) = next else { break };
+                    errand(&mut resource);
+                }
+            })?;
+            pool.threads.push(thread);
+        }
+        Ok(pool)
+    }
+
+    pub async fn run<T: Send + 'static>(
+        &self,
+        errand: impl FnOnce(&mut R) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        let errand: Errand<R> = Box::new(move |resource| {
+            let result = catch_unwind(AssertUnwindSafe(|| errand(resource)));
+            // Nobody listens any more when the caller was cancelled.
+            let _ = answer.send(result.unwrap_or_else(|panic| Err(panicked(&*panic))));
+        });
+        let sender = self.sender.as_ref().ok_or_else(gone)?;
+        sender.send(errand).await.map_err(|_| gone())?;
+        answered.await.map_err(|_| gone())?
+    }
+}
+
+impl<R> Drop for Pool<R> {
+    fn drop(&mut self) {
+        self.sender = None;
+        for thread in self.threads.drain(..) {
+            join(Some(thread));
+        }
+    }
+}
+
+/// The error for callers whose request ended in a panic: a defect of ours, which trying again will not mend.
+pub(crate) fn panicked(panic: &(dyn Any + Send)) -> StoreError {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    StoreError::Broken(format!("panicked: {}", text.unwrap_or("without a message")))
+}
+
+/// The error for callers whose thread is no longer there.
+pub(crate) fn gone() -> StoreError {
+    StoreError::Unavailable("it is closed".to_owned())
+}
+
+fn join(thread: Option<JoinHandle<()>>) {
+    if let Some(thread) = thread
+        && thread.join().is_err()
+    {
+        tracing::error!("a thread of the store has panicked");
+    }
+}

@@ -1,0 +1,140 @@
+//! Claiming: the lowest ranks across all lanes that a worker serves.
+
+use super::begin::{JobFacts, assignment, turn_of, use_turn};
+use crate::sqlite::core::Tx;
+use crate::sqlite::fault::Fault;
+use crate::sqlite::rows::{
+    LIVE_COLUMNS, LiveRow, UPDATE_LIVE, all, job_id, limit, live_columns, one, settings_columns, update_live,
+};
+use punctual_core::defects::{Defect, planted};
+use punctual_core::ids::OccurrenceId;
+use punctual_core::ports::{Assignment, Claim, ClaimOutcome, Offer};
+use punctual_core::time::Timestamp;
+use rusqlite::{Connection, Row, params};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::VecDeque;
+
+/// Keys are read from a lane in portions of at least this many, so that a small claim over many lanes does not
+/// read the whole claim from each of them.
+const PORTION_MIN: usize = 16;
+
+pub(crate) const FIRST_OF_LANE: &str = "SELECT rank, job, occurrence FROM live WHERE lane = ?1 AND state = 1 ORDER BY rank, job, occurrence LIMIT ?2";
+pub(crate) const NEXT_OF_LANE: &str = "SELECT rank, job, occurrence FROM live WHERE lane = ?1 AND state = 1 \
+     AND (rank, job, occurrence) > (?3, ?4, ?5) ORDER BY rank, job, occurrence LIMIT ?2";
+const EXECUTION: &str = concat!(
+    "SELECT ",
+    live_columns!(),
+    ", jobs.name, jobs.payload, ",
+    settings_columns!(),
+    " FROM live JOIN jobs ON jobs.id = live.job WHERE live.job = ?1 AND live.occurrence = ?2"
+);
+
+pub(super) fn claim(tx: &mut Tx<'_>, now: Timestamp, claims: Vec<Claim>) -> Result<Vec<ClaimOutcome>, Fault> {
+    claims.into_iter().map(|claim| claim_one(tx, now, claim)).collect()
+}
+
+fn claim_one(tx: &mut Tx<'_>, now: Timestamp, claim: Claim) -> Result<ClaimOutcome, Fault> {
+    let Some(turn) = turn_of(tx.conn, claim.session)? else { return Ok(ClaimOutcome::SessionLost) };
+    if claim.turn <= turn && !planted(Defect::DropTurn) {
+        return Ok(ClaimOutcome::StaleTurn);
+    }
+    let lanes = tx.memory.lanes.matching(tx.conn, &claim.queues, &claim.job_types)?;
+    let keys = lowest(tx.conn, &lanes, claim.limit)?;
+    if !keys.is_empty() {
+        use_turn(tx.conn, Offer { session: claim.session, turn: claim.turn })?;
+    }
+    Ok(ClaimOutcome::Claimed(lease(tx, now, &claim, &keys)?))
+}
+
+fn lease(
+    tx: &mut Tx<'_>,
+    now: Timestamp,
+    claim: &Claim,
+    keys: &[OccurrenceId],
+) -> Result<Vec<Assignment>, Fault> {
+    let mut select = tx.conn.prepare_cached(EXECUTION)?;
+    let mut update = tx.conn.prepare_cached(UPDATE_LIVE)?;
+    let mut assignments = Vec::with_capacity(keys.len());
+    for key in keys {
+        let read = |row: &Row<'_>| {
+            let found = LiveRow::read(row)?;
+            let lane = tx.memory.lanes.lane(tx.conn, found.lane)?;
+            let facts = JobFacts::read(row, LIVE_COLUMNS, &lane)?;
+            Ok((found.live, lane, facts))
+        };
+        let found = one(&mut select, params![key.job.as_bytes(), key.number], read)?;
+        let (live, lane, facts) = found.ok_or_else(|| Fault::Missing(format!("job of {key}")))?;
+        let claimed = live.claimed(claim.session, now)?;
+        update_live(&mut update, &claimed)?;
+        assignments.push(assignment(&claimed, &lane, facts));
+    }
+    Ok(assignments)
+}
+
+/// The place of an execution in the claim order. Equal ranks go by key, so that every run agrees.
+type Place = (i64, OccurrenceId);
+
+/// The first `count` executions in claim order over all these lanes.
+fn lowest(conn: &Connection, lanes: &[i64], count: usize) -> Result<Vec<OccurrenceId>, Fault> {
+    let portion = count.div_ceil(lanes.len().max(1)).max(PORTION_MIN).min(count);
+    let mut fronts = Vec::with_capacity(lanes.len());
+    let mut heads = BinaryHeap::with_capacity(lanes.len());
+    for lane in lanes {
+        let mut front =
+            LaneFront { lane: *lane, portion, places: VecDeque::new(), last: None, is_at_end: false };
+        if let Some(place) = front.next(conn)? {
+            heads.push(Reverse((place, fronts.len())));
+        }
+        fronts.push(front);
+    }
+    let mut keys = Vec::new();
+    while keys.len() < count {
+        let Some(Reverse(((_, key), at))) = heads.pop() else { break };
+        keys.push(key);
+        if keys.len() < count
+            && let Some(place) = fronts[at].next(conn)?
+        {
+            heads.push(Reverse((place, at)));
+        }
+    }
+    Ok(keys)
+}
+
+/// What has been read ahead of one lane.
+struct LaneFront {
+    lane: i64,
+    portion: usize,
+    places: VecDeque<Place>,
+    last: Option<Place>,
+    is_at_end: bool,
+}
+
+impl LaneFront {
+    fn next(&mut self, conn: &Connection) -> Result<Option<Place>, Fault> {
+        if self.places.is_empty() && !self.is_at_end {
+            self.read_on(conn)?;
+        }
+        Ok(self.places.pop_front())
+    }
+
+    fn read_on(&mut self, conn: &Connection) -> Result<(), Fault> {
+        let bound = limit(self.portion);
+        let places = match self.last {
+            None => all(&mut *conn.prepare_cached(FIRST_OF_LANE)?, params![self.lane, bound], read_place)?,
+            Some((rank, key)) => all(
+                &mut *conn.prepare_cached(NEXT_OF_LANE)?,
+                params![self.lane, bound, rank, key.job.as_bytes(), key.number],
+                read_place,
+            )?,
+        };
+        self.is_at_end = places.len() < self.portion;
+        self.last = places.last().copied().or(self.last);
+        self.places.extend(places);
+        Ok(())
+    }
+}
+
+fn read_place(row: &Row<'_>) -> Result<Place, Fault> {
+    Ok((row.get(0)?, job_id(row, 1)?.occurrence(row.get(2)?)))
+}

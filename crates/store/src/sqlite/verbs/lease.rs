@@ -1,0 +1,126 @@
+//! Leases that end without an outcome: work that goes back unstarted.
+
+use super::begin::{turn_of, use_turn};
+use super::report::{close, settings_of};
+use crate::sqlite::core::Tx;
+use crate::sqlite::fault::Fault;
+use crate::sqlite::rows::{
+    INSERT_HISTORY, LiveRow, UPDATE_LIVE, all, insert_history, limit, live_columns, one, update_live,
+};
+use punctual_core::ids::{OccurrenceId, SessionId};
+use punctual_core::job::JobMark;
+use punctual_core::occurrence::{Finished, GivenBack};
+use punctual_core::ports::{Lane, LeaseRef, Offer, Resync, ResyncOutcome};
+use punctual_core::time::Timestamp;
+use rusqlite::{Connection, params};
+use std::collections::BTreeSet;
+
+const LIVE: &str =
+    concat!("SELECT ", live_columns!(), " FROM live WHERE live.job = ?1 AND live.occurrence = ?2");
+pub(crate) const LIVE_OF_SESSION: &str =
+    concat!("SELECT ", live_columns!(), " FROM live WHERE live.session = ?1 AND live.state = 2 LIMIT ?2");
+
+/// The open occurrence with this id.
+pub(super) fn find_live(conn: &Connection, id: OccurrenceId) -> Result<Option<LiveRow>, Fault> {
+    let mut select = conn.prepare_cached(LIVE)?;
+    one(&mut select, params![id.job.as_bytes(), id.number], LiveRow::read)
+}
+
+/// Up to `count` executions that a session holds.
+pub(super) fn live_of_session(
+    conn: &Connection,
+    session: SessionId,
+    count: usize,
+) -> Result<Vec<LiveRow>, Fault> {
+    all(&mut *conn.prepare_cached(LIVE_OF_SESSION)?, params![session.0, limit(count)], LiveRow::read)
+}
+
+pub(super) fn give_back(
+    tx: &mut Tx<'_>,
+    now: Timestamp,
+    session: SessionId,
+    leases: Vec<LeaseRef>,
+) -> Result<Vec<Option<Lane>>, Fault> {
+    let mut lanes = Vec::with_capacity(leases.len());
+    for lease in leases {
+        let row = find_live(tx.conn, lease.execution.occurrence)?
+            .filter(|row| row.live.held_by(session, lease.execution, lease.epoch).is_some());
+        lanes.push(match row {
+            Some(row) => return_one(tx, &row, now)?,
+            None => None,
+        });
+    }
+    Ok(lanes)
+}
+
+pub(super) fn resync(tx: &mut Tx<'_>, now: Timestamp, resync: Resync) -> Result<ResyncOutcome, Fault> {
+    let Some(turn) = turn_of(tx.conn, resync.session)? else { return Ok(ResyncOutcome::SessionLost) };
+    if resync.turn <= turn {
+        return Ok(ResyncOutcome::StaleTurn);
+    }
+    use_turn(tx.conn, Offer { session: resync.session, turn: resync.turn })?;
+    let held: BTreeSet<LeaseRef> = resync.held.into_iter().collect();
+    return_all_but(tx, resync.session, &held, now).map(ResyncOutcome::GivenBack)
+}
+
+pub(super) fn close_session(
+    tx: &mut Tx<'_>,
+    now: Timestamp,
+    session: SessionId,
+) -> Result<ResyncOutcome, Fault> {
+    if turn_of(tx.conn, session)?.is_none() {
+        return Ok(ResyncOutcome::SessionLost);
+    }
+    let lanes = return_all_but(tx, session, &BTreeSet::new(), now)?;
+    remove_session(tx, session)?;
+    Ok(ResyncOutcome::GivenBack(lanes))
+}
+
+/// Deletes the row of a session that holds nothing any more.
+pub(super) fn remove_session(tx: &mut Tx<'_>, session: SessionId) -> Result<(), Fault> {
+    tx.conn.prepare_cached("DELETE FROM sessions WHERE id = ?1")?.execute([session.0])?;
+    tx.memory.workers.remove(session);
+    Ok(())
+}
+
+/// Returns all that a session holds but what is named; answers with the lanes that have work again.
+fn return_all_but(
+    tx: &mut Tx<'_>,
+    session: SessionId,
+    held: &BTreeSet<LeaseRef>,
+    now: Timestamp,
+) -> Result<Vec<Lane>, Fault> {
+    let mut lanes = BTreeSet::new();
+    for row in live_of_session(tx.conn, session, usize::MAX)? {
+        let lease = LeaseRef { execution: row.live.execution(), epoch: row.live.epoch };
+        if !held.contains(&lease) {
+            lanes.extend(return_one(tx, &row, now)?);
+        }
+    }
+    Ok(lanes.into_iter().collect())
+}
+
+/// Returns one execution; the lane that has work again, unless a cancel ended it.
+fn return_one(tx: &mut Tx<'_>, row: &LiveRow, now: Timestamp) -> Result<Option<Lane>, Fault> {
+    match row.live.given_back(now)? {
+        GivenBack::Queued(live) => {
+            update_live(&mut *tx.conn.prepare_cached(UPDATE_LIVE)?, &live)?;
+            tx.memory.lanes.lane(tx.conn, row.lane).map(Some)
+        }
+        GivenBack::Cancelled(finished) => {
+            end_cancelled(tx, &finished)?;
+            Ok(None)
+        }
+    }
+}
+
+fn end_cancelled(tx: &mut Tx<'_>, finished: &Finished) -> Result<(), Fault> {
+    let worker = match finished.session {
+        Some(session) => tx.memory.workers.worker(tx.conn, session)?,
+        None => None,
+    };
+    insert_history(&mut *tx.conn.prepare_cached(INSERT_HISTORY)?, finished, worker)?;
+    let id = finished.id.occurrence;
+    let is_one_shot = settings_of(tx.conn, id.job)?.is_some_and(|settings| settings.schedule.is_one_shot());
+    close(tx.conn, id, is_one_shot.then_some(JobMark::Cancelled))
+}

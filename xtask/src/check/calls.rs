@@ -1,0 +1,188 @@
+//! What code may reach for. Core, engine and worker run under the simulator, so time, chance and concurrency
+//! come to them through ports only; SQL stays in the store and HTTP at the edge, so that either can be replaced.
+
+use super::Violation;
+use super::source::{Source, find_words, used_paths};
+
+/// Crates whose every run the simulator must be able to repeat.
+const SIMULATED: [&str; 3] = ["core", "engine", "worker"];
+/// Crates that may speak HTTP.
+const SPEAK_HTTP: [&str; 3] = ["api", "client", "punctual"];
+
+/// A word or path that simulated crates must not use, and what to use instead.
+struct Forbidden {
+    path: &'static str,
+    instead: &'static str,
+}
+
+const FORBIDDEN: [Forbidden; 14] = [
+    Forbidden { path: "Instant", instead: "take `Monotonic` from the Clock port" },
+    Forbidden { path: "SystemTime", instead: "take `Timestamp` from the store's clock or the Clock port" },
+    Forbidden { path: "tokio::time", instead: "sleep through the Clock port" },
+    Forbidden { path: "tokio::spawn", instead: "spawn through the Spawn port" },
+    Forbidden { path: "tokio::task::spawn", instead: "spawn through the Spawn port" },
+    Forbidden { path: "tokio::task::spawn_blocking", instead: "spawn through the Spawn port" },
+    Forbidden { path: "std::thread", instead: "spawn through the Spawn port" },
+    Forbidden { path: "rand", instead: "draw from the Random port" },
+    Forbidden { path: "getrandom", instead: "draw from the Random port" },
+    Forbidden { path: "HashMap", instead: "use BTreeMap: an order that differs per run differs per trace" },
+    Forbidden { path: "HashSet", instead: "use BTreeSet: an order that differs per run differs per trace" },
+    Forbidden { path: "println!", instead: "use tracing; only the binary prints" },
+    Forbidden { path: "print!", instead: "use tracing; only the binary prints" },
+    Forbidden { path: "eprintln!", instead: "use tracing; only the binary prints" },
+];
+
+pub fn check(source: &Source) -> Vec<Violation> {
+    if !source.path.starts_with("crates/") {
+        return vec![];
+    }
+    let mut violations = Vec::new();
+    if SIMULATED.contains(&source.crate_name()) {
+        violations.extend(unsimulable_calls(source));
+        violations.extend(unfair_selects(source));
+    }
+    if source.crate_name() != "store" {
+        violations.extend(sql_outside_the_store(source));
+    }
+    if !SPEAK_HTTP.contains(&source.crate_name()) {
+        violations.extend(http_inside(source));
+    }
+    violations
+}
+
+fn unsimulable_calls(source: &Source) -> Vec<Violation> {
+    let code = &source.product_code;
+    let used = used_paths(code);
+    let mut violations = Vec::new();
+    for Forbidden { path, instead } in &FORBIDDEN {
+        let mut places = find_words(code, path);
+        // A crate's name is also a plain word; it counts only at the head of a path.
+        if matches!(*path, "rand" | "getrandom") {
+            places.retain(|at| code[at + path.len()..].starts_with("::"));
+        }
+        let grouped = used.iter().filter(|used| {
+            used.path == *path || used.path.strip_prefix(path).is_some_and(|rest| rest.starts_with("::"))
+        });
+        places.extend(grouped.map(|used| used.at));
+        violations.extend(lines_once(source, places, "simulable", |_| format!("`{path}`: {instead}")));
+    }
+    violations
+}
+
+/// `select!` picks a random branch first unless told otherwise.
+fn unfair_selects(source: &Source) -> Vec<Violation> {
+    let code = &source.product_code;
+    let random = find_words(code, "select!").into_iter().filter(|at| {
+        let body = code[at + "select!".len()..].trim_start().trim_start_matches(['{', '(']).trim_start();
+        !body.starts_with("biased;")
+    });
+    let advice = "start the `select!` with `biased;`: a random order cannot be repeated";
+    random.map(|at| source.violation(at, "simulable", advice)).collect()
+}
+
+fn sql_outside_the_store(source: &Source) -> Vec<Violation> {
+    let literals = &source.product_literals;
+    let words = ["SELECT ", "INSERT INTO ", "DELETE FROM ", "CREATE TABLE ", "CREATE INDEX ", "PRAGMA "];
+    let mut places: Vec<usize> = words.iter().flat_map(|word| find_words(literals, word)).collect();
+    places.extend(find_words(literals, "UPDATE ").into_iter().filter(|at| {
+        let statement = literals[*at..].split('\n').next().unwrap_or("");
+        statement.contains(" SET ")
+    }));
+    lines_once(source, places, "sql", |_| {
+        "SQL lives in crates/store only: add a verb to the Store port".to_owned()
+    })
+}
+
+fn http_inside(source: &Source) -> Vec<Violation> {
+    let code = &source.product_code;
+    let words = ["axum::", "hyper::", "hyper_util::", "reqwest::"];
+    let places = words.iter().flat_map(|word| find_words(code, word)).collect();
+    lines_once(source, places, "http", |_| {
+        format!("HTTP lives in {} only: pass plain types across the port", SPEAK_HTTP.join(", "))
+    })
+}
+
+/// One violation per line, however often the line breaks the rule.
+fn lines_once(
+    source: &Source,
+    places: Vec<usize>,
+    rule: &'static str,
+    advice: impl Fn(usize) -> String,
+) -> Vec<Violation> {
+    let mut violations: Vec<_> =
+        places.into_iter().map(|at| source.violation(at, rule, advice(at))).collect();
+    violations.sort();
+    violations.dedup();
+    violations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines that break a rule when this text lies at this path.
+    fn lines(path: &str, text: &str) -> Vec<usize> {
+        check(&Source::new(path, text)).into_iter().map(|violation| violation.line).collect()
+    }
+
+    #[test]
+    fn simulated_crates_reach_the_world_through_ports_only() {
+        for text in [
+            "let t = std::time::Instant::now();",
+            "use std::time::{Duration, SystemTime};",
+            "tokio::time::sleep(d).await;",
+            "use tokio::{sync, time};",
+            "tokio::spawn(f);",
+            "use std::{fmt, thread};",
+            "let x: u64 = rand::random();",
+            "use rand::Rng;",
+            "getrandom::fill(&mut bytes);",
+            "let m: HashMap<u8, u8> = x;",
+            "use std::collections::{BTreeMap, HashSet};",
+            "println!(\"x\");",
+        ] {
+            assert_eq!(lines("crates/engine/src/a.rs", text), [1], "{text}");
+            assert_eq!(lines("crates/punctual/src/a.rs", text), [0; 0], "{text}");
+        }
+    }
+
+    #[test]
+    fn comments_literals_tests_and_longer_words_pass() {
+        for text in [
+            "// Instant",
+            "let t = \"println!\";",
+            "#[cfg(test)]\nmod tests { use std::collections::HashMap; }",
+            "let operand = Instantly::new(random);",
+            "use tokio::sync::mpsc;",
+            "use std::time::Duration;",
+            "let rand = 1;",
+        ] {
+            assert_eq!(lines("crates/worker/src/a.rs", text), [0; 0], "{text}");
+        }
+        assert_eq!(lines("crates/worker/tests/a.rs", "use std::thread;"), [0; 0]);
+    }
+
+    #[test]
+    fn a_select_says_its_order() {
+        let text = "tokio::select! {\n    biased;\n    x = a => {}\n}\ntokio::select! { x = a => {} }";
+        assert_eq!(lines("crates/engine/src/a.rs", text), [5]);
+        assert_eq!(lines("crates/punctual/src/a.rs", text), [0; 0]);
+    }
+
+    #[test]
+    fn sql_stays_in_the_store() {
+        for text in ["q(\"SELECT 1\");", "q(r#\"INSERT INTO a VALUES (1)\"#);", "q(\"UPDATE a SET b = 1\");"]
+        {
+            assert_eq!(lines("crates/api/src/a.rs", text), [1], "{text}");
+            assert_eq!(lines("crates/store/src/a.rs", text), [0; 0], "{text}");
+        }
+        assert_eq!(lines("crates/api/src/a.rs", "q(\"please select one\", \"UPDATE your client\");"), [0; 0]);
+    }
+
+    #[test]
+    fn http_stays_at_the_edge() {
+        assert_eq!(lines("crates/engine/src/a.rs", "fn f(r: axum::Router) {}"), [1]);
+        assert_eq!(lines("crates/store/src/a.rs", "use reqwest::Client;"), [1]);
+        assert_eq!(lines("crates/api/src/a.rs", "use axum::Router;"), [0; 0]);
+    }
+}

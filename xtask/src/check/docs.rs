@@ -1,0 +1,147 @@
+//! Documents: links lead somewhere, decisions have their own numbers, and the overview stays an overview.
+
+use super::{TextFile, Violation};
+use std::path::Path;
+
+const ARCHITECTURE: &str = "ARCHITECTURE.md";
+const ARCHITECTURE_LINES_MAX: usize = 200;
+const DECISIONS: &str = "docs/decisions/";
+
+pub fn check(root: &Path, file: &TextFile) -> Vec<Violation> {
+    let mut violations = broken_links(file, |target| root.join(target).exists());
+    violations.extend(overlong_architecture(file));
+    violations.extend(unnumbered_decision(&file.path));
+    violations
+}
+
+fn broken_links(file: &TextFile, exists: impl Fn(&Path) -> bool) -> Vec<Violation> {
+    let directory = Path::new(&file.path).parent().unwrap_or(Path::new(""));
+    let mut violations = Vec::new();
+    for (line, link) in links(&file.text) {
+        let target = link.split(['#', '?']).next().unwrap_or("");
+        let is_elsewhere = target.is_empty() || target.contains("://") || target.starts_with("mailto:");
+        if !is_elsewhere && !exists(&directory.join(target)) {
+            let advice = format!("nothing is at {link}: mend the link");
+            violations.push(Violation { path: file.path.clone(), line, rule: "links", advice });
+        }
+    }
+    violations
+}
+
+/// The targets of inline links and of reference definitions outside of code, with their lines.
+fn links(text: &str) -> Vec<(usize, &str)> {
+    let mut links = Vec::new();
+    let mut in_code_block = false;
+    for (index, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            in_code_block = !in_code_block;
+        } else if !in_code_block {
+            links.extend(links_of_line(line).map(|link| (index + 1, link)));
+        }
+    }
+    links
+}
+
+fn links_of_line(line: &str) -> impl Iterator<Item = &str> {
+    // Every second piece between backticks is code.
+    let inline = line
+        .split('`')
+        .step_by(2)
+        .flat_map(|prose| prose.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next()));
+    let defined = line.trim_start().strip_prefix('[').and_then(|rest| rest.split_once("]: "));
+    inline.chain(defined.and_then(|(_, target)| target.split_whitespace().next()))
+}
+
+fn overlong_architecture(file: &TextFile) -> Option<Violation> {
+    let lines = file.text.lines().count();
+    (file.path == ARCHITECTURE && lines >= ARCHITECTURE_LINES_MAX).then(|| Violation {
+        path: file.path.clone(),
+        line: ARCHITECTURE_LINES_MAX,
+        rule: "length",
+        advice: format!(
+            "{lines} lines: keep it under {ARCHITECTURE_LINES_MAX} by moving details beside their code"
+        ),
+    })
+}
+
+fn is_decision(path: &str) -> bool {
+    path.strip_prefix(DECISIONS).is_some_and(|name| name != "README.md")
+}
+
+fn unnumbered_decision(path: &str) -> Option<Violation> {
+    (is_decision(path) && decision_number(path).is_none()).then(|| Violation {
+        path: path.to_owned(),
+        line: 1,
+        rule: "decisions",
+        advice: "name it NNNN-what-was-decided.md, with the next free number".to_owned(),
+    })
+}
+
+/// A decision's number and file.
+pub fn decision_number(path: &str) -> Option<(u32, String)> {
+    let (number, _) = path.strip_prefix(DECISIONS)?.split_once('-')?;
+    let is_number = number.len() == 4 && number.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| (number.parse().expect("four digits"), path.to_owned()))
+}
+
+pub fn repeated_decisions(decisions: &[(u32, String)]) -> Vec<Violation> {
+    let mut sorted = decisions.to_vec();
+    sorted.sort();
+    let repeated = sorted.windows(2).filter(|pair| pair[0].0 == pair[1].0);
+    repeated
+        .map(|pair| Violation {
+            path: pair[1].1.clone(),
+            line: 1,
+            rule: "decisions",
+            advice: format!("number {:04} is taken by {}: take the next free one", pair[0].0, pair[0].1),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn broken(text: &str) -> Vec<(usize, String)> {
+        let file = TextFile { path: "docs/guides/a.md".to_owned(), text: text.to_owned() };
+        let exists = |target: &Path| target == Path::new("docs/guides/../b.md");
+        broken_links(&file, exists).into_iter().map(|violation| (violation.line, violation.advice)).collect()
+    }
+
+    #[test]
+    fn relative_links_lead_to_files() {
+        let found = broken("see [b](../b.md#part)\nand [c](c.md \"title\"), [d](../b.md)\n[e]: ../e.md");
+        let expected = [(2, "c.md"), (3, "../e.md")];
+        assert_eq!(
+            found,
+            expected.map(|(line, link)| (line, format!("nothing is at {link}: mend the link")))
+        );
+    }
+
+    #[test]
+    fn links_elsewhere_and_code_are_left_alone() {
+        assert_eq!(broken("[a](https://example.org/x) [b](#part) [c](mailto:a@example.org)"), []);
+        assert_eq!(broken("`[a](b.md)`\n```\n[a](b.md)\n```"), []);
+    }
+
+    #[test]
+    fn the_overview_stays_short() {
+        let file = |lines| TextFile { path: ARCHITECTURE.to_owned(), text: "\n".repeat(lines) };
+        assert_eq!(overlong_architecture(&file(199)), None);
+        assert_eq!(overlong_architecture(&file(200)).unwrap().rule, "length");
+    }
+
+    #[test]
+    fn every_decision_has_its_own_number() {
+        let decisions: Vec<_> = ["0001-a.md", "0002-b.md", "0002-c.md"]
+            .iter()
+            .filter_map(|name| decision_number(&format!("{DECISIONS}{name}")))
+            .collect();
+        let repeated = repeated_decisions(&decisions);
+        assert_eq!(repeated.len(), 1);
+        assert_eq!(repeated[0].path, "docs/decisions/0002-c.md");
+        assert_eq!(unnumbered_decision("docs/decisions/12-a.md").unwrap().rule, "decisions");
+        assert_eq!(unnumbered_decision("docs/decisions/0012-a.md"), None);
+        assert_eq!(unnumbered_decision("docs/guides/a.md"), None);
+    }
+}

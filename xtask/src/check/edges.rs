@@ -1,0 +1,151 @@
+//! Which crate may know which: everything knows core, adapters do not know one another, only the binary and the
+//! simulator put them together.
+
+use super::Violation;
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+const RULE: &str = "crate edges";
+
+/// Each crate with the ones that it may depend on, in whatever kind of dependency. Itself needs no mention: its
+/// tests may turn on a feature that way.
+const ALLOWED: [(&str, &[&str]); 11] = [
+    ("punctual-core", &[]),
+    ("punctual-store", &["punctual-core"]),
+    ("punctual-queue", &["punctual-core"]),
+    ("punctual-coordination", &["punctual-core"]),
+    ("punctual-engine", &["punctual-core"]),
+    ("punctual-worker", &["punctual-core"]),
+    ("punctual-client", &["punctual-core"]),
+    ("punctual-api", &["punctual-core", "punctual-engine", "punctual-client"]),
+    (
+        "punctual",
+        &[
+            "punctual-core",
+            "punctual-store",
+            "punctual-queue",
+            "punctual-coordination",
+            "punctual-engine",
+            "punctual-worker",
+            "punctual-client",
+            "punctual-api",
+        ],
+    ),
+    ("punctual-sim", &["punctual-core", "punctual-engine", "punctual-worker", "punctual-store"]),
+    ("xtask", &[]),
+];
+
+/// The feature of core that breaks rules on purpose, and who may turn it on.
+const DEFECTS_FEATURE: &str = "planted-defects";
+const MAY_PLANT_DEFECTS: [&str; 2] = ["punctual-sim", "punctual-core"];
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Deserialize)]
+struct Dependency {
+    name: String,
+    features: Vec<String>,
+}
+
+/// Checks what `cargo metadata --no-deps` says about the workspace.
+pub fn check(metadata: &str) -> Result<Vec<Violation>> {
+    let metadata: Metadata = serde_json::from_str(metadata).context("read cargo metadata")?;
+    Ok(metadata.packages.iter().flat_map(|package| check_package(package, &metadata)).collect())
+}
+
+fn check_package(package: &Package, metadata: &Metadata) -> Vec<Violation> {
+    let manifest = match package.name.strip_prefix("punctual") {
+        Some(rest) => format!("crates/{}/Cargo.toml", rest.strip_prefix('-').unwrap_or("punctual")),
+        None => format!("{}/Cargo.toml", package.name),
+    };
+    let violation = |advice| Violation { path: manifest.clone(), line: 1, rule: RULE, advice };
+    let Some((_, allowed)) = ALLOWED.iter().find(|(name, _)| *name == package.name) else {
+        return vec![violation(format!("say in xtask/src/check/edges.rs what {} may know", package.name))];
+    };
+    let mut violations = Vec::new();
+    for dependency in &package.dependencies {
+        let is_ours = metadata.packages.iter().any(|other| other.name == dependency.name);
+        let is_itself = dependency.name == package.name;
+        if is_ours && !is_itself && !allowed.contains(&dependency.name.as_str()) {
+            violations.push(violation(format!(
+                "{} must not know {}: move what they share into core, or put them together in the binary",
+                package.name, dependency.name
+            )));
+        }
+        let plants = dependency.features.iter().any(|feature| feature == DEFECTS_FEATURE);
+        if plants && !MAY_PLANT_DEFECTS.contains(&package.name.as_str()) {
+            violations.push(violation(format!(
+                "{} must not turn on {DEFECTS_FEATURE}: it would reach the binary that users run",
+                package.name
+            )));
+        }
+    }
+    violations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn advice(packages: &str) -> Vec<String> {
+        let metadata = format!("{{\"packages\": [{packages}]}}");
+        check(&metadata).unwrap().into_iter().map(|violation| violation.to_string()).collect()
+    }
+
+    fn package(name: &str, dependencies: &str) -> String {
+        format!("{{\"name\": \"{name}\", \"dependencies\": [{dependencies}]}}")
+    }
+
+    fn dependency(name: &str, features: &str) -> String {
+        format!("{{\"name\": \"{name}\", \"features\": [{features}]}}")
+    }
+
+    #[test]
+    fn edges_of_the_picture_pass() {
+        let core = package("punctual-core", &dependency("punctual-core", "\"planted-defects\""));
+        let store =
+            package("punctual-store", &[dependency("punctual-core", ""), dependency("serde", "")].join(","));
+        let sim = package("punctual-sim", &dependency("punctual-store", ""));
+        assert_eq!(advice(&[core, store, sim].join(",")), [""; 0]);
+    }
+
+    #[test]
+    fn any_other_edge_is_named() {
+        let packages =
+            [package("punctual-worker", &dependency("punctual-engine", "")), package("punctual-engine", "")];
+        let advice = advice(&packages.join(","));
+        assert_eq!(advice.len(), 1);
+        assert!(advice[0].starts_with(
+            "crates/worker/Cargo.toml:1: crate edges: punctual-worker must not know punctual-engine"
+        ));
+    }
+
+    #[test]
+    fn the_binary_does_not_know_the_simulator() {
+        let packages = [package("punctual", &dependency("punctual-sim", "")), package("punctual-sim", "")];
+        assert!(advice(&packages.join(","))[0].contains("punctual must not know punctual-sim"));
+    }
+
+    #[test]
+    fn only_the_simulator_breaks_rules_on_purpose() {
+        let packages = [
+            package("punctual", &dependency("punctual-core", "\"planted-defects\"")),
+            package("punctual-core", ""),
+        ];
+        assert!(advice(&packages.join(","))[0].contains("must not turn on planted-defects"));
+    }
+
+    #[test]
+    fn a_new_crate_needs_a_line_in_the_table() {
+        assert!(advice(&package("punctual-extra", ""))[0].contains("say in xtask/src/check/edges.rs"));
+    }
+}

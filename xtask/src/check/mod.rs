@@ -1,0 +1,120 @@
+//! The rules that a machine can check, so that reviews need not. Each rule is a function from the files of the
+//! repository to its violations and lies in the module of its topic.
+
+mod calls;
+mod docs;
+mod edges;
+mod files;
+mod source;
+
+use crate::test::cargo;
+use anyhow::{Context, Result, ensure};
+use source::Source;
+use std::fmt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+/// Prints every violation, one per line.
+pub fn run(root: &Path) -> Result<ExitCode> {
+    let violations = violations(root)?;
+    for violation in &violations {
+        println!("{violation}");
+    }
+    if violations.is_empty() {
+        println!("every rule is kept");
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("violations: {}", violations.len());
+    Ok(ExitCode::FAILURE)
+}
+
+/// A place that breaks a rule.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Violation {
+    path: String,
+    /// From 1.
+    line: usize,
+    rule: &'static str,
+    advice: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}: {}", self.path, self.line, self.rule, self.advice)
+    }
+}
+
+/// A text file of the repository, its path relative to the root and with forward slashes.
+struct TextFile {
+    path: String,
+    text: String,
+}
+
+fn violations(root: &Path) -> Result<Vec<Violation>> {
+    let mut files = Vec::new();
+    read_tree(root, root, &mut files)?;
+    let metadata = cargo_metadata(root)?;
+    let mut violations = edges::check(&metadata)?;
+    let mut decisions = Vec::new();
+    for file in &files {
+        if file.path.ends_with(".rs") {
+            let source = Source::new(&file.path, &file.text);
+            violations.extend(calls::check(&source));
+            violations.extend(files::check(&source));
+        } else {
+            violations.extend(docs::check(root, file));
+            decisions.extend(docs::decision_number(&file.path));
+        }
+    }
+    violations.extend(docs::repeated_decisions(&decisions));
+    violations.sort();
+    Ok(violations)
+}
+
+/// Directories that hold nothing written by hand.
+const NOT_OURS: [&str; 4] = [".git", "target", "node_modules", "punctual-data"];
+
+fn read_tree(root: &Path, directory: &Path, files: &mut Vec<TextFile>) -> Result<()> {
+    let entries = std::fs::read_dir(directory).with_context(|| format!("list {}", directory.display()))?;
+    for entry in entries {
+        let entry = entry?;
+        let (path, name) = (entry.path(), entry.file_name());
+        if entry.file_type()?.is_dir() {
+            if !NOT_OURS.iter().any(|skipped| name == *skipped) {
+                read_tree(root, &path, files)?;
+            }
+        } else if path.extension().is_some_and(|extension| extension == "rs" || extension == "md") {
+            let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+            let relative = path.strip_prefix(root)?.to_string_lossy().replace('\\', "/");
+            files.push(TextFile { path: relative, text });
+        }
+    }
+    Ok(())
+}
+
+fn cargo_metadata(root: &Path) -> Result<String> {
+    let mut command = Command::new(cargo());
+    command.args(["metadata", "--no-deps", "--offline", "--format-version", "1"]).current_dir(root);
+    let output = command.output().context("start cargo metadata")?;
+    ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_repository_keeps_every_rule() {
+        let violations = violations(&crate::root()).unwrap();
+        let lines: Vec<String> = violations.iter().map(Violation::to_string).collect();
+        assert!(violations.is_empty(), "{}", lines.join("\n"));
+    }
+
+    #[test]
+    fn a_violation_is_a_place_a_rule_and_advice() {
+        let violation =
+            Violation { path: "a/b.rs".to_owned(), line: 3, rule: "length", advice: "split it".to_owned() };
+        assert_eq!(violation.to_string(), "a/b.rs:3: length: split it");
+    }
+}
