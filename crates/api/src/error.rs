@@ -47,7 +47,10 @@ impl ApiError {
         ApiError::InvalidFields(vec![FieldError { field: field.into(), detail: detail.into() }])
     }
 
-    pub fn invalid(problems: Vec<InvalidField>) -> Self {
+    pub fn invalid(mut problems: Vec<InvalidField>) -> Self {
+        // A job's type is its name if left out: what is wrong with both is one mistake.
+        let name = problems.iter().find(|problem| problem.field == "name").map(|problem| problem.fix.clone());
+        problems.retain(|problem| problem.field != "job_type" || Some(&problem.fix) != name.as_ref());
         let errors =
             problems.into_iter().map(|InvalidField { field, fix }| FieldError { field, detail: fix });
         ApiError::InvalidFields(errors.collect())

@@ -40,7 +40,8 @@ impl Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.title)?;
-        if let Some(detail) = &self.detail {
+        // With errors the detail only sums them up.
+        if let Some(detail) = self.detail.as_ref().filter(|_| self.errors.is_empty()) {
             write!(f, ": {detail}")?;
         }
         for error in &self.errors {

@@ -14,6 +14,7 @@ pub mod limits;
 pub mod occurrence;
 pub mod ports;
 pub mod rank;
+pub mod recurrence;
 pub mod retry;
 pub mod schedule;
 pub mod session;

@@ -1,6 +1,7 @@
 //! The binary: configuration, wiring and the command line. The only place that names concrete adapters.
 
 mod backup;
+mod bench;
 mod check;
 mod connect;
 mod data_dir;
@@ -41,6 +42,9 @@ enum Command {
     Backup(backup::BackupArgs),
     /// Verify the embedded database of a stopped server
     Check(check::CheckArgs),
+    /// Measure this machine
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
 }
 
 /// How long the store may take to close its files. A crash would not lose anything either, so this is short.
@@ -72,5 +76,6 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Stats(args) => stats::run(args).await,
         Command::Backup(args) => backup::run(args).await,
         Command::Check(args) => check::run(args).await,
+        Command::Bench(command) => bench::run(command).await,
     }
 }

@@ -9,6 +9,7 @@ use crate::network::{Link, Network};
 use crate::random::Rng;
 use crate::store::NodeStore;
 use crate::topology::{Topology, WorkerPlan};
+use crate::watched::Watched;
 use crate::world::World;
 use punctual_core::ports::{Executor, Host, WorkerPort};
 use punctual_engine::Engine;
@@ -90,8 +91,10 @@ impl Cluster {
             Arc::new(Link::new(self.network.clone(), node, self.topology.schedulers))
         };
         if let Some(WorkerPlan { config, job_types }) = plan {
+            let port = Arc::new(Watched { world: self.world.clone(), port });
+            let slots = config.slots;
             let handlers: Arc<dyn Executor> =
-                Arc::new(Handlers { world: self.world.clone(), node, job_types });
+                Arc::new(Handlers { world: self.world.clone(), node, job_types, slots });
             Worker::new(config, host, port, vec![handlers]).run(drain).await;
             self.world.note(format_args!("node {node} is drained"));
         }

@@ -102,7 +102,21 @@ struct HomeState {
     incarnation: u32,
     /// Ready tasks that wait for the home to be resumed.
     parked: Vec<u64>,
-    crash_after: Option<(u64, oneshot::Sender<()>)>,
+    trip: Option<Trip>,
+}
+
+/// Something that is to happen to a home after so many more polls of its tasks.
+struct Trip {
+    polls: u64,
+    blow: Blow,
+    struck: oneshot::Sender<()>,
+}
+
+/// What can happen to a home between any two polls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blow {
+    Crash,
+    Pause,
 }
 
 impl Executor {
@@ -191,17 +205,17 @@ impl Executor {
         state.ready.append(&mut parked);
     }
 
-    /// Lets a home crash after so many more polls of its tasks; the receiver hears when it has.
-    pub fn crash_after(&self, home: Home, polls: u64) -> oneshot::Receiver<()> {
-        let (sender, receiver) = oneshot::channel();
-        lock(&self.state).homes[home.0].crash_after = Some((polls, sender));
+    /// Lets a blow fall on a home after so many more polls of its tasks; the receiver hears when it has.
+    pub fn strike_after(&self, home: Home, polls: u64, blow: Blow) -> oneshot::Receiver<()> {
+        let (struck, receiver) = oneshot::channel();
+        lock(&self.state).homes[home.0].trip = Some(Trip { polls, blow, struck });
         receiver
     }
 
-    /// Takes back a crash that has not happened yet.
+    /// Takes back a blow that has not fallen yet.
     pub fn disarm(&self, home: Home) {
-        let announced = lock(&self.state).homes[home.0].crash_after.take();
-        drop(announced);
+        let trip = lock(&self.state).homes[home.0].trip.take();
+        drop(trip);
     }
 
     /// Drops all tasks of a home, each at the await where it is.
@@ -211,16 +225,12 @@ impl Executor {
         entry.up = false;
         entry.paused = false;
         entry.parked.clear();
-        let heard = entry.crash_after.take();
         let ids: Vec<u64> =
             state.tasks.iter().filter(|(_, slot)| slot.home == home).map(|(id, _)| *id).collect();
         let dropped: Vec<Slot> = ids.iter().filter_map(|id| state.tasks.remove(id)).collect();
         drop(state);
         // Destructors may wake, spawn and record, so none runs under the lock.
         drop(dropped);
-        if let Some((_, sender)) = heard {
-            let _ = sender.send(());
-        }
     }
 
     /// Drops every task, so that nothing that they share outlives the run in a circle.
@@ -310,20 +320,26 @@ impl Executor {
             }
         };
         drop(finished);
-        if self.counts_down(home) {
-            self.crash(home);
+        if let Some(trip) = self.count_down(home) {
+            match trip.blow {
+                Blow::Crash => self.crash(home),
+                Blow::Pause => self.pause(home),
+            }
+            let _ = trip.struck.send(());
         }
         Ok(())
     }
 
-    fn counts_down(&self, home: Home) -> bool {
-        match &mut lock(&self.state).homes[home.0].crash_after {
-            Some((0, _)) => true,
-            Some((left, _)) => {
-                *left -= 1;
-                false
+    fn count_down(&self, home: Home) -> Option<Trip> {
+        let mut state = lock(&self.state);
+        let trip = &mut state.homes[home.0].trip;
+        match trip {
+            Some(Trip { polls: 0, .. }) => trip.take(),
+            Some(left) => {
+                left.polls -= 1;
+                None
             }
-            None => false,
+            None => None,
         }
     }
 
@@ -428,7 +444,7 @@ mod tests {
         let (executor, log) = (executor(1), Arc::default());
         let node = executor.start(Home::node(0));
         executor.spawn(node, ticking(&executor, &log));
-        let crashed = executor.crash_after(Home::node(0), 2);
+        let crashed = executor.strike_after(Home::node(0), 2, Blow::Crash);
         assert_eq!(executor.run(60_000_000, || false, || false), Stopped::Idle);
         assert!(crashed.blocking_recv().is_ok());
         executor.start(Home::node(0));

@@ -56,6 +56,7 @@ pub struct Handlers {
     pub world: Arc<World>,
     pub node: usize,
     pub job_types: Vec<String>,
+    pub slots: usize,
 }
 
 impl Executor for Handlers {
@@ -66,7 +67,8 @@ impl Executor for Handlers {
     fn execute(&self, context: ExecutionContext) -> Task<Outcome> {
         let (world, node) = (self.world.clone(), self.node);
         let assignment = context.assignment;
-        world.audit(|auditor| auditor.run_decided(node, &assignment));
+        let slots = self.slots;
+        world.audit(|auditor| auditor.run_decided(node, slots, &assignment));
         Box::pin(async move {
             let behaviour = Behaviour::read(&assignment.payload).expect("the workload wrote the payload");
             let attempt = assignment.execution.attempt;

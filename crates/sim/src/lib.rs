@@ -18,6 +18,7 @@ mod run;
 mod store;
 mod topology;
 mod trace;
+mod watched;
 mod weather;
 mod workload;
 mod world;

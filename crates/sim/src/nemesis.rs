@@ -3,6 +3,7 @@
 
 use crate::auditor::RESUME_GRACE;
 use crate::cluster::Cluster;
+use crate::executor::Blow;
 use crate::lock;
 use crate::random::Rng;
 use crate::weather::Weather;
@@ -10,8 +11,8 @@ use futures_util::future::select;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Polls within which an announced crash happens.
-const CRASH_POLLS_MAX: u64 = 400;
+/// Polls within which an announced crash or pause happens.
+const BLOW_POLLS_MAX: u64 = 400;
 /// The most that a wall clock is off.
 const SKEW_US_MAX: u64 = 300_000_000;
 
@@ -130,12 +131,8 @@ impl Nemesis {
 
     async fn crash(&self, node: usize) {
         let executor = &self.cluster.world.executor;
-        let (polls, patience, downtime) = {
-            let mut rng = lock(&self.rng);
-            (rng.below(CRASH_POLLS_MAX), rng.millis(10, 2_000), rng.millis(0, 9_000))
-        };
-        let crashed = executor.crash_after(Cluster::home(node), polls);
-        select(crashed, executor.sleep(patience)).await;
+        let downtime = lock(&self.rng).millis(0, 9_000);
+        self.blow(node, Blow::Crash).await;
         if self.is_over() {
             return;
         }
@@ -147,11 +144,27 @@ impl Nemesis {
         }
     }
 
+    /// Waits until a blow has fallen between two polls of the node, or for so long that it is idle.
+    async fn blow(&self, node: usize, blow: Blow) {
+        let executor = &self.cluster.world.executor;
+        let (polls, patience) = {
+            let mut rng = lock(&self.rng);
+            (rng.below(BLOW_POLLS_MAX), rng.millis(10, 2_000))
+        };
+        let struck = executor.strike_after(Cluster::home(node), polls, blow);
+        select(struck, executor.sleep(patience)).await;
+        executor.disarm(Cluster::home(node));
+    }
+
     async fn pause(&self, node: usize) {
         let executor = &self.cluster.world.executor;
         let lease = self.cluster.lease_of(node);
         let longest = lease.map_or(9_000, |lease| lease.as_millis() as u64 * 3);
         let duration = lock(&self.rng).millis(50, longest);
+        self.blow(node, Blow::Pause).await;
+        if self.is_over() {
+            return;
+        }
         self.cluster.pause(node);
         if lease.is_some_and(|lease| duration > lease) {
             self.cluster.world.count("pauses beyond the lease");
@@ -238,6 +251,7 @@ impl Nemesis {
         let cluster = &self.cluster;
         cluster.world.note(format_args!("all faults end"));
         cluster.world.set_weather(Weather::calm());
+        cluster.world.tell(|auditor| auditor.calm_begins());
         cluster.network.mend_all();
         let executor = &cluster.world.executor;
         for node in 0..cluster.topology.nodes() {

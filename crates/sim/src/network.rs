@@ -14,9 +14,10 @@ use punctual_core::ports::{
 };
 use punctual_engine::Engine;
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 /// How long a caller waits for an answer beyond what it asked the other side to wait.
 const ANSWER_WAIT: Duration = Duration::from_secs(3);
@@ -40,6 +41,23 @@ pub enum Sender {
 type Ask<R> = Arc<dyn Fn(Arc<Engine>) -> Task<R> + Send + Sync>;
 /// Where the first answer goes.
 type Reply<R> = Arc<Mutex<Option<oneshot::Sender<R>>>>;
+
+/// One copy of a request.
+struct Request<R> {
+    ask: Ask<R>,
+    reply: Reply<R>,
+    /// Changes when the sender has gone; `None` if nobody would notice.
+    closed: Option<watch::Receiver<()>>,
+}
+
+/// The answer, or `None` if the sender went first.
+async fn until_closed<R>(answer: Task<R>, closed: Option<watch::Receiver<()>>) -> Option<R> {
+    let Some(mut closed) = closed else { return Some(answer.await) };
+    match select(answer, pin!(closed.changed())).await {
+        Either::Left((answer, _)) => Some(answer),
+        Either::Right(_) => None,
+    }
+}
 
 /// No answer came: what was asked may or may not have been done.
 #[derive(Debug)]
@@ -89,18 +107,24 @@ impl Network {
         } else {
             1
         };
-        // The sender keeps the place for its answer, so that a lost message leaves it waiting.
+        // The sender keeps the place for its answer, so that a lost message leaves it waiting. When it gives
+        // up, the other side may notice that the connection is closed, and then drops what it was doing.
+        let (connection, closed) = watch::channel(());
+        let notices = lock(&self.rng).per_mille(500);
         for _ in 0..copies {
-            self.clone().send(from, to, ask.clone(), reply.clone());
+            let closed = notices.then(|| closed.clone());
+            self.clone().send(from, to, Request { ask: ask.clone(), reply: reply.clone(), closed });
         }
         let limit = self.world.executor.sleep(wait + ANSWER_WAIT);
-        match select(answer, limit).await {
+        let answer = match select(answer, limit).await {
             Either::Left((answer, _)) => answer.map_err(|_| NoAnswer),
             Either::Right(_) => Err(NoAnswer),
-        }
+        };
+        drop(connection);
+        answer
     }
 
-    fn send<R: Send + 'static>(self: Arc<Self>, from: Sender, to: usize, ask: Ask<R>, reply: Reply<R>) {
+    fn send<R: Send + 'static>(self: Arc<Self>, from: Sender, to: usize, request: Request<R>) {
         let executor = self.world.executor.clone();
         let Some(transit) = self.transit(from, to) else { return };
         executor.clone().spawn_in_world(async move {
@@ -108,13 +132,16 @@ impl Network {
             let engine = lock(&self.engines).get(&to).cloned();
             let Some((incarnation, engine)) = engine else {
                 // Nobody listens there: the connection is refused, and the sender hears it at once.
-                return drop(lock(&reply).take());
+                return drop(lock(&request.reply).take());
             };
             let network = self.clone();
             executor.clone().spawn(
                 incarnation,
                 Box::pin(async move {
-                    let answer = ask(engine).await;
+                    let Request { ask, reply, closed } = request;
+                    let Some(answer) = until_closed(ask(engine), closed).await else {
+                        return network.world.count("connections closed by the sender");
+                    };
                     let Some(transit) = network.transit(from, to) else {
                         return network.world.count("answers lost");
                     };

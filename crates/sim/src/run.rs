@@ -98,7 +98,7 @@ fn run(world: &Arc<World>, rng: &mut Rng, topology: Topology, weather: Weather) 
     let cluster = Cluster::new(world.clone(), network, database, topology, rng.fork("nodes"));
     let nemesis = Nemesis::new(cluster.clone(), rng.fork("nemesis"), weather);
     let clients = Clients::new(cluster.clone(), rng.fork("clients"));
-    let faults_for = rng.millis(10_000, 60_000);
+    let faults_for = rng.millis(8_000, 45_000);
     let submissions = workload(&mut rng.fork("workload"), true_time(&world.executor), faults_for);
     let patience = patience(&cluster.topology, &submissions);
 

@@ -72,9 +72,11 @@ impl WorkerPlan {
 }
 
 fn engine_config(rng: &mut Rng) -> EngineConfig {
+    let refill_interval = rng.millis(200, 1_500);
     EngineConfig {
-        look_ahead: rng.millis(200, 5_000),
-        refill_interval: rng.millis(200, 1_500),
+        // A shorter look-ahead than the time between two reads would make every fire late.
+        look_ahead: refill_interval + rng.millis(500, 5_000),
+        refill_interval,
         dispatch_interval: rng.millis(200, 1_500),
         recover_interval: rng.millis(200, 1_500),
         retain_interval: Duration::from_secs(10),

@@ -96,7 +96,7 @@ fn schedule(rng: &mut Rng, now: Timestamp, faults_for: Duration) -> Schedule {
             let every_us = if rng.per_mille(100) {
                 rng.between(100_000, 400_000) as i64
             } else {
-                rng.between(400_000, 15_000_000) as i64
+                rng.between(400_000, 8_000_000) as i64
             };
             // Some begin so long ago that their first times are missed for good.
             let ago_us = if rng.per_mille(150) { 150_000_000 } else { 2_000_000 };

@@ -16,8 +16,10 @@ const LEFTOVERS: [(&str, &str); 6] = [
     ("#[ignore", "a test that does not run proves nothing: mend it or remove it"),
 ];
 
-/// The one kind of test file that may wait for time to pass: the loop that asks until a condition holds.
-const MAY_WAIT: &str = "eventually.rs";
+/// The one function of a test that may let time pass: it asks until a condition holds.
+const MAY_WAIT: &str = "eventually";
+/// What a comment above a sleep says when how long it takes is the input of the test.
+const NOT_A_WAIT: &str = "not a wait";
 
 pub fn check(source: &Source) -> Vec<Violation> {
     let mut violations = leftovers(source);
@@ -54,21 +56,28 @@ fn length(source: &Source) -> Option<Violation> {
 }
 
 fn sleeps(source: &Source) -> Vec<Violation> {
-    if !source.is_in_tests_directory() || source.path.ends_with(MAY_WAIT) {
+    if !source.is_in_tests_directory() {
         return vec![];
     }
-    let calls = ["thread::sleep", "tokio::time::sleep", "time::sleep"];
-    let mut violations: Vec<Violation> = calls
-        .iter()
-        .flat_map(|call| find_words(&source.code, call))
-        .map(|at| {
-            let advice = "wait for a signal or a condition, or pause the clock; a sleep is slow or flaky";
-            source.violation(at, "sleeps", advice)
-        })
-        .collect();
-    violations.sort();
-    violations.dedup();
-    violations
+    let calls = ["thread::sleep", "time::sleep"];
+    let places = calls.iter().flat_map(|call| find_words(&source.code, call));
+    let advice = "wait with a signal or `eventually`, or pause the clock; a sleep is slow or flaky. If how long it \
+                  takes is the input of the test, say above it that it is not a wait";
+    places
+        .filter(|at| enclosing_function(&source.code[..*at]) != MAY_WAIT && !is_excused(&source.text[..*at]))
+        .map(|at| source.violation(at, "sleeps", advice))
+        .collect()
+}
+
+/// The name of the function that begins last.
+fn enclosing_function(code_before: &str) -> &str {
+    let Some(at) = find_words(code_before, "fn").pop() else { return "" };
+    code_before[at + "fn".len()..].trim_start().split(['(', '<']).next().unwrap_or("")
+}
+
+fn is_excused(text_before: &str) -> bool {
+    let mut lines = text_before.lines().rev().skip(1);
+    lines.next().is_some_and(|above| above.trim_start().starts_with("//") && above.contains(NOT_A_WAIT))
 }
 
 #[cfg(test)]
@@ -113,7 +122,10 @@ mod tests {
     fn tests_do_not_sleep() {
         for text in ["std::thread::sleep(d);", "thread::sleep(d);", "tokio::time::sleep(d).await;"] {
             assert_eq!(rules("crates/core/tests/a.rs", text), ["sleeps"], "{text}");
-            assert_eq!(rules("crates/core/tests/common/eventually.rs", text), [""; 0], "{text}");
+            let excused = format!("fn f() {{\n    // The input, not a wait.\n    {text}\n}}");
+            assert_eq!(rules("crates/core/tests/a.rs", &excused), [""; 0], "{text}");
+            let eventually = format!("fn f() {{}}\nasync fn eventually<T>(t: T) {{ {text} }}");
+            assert_eq!(rules("crates/core/tests/a.rs", &eventually), [""; 0], "{text}");
         }
         assert_eq!(rules("crates/core/tests/a.rs", "clock.sleep(d).await; // thread::sleep"), [""; 0]);
     }

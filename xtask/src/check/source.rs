@@ -100,7 +100,12 @@ fn expand(code: &str, mut at: usize, end: usize, prefix: &mut String, paths: &mu
                     return at + 1;
                 }
             }
-            space if space.is_ascii_whitespace() => {}
+            space if space.is_ascii_whitespace() => {
+                if code[at..end].trim_start().starts_with("as ") && !prefix.ends_with(' ') {
+                    prefix.push_str(" as ");
+                    at += code[at..end].find("as").expect("it starts with it") + 1;
+                }
+            }
             byte => {
                 named_at = at;
                 prefix.push(byte as char);
@@ -306,7 +311,7 @@ mod tests {
         let paths: Vec<String> = used_paths(code).into_iter().map(|used| used.path).collect();
         assert_eq!(
             paths,
-            ["std::thread", "std::time::Duration", "std::time::InstantasI", "std::self", "tokio::time"]
+            ["std::thread", "std::time::Duration", "std::time::Instant as I", "std::self", "tokio::time"]
         );
     }
 

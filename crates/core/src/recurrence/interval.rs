@@ -65,10 +65,10 @@ impl Interval {
                 let every_us = i64::try_from(elapsed.as_micros()).map_err(|_| "is too long")?;
                 Ok(Interval::Elapsed { every_us })
             }
-            (true, true, false) => {
-                Err("mixes months with days, whose sum depends on where it starts; use only years and months, \
-                     or only weeks and days")
-            }
+            (true, true, false) => Err(
+                "mixes months with days, whose sum depends on where it starts; use only years and months, \
+                     or only weeks and days",
+            ),
             (_, _, true) => {
                 Err("mixes calendar days with hours, but a day is not always 24 hours; use only hours \
                      (PT26H) or only days (P1D)")
@@ -163,16 +163,12 @@ impl CalendarSteps {
     /// The reading `number` steps after the anchor, in the month's last day if the month is too short; none
     /// beyond the calendar's end.
     fn reading(&self, number: u64) -> Option<Civil> {
-        let date = match self.step {
-            Step::Days(days) => {
-                let span = Span::new().try_days(number.checked_mul(u64::from(days))? as i64).ok()?;
-                self.date.checked_add(span).ok()?
-            }
-            Step::Months(months) => {
-                let span = Span::new().try_months(number.checked_mul(u64::from(months))? as i64).ok()?;
-                self.date.checked_add(span).ok()?
-            }
+        let count = |per_step: u32| i64::try_from(number).ok()?.checked_mul(i64::from(per_step));
+        let span = match self.step {
+            Step::Days(days) => Span::new().try_days(count(days)?),
+            Step::Months(months) => Span::new().try_months(count(months)?),
         };
+        let date = self.date.checked_add(span.ok()?).ok()?;
         (date < Date::constant(9999, 1, 1)).then(|| Civil::new(date, self.us_of_day))
     }
 

@@ -68,6 +68,15 @@ impl Zone {
         self.0.iana_name().unwrap_or("UTC")
     }
 
+    /// The name as people say it: "New York time".
+    pub(super) fn describe(&self) -> String {
+        match self.name() {
+            "UTC" | "Etc/UTC" => "UTC".to_owned(),
+            name if name.starts_with("Etc/") => name.to_owned(),
+            name => format!("{} time", name.rsplit('/').next().unwrap_or(name).replace('_', " ")),
+        }
+    }
+
     pub(super) fn offset_at(&self, at_us: i64) -> i64 {
         i64::from(self.0.to_offset(instant(at_us.div_euclid(SECOND_US))).seconds()) * SECOND_US
     }
@@ -100,13 +109,14 @@ impl Zone {
         let end = self
             .0
             .following(instant(second))
-            .find(|change| i64::from(change.offset().seconds()) * SECOND_US != offset);
+            .map(|change| (change.timestamp().as_second(), i64::from(change.offset().seconds()) * SECOND_US))
+            .find(|(_, offset_after)| *offset_after != offset);
         Stretch {
-            start: start.map_or(Instant::MIN.as_second(), |second| second) * SECOND_US,
-            end: end.map_or(Instant::MAX, |change| change.timestamp()).as_second() * SECOND_US,
+            start: start.unwrap_or(Instant::MIN.as_second()) * SECOND_US,
+            end: end.map_or(Instant::MAX.as_second(), |(second, _)| second) * SECOND_US,
             offset,
             offset_before: start.map_or(offset, offset_before),
-            offset_after: end.map_or(offset, |change| i64::from(change.offset().seconds()) * SECOND_US),
+            offset_after: end.map_or(offset, |(_, offset_after)| offset_after),
         }
     }
 }
@@ -137,8 +147,8 @@ fn similarity(a: &str, b: &str) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use super::super::civil::DAY_US;
+    use super::*;
 
     #[test]
     fn zones_are_found_in_any_case_and_keep_their_spelling() {

@@ -102,7 +102,8 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, CliError> {
     })
 }
 
-async fn start_engine(host: &Host, store: Arc<dyn Store>) -> anyhow::Result<Arc<Engine>> {
+/// An engine on this store, with what earlier processes left behind taken care of.
+pub async fn start_engine(host: &Host, store: Arc<dyn Store>) -> anyhow::Result<Arc<Engine>> {
     let engine = Engine::new(EngineConfig::default(), host.clone(), store.clone());
     engine.start().await.context("cannot read the store's clock")?;
     // The embedded workers of earlier processes died with them: their work need not wait for the lease.

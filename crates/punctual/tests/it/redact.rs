@@ -8,11 +8,19 @@ pub fn redacted(text: &str) -> String {
     let lines = text.lines().map(|line| {
         let mut words = Vec::new();
         for column in line.trim_end().split("  ").map(str::trim).filter(|column| !column.is_empty()) {
-            words.push(column.split(' ').map(redacted_word).collect::<Vec<_>>().join(" "));
+            words.push(match column {
+                span if is_short(span) => "[short]".to_owned(),
+                column => column.split(' ').map(redacted_word).collect::<Vec<_>>().join(" "),
+            });
         }
         words.join("  ")
     });
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A run of no work takes none or some milliseconds.
+fn is_short(column: &str) -> bool {
+    column == "0s" || column.strip_suffix("ms").is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
 fn redacted_word(word: &str) -> String {
@@ -27,9 +35,6 @@ fn redacted_word(word: &str) -> String {
         "[time]"
     } else if bare.starts_with("http://127.0.0.1:") {
         "[server]"
-    } else if bare.strip_suffix("ms").is_some_and(|number| number.parse::<u32>().is_ok()) {
-        // A run of no work takes none or a few milliseconds.
-        "0s"
     } else {
         return word.to_owned();
     };

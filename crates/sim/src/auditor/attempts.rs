@@ -13,6 +13,9 @@ use punctual_core::ports::{
 use punctual_core::retry::RetryPolicy;
 use punctual_core::time::Timestamp;
 
+/// The most that an owner's backlog moves its next execution back, with the few hundred jobs of a run.
+const SHARE_LAG_US_MAX: i64 = 2_000_000;
+
 impl Auditor {
     pub fn claimed(&mut self, now: Timestamp, claims: &[Claim], outcomes: &[ClaimOutcome]) -> Verdict {
         self.not_ahead(now)?;
@@ -61,6 +64,7 @@ impl Auditor {
             );
             self.granted(claim.session, claim.turn, assignment)?;
         }
+        self.goes_by_rank(claim, assignments)?;
         if assignments.len() < claim.limit {
             for id in &self.queued {
                 rule!(
@@ -74,6 +78,39 @@ impl Auditor {
             }
         }
         Ok(())
+    }
+
+    /// Work is handed out in the order of its rank: each before the next, and all before what stays behind.
+    fn goes_by_rank(&self, claim: &Claim, assignments: &[Assignment]) -> Verdict {
+        let mut latest: Option<(i64, ExecutionId)> = None;
+        for assignment in assignments {
+            let place_us = self.place_us(assignment.execution.occurrence);
+            if let Some((before_us, before)) = latest {
+                rule!(
+                    before_us <= place_us + SHARE_LAG_US_MAX,
+                    "what ranks first is handed out first",
+                    "{before} at {before_us} went before {} at {place_us}",
+                    assignment.execution
+                );
+            }
+            latest = latest.max(Some((place_us, assignment.execution)));
+        }
+        let Some((last_us, last)) = latest else { return Ok(()) };
+        for id in &self.queued {
+            let place_us = self.place_us(*id);
+            rule!(
+                last_us <= place_us + SHARE_LAG_US_MAX || !serves(claim, &self.lane(id.job)?),
+                "what ranks first is handed out first",
+                "{last} at {last_us} went to session {} before {id} at {place_us}",
+                claim.session
+            );
+        }
+        Ok(())
+    }
+
+    fn place_us(&self, id: OccurrenceId) -> i64 {
+        let job = self.jobs.get(&id.job);
+        job.and_then(|job| job.occurrences.get(&id.number)).map_or(0, |occurrence| occurrence.place_us)
     }
 
     /// One execution is leased to one session.
@@ -96,6 +133,7 @@ impl Auditor {
             session.turn
         );
         (session.turn, session.turn_call) = (turn, call);
+        self.granted_for_poll(session_id, turn, assignment)?;
 
         let (execution, id) = (assignment.execution, assignment.execution.occurrence);
         let (occurrence, spec) = self.occurrence_mut(id)?;

@@ -3,6 +3,7 @@
 
 use super::{Auditor, Fate, JobModel, Occurrence, OccurrenceState, Verdict, Violation, rule};
 use punctual_core::ids::{Epoch, JobId, OccurrenceId, SegmentSet};
+use punctual_core::job::JobSpec;
 use punctual_core::ports::{
     Begun, Due, DueKind, Fire, FireOutcome, NewJob, OpenOutcome, SubmitOutcome, TimeGate,
 };
@@ -60,6 +61,7 @@ impl Auditor {
         };
         let mut job = JobModel {
             spec,
+            created_at: self.now,
             version: 1,
             next,
             fates: BTreeMap::new(),
@@ -68,7 +70,7 @@ impl Auditor {
             failed: false,
         };
         let fired: Vec<OccurrenceId> =
-            at_once.into_iter().map(|nominal| self.fire_one(id, &mut job, nominal)).collect();
+            at_once.into_iter().map(|nominal| self.fire_one(id, &mut job, nominal, now)).collect();
         self.jobs.insert(id, job);
         self.begun(begun, &fired)?;
         self.due_next_is(id, begun)
@@ -125,6 +127,9 @@ impl Auditor {
         skipped: u64,
     ) -> Verdict {
         let Some(mut job) = self.jobs.remove(&id) else { return Ok(()) };
+        if let Some(first) = job.next {
+            self.on_time("a fire", first.max(job.created_at))?;
+        }
         let expected = expected(&job, now);
         job.version += 1;
         job.next = expected.next;
@@ -134,7 +139,7 @@ impl Auditor {
                 return Err(twice(id, *nominal, *earlier));
             }
             match fate {
-                Fate::Fired => fired.push((self.fire_one(id, &mut job, *nominal), *nominal)),
+                Fate::Fired => fired.push((self.fire_one(id, &mut job, *nominal, now), *nominal)),
                 Fate::Skipped(reason) => {
                     job.fates.insert(*nominal, *fate);
                     self.count(match reason {
@@ -157,7 +162,13 @@ impl Auditor {
         self.due_next_is(id, begun)
     }
 
-    fn fire_one(&mut self, id: JobId, job: &mut JobModel, nominal: Timestamp) -> OccurrenceId {
+    fn fire_one(
+        &mut self,
+        id: JobId,
+        job: &mut JobModel,
+        nominal: Timestamp,
+        now: Timestamp,
+    ) -> OccurrenceId {
         let number = job.occurrences.len() as u32 + 1;
         job.fates.insert(nominal, Fate::Fired);
         job.open += 1;
@@ -169,6 +180,7 @@ impl Auditor {
                 charged: 0,
                 epoch: Epoch(0),
                 state: OccurrenceState::Queued,
+                place_us: place_us(now, &job.spec),
                 finished: Vec::new(),
             },
         );
@@ -183,7 +195,7 @@ impl Auditor {
         answers_each("open_time_gates", gates.len(), outcomes.len())?;
         for (gate, outcome) in gates.iter().zip(outcomes) {
             let id = gate.occurrence;
-            let (occurrence, _) = self.occurrence_mut(id)?;
+            let (occurrence, spec) = self.occurrence_mut(id)?;
             let closed_until = match occurrence.state {
                 OccurrenceState::Waiting { until } if occurrence.attempt == gate.attempt => Some(until),
                 _ => None,
@@ -198,6 +210,8 @@ impl Auditor {
                         gate.attempt
                     );
                     occurrence.state = OccurrenceState::Queued;
+                    occurrence.place_us = place_us(closed_until.unwrap_or(now), spec);
+                    self.on_time("a retry", closed_until.unwrap_or(now))?;
                     self.queued.insert(id);
                     self.begun(begun, &[id])?;
                     self.count("time gates opened");
@@ -325,6 +339,11 @@ fn expected(job: &JobModel, now: Timestamp) -> Expected {
         nominal = nominal.shifted(every_us);
     }
     Expected { fates, next: (!exhausted(nominal, fired)).then_some(nominal) }
+}
+
+/// The place in the queue of what becomes ready at this time.
+fn place_us(ready_at: Timestamp, spec: &JobSpec) -> i64 {
+    ready_at.as_micros() - 10_000_000 * i64::from(spec.priority.get())
 }
 
 fn twice(job: JobId, nominal: Timestamp, earlier: Fate) -> Violation {

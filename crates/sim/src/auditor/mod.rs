@@ -7,6 +7,7 @@
 mod attempts;
 mod finale;
 mod firing;
+mod polls;
 mod runs;
 mod sessions;
 
@@ -20,6 +21,7 @@ use punctual_core::ports::{Lane, SessionOpening};
 use punctual_core::schedule::{OverlapPolicy, Schedule, SkipReason};
 use punctual_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// A broken rule, with the numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +42,11 @@ macro_rules! rule {
 }
 use rule;
 
+/// How long nodes may take after the last fault to be up and to have read what is due.
+const SETTLING: Duration = Duration::from_secs(15);
+/// How late something may happen in calm weather: a few trips to the store and back, one after the other.
+const LATENESS_MAX: Duration = Duration::from_millis(50);
+
 #[derive(Debug, Default)]
 pub struct Auditor {
     jobs: BTreeMap<JobId, JobModel>,
@@ -58,6 +65,9 @@ pub struct Auditor {
     call: u64,
     /// The true time of the verb or event in hand.
     now: Timestamp,
+    /// Since when nothing fails any more.
+    calm_since: Option<Timestamp>,
+    polls: BTreeMap<(SessionId, u64), polls::PollModel>,
     coverage: Coverage,
 }
 
@@ -67,6 +77,8 @@ pub type Coverage = BTreeMap<&'static str, u64>;
 #[derive(Debug)]
 struct JobModel {
     spec: JobSpec,
+    /// The true time at which it was stored.
+    created_at: Timestamp,
     version: u32,
     /// The next nominal time that is neither fired nor skipped.
     next: Option<Timestamp>,
@@ -91,6 +103,9 @@ struct Occurrence {
     charged: u32,
     epoch: Epoch,
     state: OccurrenceState,
+    /// Its place in the queue without what its owner's share adds: when it became ready, less ten seconds for
+    /// each step of priority, in microseconds.
+    place_us: i64,
     finished: Vec<FinishedAttempt>,
 }
 
@@ -173,6 +188,22 @@ impl Auditor {
             }
         }
         text
+    }
+
+    /// From now on nothing fails, so everything is on time as soon as the nodes have settled.
+    pub fn calm_begins(&mut self) {
+        self.calm_since = Some(self.now);
+    }
+
+    /// Something that fell due happens now: without faults that is at once.
+    fn on_time(&mut self, what: &str, due: Timestamp) -> Verdict {
+        let Some(settled) = self.calm_since.map(|since| since.plus(SETTLING)) else { return Ok(()) };
+        if due > settled {
+            let late = self.now.since(due);
+            rule!(late <= LATENESS_MAX, "without faults everything is on time", "{what} is {late:?} late");
+            self.count("fires and gates on time");
+        }
+        Ok(())
     }
 
     /// Nodes go by the store's clock and never ahead of it, or something could fire early.

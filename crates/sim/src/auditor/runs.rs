@@ -39,7 +39,14 @@ pub struct NodeModel {
 
 impl Auditor {
     /// A worker has decided to start a handler: at this moment it must know that its lease is good.
-    pub fn run_decided(&mut self, node: usize, assignment: &Assignment) -> Verdict {
+    pub fn run_decided(&mut self, node: usize, slots: usize, assignment: &Assignment) -> Verdict {
+        let here = self.active.values().flatten().filter(|lease| self.runs[lease].node == node).count();
+        rule!(
+            here < slots || self.is_excused(node),
+            "a worker runs no more at once than it has slots",
+            "{} is to start on node {node}, where {here} run in {slots} slots",
+            assignment.execution
+        );
         let lease = (assignment.execution, assignment.epoch);
         let Some(session) = self.grants.get(&lease).copied() else { return Ok(()) };
         rule!(

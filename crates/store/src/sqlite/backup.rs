@@ -71,7 +71,8 @@ fn copy(from: &Path, to: &Path, mut progress: impl FnMut(u64, u64)) -> Result<()
         match step {
             StepResult::Done => break,
             StepResult::More => {}
-            _ => std::thread::sleep(std::time::Duration::from_millis(10)),
+            // Nobody else has the target open, and the source is held in a snapshot.
+            busy => return Err(Fault::damaged("the backup's target", format!("{busy:?}"))),
         }
     }
     drop(backup);

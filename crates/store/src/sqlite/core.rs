@@ -99,6 +99,12 @@ impl SqliteCore {
         self.memory.workers.forget();
     }
 
+    /// The bare connection, set and migrated.
+    pub(crate) fn into_connection(self) -> Connection {
+        self.conn
+    }
+
+    #[cfg(test)]
     pub(crate) fn connection(&self) -> &Connection {
         &self.conn
     }

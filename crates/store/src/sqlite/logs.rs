@@ -78,6 +78,7 @@ impl LogCore {
         }
     }
 
+    #[cfg(test)]
     pub(crate) fn connection(&self) -> &Connection {
         &self.conn
     }

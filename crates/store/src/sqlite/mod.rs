@@ -7,6 +7,7 @@ mod backup;
 mod connection;
 mod core;
 mod fault;
+mod floor;
 mod integrity;
 mod lock;
 mod logs;
@@ -24,8 +25,15 @@ mod write;
 
 pub use self::core::SqliteCore;
 pub use backup::{BackupError, BackupProgress};
+pub use floor::{Floor, FloorError, FloorOptions, measure_floor};
 pub use logs::LogCore;
 pub use open::{OpenError, SqliteOptions};
 pub use reads::Reads;
 pub use store::SqliteStore;
 pub use write::{Write, WriteReply};
+
+/// Row writes that a no-op job costs from submit to success: insert the job, insert its live row, claim it,
+/// delete it, append to history. What a batch shares, such as a session's turn, is not counted.
+pub const ROW_WRITES_PER_JOB: u64 = 5;
+/// The same for a job that is leased to an offer in the commit of its submit.
+pub const ROW_WRITES_PER_OFFERED_JOB: u64 = 4;

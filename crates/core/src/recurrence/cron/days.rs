@@ -45,7 +45,7 @@ impl DayRule {
 }
 
 impl MonthDays {
-    pub(super) const ALL: u32 = u32::MAX & !1;
+    pub(super) const ALL: u32 = !1;
 
     fn days_of(&self, month: &Month) -> u32 {
         let all = all_days(month);

@@ -204,7 +204,9 @@ fn parse_hashed(
             let (from, to) = parse_range(field, range)?;
             (from, to, false)
         }
-        Some(Err(bad)) => return Err(bad.error(field, "is not understood", "use H, H/n, H(a-b) or H(a-b)/n")),
+        Some(Err(bad)) => {
+            return Err(bad.error(field, "is not understood", "use H, H/n, H(a-b) or H(a-b)/n"));
+        }
     };
     if field == CronField::Year {
         return Err(base.error(field, "cannot be chosen by hash", field.advice()));

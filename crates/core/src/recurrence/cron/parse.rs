@@ -52,9 +52,10 @@ fn shorthand(word: Piece<'_>) -> Result<&'static str, CronError> {
         "@weekly" => Ok("0 0 * * 0"),
         "@daily" | "@midnight" => Ok("0 0 * * *"),
         "@hourly" => Ok("0 * * * *"),
-        "@reboot" => {
-            refuse("has no meaning where many machines share the jobs", "submit the job when a machine starts")
-        }
+        "@reboot" => refuse(
+            "has no meaning where many machines share the jobs",
+            "submit the job when a machine starts",
+        ),
         "@every" => refuse("is not cron", "use an interval such as 5m"),
         _ => refuse("is not known", "use @hourly, @daily, @weekly, @monthly or @yearly"),
     }
@@ -102,7 +103,11 @@ fn wrong_count(pieces: &[Piece<'_>], text: &str, count: usize) -> CronError {
     let (column, found, problem) = match pieces.get(7) {
         Some(extra) => (extra.column, extra.text.to_owned(), format!("is one field too many of {count}")),
         None if count == 0 => (1, String::new(), "the pattern is empty".to_owned()),
-        None => (text.trim_end().chars().count() + 1, String::new(), format!("the pattern has {count} of 5 fields")),
+        None => (
+            text.trim_end().chars().count() + 1,
+            String::new(),
+            format!("the pattern has {count} of 5 fields"),
+        ),
     };
     let expected =
         "use minute, hour, day of month, month, day of week; a second may stand first, a year then last";
@@ -114,7 +119,11 @@ fn never_matches(fields: &[CronField], pieces: &[Piece<'_>]) -> CronError {
     let month = pieces[day + 1].text;
     let in_years = if fields.len() == 7 { " of its years" } else { "" };
     let problem = format!("never comes in month {month}{in_years}");
-    pieces[day].error(CronField::DayOfMonth, &problem, "use a day that some such month has, or L for the last")
+    pieces[day].error(
+        CronField::DayOfMonth,
+        &problem,
+        "use a day that some such month has, or L for the last",
+    )
 }
 
 impl Draft {
@@ -198,7 +207,8 @@ impl Draft {
         }
         if let Some((day, which)) = item.split_once('#') {
             let number: Option<usize> = which.text.parse().ok().filter(|number| (1..=5).contains(number));
-            let number = number.ok_or_else(|| which.error(field, "is out of range", "use 1–5 after the #"))?;
+            let number =
+                number.ok_or_else(|| which.error(field, "is out of range", "use 1–5 after the #"))?;
             days.nth[number - 1] |= 1 << (field.value(day)? % 7);
         } else if let Some(day) = item.strip_suffix('L') {
             days.last |= 1 << (field.value(day)? % 7);

@@ -56,7 +56,8 @@ mod tests {
 
     #[test]
     fn rank_and_nth_undo_each_other() {
-        let times = TimesOfDay { hours: 1 << 0 | 1 << 9 | 1 << 23, minutes: 1 << 30 | 1 << 59, seconds: 0b101 };
+        let times =
+            TimesOfDay { hours: 1 << 0 | 1 << 9 | 1 << 23, minutes: 1 << 30 | 1 << 59, seconds: 0b101 };
         assert_eq!(times.count(), 12);
         let mut second_before = None;
         for rank in 0..times.count() {

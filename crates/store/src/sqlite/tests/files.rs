@@ -1,1 +1,134 @@
-//! x
+//! Files: locks, versions, backups, closing.
+
+use super::{Still, at, job, open};
+use crate::sqlite::{BackupError, OpenError, SqliteCore, SqliteOptions, SqliteStore};
+use punctual_core::ports::{JobQuery, JobView, LogLine, LogStream, NewJob, Store};
+use rusqlite::Connection;
+use std::error::Error;
+use std::path::Path;
+use std::sync::Arc;
+
+#[tokio::test]
+async fn a_second_open_of_the_same_directory_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = open(dir.path());
+    let refused = SqliteStore::open(&SqliteOptions::new(dir.path()), Arc::new(Still)).err().unwrap();
+    assert!(matches!(refused, OpenError::InUse { .. }));
+    let lock = dir.path().join("punctual.lock");
+    assert!(refused.to_string().contains(&lock.display().to_string()), "{refused}");
+    first.close();
+    open(dir.path());
+}
+
+#[tokio::test]
+async fn a_database_of_a_newer_version_is_refused() {
+    for file in ["punctual.db", "logs.db"] {
+        let dir = tempfile::tempdir().unwrap();
+        open(dir.path()).close();
+        let conn = Connection::open(dir.path().join(file)).unwrap();
+        conn.pragma_update(None, "user_version", 99).unwrap();
+        drop(conn);
+        let refused = SqliteStore::open(&SqliteOptions::new(dir.path()), Arc::new(Still)).err().unwrap();
+        let reason = refused.source().unwrap().to_string();
+        assert!(refused.to_string().contains(file), "{refused}");
+        assert!(reason.contains("version 99") && reason.contains("newer binary"), "{reason}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_a_database_is_refused_and_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("punctual.db");
+    std::fs::write(&path, "not a database at all, but long enough to be mistaken for one").unwrap();
+    assert!(SqliteStore::open(&SqliteOptions::new(dir.path()), Arc::new(Still)).is_err());
+    assert!(std::fs::read_to_string(&path).unwrap().starts_with("not a database"));
+}
+
+#[tokio::test]
+async fn a_closed_store_leaves_no_log_to_replay_and_opens_with_all_it_had() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    fill(&store, 0..100).await;
+    let before = contents(&store).await;
+    store.close();
+    for file in ["punctual.db-wal", "logs.db-wal"] {
+        assert!(!dir.path().join(file).exists(), "{file} is left behind");
+    }
+    assert_eq!(contents(&open(dir.path())).await, before);
+}
+
+#[tokio::test]
+async fn a_backup_opens_and_equals_the_original() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    fill(&store, 0..3_000).await;
+    let to = dir.path().join("backup");
+    let mut reports = Vec::new();
+    store.backup(&to, |progress| reports.push(progress)).unwrap();
+    assert!(reports.iter().all(|progress| progress.pages_done <= progress.pages_total));
+    assert!(reports.last().is_some_and(|last| last.pages_done == last.pages_total));
+    assert_eq!(contents(&open(&to)).await, contents(&store).await);
+    let problems = SqliteCore::open(&to.join("punctual.db")).unwrap().integrity_check().unwrap();
+    assert_eq!(problems, Vec::<String>::new());
+
+    let again = store.backup(&to, |_| {}).err().unwrap();
+    assert!(matches!(again, BackupError::AlreadyThere(_)), "{again}");
+}
+
+#[tokio::test]
+async fn a_backup_is_one_moment_of_a_store_in_use() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    fill(&store, 0..3_000).await;
+    let to = dir.path().join("backup");
+    let writer = Connection::open(dir.path().join("punctual.db")).unwrap();
+    let mut commits = 0;
+    store
+        .backup(&to, |_| {
+            // A commit between two steps, as jobs go on while the copy is made.
+            commits += 1;
+            writer.execute("INSERT INTO workers (name) VALUES (?1)", [format!("w{commits}")]).unwrap();
+        })
+        .unwrap();
+    assert!(commits > 0);
+    let copy = Connection::open(to.join("punctual.db")).unwrap();
+    let workers: i64 = copy.query_row("SELECT count(*) FROM workers", [], |row| row.get(0)).unwrap();
+    assert_eq!(workers, 0, "the copy began before the first of them");
+}
+
+async fn fill(store: &SqliteStore, numbers: std::ops::Range<u64>) {
+    let jobs: Vec<_> = numbers.map(|n| NewJob { job: job(n), offer: None }).collect();
+    let execution = jobs[0].job.id.occurrence(1).attempt(1);
+    store.submit(at(1), jobs).await.unwrap();
+    let line = LogLine {
+        number: 0,
+        execution,
+        timestamp: at(1),
+        stream: LogStream::Log,
+        message: "hello".to_owned(),
+    };
+    store.append_logs(vec![line]).await.unwrap();
+}
+
+async fn contents(store: &SqliteStore) -> (Vec<JobView>, Vec<LogLine>) {
+    let mut query = JobQuery { limit: 1_000, ..JobQuery::default() };
+    let mut jobs = Vec::new();
+    loop {
+        let page = store.jobs(query.clone()).await.unwrap();
+        jobs.extend(page.items);
+        query.before = page.next;
+        if query.before.is_none() {
+            break;
+        }
+    }
+    let execution = jobs.last().unwrap().job.id.occurrence(1).attempt(1);
+    (jobs, store.logs(execution, None, 10).await.unwrap().items)
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_named() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let below: &Path = &file.path().join("data");
+    let refused = SqliteStore::open(&SqliteOptions::new(below), Arc::new(Still)).err().unwrap();
+    assert!(refused.to_string().contains(&below.display().to_string()), "{refused}");
+}

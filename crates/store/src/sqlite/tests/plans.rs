@@ -1,1 +1,84 @@
-//! x
+//! How SQLite answers the statements that run all the time: by searching an index, never by walking a table or
+//! sorting. Costs must follow the work that is due.
+
+use super::{apply, claim, future_job, job, open_session, report, submit};
+use crate::sqlite::logs::LINES_OF_EXECUTION;
+use crate::sqlite::reads::{
+    ACTIVE_LIVE, ACTIVE_SCHEDULES, DUE_SCHEDULES, DUE_TIME_GATES, HISTORY_OF_JOB, LATEST_JOBS, MARKED_JOBS,
+    OPEN_OF_JOB,
+};
+use crate::sqlite::verbs::{COUNT_OPEN, FIRST_OF_LANE, LIVE_OF_SESSION, NEXT_OF_LANE, SCHEDULE_OF_JOB};
+use crate::sqlite::{LogCore, SqliteCore};
+use punctual_core::ports::Outcome;
+use rusqlite::Connection;
+
+/// Statements of the main database and what each must search.
+const SEARCHES: &[(&str, &str)] = &[
+    (FIRST_OF_LANE, "live USING COVERING INDEX live_claim (lane=?)"),
+    (NEXT_OF_LANE, "live USING COVERING INDEX live_claim (lane=? AND (rank,job,occurrence)>(?,?,?))"),
+    (DUE_SCHEDULES, "schedules USING INDEX schedules_due (segment=? AND due_at<?)"),
+    (DUE_TIME_GATES, "live USING INDEX live_due (segment=? AND available_at<?)"),
+    (LIVE_OF_SESSION, "live USING INDEX live_session (session=?)"),
+    (COUNT_OPEN, "live USING PRIMARY KEY (job=?)"),
+    (SCHEDULE_OF_JOB, "schedules USING PRIMARY KEY (job=?)"),
+    (HISTORY_OF_JOB, "history USING INDEX history_job (job=? AND (occurrence,attempt)<(?,?))"),
+    (OPEN_OF_JOB, "live USING PRIMARY KEY (job=?)"),
+    (LATEST_JOBS, "jobs USING PRIMARY KEY (id<?)"),
+    (MARKED_JOBS, "jobs USING INDEX jobs_marked (mark=? AND id<?)"),
+    (ACTIVE_LIVE, "live USING PRIMARY KEY (job<?)"),
+    (ACTIVE_SCHEDULES, "schedules USING PRIMARY KEY (job<?)"),
+];
+
+#[test]
+fn hot_statements_search_an_index_in_a_full_database() {
+    let mut core = SqliteCore::open_in_memory().unwrap();
+    fill(&mut core);
+    for (sql, expected) in SEARCHES {
+        check(core.connection(), sql, expected);
+    }
+}
+
+#[test]
+fn statistics_do_not_lead_the_planner_astray() {
+    let mut core = SqliteCore::open_in_memory().unwrap();
+    fill(&mut core);
+    core.connection().execute_batch("ANALYZE").unwrap();
+    for (sql, expected) in SEARCHES {
+        check(core.connection(), sql, expected);
+    }
+}
+
+#[test]
+fn log_lines_are_found_by_their_execution() {
+    let logs = LogCore::open_in_memory().unwrap();
+    let expected = "lines USING INDEX lines_execution (job=? AND occurrence=? AND attempt=? AND rowid>?)";
+    check(logs.connection(), LINES_OF_EXECUTION, expected);
+}
+
+/// Many waiting behind gates, running, queued, finished and still to come.
+fn fill(core: &mut SqliteCore) {
+    let session = open_session(core);
+    let workers = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100) \
+         INSERT INTO workers (name) SELECT 'worker ' || n FROM n";
+    core.connection().execute_batch(workers).unwrap();
+    apply(core, submit((0..3_000).map(job)));
+    apply(core, submit((3_000..6_000).map(|n| future_job(n, n as i64))));
+    let failing = claim(core, session, 1, 1_000);
+    report(core, session, &failing, Outcome::Failed { error: "no".to_owned(), retryable: true });
+    let succeeding = claim(core, session, 2, 1_000);
+    report(core, session, &succeeding, Outcome::Succeeded { result: None });
+    claim(core, session, 3, 500);
+}
+
+fn check(conn: &Connection, sql: &str, expected: &str) {
+    let mut explain = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+    let parameters = explain.parameter_count();
+    let nothing = rusqlite::params_from_iter(std::iter::repeat_n(rusqlite::types::Null, parameters));
+    let steps = explain.query_map(nothing, |row| row.get::<_, String>(3)).unwrap();
+    let steps: Vec<String> = steps.map(Result::unwrap).collect();
+    // Counting the rows of a bounded subquery walks over its result, not over a table.
+    let walks = |step: &String| step.starts_with("SCAN") && !step.starts_with("SCAN (subquery");
+    let sorts = |step: &String| step.contains("TEMP B-TREE");
+    assert!(!steps.iter().any(|step| walks(step) || sorts(step)), "{sql}\n{steps:#?}");
+    assert!(steps.iter().any(|step| step == &format!("SEARCH {expected}")), "{sql}\n{steps:#?}");
+}

@@ -16,7 +16,8 @@ use punctual_core::schedule::{FirePlan, ScheduleState, SkipRange, SkipReason};
 use punctual_core::time::Timestamp;
 use rusqlite::{Connection, params};
 
-const SCHEDULE_OF_JOB: &str = concat!("SELECT ", schedule_columns!(), " FROM schedules WHERE job = ?1");
+pub(crate) const SCHEDULE_OF_JOB: &str =
+    concat!("SELECT ", schedule_columns!(), " FROM schedules WHERE job = ?1");
 pub(crate) const COUNT_OPEN: &str = "SELECT count(*) FROM (SELECT 1 FROM live WHERE job = ?1 LIMIT ?2)";
 const LAST_SKIPPED: &str = "SELECT seq, fired, reason FROM skipped WHERE job = ?1 ORDER BY seq DESC LIMIT 1";
 

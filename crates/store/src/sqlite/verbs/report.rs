@@ -18,6 +18,7 @@ use rusqlite::{Connection, params};
 
 const ACCEPTED: &str = "SELECT epoch, session, status FROM history \
      WHERE job = ?1 AND occurrence = ?2 AND attempt = ?3";
+pub(crate) const DELETE_LIVE: &str = "DELETE FROM live WHERE job = ?1 AND occurrence = ?2";
 const SETTINGS_OF_JOB: &str = concat!("SELECT ", settings_columns!(), " FROM jobs WHERE id = ?1");
 
 pub(super) fn report(
@@ -96,8 +97,7 @@ pub(super) fn settings_of(conn: &Connection, job: JobId) -> Result<Option<Settin
 
 /// Ends an occurrence: its live row goes, and a one-shot job is marked if it did not succeed.
 pub(super) fn close(conn: &Connection, id: OccurrenceId, mark: Option<JobMark>) -> Result<(), Fault> {
-    conn.prepare_cached("DELETE FROM live WHERE job = ?1 AND occurrence = ?2")?
-        .execute(params![id.job.as_bytes(), id.number])?;
+    conn.prepare_cached(DELETE_LIVE)?.execute(params![id.job.as_bytes(), id.number])?;
     if let Some(mark) = mark {
         conn.prepare_cached("UPDATE jobs SET mark = ?2 WHERE id = ?1")?
             .execute(params![id.job.as_bytes(), mark.code()])?;

@@ -1,0 +1,289 @@
+//! Recurring schedules: which instants a cron pattern or an interval means in a time zone.
+//!
+//! Everything here is a pure function of its arguments: no clock, no randomness, no zone data but the bundled
+//! one, so that every node gives the same answer. How many runs a job has left and what to do about missed ones
+//! is the caller's business.
+//!
+//! The work is split in two. A [`civil::Pattern`] says which wall-clock readings a schedule names and knows of no
+//! zone; [`dst`] lays those readings onto a zone's clocks and resolves the ones that clocks skip or repeat. Both
+//! count without stepping, so a year of a schedule that fires every second costs no more than one that fires
+//! daily.
+//!
+//! - Both ends of the window, `start_at` and `end_at`, belong to it.
+//! - An interval's anchor is its first occurrence. It is an instant, so no choice about clocks applies to it; the
+//!   ones after it are readings of the zone's clock, if the interval is one of days or longer.
+//! - Schedules fire from 1970 to the end of 9998.
+
+mod civil;
+mod cron;
+mod dst;
+mod hash;
+mod interval;
+mod spec;
+mod zone;
+
+pub use cron::{CronError, CronField};
+pub use dst::{DstEffect, DstGap, DstOverlap};
+pub use hash::jitter;
+pub use interval::IntervalError;
+pub use spec::{RecurrenceError, RecurrenceSpec, Rule};
+pub use zone::{UnknownZone, tzdb_version};
+
+use crate::time::Timestamp;
+use civil::{Civil, Pattern};
+use cron::CronPattern;
+use dst::LocalPattern;
+use interval::{CalendarSteps, ElapsedSteps, Interval};
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+use zone::Zone;
+
+/// Bytes of a cron pattern, an interval or the name of a zone. Longer ones are refused.
+pub const RECURRENCE_TEXT_BYTES_MAX: usize = 512;
+
+/// The first instant that is looked at: early enough for the start of 1970 in every zone.
+const FIRST_US: i64 = -2 * civil::DAY_US;
+/// The end of the last: 9998-12-29, before which no zone's local time is in 9999.
+const END_US: i64 = 253_370_764_800_000_000 - 3 * civil::DAY_US;
+
+/// One occurrence of a schedule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Fire {
+    pub at: Timestamp,
+    /// The local time with its offset, as RFC 3339.
+    pub local: String,
+    /// What a change of clocks did to it.
+    pub dst: Option<DstEffect>,
+}
+
+/// A valid recurring schedule. It is stored as its [`RecurrenceSpec`], and two are equal if those are.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "RecurrenceSpec", into = "RecurrenceSpec")]
+pub struct Recurrence {
+    spec: RecurrenceSpec,
+    zone: Zone,
+    timing: Timing,
+}
+
+#[derive(Debug, Clone)]
+enum Timing {
+    Elapsed(ElapsedSteps),
+    Local {
+        pattern: Pattern,
+        /// An occurrence besides the pattern's, before all of them.
+        anchor: Option<i64>,
+    },
+}
+
+impl PartialEq for Recurrence {
+    fn eq(&self, other: &Self) -> bool {
+        self.spec == other.spec
+    }
+}
+
+impl Eq for Recurrence {}
+
+impl From<Recurrence> for RecurrenceSpec {
+    fn from(recurrence: Recurrence) -> Self {
+        recurrence.spec
+    }
+}
+
+impl TryFrom<RecurrenceSpec> for Recurrence {
+    type Error = RecurrenceError;
+
+    fn try_from(spec: RecurrenceSpec) -> Result<Self, RecurrenceError> {
+        Recurrence::new(spec)
+    }
+}
+
+impl Recurrence {
+    pub fn new(mut spec: RecurrenceSpec) -> Result<Self, RecurrenceError> {
+        check_length("timezone", &spec.zone)?;
+        let zone = Zone::find(&spec.zone)?;
+        if let (Some(start_at), Some(end_at)) = (spec.start_at, spec.end_at)
+            && end_at < start_at
+        {
+            return Err(RecurrenceError::EndBeforeStart { start_at, end_at });
+        }
+        spec.zone = zone.name().to_owned();
+        let timing = match &mut spec.rule {
+            Rule::Cron { pattern, seed } => {
+                check_length("cron_expression", pattern)?;
+                let parsed = CronPattern::parse(pattern, *seed)?;
+                if !parsed.uses_hash() {
+                    *seed = 0;
+                }
+                Timing::Local { pattern: Pattern::Cron(parsed), anchor: None }
+            }
+            Rule::Interval { every, anchor } => {
+                check_length("interval", every)?;
+                interval_timing(Interval::parse(every)?, *anchor, &zone)
+            }
+        };
+        Ok(Recurrence { spec, zone, timing })
+    }
+
+    pub const fn spec(&self) -> &RecurrenceSpec {
+        &self.spec
+    }
+
+    /// What happens to local times that clocks skip: as chosen; if not, fixed hours run after the gap, and where
+    /// the hour is a wildcard they are skipped, since the next match is near.
+    pub fn dst_gap(&self) -> DstGap {
+        let default = if self.hour_is_wildcard() { DstGap::Skip } else { DstGap::RunAfter };
+        self.spec.dst_gap.unwrap_or(default)
+    }
+
+    /// What happens to local times that clocks repeat: as chosen; if not, fixed hours run the first time, and
+    /// where the hour is a wildcard both times, so that every quarter of an hour is never silent for an hour.
+    pub fn dst_overlap(&self) -> DstOverlap {
+        let default = if self.hour_is_wildcard() { DstOverlap::Both } else { DstOverlap::First };
+        self.spec.dst_overlap.unwrap_or(default)
+    }
+
+    /// The first occurrence strictly after an instant.
+    pub fn next_after(&self, after: Timestamp) -> Option<Fire> {
+        self.next_time_after(after).map(|at| self.fire(at))
+    }
+
+    /// As [`Recurrence::next_after`], the time alone: for those who only need to know when to look again.
+    pub fn next_time_after(&self, after: Timestamp) -> Option<Timestamp> {
+        self.nth_time_after(after, 0)
+    }
+
+    /// The occurrence after an instant that has exactly `index` others in between.
+    pub fn nth_time_after(&self, after: Timestamp, index: u64) -> Option<Timestamp> {
+        let range = self.instants(after, Timestamp::MAX);
+        let at = match &self.timing {
+            Timing::Elapsed(steps) => steps.nth_in(range, index),
+            Timing::Local { pattern, anchor } => match anchor.filter(|anchor| range.contains(anchor)) {
+                Some(anchor) if index == 0 => Some(anchor),
+                Some(_) => self.local(pattern).nth_in(range, index - 1),
+                None => self.local(pattern).nth_in(range, index),
+            },
+        };
+        at.map(Timestamp::from_micros)
+    }
+
+    /// The last occurrence at or before an instant.
+    pub fn last_at_or_before(&self, at: Timestamp) -> Option<Fire> {
+        self.last_time_at_or_before(at).map(|at| self.fire(at))
+    }
+
+    /// As [`Recurrence::last_at_or_before`], the time alone.
+    pub fn last_time_at_or_before(&self, at: Timestamp) -> Option<Timestamp> {
+        let range = self.instants(Timestamp::from_micros(i64::MIN), at);
+        let at = match &self.timing {
+            Timing::Elapsed(steps) => steps.last_in(range),
+            Timing::Local { pattern, anchor } => {
+                let anchor = anchor.filter(|anchor| range.contains(anchor));
+                self.local(pattern).last_in(range).or(anchor)
+            }
+        };
+        at.map(Timestamp::from_micros)
+    }
+
+    /// How many occurrences are after `after` and not after `until`. Costs a little per change of clocks and per
+    /// month in between, and nothing per occurrence.
+    pub fn count_between(&self, after: Timestamp, until: Timestamp) -> u64 {
+        let range = self.instants(after, until);
+        match &self.timing {
+            Timing::Elapsed(steps) => steps.count_in(range),
+            Timing::Local { pattern, anchor } => {
+                let anchor = anchor.filter(|anchor| range.contains(anchor));
+                u64::from(anchor.is_some()) + self.local(pattern).count_in(range)
+            }
+        }
+    }
+
+    /// The next `count` occurrences strictly after an instant, fewer if the schedule ends.
+    pub fn preview(&self, after: Timestamp, count: usize) -> Vec<Fire> {
+        let first = self.next_after(after);
+        std::iter::successors(first, |fire| self.next_after(fire.at)).take(count).collect()
+    }
+
+    fn hour_is_wildcard(&self) -> bool {
+        match &self.timing {
+            Timing::Local { pattern: Pattern::Cron(cron), .. } => cron.hour_is_wildcard(),
+            _ => false,
+        }
+    }
+
+    /// The instants after `after` and not after `until` that are in the window.
+    fn instants(&self, after: Timestamp, until: Timestamp) -> Range<i64> {
+        let window_start = self.spec.start_at.map_or(FIRST_US, Timestamp::as_micros);
+        let window_end = self.spec.end_at.map_or(END_US, |end_at| end_at.as_micros().saturating_add(1));
+        let start = after.as_micros().saturating_add(1).max(window_start).max(FIRST_US);
+        let end = until.as_micros().saturating_add(1).min(window_end).min(END_US);
+        start..end.max(start)
+    }
+
+    fn local<'a>(&'a self, pattern: &'a Pattern) -> LocalPattern<'a> {
+        LocalPattern { pattern, zone: &self.zone, gap: self.dst_gap(), overlap: self.dst_overlap() }
+    }
+
+    fn fire(&self, at: Timestamp) -> Fire {
+        let at_us = at.as_micros();
+        let dst = match &self.timing {
+            Timing::Local { pattern, anchor } if *anchor != Some(at_us) => {
+                self.local(pattern).effect_at(at_us)
+            }
+            _ => None,
+        };
+        Fire { at, local: self.zone.local(at_us), dst }
+    }
+
+    /// The schedule in plain English.
+    pub fn describe(&self) -> String {
+        let zone = self.zone.describe();
+        let mut text = match &self.timing {
+            Timing::Elapsed(steps) => {
+                format!("{}, counted from {}", steps.describe(), self.zone.local(steps.anchor.as_micros()))
+            }
+            Timing::Local { pattern: Pattern::Cron(cron), .. } => format!("{}, {zone}", cron.describe()),
+            Timing::Local { pattern: Pattern::Calendar(steps), anchor } => {
+                let anchor = self.zone.local(anchor.unwrap_or_default());
+                format!("{}, counted from {anchor}, {zone}", steps.describe())
+            }
+        };
+        if let Some(start_at) = self.spec.start_at {
+            text.push_str(&format!(", from {}", self.zone.local(start_at.as_micros())));
+        }
+        if let Some(end_at) = self.spec.end_at {
+            text.push_str(&format!(", until {}", self.zone.local(end_at.as_micros())));
+        }
+        if matches!(self.timing, Timing::Local { .. }) && self.zone.changes_clocks() {
+            text.push_str(&self.describe_dst());
+        }
+        text
+    }
+
+    fn describe_dst(&self) -> String {
+        let gap = match self.dst_gap() {
+            DstGap::Skip => "not at all",
+            DstGap::RunAfter => "right after",
+        };
+        let overlap = match self.dst_overlap() {
+            DstOverlap::First => "the first time only",
+            DstOverlap::Second => "the second time only",
+            DstOverlap::Both => "both times",
+        };
+        format!("; if the clocks skip that time, {gap}; if they repeat it, {overlap}")
+    }
+}
+
+fn check_length(field: &'static str, text: &str) -> Result<(), RecurrenceError> {
+    if text.len() > RECURRENCE_TEXT_BYTES_MAX { Err(RecurrenceError::TooLong { field }) } else { Ok(()) }
+}
+
+fn interval_timing(interval: Interval, anchor: Timestamp, zone: &Zone) -> Timing {
+    let anchor_us = anchor.as_micros();
+    let local = Civil(anchor_us.clamp(-END_US, END_US) + zone.offset_at(anchor_us));
+    let pattern = match interval {
+        Interval::Elapsed { every_us } => return Timing::Elapsed(ElapsedSteps { anchor, every_us }),
+        Interval::Days(days) => CalendarSteps::days(local, days),
+        Interval::Months(months) => CalendarSteps::months(local, months),
+    };
+    Timing::Local { pattern: Pattern::Calendar(pattern), anchor: Some(anchor_us) }
+}

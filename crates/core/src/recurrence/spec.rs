@@ -1,0 +1,106 @@
+//! A recurrence as its user wrote it, which is also the form in which it is stored.
+
+use super::RECURRENCE_TEXT_BYTES_MAX;
+use super::cron::CronError;
+use super::dst::{DstGap, DstOverlap};
+use super::interval::IntervalError;
+use super::zone::UnknownZone;
+use crate::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// When a recurring job fires, as its user wrote it.
+///
+/// Unknown fields are refused: one that a newer release wrote would change when the job fires.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecurrenceSpec {
+    pub rule: Rule,
+    /// The IANA name of the zone whose clocks count.
+    #[serde(default = "utc", skip_serializing_if = "is_utc")]
+    pub zone: String,
+    /// Not chosen, it follows the rule; see [`super::Recurrence::dst_gap`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dst_gap: Option<DstGap>,
+    /// Not chosen, it follows the rule; see [`super::Recurrence::dst_overlap`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dst_overlap: Option<DstOverlap>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_at: Option<Timestamp>,
+}
+
+/// The rule of a recurrence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Rule {
+    Cron {
+        pattern: String,
+        /// Decides what `H` stands for. Kept only if the pattern has one.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        seed: u64,
+    },
+    Interval {
+        every: String,
+        anchor: Timestamp,
+    },
+}
+
+fn utc() -> String {
+    "UTC".to_owned()
+}
+
+fn is_utc(zone: &str) -> bool {
+    zone == "UTC"
+}
+
+fn is_zero(seed: &u64) -> bool {
+    *seed == 0
+}
+
+impl RecurrenceSpec {
+    /// The rule on UTC clocks, without a window.
+    pub fn new(rule: Rule) -> Self {
+        RecurrenceSpec { rule, zone: utc(), dst_gap: None, dst_overlap: None, start_at: None, end_at: None }
+    }
+
+    pub fn cron(pattern: &str, seed: u64) -> Self {
+        Self::new(Rule::Cron { pattern: pattern.to_owned(), seed })
+    }
+
+    pub fn interval(every: &str, anchor: Timestamp) -> Self {
+        Self::new(Rule::Interval { every: every.to_owned(), anchor })
+    }
+
+    pub fn in_zone(self, zone: &str) -> Self {
+        RecurrenceSpec { zone: zone.to_owned(), ..self }
+    }
+}
+
+/// Why a recurrence cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RecurrenceError {
+    #[error(transparent)]
+    Cron(#[from] CronError),
+    #[error(transparent)]
+    Interval(#[from] IntervalError),
+    #[error(transparent)]
+    Zone(#[from] UnknownZone),
+    #[error("longer than {RECURRENCE_TEXT_BYTES_MAX} bytes")]
+    TooLong { field: &'static str },
+    #[error("before start_at: {end_at} is before {start_at}")]
+    EndBeforeStart { start_at: Timestamp, end_at: Timestamp },
+}
+
+impl RecurrenceError {
+    /// The field of a submitted job that is wrong.
+    pub const fn field(&self) -> &'static str {
+        match self {
+            RecurrenceError::Cron(_) => "cron_expression",
+            RecurrenceError::Interval(_) => "interval",
+            RecurrenceError::Zone(_) => "timezone",
+            RecurrenceError::TooLong { field } => field,
+            RecurrenceError::EndBeforeStart { .. } => "end_at",
+        }
+    }
+}

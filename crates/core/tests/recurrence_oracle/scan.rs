@@ -1,0 +1,68 @@
+//! The oracle: walks UTC instant by instant, asks what the clock on the wall shows, and decides from its
+//! neighbours what was skipped or repeated. Knows nothing of offsets, stretches or transitions.
+
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan};
+use punctual_core::recurrence::{DstGap, DstOverlap};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the wall clock showed at evenly spaced instants (in seconds).
+pub struct Scan {
+    step: i64,
+    readings: Vec<(i64, DateTime)>,
+}
+
+/// The matching readings of a scan, and where matching ones were skipped.
+pub struct Matches {
+    by_reading: BTreeMap<DateTime, Vec<i64>>,
+    after_gaps: BTreeSet<i64>,
+}
+
+impl Scan {
+    pub fn new(zone: &TimeZone, from: i64, to: i64, step: i64) -> Self {
+        let start = from.div_euclid(step) * step;
+        let instants = (start..to).step_by(step as usize);
+        let readings =
+            instants.map(|at| (at, zone.to_datetime(Timestamp::from_second(at).unwrap()))).collect();
+        Scan { step, readings }
+    }
+
+    pub fn matches(&self, matches: impl Fn(DateTime) -> bool) -> Matches {
+        let mut by_reading: BTreeMap<DateTime, Vec<i64>> = BTreeMap::new();
+        let mut after_gaps = BTreeSet::new();
+        let mut expected: Option<DateTime> = None;
+        for (at, reading) in &self.readings {
+            if matches(*reading) {
+                by_reading.entry(*reading).or_default().push(*at);
+            }
+            let mut skipped = expected.unwrap_or(*reading);
+            while skipped < *reading {
+                if matches(skipped) {
+                    after_gaps.insert(*at);
+                }
+                skipped = skipped.checked_add(self.step.seconds()).unwrap();
+            }
+            expected = Some(reading.checked_add(self.step.seconds()).unwrap());
+        }
+        Matches { by_reading, after_gaps }
+    }
+}
+
+impl Matches {
+    /// The instants that fire under a choice.
+    pub fn fires(&self, gap: DstGap, overlap: DstOverlap) -> BTreeSet<i64> {
+        let mut fires = BTreeSet::new();
+        for instants in self.by_reading.values() {
+            match overlap {
+                DstOverlap::First => fires.extend(instants.first()),
+                DstOverlap::Second => fires.extend(instants.last()),
+                DstOverlap::Both => fires.extend(instants),
+            }
+        }
+        if gap == DstGap::RunAfter {
+            fires.extend(&self.after_gaps);
+        }
+        fires
+    }
+}

@@ -1,0 +1,56 @@
+//! A worker's port as the auditor sees it: passes everything on, and tells what was asked for and answered.
+
+use crate::world::World;
+use async_trait::async_trait;
+use punctual_core::ids::SessionId;
+use punctual_core::ports::{
+    Assignment, BeatAnswer, LeaseRef, Poll, Report, ReportAnswer, SessionGrant, SessionOpening, WorkerPort,
+    WorkerPortError,
+};
+use std::sync::Arc;
+
+pub struct Watched {
+    pub world: Arc<World>,
+    pub port: Arc<dyn WorkerPort>,
+}
+
+#[async_trait]
+impl WorkerPort for Watched {
+    async fn open_session(&self, opening: SessionOpening) -> Result<SessionGrant, WorkerPortError> {
+        self.port.open_session(opening).await
+    }
+
+    async fn poll(&self, poll: Poll) -> Result<Vec<Assignment>, WorkerPortError> {
+        self.world.tell(|auditor| auditor.polled(&poll));
+        let answer = self.port.poll(poll.clone()).await;
+        if let Ok(assignments) = &answer {
+            self.world.audit(|auditor| auditor.told(&poll, assignments));
+        }
+        answer
+    }
+
+    async fn beat(&self, session: SessionId, beat: u64) -> Result<BeatAnswer, WorkerPortError> {
+        self.port.beat(session, beat).await
+    }
+
+    async fn report(&self, reports: Vec<Report>) -> Result<Vec<ReportAnswer>, WorkerPortError> {
+        self.port.report(reports).await
+    }
+
+    async fn give_back(&self, session: SessionId, leases: Vec<LeaseRef>) -> Result<(), WorkerPortError> {
+        self.port.give_back(session, leases).await
+    }
+
+    async fn resync(
+        &self,
+        session: SessionId,
+        turn: u64,
+        held: Vec<LeaseRef>,
+    ) -> Result<(), WorkerPortError> {
+        self.port.resync(session, turn, held).await
+    }
+
+    async fn close_session(&self, session: SessionId) -> Result<(), WorkerPortError> {
+        self.port.close_session(session).await
+    }
+}

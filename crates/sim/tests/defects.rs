@@ -1,0 +1,59 @@
+//! The simulator notices when a rule is broken: each planted defect is caught.
+
+use punctual_core::defects::Defect;
+use punctual_sim::{Options, simulate};
+
+/// Seeds within which a defect must show.
+const SEEDS_MAX: u64 = 1_000;
+
+#[track_caller]
+fn check(defect: Defect) {
+    let caught = (0..SEEDS_MAX)
+        .map(|seed| simulate(Options { seed, defect: Some(defect), print: false }))
+        .find_map(|outcome| outcome.violation.map(|violation| (outcome.options.seed, violation.rule)));
+    let (seed, rule) = caught.unwrap_or_else(|| panic!("{defect:?} goes unnoticed in {SEEDS_MAX} seeds"));
+    println!("{defect:?} is caught by seed {seed}: {rule}");
+}
+
+#[test]
+fn a_fire_that_ignores_the_version_is_caught() {
+    check(Defect::DropVersionCheck);
+}
+
+#[test]
+fn a_report_that_ignores_the_epoch_is_caught() {
+    check(Defect::DropEpoch);
+}
+
+#[test]
+fn a_session_that_is_lost_by_the_wall_clock_is_caught() {
+    check(Defect::ExpireByWallClock);
+}
+
+#[test]
+fn a_gate_that_opens_twice_is_caught() {
+    check(Defect::OpenGateTwice);
+}
+
+#[test]
+fn a_retry_that_is_dropped_is_caught() {
+    check(Defect::LoseRetry);
+}
+
+#[test]
+fn a_turn_that_is_granted_twice_is_caught() {
+    check(Defect::DropTurn);
+}
+
+#[test]
+fn a_handler_that_outlives_its_lease_is_caught() {
+    check(Defect::KeepRunningWithoutLease);
+}
+
+#[test]
+fn every_defect_has_its_test() {
+    let tested = include_str!("defects.rs");
+    for defect in Defect::ALL {
+        assert!(tested.contains(&format!("check(Defect::{defect:?});")), "{defect:?} has no test");
+    }
+}
