@@ -8,7 +8,7 @@ use punctual_core::job::InvalidField;
 use punctual_core::ports::StoreError;
 use punctual_engine::SubmitError;
 
-/// When to try again after the store could not be reached.
+/// When to try again after the store could not be reached or the server was busy.
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
 
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +35,8 @@ pub enum ApiError {
     BodyTooLarge { limit_bytes: usize },
     #[error("the body must be application/json")]
     NotJson,
+    #[error("too much is being taken in at once")]
+    Overloaded,
     #[error("{0}")]
     Unavailable(String),
     #[error("{0}")]
@@ -80,6 +82,9 @@ impl ApiError {
                         .to_owned(),
                 );
             }
+            ApiError::Overloaded => {
+                problem.detail = Some("nothing was taken; send it again later".to_owned())
+            }
             ApiError::Internal(_) => problem.detail = Some("the server's log says more".to_owned()),
             ApiError::MethodNotAllowed
             | ApiError::BodyTimeout
@@ -106,6 +111,9 @@ impl ApiError {
             ApiError::BodyUnreadable(_) => (StatusCode::BAD_REQUEST, "the body could not be read"),
             ApiError::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"),
             ApiError::NotJson => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be application/json"),
+            ApiError::Overloaded => {
+                (StatusCode::TOO_MANY_REQUESTS, "the server takes in as much as it can already")
+            }
             ApiError::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "the store is unavailable"),
             ApiError::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "the server failed"),
         }
@@ -152,7 +160,7 @@ impl IntoResponse for ApiError {
             ApiError::Unauthorized(_) => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
-            ApiError::Unavailable(_) => {
+            ApiError::Unavailable(_) | ApiError::Overloaded => {
                 headers.insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
             }
             _ => {}

@@ -20,6 +20,7 @@ pub use server::{Server, ServerLimits};
 
 use auth::TokenCache;
 use axum::Router;
+use extract::BodyShares;
 use punctual_core::ports::{Clock, Store};
 use punctual_engine::Engine;
 use std::sync::Arc;
@@ -30,11 +31,12 @@ pub struct Api {
     engine: Arc<Engine>,
     clock: Arc<dyn Clock>,
     tokens: Arc<TokenCache>,
+    bodies: Arc<BodyShares>,
 }
 
 impl Api {
     pub fn new(engine: Arc<Engine>, clock: Arc<dyn Clock>) -> Self {
-        Api { engine, clock, tokens: Arc::default() }
+        Api { engine, clock, tokens: Arc::default(), bodies: Arc::default() }
     }
 
     pub fn router(self) -> Router {

@@ -4,7 +4,7 @@ use crate::data_dir::DataDir;
 use crate::exit::Exit;
 use crate::{host, output, serve};
 use anyhow::Context;
-use punctual_store::sqlite::{SqliteCore, SqliteOptions, SqliteStore};
+use punctual_store::sqlite::{SqliteOptions, SqliteStore};
 
 #[derive(clap::Args)]
 pub struct CheckArgs {
@@ -18,9 +18,7 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<Exit> {
     let host = host::this_machine().context("cannot read randomness")?;
     let store = SqliteStore::open(&SqliteOptions::new(args.data_dir.path()), host.clock.clone())
         .map_err(|error| serve::cannot_open(&args.data_dir, error))?;
-    let problems = SqliteCore::open(&store.dir().join("punctual.db"))
-        .and_then(|core| core.integrity_check())
-        .context("the database cannot be verified")?;
+    let problems = store.integrity_check().await.context("the database cannot be verified")?;
     let dir = args.data_dir.path().display();
     if problems.is_empty() {
         output::print_text(&format!("{dir} is whole"))?;

@@ -6,7 +6,8 @@ use crate::auditor::{Auditor, Contents, JobContents, Verdict, Violation};
 use crate::lock;
 use crate::random::Rng;
 use crate::world::World;
-use punctual_core::ports::{JobQuery, StoreError};
+use punctual_core::occurrence::Finished;
+use punctual_core::ports::{ExecutionView, JobQuery, StoreError};
 use punctual_store::sqlite::{Reads, SqliteCore, Write, WriteReply};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -145,12 +146,21 @@ impl Database {
             }
         }
         let mut jobs = Vec::with_capacity(views.len());
+        let mut problems = Vec::new();
         for view in views {
             let id = view.job.id;
-            let history = pages(|before| {
+            if reads.job(id)?.as_ref() != Some(&view) {
+                problems.push(format!("job {id} reads differently alone and in a list"));
+            }
+            let history: Vec<Finished> = pages(|before| {
                 let page = reads.history(id, before, PAGE_ITEMS)?;
                 Ok((page.items, page.next))
             })?;
+            for row in &history {
+                if reads.execution(row.id)? != Some(ExecutionView::Finished(row.clone())) {
+                    problems.push(format!("execution {} reads differently alone and in its history", row.id));
+                }
+            }
             jobs.push(JobContents { skipped: reads.skipped(id, usize::MAX >> 1)?, view, history });
         }
         let dead_letters = pages(|before| {
@@ -158,8 +168,8 @@ impl Database {
             Ok((page.items, page.next))
         })?;
         let contents = Contents { jobs, dead_letters, depths: reads.depths()? };
-        drop(reads);
-        Ok((contents, core.integrity_check()?))
+        problems.extend(core.integrity_check()?);
+        Ok((contents, problems))
     }
 }
 

@@ -3,6 +3,7 @@
 use clap::Parser;
 use punctual_core::defects::Defect;
 use punctual_sim::{Coverage, Options, Outcome, simulate};
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -82,7 +83,7 @@ struct Tally(Mutex<Totals>);
 #[derive(Default)]
 struct Totals {
     seeds: u64,
-    broken: Vec<u64>,
+    broken: BTreeMap<&'static str, Vec<u64>>,
     events: u64,
     coverage: Coverage,
 }
@@ -95,14 +96,15 @@ impl Tally {
         for (what, count) in &outcome.coverage {
             *totals.coverage.entry(what).or_default() += count;
         }
-        if outcome.violation.is_some() {
-            totals.broken.push(outcome.options.seed);
+        if let Some(violation) = &outcome.violation {
+            totals.broken.entry(violation.rule).or_default().push(outcome.options.seed);
         }
         if outcome.violation.is_some() || alone {
             println!("{outcome}");
         } else if totals.seeds.is_multiple_of(PROGRESS_SEEDS) {
             let per_second = totals.seeds as f64 / started.elapsed().as_secs_f64();
-            println!("{} seeds, {} broken, {per_second:.1} seeds/s", totals.seeds, totals.broken.len());
+            let broken: usize = totals.broken.values().map(Vec::len).sum();
+            println!("{} seeds, {broken} broken, {per_second:.1} seeds/s", totals.seeds);
         }
     }
 
@@ -121,8 +123,10 @@ impl Tally {
         if totals.broken.is_empty() {
             return ExitCode::SUCCESS;
         }
-        totals.broken.sort_unstable();
-        println!("{} seeds break a rule: {:?}", totals.broken.len(), totals.broken);
+        for (rule, seeds) in &mut totals.broken {
+            seeds.sort_unstable();
+            println!("{} seeds break a rule: {rule}: {seeds:?}", seeds.len());
+        }
         ExitCode::FAILURE
     }
 }

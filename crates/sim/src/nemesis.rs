@@ -25,6 +25,7 @@ struct Appetite {
     skew: u64,
     partition: u64,
     storm: u64,
+    blackout: u64,
     /// The longest quiet time between two troubles.
     quiet_ms_max: u64,
 }
@@ -53,11 +54,17 @@ impl Nemesis {
             skew: weight(3),
             partition: weight(5),
             storm: weight(2),
+            blackout: weight(1),
             quiet_ms_max: rng.between(300, 8_000),
         };
         let busy = vec![false; cluster.topology.nodes()];
         let state = Mutex::new(State { over: false, busy });
         Arc::new(Nemesis { cluster, rng: Mutex::new(rng), appetite, weather, state })
+    }
+
+    /// Makes no trouble at all, but for clocks.
+    pub fn rest(&self) {
+        lock(&self.state).over = true;
     }
 
     /// Sets wrong clocks at the start.
@@ -83,8 +90,8 @@ impl Nemesis {
     }
 
     fn strike(self: &Arc<Self>) {
-        let Appetite { crash, pause, drain, skew, partition, storm, .. } = self.appetite;
-        let total = crash + pause + drain + skew + partition + storm;
+        let Appetite { crash, pause, drain, skew, partition, storm, blackout, .. } = self.appetite;
+        let total = crash + pause + drain + skew + partition + storm + blackout;
         if total == 0 {
             return;
         }
@@ -107,8 +114,36 @@ impl Nemesis {
             self.jump(node);
         } else if falls_on(partition) {
             executor.spawn_in_world(async move { nemesis.partition(node).await });
-        } else {
+        } else if falls_on(storm) {
             executor.spawn_in_world(async move { nemesis.storm().await });
+        } else {
+            self.blackout();
+        }
+    }
+
+    /// All nodes that nothing else is being done to crash at the same moment.
+    fn blackout(self: &Arc<Self>) {
+        self.cluster.world.count("blackouts");
+        for node in 0..self.cluster.topology.nodes() {
+            let nemesis = self.clone();
+            let downtime = lock(&self.rng).millis(0, 5_000);
+            self.on_free(
+                node,
+                &self.cluster.world.executor,
+                async move { nemesis.restart(node, downtime).await },
+            );
+        }
+    }
+
+    async fn restart(&self, node: usize, downtime: Duration) {
+        if self.is_over() {
+            return;
+        }
+        self.cluster.crash(node);
+        self.cluster.world.count("crashes");
+        self.cluster.world.executor.sleep(downtime).await;
+        if !self.is_over() {
+            self.cluster.start(node);
         }
     }
 
@@ -130,18 +165,9 @@ impl Nemesis {
     }
 
     async fn crash(&self, node: usize) {
-        let executor = &self.cluster.world.executor;
         let downtime = lock(&self.rng).millis(0, 9_000);
         self.blow(node, Blow::Crash).await;
-        if self.is_over() {
-            return;
-        }
-        self.cluster.crash(node);
-        self.cluster.world.count("crashes");
-        executor.sleep(downtime).await;
-        if !self.is_over() {
-            self.cluster.start(node);
-        }
+        self.restart(node, downtime).await;
     }
 
     /// Waits until a blow has fallen between two polls of the node, or for so long that it is idle.
@@ -200,11 +226,7 @@ impl Nemesis {
                 break;
             }
         }
-        self.cluster.crash(node);
-        executor.sleep(downtime).await;
-        if !self.is_over() {
-            self.cluster.start(node);
-        }
+        self.restart(node, downtime).await;
     }
 
     fn jump(&self, node: usize) {

@@ -20,6 +20,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Runs without any fault, in a thousand.
+const PEACEFUL_PER_MILLE: u64 = 60;
+/// How often the auditor looks for work that nobody knows of.
+const ORPHAN_CHECK_INTERVAL: Duration = Duration::from_secs(5);
+
 /// What to run.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
@@ -54,7 +59,9 @@ pub fn simulate(options: Options) -> Outcome {
     let _planted = Planted::new(options.defect);
     let mut rng = Rng::new(options.seed);
     let topology = Topology::drawn(&mut rng.fork("topology"));
-    let weather = Weather::drawn(&mut rng.fork("weather"));
+    let drawn = Weather::drawn(&mut rng.fork("weather"));
+    // Some runs see no fault at all: then nothing may be late or lost either.
+    let weather = if rng.per_mille(PEACEFUL_PER_MILLE) { Weather::calm() } else { drawn };
     let executor = Executor::new(rng.fork("executor"), topology.nodes());
     let world = Arc::new(World::new(executor, Trace::new(options.print), weather));
     if let Err(violation) = run(&world, &mut rng, topology, weather) {
@@ -102,7 +109,13 @@ fn run(world: &Arc<World>, rng: &mut Rng, topology: Topology, weather: Weather) 
     let submissions = workload(&mut rng.fork("workload"), true_time(&world.executor), faults_for);
     let patience = patience(&cluster.topology, &submissions);
 
+    let peaceful = weather == Weather::calm();
+    if peaceful {
+        nemesis.rest();
+        world.tell(|auditor| auditor.calm_begins());
+    }
     nemesis.set_clocks();
+    world.executor.spawn_in_world(look_for_orphans(world.clone()));
     (0..cluster.topology.nodes()).for_each(|node| cluster.start(node));
     clients.submit_all(submissions);
     world.executor.spawn_in_world(nemesis.clone().run());
@@ -122,7 +135,17 @@ fn run(world: &Arc<World>, rng: &mut Rng, topology: Topology, weather: Weather) 
         });
     }
     leave(world, &cluster)?;
+    if peaceful {
+        world.ask(|auditor| auditor.nothing_was_lost())?;
+    }
     compare(world, &cluster, &clients)
+}
+
+async fn look_for_orphans(world: Arc<World>) {
+    loop {
+        world.executor.sleep(ORPHAN_CHECK_INTERVAL).await;
+        world.audit(|auditor| auditor.no_orphans());
+    }
 }
 
 /// How long after the last fault everything must be done: the time of all handlers one after the other as

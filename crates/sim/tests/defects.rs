@@ -6,11 +6,14 @@ use punctual_sim::{Options, simulate};
 /// Seeds within which a defect must show.
 const SEEDS_MAX: u64 = 1_000;
 
+/// Finds a seed that breaks a rule with the defect and none without it.
 #[track_caller]
 fn check(defect: Defect) {
-    let caught = (0..SEEDS_MAX)
-        .map(|seed| simulate(Options { seed, defect: Some(defect), print: false }))
-        .find_map(|outcome| outcome.violation.map(|violation| (outcome.options.seed, violation.rule)));
+    let caught = (0..SEEDS_MAX).find_map(|seed| {
+        let violation = simulate(Options { seed, defect: Some(defect), print: false }).violation?;
+        let is_sound_without = simulate(Options::seed(seed)).violation.is_none();
+        is_sound_without.then_some((seed, violation.rule))
+    });
     let (seed, rule) = caught.unwrap_or_else(|| panic!("{defect:?} goes unnoticed in {SEEDS_MAX} seeds"));
     println!("{defect:?} is caught by seed {seed}: {rule}");
 }

@@ -1,11 +1,12 @@
 //! Submitting and reading jobs.
 
 use crate::error::ApiError;
-use crate::extract::{BATCH_BODY_BYTES_MAX, BODY_BYTES_MAX, IdInPath, JsonBytes};
+use crate::extract::{BATCH_BODY_BYTES_MAX, BODY_BYTES_MAX, IdInPath, JsonBody};
 use crate::query::{QueryParams, next_cursor};
 use crate::submission::job_spec;
 use crate::{Api, json, views};
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::LOCATION;
@@ -21,11 +22,8 @@ use punctual_core::time::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-pub async fn submit(
-    State(api): State<Api>,
-    JsonBytes(body): JsonBytes<BODY_BYTES_MAX>,
-) -> Result<Response, ApiError> {
-    let job: SubmitJob = json::parse(&body)?;
+pub async fn submit(State(api): State<Api>, body: JsonBody<BODY_BYTES_MAX>) -> Result<Response, ApiError> {
+    let job: SubmitJob = json::parse(&body.bytes)?;
     let spec = job_spec(job, api.engine.now()).map_err(ApiError::invalid)?;
     let answer = api.engine.submit(vec![spec]).await.into_iter().next();
     let submitted = answer.ok_or_else(|| ApiError::Internal("a submit without an answer".to_owned()))??;
@@ -36,9 +34,9 @@ pub async fn submit(
 /// Each job for itself: an invalid one does not keep the others out. 201 if all were taken, else 200.
 pub async fn submit_batch(
     State(api): State<Api>,
-    JsonBytes(body): JsonBytes<BATCH_BODY_BYTES_MAX>,
+    body: JsonBody<BATCH_BODY_BYTES_MAX>,
 ) -> Result<Response, ApiError> {
-    let specs = parse_batch(&body, api.engine.now())?;
+    let specs = parse_beside(body.bytes.clone(), api.engine.now()).await?;
     let items = submit_each(&api, specs).await?;
     let all_taken = items.iter().all(|item| matches!(item, BatchItem::Submitted(_)));
     let status = if all_taken { StatusCode::CREATED } else { StatusCode::OK };
@@ -51,6 +49,19 @@ pub async fn submit_batch(
 struct LooseBatch<'a> {
     #[serde(borrow)]
     jobs: Vec<&'a RawValue>,
+}
+
+/// Bytes of a batch up to which it is parsed right away.
+const PARSE_AT_ONCE_BYTES_MAX: usize = 64 * 1024;
+
+/// Parses a batch, a large one on a thread of its own: there are few threads for everything else that must
+/// happen on time, and parsing megabytes would hold one of them.
+async fn parse_beside(body: Bytes, now: Timestamp) -> Result<Vec<Result<JobSpec, ApiError>>, ApiError> {
+    if body.len() <= PARSE_AT_ONCE_BYTES_MAX {
+        return parse_batch(&body, now);
+    }
+    let parsed = tokio::task::spawn_blocking(move || parse_batch(&body, now)).await;
+    parsed.unwrap_or_else(|broken| Err(ApiError::Internal(format!("parsing a batch broke off: {broken}"))))
 }
 
 fn parse_batch(body: &[u8], now: Timestamp) -> Result<Vec<Result<JobSpec, ApiError>>, ApiError> {

@@ -51,12 +51,16 @@ pub(super) enum Pattern {
 }
 
 impl Pattern {
-    /// The reading that has exactly `index` others between `from` (included) and itself.
-    pub(super) fn nth_at_or_after(&self, from: Civil, index: u64) -> Option<Civil> {
+    /// The reading of the range that has exactly `index` others of it before itself.
+    pub(super) fn nth_in(&self, range: &Range<Civil>, index: u64) -> Option<Civil> {
         match self {
-            Pattern::Cron(cron) => cron.nth_at_or_after(from, index),
-            Pattern::Calendar(steps) => steps.nth_at_or_after(from, index),
+            Pattern::Cron(cron) => cron.nth_in(range, index),
+            Pattern::Calendar(steps) => steps.nth_in(range, index),
         }
+    }
+
+    pub(super) fn first_at_or_after(&self, from: Civil) -> Option<Civil> {
+        self.nth_in(&(from..Civil(i64::MAX)), 0)
     }
 
     pub(super) fn last_before(&self, end: Civil) -> Option<Civil> {
@@ -74,10 +78,6 @@ impl Pattern {
             Pattern::Cron(cron) => cron.count(range),
             Pattern::Calendar(steps) => steps.count(range),
         }
-    }
-
-    pub(super) fn first_in(&self, range: &Range<Civil>) -> Option<Civil> {
-        self.nth_at_or_after(range.start, 0).filter(|reading| *reading < range.end)
     }
 
     pub(super) fn last_in(&self, range: &Range<Civil>) -> Option<Civil> {

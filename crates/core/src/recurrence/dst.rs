@@ -74,8 +74,7 @@ impl LocalPattern<'_> {
                 }
                 index -= 1;
             }
-            let reading = self.pattern.nth_at_or_after(share.readings.start, index);
-            if let Some(reading) = reading.filter(|reading| *reading < share.readings.end) {
+            if let Some(reading) = self.pattern.nth_in(&share.readings, index) {
                 return Some(reading.0 - share.offset);
             }
             if index > 0 {
@@ -157,13 +156,13 @@ impl LocalPattern<'_> {
         self.gap == DstGap::RunAfter
             && offset > offset_before
             && instants.contains(&start)
-            && self.pattern.first_in(&(Civil(start + offset_before)..Civil(start + offset))).is_some()
+            && self.pattern.nth_in(&(Civil(start + offset_before)..Civil(start + offset)), 0).is_some()
     }
 
     /// An instant at or after `from` that no fire lies before, so that a pattern for one day in many years does
     /// not visit every change of clocks on the way; `None` if nothing fires any more.
     fn skip_ahead(&self, from: i64) -> Option<i64> {
-        let earliest = self.pattern.nth_at_or_after(Civil(from - OFFSET_MAX_US), 0)?;
+        let earliest = self.pattern.first_at_or_after(Civil(from - OFFSET_MAX_US))?;
         Some(from.max(earliest.0 - OFFSET_MAX_US))
     }
 }

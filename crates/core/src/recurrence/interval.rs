@@ -7,8 +7,8 @@
 use super::civil::{Civil, DAY_US, day_number};
 use crate::limits::{INTERVAL_MAX, INTERVAL_MIN};
 use crate::time::{Timestamp, duration_micros};
+use jiff::Span;
 use jiff::civil::Date;
-use jiff::{Span, ToSpan};
 use std::ops::Range;
 
 /// An interval that cannot be used, and what would be right.
@@ -145,8 +145,9 @@ impl CalendarSteps {
         CalendarSteps { date: anchor.date(), us_of_day: anchor.us_of_day(), step: Step::Months(months) }
     }
 
-    pub(super) fn nth_at_or_after(&self, from: Civil, index: u64) -> Option<Civil> {
-        self.reading(self.steps_before(from).checked_add(index)?.checked_add(1)?)
+    pub(super) fn nth_in(&self, range: &Range<Civil>, index: u64) -> Option<Civil> {
+        let number = self.steps_before(range.start).checked_add(index)?.checked_add(1)?;
+        self.reading(number).filter(|reading| *reading < range.end)
     }
 
     pub(super) fn last_before(&self, end: Civil) -> Option<Civil> {
@@ -208,15 +209,17 @@ impl CalendarSteps {
 
 impl ElapsedSteps {
     pub(super) fn describe(&self) -> String {
-        let seconds = self.every_us / 1_000_000;
-        if self.every_us % 1_000_000 != 0 {
-            let span = self.every_us.microseconds();
-            return format!("Every {span:#}");
-        }
         let mut parts = vec![];
-        for (number, unit) in
-            [(seconds / 3_600, "hour"), (seconds / 60 % 60, "minute"), (seconds % 60, "second")]
-        {
+        let mut rest = self.every_us;
+        for (size, unit) in [
+            (3_600_000_000, "hour"),
+            (60_000_000, "minute"),
+            (1_000_000, "second"),
+            (1_000, "millisecond"),
+            (1, "microsecond"),
+        ] {
+            let number = rest / size;
+            rest %= size;
             match number {
                 0 => {}
                 1 => parts.push(format!("1 {unit}")),
@@ -307,8 +310,9 @@ mod tests {
     #[test]
     fn steps_end_with_the_calendar_instead_of_overflowing() {
         let steps = CalendarSteps::days(Civil::new(Date::constant(2026, 1, 1), 0), 1);
-        assert_eq!(steps.nth_at_or_after(Civil(0), u64::MAX), None);
-        assert_eq!(steps.nth_at_or_after(Civil(0), 10_000_000), None);
+        let forever = Civil(0)..Civil(i64::MAX);
+        assert_eq!(steps.nth_in(&forever, u64::MAX), None);
+        assert_eq!(steps.nth_in(&forever, 10_000_000), None);
         let elapsed = ElapsedSteps { anchor: Timestamp::EPOCH, every_us: 1_000_000 };
         assert_eq!(elapsed.nth_in(0..i64::MAX, u64::MAX), None);
         assert_eq!(elapsed.nth_in(0..i64::MAX, u64::MAX - 1), None);

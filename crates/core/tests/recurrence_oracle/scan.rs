@@ -3,14 +3,15 @@
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
-use jiff::{Timestamp, ToSpan};
+use jiff::{SignedDuration, Timestamp};
 use punctual_core::recurrence::{DstGap, DstOverlap};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the wall clock showed at evenly spaced instants (in seconds).
+/// What the wall clock showed at evenly spaced instants (in seconds), and what it never showed in between.
 pub struct Scan {
-    step: i64,
     readings: Vec<(i64, DateTime)>,
+    /// Each with the instant at which the clock had gone past it.
+    skipped: Vec<(i64, DateTime)>,
 }
 
 /// The matching readings of a scan, and where matching ones were skipped.
@@ -21,30 +22,28 @@ pub struct Matches {
 
 impl Scan {
     pub fn new(zone: &TimeZone, from: i64, to: i64, step: i64) -> Self {
-        let start = from.div_euclid(step) * step;
-        let instants = (start..to).step_by(step as usize);
-        let readings =
-            instants.map(|at| (at, zone.to_datetime(Timestamp::from_second(at).unwrap()))).collect();
-        Scan { step, readings }
+        let mut scan = Scan { readings: vec![], skipped: vec![] };
+        let mut expected: Option<DateTime> = None;
+        for at in (from.div_euclid(step) * step..to).step_by(step as usize) {
+            let reading = zone.to_datetime(Timestamp::from_second(at).unwrap());
+            let mut skipped = expected.unwrap_or(reading);
+            while skipped < reading {
+                scan.skipped.push((at, skipped));
+                skipped += SignedDuration::from_secs(step);
+            }
+            scan.readings.push((at, reading));
+            expected = Some(reading + SignedDuration::from_secs(step));
+        }
+        scan
     }
 
     pub fn matches(&self, matches: impl Fn(DateTime) -> bool) -> Matches {
         let mut by_reading: BTreeMap<DateTime, Vec<i64>> = BTreeMap::new();
-        let mut after_gaps = BTreeSet::new();
-        let mut expected: Option<DateTime> = None;
-        for (at, reading) in &self.readings {
-            if matches(*reading) {
-                by_reading.entry(*reading).or_default().push(*at);
-            }
-            let mut skipped = expected.unwrap_or(*reading);
-            while skipped < *reading {
-                if matches(skipped) {
-                    after_gaps.insert(*at);
-                }
-                skipped = skipped.checked_add(self.step.seconds()).unwrap();
-            }
-            expected = Some(reading.checked_add(self.step.seconds()).unwrap());
+        for (at, reading) in self.readings.iter().filter(|(_, reading)| matches(*reading)) {
+            by_reading.entry(*reading).or_default().push(*at);
         }
+        let after_gaps =
+            self.skipped.iter().filter(|(_, reading)| matches(*reading)).map(|(at, _)| *at).collect();
         Matches { by_reading, after_gaps }
     }
 }

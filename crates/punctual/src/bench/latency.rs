@@ -1,16 +1,17 @@
 //! `punctual bench latency`.
 
+use crate::bench::door::Door;
+use crate::bench::machine::SyncProbe;
+use crate::bench::percentiles::Percentiles;
+use crate::bench::recorder::{JOB_TYPE, StartRecorder};
 use crate::bench::stage::Stage;
 use crate::bench::{PlaceArgs, machine, progress};
 use crate::exit::Exit;
 use crate::output::{OutputArgs, details};
 use anyhow::Context;
 use punctual_core::job::JobSpec;
-use punctual_core::ports::{ExecutionContext, Executor, Outcome, Task};
 use serde::Serialize;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
 
 #[derive(clap::Args)]
 pub struct LatencyArgs {
@@ -33,53 +34,28 @@ struct LatencyReport {
     start_us: Percentiles,
     /// From the call of submit to its durable acknowledgement.
     acknowledged_us: Percentiles,
-    /// One durable write of a page on the same disk, in this run: no start can be faster.
+    /// One durable write of a page on the same disk, between two jobs each time.
     fdatasync_us: Percentiles,
     start_of_fdatasync_p50: f64,
+    load_before: f64,
     cpu_ms_per_1000_jobs: f64,
     peak_memory_bytes: u64,
 }
 
-#[derive(Debug, Clone, Copy, Serialize)]
-struct Percentiles {
-    p50: u64,
-    p90: u64,
-    p99: u64,
-    max: u64,
-}
-
-impl Percentiles {
-    fn of(mut times: Vec<Duration>) -> Self {
-        times.sort_unstable();
-        let at = |percent| machine::percentile(&times, percent).as_micros() as u64;
-        Percentiles { p50: at(50.0), p90: at(90.0), p99: at(99.0), max: at(100.0) }
-    }
-
-    fn describe(self) -> String {
-        let ms = |us: u64| us as f64 / 1_000.0;
-        format!(
-            "p50 {:.2} ms, p90 {:.2} ms, p99 {:.2} ms, max {:.2} ms",
-            ms(self.p50),
-            ms(self.p90),
-            ms(self.p99),
-            ms(self.max)
-        )
-    }
-}
-
 pub async fn run(args: LatencyArgs) -> anyhow::Result<Exit> {
     let stage = Stage::set_up(&args.place).await?;
-    let syncs = machine::sync_times(stage.dir())?;
+    let load_before = machine::load_average();
     let cpu_before = machine::cpu_time();
     let times = measure(&stage, &args).await?;
     let cpu = machine::cpu_time() - cpu_before;
-    let (start_us, fdatasync_us) = (Percentiles::of(times.start), Percentiles::of(syncs));
+    let (start_us, fdatasync_us) = (Percentiles::of(times.start), Percentiles::of(times.sync));
     let report = LatencyReport {
         count: args.count,
         start_us,
         acknowledged_us: Percentiles::of(times.acknowledged),
         fdatasync_us,
         start_of_fdatasync_p50: start_us.p50 as f64 / fdatasync_us.p50.max(1) as f64,
+        load_before,
         cpu_ms_per_1000_jobs: cpu.as_secs_f64() * 1e6 / args.count as f64,
         peak_memory_bytes: machine::peak_memory_bytes()?,
     };
@@ -95,28 +71,33 @@ fn describe(report: &LatencyReport) -> String {
         ("fdatasync alone", Some(report.fdatasync_us.describe())),
         ("Ratio", Some(format!("{:.1} times one fdatasync at p50", report.start_of_fdatasync_p50))),
         ("CPU", Some(format!("{:.1} ms per 1,000 jobs", report.cpu_ms_per_1000_jobs))),
+        ("Busy", machine::busy_warning(report.load_before)),
         ("Peak memory", Some(format!("{:.0} MB", report.peak_memory_bytes as f64 / 1e6))),
     ])
 }
 
 struct Times {
+    sync: Vec<Duration>,
     start: Vec<Duration>,
     acknowledged: Vec<Duration>,
 }
 
 async fn measure(stage: &Stage, args: &LatencyArgs) -> anyhow::Result<Times> {
     let bar = progress("one by one", args.count);
-    let (started, mut starts) = mpsc::unbounded_channel();
-    let worker = stage.start_worker(4, 0, vec![Arc::new(StartRecorder { started })]);
-    let mut times = Times { start: vec![], acknowledged: vec![] };
-    let spec = JobSpec::named(JOB_TYPE);
+    let (recorder, mut starts) = StartRecorder::new(stage.host.clock.clone());
+    let worker = stage.start_worker(4, 0, vec![recorder]);
+    let mut times = Times { sync: vec![], start: vec![], acknowledged: vec![] };
+    let mut probe = SyncProbe::new(stage.dir())?;
+    let door = Door::engine(stage, &JobSpec::named(JOB_TYPE));
     for done in 1..=args.count {
         tokio::time::sleep(args.pause.get()).await;
+        // Blocks the thread of this function only: everything measured runs on others.
+        times.sync.push(probe.once()?);
         let submitted_at = Instant::now();
-        Stage::submit(&stage.engine, vec![spec.clone()]).await?;
+        door.submit(1).await?;
         times.acknowledged.push(submitted_at.elapsed());
-        let started_at: Instant = starts.recv().await.context("the worker is gone")?;
-        times.start.push(started_at.saturating_duration_since(submitted_at));
+        let start = starts.recv().await.context("the worker is gone")?;
+        times.start.push(start.at.saturating_duration_since(submitted_at));
         until_recorded(stage, done).await;
         bar.inc(1);
     }
@@ -130,27 +111,5 @@ async fn until_recorded(stage: &Stage, count: u64) {
     let mut looks = tokio::time::interval(Duration::from_millis(1));
     while stage.engine.counters().succeeded < count {
         looks.tick().await;
-    }
-}
-
-const JOB_TYPE: &str = "bench";
-
-/// Tells when each handler starts.
-struct StartRecorder {
-    started: mpsc::UnboundedSender<Instant>,
-}
-
-impl Executor for StartRecorder {
-    fn job_types(&self) -> Vec<String> {
-        vec![JOB_TYPE.to_owned()]
-    }
-
-    fn execute(&self, _context: ExecutionContext) -> Task<Outcome> {
-        let started = self.started.clone();
-        Box::pin(async move {
-            // Nobody listens any more when the benchmark was broken off.
-            let _ = started.send(Instant::now());
-            Outcome::Succeeded { result: None }
-        })
     }
 }

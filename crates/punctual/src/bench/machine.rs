@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// What one log page of a small commit takes.
 const SYNC_BYTES: usize = 4_096;
-const SYNC_ROUNDS: usize = 300;
+const SYNC_PAGES: u64 = 256;
 
 /// CPU time of all threads of this process so far.
 pub fn cpu_time() -> Duration {
@@ -27,26 +27,46 @@ pub fn peak_memory_bytes() -> anyhow::Result<u64> {
     Ok(kilobytes * 1024)
 }
 
-/// How long single durable writes take on the disk of this directory, shortest first: no commit can be faster.
-pub fn sync_times(dir: &Path) -> anyhow::Result<Vec<Duration>> {
-    let mut file = tempfile::tempfile_in(dir).context("cannot write there")?;
-    let mut times = Vec::with_capacity(SYNC_ROUNDS);
-    prepare(&mut file)?;
-    for round in 0..SYNC_ROUNDS {
-        let start = Instant::now();
-        file.seek(SeekFrom::Start((round * SYNC_BYTES) as u64))?;
-        file.write_all(&[round as u8; SYNC_BYTES])?;
-        file.sync_data()?;
-        times.push(start.elapsed());
-    }
-    times.sort_unstable();
-    Ok(times)
+/// Durable writes of one page each, on the disk of a directory: no commit there can be faster.
+///
+/// One write at a time, so that a benchmark can take them in between its own steps. Taken all at once, before
+/// or after, they would meet another moment of a busy machine and say nothing about the steps.
+pub struct SyncProbe {
+    file: File,
+    round: u64,
 }
 
-/// A file at its full size, as a write-ahead log is after its first round.
-fn prepare(file: &mut File) -> anyhow::Result<()> {
-    file.write_all(&vec![0; SYNC_ROUNDS * SYNC_BYTES])?;
-    Ok(file.sync_all()?)
+impl SyncProbe {
+    pub fn new(dir: &Path) -> anyhow::Result<Self> {
+        let mut file = tempfile::tempfile_in(dir).context("cannot write there")?;
+        // At its full size, as a write-ahead log is after its first round.
+        file.write_all(&vec![0; SYNC_PAGES as usize * SYNC_BYTES])?;
+        file.sync_all()?;
+        Ok(SyncProbe { file, round: 0 })
+    }
+
+    pub fn once(&mut self) -> anyhow::Result<Duration> {
+        let start = Instant::now();
+        self.file.seek(SeekFrom::Start(self.round % SYNC_PAGES * SYNC_BYTES as u64))?;
+        self.file.write_all(&[self.round as u8; SYNC_BYTES])?;
+        self.file.sync_data()?;
+        self.round += 1;
+        Ok(start.elapsed())
+    }
+}
+
+/// How many processors' worth of work the machine had to do in the last minute, this process included.
+pub fn load_average() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0.0)
+}
+
+/// A warning for whoever reads the numbers of a machine that was busy with something else.
+pub fn busy_warning(load_before: f64) -> Option<String> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+    (load_before > processors / 4.0).then(|| {
+        format!("load {load_before:.1} on {processors:.0} processors before the start: compare with nothing")
+    })
 }
 
 /// The value below which this share of the sorted times lies.

@@ -1,8 +1,12 @@
 //! `punctual bench`: what this machine gives, measured beside the floor that its disk and the bare store set.
 
+mod door;
 mod floor;
 mod latency;
+mod lateness;
 mod machine;
+mod percentiles;
+mod recorder;
 mod stage;
 mod throughput;
 
@@ -17,6 +21,8 @@ pub enum BenchCommand {
     Throughput(throughput::ThroughputArgs),
     /// Submit one no-op at a time and measure until its handler starts
     Latency(latency::LatencyArgs),
+    /// Let scheduled jobs fall due and measure how late their handlers start
+    Lateness(lateness::LatenessArgs),
 }
 
 /// Where a benchmark keeps its database.
@@ -31,6 +37,7 @@ pub async fn run(command: BenchCommand) -> anyhow::Result<Exit> {
     match command {
         BenchCommand::Throughput(args) => throughput::run(args).await,
         BenchCommand::Latency(args) => latency::run(args).await,
+        BenchCommand::Lateness(args) => lateness::run(args).await,
     }
 }
 

@@ -3,7 +3,6 @@
 use crate::bench::PlaceArgs;
 use crate::{host, serve};
 use anyhow::Context;
-use punctual_core::job::JobSpec;
 use punctual_core::ports::{Executor, Host, Store};
 use punctual_engine::Engine;
 use punctual_store::sqlite::{SqliteOptions, SqliteStore};
@@ -56,14 +55,6 @@ impl Stage {
         };
         let worker = Worker::new(config, self.host.clone(), self.engine.clone(), executors);
         RunningWorker { drain, running: tokio::spawn(worker.run(draining)) }
-    }
-
-    /// Submits one batch and fails unless all of it was taken.
-    pub async fn submit(engine: &Engine, jobs: Vec<JobSpec>) -> anyhow::Result<()> {
-        for answer in engine.submit(jobs).await {
-            answer.context("a job was not taken")?;
-        }
-        Ok(())
     }
 }
 

@@ -65,6 +65,11 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
     args.data_dir.write_address(&address.to_string())?;
     welcome(&args.data_dir, address)?;
     tracing::info!(%address, data_dir = %args.data_dir.path().display(), "serving");
+    if !address.ip().is_loopback() {
+        tracing::warn!(
+            "others can reach this address and the connection is not encrypted: put TLS before it"
+        );
+    }
     let exit = node.until_stopped(&mut signals).await;
     args.data_dir.remove_address();
     Ok(exit)

@@ -1,8 +1,10 @@
 //! What the HTTP API does with bad requests: a 4xx that names what is wrong, and nothing stored.
 
-use crate::server::{Server, answer};
+use crate::server::{Server, answer, eventually};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 async fn assert_nothing_stored(server: &Server) {
     let (_, body) = server.get("/api/v1/jobs").await;
@@ -214,4 +216,42 @@ async fn health_needs_no_token() {
         let (status, body) = answer(server.anonymous(Method::GET, path)).await;
         assert_eq!((status, &body[field]), (StatusCode::OK, &json!(value)), "{path}");
     }
+}
+
+/// Senders that announce a large batch and then send nothing.
+async fn stalled_senders(server: &Server, count: usize) -> Vec<TcpStream> {
+    let mut stalled = Vec::new();
+    for _ in 0..count {
+        let mut stream = TcpStream::connect(&server.address).await.unwrap();
+        let head = format!(
+            "POST /api/v1/jobs/batch HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n\
+             content-length: 8388608\r\nexpect: 100-continue\r\n\r\n",
+            server.token
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // The server asks for the body once it has a place for it.
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 100");
+        stalled.push(stream);
+    }
+    stalled
+}
+
+#[tokio::test]
+async fn stalled_large_bodies_bound_memory_and_let_small_ones_pass() {
+    let server = Server::start();
+    let stalled = stalled_senders(&server, 4).await;
+    let (status, body) = server.post("/api/v1/jobs", r#"{"name":"small","delay":"1h"}"#).await;
+    assert_eq!(status, StatusCode::CREATED, "{body}");
+    let large = json!({"name": "x", "delay": "1h", "payload": "y".repeat(100_000)}).to_string();
+    let request = server.request(Method::POST, "/api/v1/jobs").header("content-type", "application/json");
+    let response = request.body(large.clone()).send().await.unwrap();
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(response.headers()["retry-after"], "1");
+    drop(stalled);
+    eventually("large bodies pass again", async || {
+        server.post("/api/v1/jobs", &large).await.0 == StatusCode::CREATED
+    })
+    .await;
 }

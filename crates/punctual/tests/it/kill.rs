@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 /// Runs of one interval job.
 const RUNS: u32 = 12;
 const INTERVAL_US: i64 = 100_000;
+/// Connections that read the histories at the end.
+const AUDITORS: usize = 8;
 
 /// A number from the environment, or the default.
 fn setting(name: &str, default: u64) -> u64 {
@@ -145,11 +147,22 @@ async fn audit(client: &Client, acknowledged: &Acknowledged) {
         let job = jobs.get(id).unwrap_or_else(|| panic!("job {id} was acknowledged and is gone"));
         assert_eq!(job.status, JobStatus::Completed, "job {id}: {:?}", job.status_reason);
     }
-    for job in jobs.values() {
-        let executions = history(client, job.job_id).await;
+    let jobs: Vec<JobBody> = jobs.into_values().collect();
+    let auditors: Vec<_> = jobs
+        .chunks(jobs.len().div_ceil(AUDITORS))
+        .map(|share| tokio::spawn(audit_jobs(client.clone(), share.to_vec())))
+        .collect();
+    for auditor in auditors {
+        auditor.await.unwrap();
+    }
+}
+
+async fn audit_jobs(client: Client, jobs: Vec<JobBody>) {
+    for job in jobs {
+        let executions = history(&client, job.job_id).await;
         match job.interval {
-            Some(_) => audit_interval(client, job, &executions).await,
-            None => audit_occurrences(job, &executions, 1),
+            Some(_) => audit_interval(&client, &job, &executions).await,
+            None => audit_occurrences(&job, &executions, 1),
         }
     }
 }

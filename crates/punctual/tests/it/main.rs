@@ -4,7 +4,9 @@
 
 mod api;
 mod bad_input;
+mod bench;
 mod cli;
+mod full_disk;
 mod kill;
 mod lifecycle;
 mod redact;

@@ -48,7 +48,18 @@ impl Server {
 
     /// A server on a directory that outlives it.
     pub fn start_in(data_dir: &Path, options: &[&str]) -> Self {
-        let mut child = Command::new(BINARY)
+        Server::launch(Command::new(BINARY), data_dir, options)
+    }
+
+    /// A server that another program starts.
+    pub fn start_through(launcher: &[&str], data_dir: &Path) -> Self {
+        let mut command = Command::new(launcher[0]);
+        command.args(&launcher[1..]);
+        Server::launch(command, data_dir, &[])
+    }
+
+    fn launch(mut command: Command, data_dir: &Path, options: &[&str]) -> Self {
+        let mut child = command
             .args(["serve", "--listen", "127.0.0.1:0", "--log-level", "warn", "--data-dir"])
             .arg(data_dir)
             .args(options)

@@ -3,7 +3,7 @@
 
 use super::firing::answers_each;
 use super::runs::RunEnd;
-use super::{Auditor, FinishedAttempt, OccurrenceState, SessionState, Verdict, rule};
+use super::{Auditor, FinishedAttempt, OccurrenceState, Place, SessionState, Verdict, rule};
 use punctual_core::ids::{Epoch, ExecutionId, OccurrenceId, SessionId};
 use punctual_core::lifecycle::{Ending, Status};
 use punctual_core::ports::{
@@ -12,9 +12,6 @@ use punctual_core::ports::{
 };
 use punctual_core::retry::RetryPolicy;
 use punctual_core::time::Timestamp;
-
-/// The most that an owner's backlog moves its next execution back, with the few hundred jobs of a run.
-const SHARE_LAG_US_MAX: i64 = 2_000_000;
 
 impl Auditor {
     pub fn claimed(&mut self, now: Timestamp, claims: &[Claim], outcomes: &[ClaimOutcome]) -> Verdict {
@@ -84,33 +81,33 @@ impl Auditor {
     fn goes_by_rank(&self, claim: &Claim, assignments: &[Assignment]) -> Verdict {
         let mut latest: Option<(i64, ExecutionId)> = None;
         for assignment in assignments {
-            let place_us = self.place_us(assignment.execution.occurrence);
+            let execution = assignment.execution;
+            let place = self.place(execution.occurrence)?;
             if let Some((before_us, before)) = latest {
                 rule!(
-                    before_us <= place_us + SHARE_LAG_US_MAX,
+                    before_us <= place.latest_us,
                     "what ranks first is handed out first",
-                    "{before} at {before_us} went before {} at {place_us}",
-                    assignment.execution
+                    "{before} at {before_us} went before {execution} at {place:?}"
                 );
             }
-            latest = latest.max(Some((place_us, assignment.execution)));
+            latest = latest.max(Some((place.earliest_us, execution)));
         }
         let Some((last_us, last)) = latest else { return Ok(()) };
         for id in &self.queued {
-            let place_us = self.place_us(*id);
+            let place = self.place(*id)?;
             rule!(
-                last_us <= place_us + SHARE_LAG_US_MAX || !serves(claim, &self.lane(id.job)?),
+                last_us <= place.latest_us || !serves(claim, &self.lane(id.job)?),
                 "what ranks first is handed out first",
-                "{last} at {last_us} went to session {} before {id} at {place_us}",
+                "{last} at {last_us} went to session {} before {id} at {place:?}",
                 claim.session
             );
         }
         Ok(())
     }
 
-    fn place_us(&self, id: OccurrenceId) -> i64 {
-        let job = self.jobs.get(&id.job);
-        job.and_then(|job| job.occurrences.get(&id.number)).map_or(0, |occurrence| occurrence.place_us)
+    fn place(&self, id: OccurrenceId) -> Result<Place, super::Violation> {
+        let occurrence = self.job(id.job)?.occurrences.get(&id.number);
+        Ok(occurrence.map_or(Place { earliest_us: 0, latest_us: 0 }, |occurrence| occurrence.place))
     }
 
     /// One execution is leased to one session.

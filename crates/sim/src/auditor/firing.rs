@@ -1,20 +1,22 @@
 //! Jobs begin and schedules fire: every nominal time is fired or skipped once, for a reason that holds, and
 //! never before its time.
 
-use super::{Auditor, Fate, JobModel, Occurrence, OccurrenceState, Verdict, Violation, rule};
+use super::{Auditor, Fate, JobModel, Occurrence, OccurrenceState, Place, Verdict, Violation, rule};
 use punctual_core::ids::{Epoch, JobId, OccurrenceId, SegmentSet};
-use punctual_core::job::JobSpec;
 use punctual_core::ports::{
     Begun, Due, DueKind, Fire, FireOutcome, NewJob, OpenOutcome, SubmitOutcome, TimeGate,
 };
 use punctual_core::schedule::{Schedule, SkipReason};
 use punctual_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// How late an occurrence may be found and still run, in microseconds: the promise made to users.
 const MISFIRE_GRACE_US: i64 = 60_000_000;
 /// Nominal times that one fire takes at most, besides those that it skips as missed.
 const FIRES_PER_CALL_MAX: usize = 100;
+/// The most that an owner's backlog moves its next execution back, with the few hundred jobs of a run.
+const SHARE_LAG_MAX: Duration = Duration::from_secs(2);
 /// Open occurrences of one job.
 const OPEN_MAX: usize = 1_000;
 
@@ -180,7 +182,8 @@ impl Auditor {
                 charged: 0,
                 epoch: Epoch(0),
                 state: OccurrenceState::Queued,
-                place_us: place_us(now, &job.spec),
+                // An owner's share reaches at most as far as the latest time that any call has named.
+                place: Place::between(now, self.now.plus(SHARE_LAG_MAX), &job.spec),
                 finished: Vec::new(),
             },
         );
@@ -210,7 +213,8 @@ impl Auditor {
                         gate.attempt
                     );
                     occurrence.state = OccurrenceState::Queued;
-                    occurrence.place_us = place_us(closed_until.unwrap_or(now), spec);
+                    let ready_at = closed_until.unwrap_or(now);
+                    occurrence.place = Place::between(ready_at, ready_at, spec);
                     self.on_time("a retry", closed_until.unwrap_or(now))?;
                     self.queued.insert(id);
                     self.begun(begun, &[id])?;
@@ -339,11 +343,6 @@ fn expected(job: &JobModel, now: Timestamp) -> Expected {
         nominal = nominal.shifted(every_us);
     }
     Expected { fates, next: (!exhausted(nominal, fired)).then_some(nominal) }
-}
-
-/// The place in the queue of what becomes ready at this time.
-fn place_us(ready_at: Timestamp, spec: &JobSpec) -> i64 {
-    ready_at.as_micros() - 10_000_000 * i64::from(spec.priority.get())
 }
 
 fn twice(job: JobId, nominal: Timestamp, earlier: Fate) -> Violation {

@@ -17,7 +17,7 @@ pub use runs::{RESUME_GRACE, RunEnd};
 use punctual_core::ids::{Epoch, ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::job::JobSpec;
 use punctual_core::lifecycle::Status;
-use punctual_core::ports::{Lane, SessionOpening};
+use punctual_core::ports::{Lane, LeaseRef, SessionOpening};
 use punctual_core::schedule::{OverlapPolicy, Schedule, SkipReason};
 use punctual_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,6 +68,8 @@ pub struct Auditor {
     /// Since when nothing fails any more.
     calm_since: Option<Timestamp>,
     polls: BTreeMap<(SessionId, u64), polls::PollModel>,
+    /// Leases of which the worker has not heard, with the time at which they were granted.
+    untold: BTreeMap<LeaseRef, Timestamp>,
     coverage: Coverage,
 }
 
@@ -103,10 +105,16 @@ struct Occurrence {
     charged: u32,
     epoch: Epoch,
     state: OccurrenceState,
-    /// Its place in the queue without what its owner's share adds: when it became ready, less ten seconds for
-    /// each step of priority, in microseconds.
-    place_us: i64,
+    place: Place,
     finished: Vec<FinishedAttempt>,
+}
+
+/// Where an execution stands in the queue, in microseconds: when it became ready, less ten seconds for each
+/// step of priority. What its owner's share adds is known only within bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    earliest_us: i64,
+    latest_us: i64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -192,7 +200,16 @@ impl Auditor {
 
     /// From now on nothing fails, so everything is on time as soon as the nodes have settled.
     pub fn calm_begins(&mut self) {
-        self.calm_since = Some(self.now);
+        self.calm_since.get_or_insert(self.now);
+    }
+
+    /// At the end of a run without any fault.
+    pub fn nothing_was_lost(&self) -> Verdict {
+        for what in ["executions lost", "sessions lost", "stale reports refused", "submits of unknown fate"] {
+            let count = self.coverage.get(what).copied().unwrap_or(0);
+            rule!(count == 0, "without faults nothing is lost or refused", "{what}: {count}");
+        }
+        Ok(())
     }
 
     /// Something that fell due happens now: without faults that is at once.
@@ -244,6 +261,16 @@ impl Auditor {
     fn lane(&self, job: JobId) -> Result<Lane, Violation> {
         let spec = &self.job(job)?.spec;
         Ok(Lane::new(spec.queue.as_str(), spec.job_type.as_str()))
+    }
+}
+
+impl Place {
+    fn between(earliest: Timestamp, latest: Timestamp, spec: &JobSpec) -> Self {
+        let head_start_us = 10_000_000 * i64::from(spec.priority.get());
+        Place {
+            earliest_us: earliest.as_micros() - head_start_us,
+            latest_us: latest.as_micros() - head_start_us,
+        }
     }
 }
 

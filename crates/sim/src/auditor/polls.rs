@@ -1,8 +1,14 @@
 //! What workers ask for and what they are told: never more than asked for, never what another was given.
 
-use super::{Auditor, Verdict, rule};
+use super::{Auditor, SETTLING, Verdict, rule};
 use punctual_core::ids::SessionId;
-use punctual_core::ports::{Assignment, Poll};
+use punctual_core::ports::{Assignment, LeaseRef, Poll};
+use punctual_core::time::Timestamp;
+use std::time::Duration;
+
+/// How long it may take until a worker finds out that it was given more than it heard of: the longest wait
+/// for an answer, and a resync after it.
+const ORPHANS_FOUND: Duration = Duration::from_secs(30);
 
 /// The polls of one turn. A worker may ask again in a turn that brought nothing.
 #[derive(Debug, Default)]
@@ -29,6 +35,28 @@ impl Auditor {
                 poll.session,
                 self.grants.get(&lease)
             );
+            self.untold.remove(&assignment.lease());
+        }
+        Ok(())
+    }
+
+    /// In calm weather no lease stays unknown to the worker that it was granted to.
+    pub fn no_orphans(&mut self) -> Verdict {
+        let Some(calm_since) = self.calm_since else { return Ok(()) };
+        let found_by = calm_since.plus(SETTLING).plus(ORPHANS_FOUND);
+        let untold: Vec<(LeaseRef, Timestamp)> =
+            self.untold.iter().map(|(lease, granted_at)| (*lease, *granted_at)).collect();
+        for (lease, granted_at) in untold {
+            let held = self.holds(self.grants[&(lease.execution, lease.epoch)], lease)?;
+            if !held {
+                self.untold.remove(&lease);
+            }
+            let late = self.now > found_by.max(granted_at.plus(ORPHANS_FOUND));
+            rule!(
+                !held || !late,
+                "no worker sits on work that it does not know of",
+                "{lease:?} was granted at {granted_at} and never heard of"
+            );
         }
         Ok(())
     }
@@ -39,6 +67,7 @@ impl Auditor {
         turn: u64,
         assignment: &Assignment,
     ) -> Verdict {
+        self.untold.insert(assignment.lease(), self.now);
         let model = self.polls.entry((session, turn)).or_default();
         model.granted += 1;
         rule!(

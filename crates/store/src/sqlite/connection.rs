@@ -7,8 +7,8 @@ use std::time::Duration;
 
 /// Statements that one connection keeps prepared; more than there are, so that none is ever prepared twice.
 const STATEMENTS_MAX: usize = 128;
-/// Pages in the write-ahead log after which the writer moves them into the database file.
-const CHECKPOINT_PAGES: i64 = 4_000;
+/// Pages in the write-ahead log after which the writer itself moves what is left of them into the database.
+pub(crate) const WRITER_CHECKPOINT_PAGES: i64 = 16_000;
 /// Bytes to which the write-ahead log is cut back after it had to grow beyond its usual size.
 const WAL_BYTES_KEPT: i64 = 64 * 1024 * 1024;
 /// Page cache of one connection. Negative numbers are KiB for SQLite.
@@ -41,8 +41,20 @@ pub(crate) fn open_for_writing(path: &Path, durability: Durability) -> Result<Co
         Durability::ProcessDeath => "NORMAL",
     };
     conn.pragma_update(None, "synchronous", synchronous)?;
-    conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    conn.pragma_update(None, "wal_autocheckpoint", WRITER_CHECKPOINT_PAGES)?;
     conn.pragma_update(None, "journal_size_limit", WAL_BYTES_KEPT)?;
+    Ok(conn)
+}
+
+/// A connection beside the writer's that only moves the write-ahead log.
+pub(crate) fn open_for_checkpoints(path: &Path) -> Result<Connection, Fault> {
+    let conn = Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )?;
+    // It must not wait in line for the writer's own checkpoint: the next one will do.
+    conn.busy_timeout(Duration::ZERO)?;
+    conn.pragma_update(None, "synchronous", "FULL")?;
     Ok(conn)
 }
 

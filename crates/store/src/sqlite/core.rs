@@ -4,7 +4,7 @@
 
 use super::connection::{self, Durability};
 use super::fault::Fault;
-use super::migrate::{self, MigrateError};
+use super::migrate;
 use super::names::{Lanes, SessionWorkers};
 use super::reads::Reads;
 use super::verbs;
@@ -50,10 +50,7 @@ impl SqliteCore {
     }
 
     fn migrated(mut conn: Connection) -> Result<Self, StoreError> {
-        migrate::migrate(&mut conn, migrate::MAIN).map_err(|error| match error {
-            MigrateError::Fault(fault) => fault.into(),
-            newer @ MigrateError::Newer { .. } => StoreError::Broken(newer.to_string()),
-        })?;
+        migrate::migrate(&mut conn, migrate::MAIN)?;
         Ok(SqliteCore { conn, memory: Memory::default() })
     }
 

@@ -14,6 +14,8 @@ pub(crate) enum Fault {
     Damaged { what: &'static str, value: String },
     #[error("a row is missing: {0}")]
     Missing(String),
+    #[error("a thread cannot be started")]
+    Thread(#[source] std::io::Error),
     /// The rules refused a move that the row's state should allow.
     #[error(transparent)]
     Refused(#[from] Refused),

@@ -26,6 +26,8 @@ const RULES: &[(&str, &str)] = &[
 
 /// Everything that is wrong; empty when all is well.
 pub(crate) fn problems(conn: &Connection) -> Result<Vec<String>, Fault> {
+    // One snapshot for all rules: between two of them the writer may commit.
+    let _snapshot = conn.unchecked_transaction()?;
     let mut problems = file_problems(conn)?;
     for (rule, query) in RULES {
         let broken: i64 = conn.query_row(query, [], |row| row.get(0))?;

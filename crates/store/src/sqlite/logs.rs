@@ -3,7 +3,7 @@
 
 use super::connection::{self, Durability};
 use super::fault::Fault;
-use super::migrate::{self, MigrateError};
+use super::migrate;
 use super::reads::cut;
 use super::rows::{Code, all, count, counter, decode, job_id, limit, time};
 use punctual_core::ids::ExecutionId;
@@ -40,10 +40,7 @@ impl LogCore {
     }
 
     fn migrated(mut conn: Connection) -> Result<Self, StoreError> {
-        migrate::migrate(&mut conn, migrate::LOGS).map_err(|error| match error {
-            MigrateError::Fault(fault) => fault.into(),
-            newer @ MigrateError::Newer { .. } => StoreError::Broken(newer.to_string()),
-        })?;
+        migrate::migrate(&mut conn, migrate::LOGS)?;
         Ok(LogCore { conn })
     }
 

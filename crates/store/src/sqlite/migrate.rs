@@ -1,6 +1,7 @@
 //! Brings a database to the version that this binary knows, one numbered step at a time.
 
 use super::fault::Fault;
+use punctual_core::ports::StoreError;
 use rusqlite::Connection;
 
 /// Steps of the main database: the n-th leads from version n − 1 to n. A released step never changes.
@@ -18,6 +19,15 @@ pub(crate) enum MigrateError {
     Newer { found: usize, known: usize },
     #[error(transparent)]
     Fault(#[from] Fault),
+}
+
+impl From<MigrateError> for StoreError {
+    fn from(error: MigrateError) -> Self {
+        match error {
+            MigrateError::Fault(fault) => fault.into(),
+            newer @ MigrateError::Newer { .. } => StoreError::Broken(newer.to_string()),
+        }
+    }
 }
 
 /// Applies the steps that are missing, each in a transaction with its version number, so that a crash leaves

@@ -4,6 +4,7 @@
 //! them directly. [`SqliteStore`] puts them on threads of their own behind the `Store` port.
 
 mod backup;
+mod checkpoint;
 mod connection;
 mod core;
 mod fault;

@@ -1,8 +1,10 @@
 //! The threaded shell: [`SqliteCore`] and [`LogCore`] on one thread each, connections for reading on others,
 //! all behind the `Store` port. It owns threads and files and must not know any rule or table.
 
+use super::checkpoint::Checkpointer;
 use super::connection::open_for_reading;
 use super::core::SqliteCore;
+use super::integrity;
 use super::lock::DirectoryLock;
 use super::logs::{LogCore, read_lines};
 use super::names::Lanes;
@@ -76,12 +78,14 @@ impl SqliteStore {
         let (main_path, logs_path) = (dir.join(MAIN_FILE), dir.join(LOGS_FILE));
         let core = SqliteCore::open(&main_path).map_err(database_error(&main_path))?;
         let logs = LogCore::open(&logs_path).map_err(database_error(&logs_path))?;
+        let checkpointer = Checkpointer::spawn(&main_path)
+            .map_err(|fault| database_error(&main_path)(StoreError::from(fault)))?;
         let readers = (0..options.reader_count.max(1))
             .map(|_| Reader::open(&main_path, &logs_path))
             .collect::<Result<Vec<_>, _>>()?;
         Ok(SqliteStore {
             readers: Pool::spawn("store-reader", readers).map_err(io_error(dir))?,
-            writer: spawn_writer(core).map_err(io_error(dir))?,
+            writer: spawn_writer(WriterSide { checkpointer, core }).map_err(io_error(dir))?,
             log_writer: spawn_log_writer(logs).map_err(io_error(dir))?,
             clock,
             dir: dir.clone(),
@@ -95,6 +99,17 @@ impl SqliteStore {
     /// The data directory.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Everything that is wrong with the files or between their tables; empty when all is well. Reads all of
+    /// them, beside whatever else is going on.
+    pub async fn integrity_check(&self) -> Result<Vec<String>, StoreError> {
+        let check = |reader: &mut Reader| {
+            let mut problems = integrity::problems(&reader.main)?;
+            problems.extend(integrity::file_problems(&reader.logs)?);
+            Ok(problems)
+        };
+        self.readers.run(check).await
     }
 
     /// Writes one verb; it shares its transaction with whatever else is waiting.
@@ -126,16 +141,32 @@ impl Reader {
     }
 }
 
-fn spawn_writer(mut core: SqliteCore) -> std::io::Result<Batcher<WriteRequest>> {
+/// What the writing thread owns. In this order: the last connection to close moves the rest of the log.
+struct WriterSide {
+    checkpointer: Checkpointer,
+    core: SqliteCore,
+}
+
+impl WriterSide {
+    /// Applies all writes, whatever happens: a panic is an answer like any other.
+    fn apply(&mut self, writes: Vec<Write>) -> Vec<Result<WriteReply, StoreError>> {
+        let count = writes.len();
+        let core = &mut self.core;
+        let replies = catch_unwind(AssertUnwindSafe(|| core.apply(writes))).unwrap_or_else(|panic| {
+            core.abandon();
+            answers_after_panic(&*panic, count)
+        });
+        self.checkpointer.committed(self.core.total_changes());
+        replies
+    }
+}
+
+fn spawn_writer(mut side: WriterSide) -> std::io::Result<Batcher<WriteRequest>> {
     let weight = |request: &WriteRequest| request.write.weight();
     Batcher::spawn("store-writer", TRANSACTION_ROWS_MAX, weight, move |requests: Vec<WriteRequest>| {
         let (writes, answers): (Vec<_>, Vec<_>) =
             requests.into_iter().map(|request| (request.write, request.answer)).unzip();
-        let replies = catch_unwind(AssertUnwindSafe(|| core.apply(writes))).unwrap_or_else(|panic| {
-            core.abandon();
-            answers_after_panic(&*panic, answers.len())
-        });
-        for (answer, reply) in answers.into_iter().zip(replies) {
+        for (answer, reply) in answers.into_iter().zip(side.apply(writes)) {
             // Nobody listens any more when the caller was cancelled.
             let _ = answer.send(reply);
         }

@@ -81,7 +81,9 @@ impl Write {
             Write::Submit { jobs, .. } => jobs.len(),
             Write::Fire { fires, .. } => fires.len(),
             Write::OpenTimeGates { gates, .. } => gates.len(),
-            Write::Claim { claims, .. } => claims.iter().map(|claim| claim.limit).sum(),
+            Write::Claim { claims, .. } => {
+                claims.iter().fold(0_usize, |sum, claim| sum.saturating_add(claim.limit))
+            }
             Write::Report { reports, .. } => reports.len(),
             Write::GiveBack { leases, .. } => leases.len(),
             Write::Beat { beats, .. } => beats.len(),

@@ -50,6 +50,9 @@ impl MonthDays {
     fn days_of(&self, month: &Month) -> u32 {
         let all = all_days(month);
         let mut days = self.fixed & all;
+        if self.before_last == 0 && self.nearest_weekday == 0 && !self.last_weekday {
+            return days;
+        }
         for day in 1..=month.length {
             if self.before_last >> (month.length - day) & 1 == 1 {
                 days |= 1 << day;
@@ -69,6 +72,9 @@ impl WeekDays {
     pub(super) const ALL: u8 = 0x7F;
 
     fn days_of(&self, month: &Month) -> u32 {
+        if self.every == Self::ALL {
+            return all_days(month);
+        }
         let mut days = 0;
         for day in 1..=month.length {
             let weekday = month.weekday(day);

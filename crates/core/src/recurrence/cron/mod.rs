@@ -46,6 +46,8 @@ pub(super) struct CronPattern {
     /// Bits 1 to 12.
     months: u64,
     years: Option<YearSet>,
+    /// The first year in which and after which nothing matches.
+    end_year: i16,
     hour_is_wildcard: bool,
     uses_hash: bool,
 }
@@ -86,18 +88,18 @@ impl CronPattern {
         self.uses_hash
     }
 
-    pub(super) fn nth_at_or_after(&self, from: Civil, index: u64) -> Option<Civil> {
-        let (day, second) = day_and_second(from);
+    pub(super) fn nth_in(&self, range: &Range<Civil>, index: u64) -> Option<Civil> {
+        let (first, second) = day_and_second(range.start);
         // Number the times from the start of the first day, then every matching day holds equally many.
-        let passed = if self.matches_day(day) { self.times.rank(second) } else { 0 };
-        let index = index.checked_add(passed)?;
+        let index = index.checked_add(self.passed(first, second))?;
         let mut days_to_skip = index / self.times.count();
-        for month in Months::from_day(day, YEARS.end) {
-            let days = self.days_of(&month) & month.on_or_after(day);
+        for month in self.months_from(first).take_while(|month| reading(month.first_day, 0) < range.end) {
+            let days = self.days_of(&month) & month.on_or_after(first);
             let count = u64::from(days.count_ones());
             if days_to_skip < count {
                 let day = month.first_day + i64::from(nth_bit(u64::from(days), days_to_skip)) - 1;
-                return Some(reading(day, self.times.nth(index % self.times.count())));
+                let found = reading(day, self.times.nth(index % self.times.count()));
+                return Some(found).filter(|found| *found < range.end);
             }
             days_to_skip -= count;
         }
@@ -106,13 +108,11 @@ impl CronPattern {
 
     pub(super) fn last_before(&self, end: Civil) -> Option<Civil> {
         let (day, second) = day_and_second(end);
-        if self.matches_day(day) {
-            let passed = self.times.rank(second);
-            if passed > 0 {
-                return Some(reading(day, self.times.nth(passed - 1)));
-            }
+        let passed = self.passed(day, second);
+        if passed > 0 {
+            return Some(reading(day, self.times.nth(passed - 1)));
         }
-        let mut month = Month::of_day(day);
+        let mut month = Month::of_day(day.min(day_number(Date::constant(self.end_year, 1, 1))));
         while month.year >= YEARS.start {
             let days = self.days_of(&month) & !month.on_or_after(day);
             if days != 0 {
@@ -127,13 +127,27 @@ impl CronPattern {
     pub(super) fn count(&self, range: &Range<Civil>) -> u64 {
         let (first, first_second) = day_and_second(range.start);
         let (last, last_second) = day_and_second(range.end);
-        let days: u64 = Months::from_day(first, YEARS.end)
+        let days: u64 = self
+            .months_from(first)
             .take_while(|month| month.first_day < last)
             .map(|month| self.days_of(&month) & month.on_or_after(first) & !month.on_or_after(last))
             .map(|days| u64::from(days.count_ones()))
             .sum();
-        let passed = |day, second| if self.matches_day(day) { self.times.rank(second) } else { 0 };
-        days * self.times.count() + passed(last, last_second) - passed(first, first_second)
+        days * self.times.count() + self.passed(last, last_second) - self.passed(first, first_second)
+    }
+
+    /// How many times of a day are before this second of it.
+    fn passed(&self, day: i64, second: u32) -> u64 {
+        if self.matches_day(day) { self.times.rank(second) } else { 0 }
+    }
+
+    /// The months from the one that holds a day, to the end of the pattern's last year.
+    fn months_from(&self, day: i64) -> impl Iterator<Item = Month> {
+        let first = Month::of_day(day.max(0));
+        let before_end = |month: &Month| month.year < self.end_year;
+        std::iter::successors(Some(first).filter(before_end), move |month| {
+            Some(month.next()).filter(before_end)
+        })
     }
 
     fn matches_day(&self, day: i64) -> bool {
@@ -229,31 +243,5 @@ impl Month {
 
     fn weekday(&self, day: u8) -> u8 {
         (self.first_weekday + day - 1) % 7
-    }
-}
-
-/// The months from the one that holds a day, before the year `end`.
-struct Months {
-    next: Month,
-    end: i16,
-}
-
-impl Months {
-    fn from_day(day: i64, end: i16) -> Self {
-        let first = day.max(0);
-        Months { next: Month::of_day(first), end }
-    }
-}
-
-impl Iterator for Months {
-    type Item = Month;
-
-    fn next(&mut self) -> Option<Month> {
-        let month = self.next;
-        if month.year >= self.end {
-            return None;
-        }
-        self.next = month.next();
-        Some(month)
     }
 }

@@ -4,7 +4,7 @@ use super::days::{DayRule, MonthDays, WeekDays};
 use super::error::{CronError, CronField};
 use super::field::{Piece, Values, parse_item};
 use super::times::TimesOfDay;
-use super::{CronPattern, YearSet};
+use super::{CronPattern, YEARS, YearSet};
 
 const FIELDS: [CronField; 7] = [
     CronField::Second,
@@ -95,7 +95,8 @@ fn parse_fields(pieces: &[Piece<'_>], text: &str, seed: u64) -> Result<CronPatte
         draft.read_field(*field, *piece, seed)?;
     }
     let Draft { times, months, days, years, hour_is_wildcard, uses_hash } = draft;
-    let pattern = CronPattern { times, days, months, years, hour_is_wildcard, uses_hash };
+    let end_year = years.and_then(|years| years.years().last().map(|year| year + 1)).unwrap_or(YEARS.end);
+    let pattern = CronPattern { times, days, months, years, end_year, hour_is_wildcard, uses_hash };
     if pattern.ever_matches() { Ok(pattern) } else { Err(never_matches(fields, pieces)) }
 }
 

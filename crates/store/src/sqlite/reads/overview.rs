@@ -14,7 +14,8 @@ use std::time::Duration;
 const SESSIONS: &str = "SELECT sessions.id, sessions.beat, sessions.lease_us, workers.name, \
      sessions.embedded, sessions.job_types, sessions.slots, sessions.opened_at, sessions.beaten_at \
      FROM sessions JOIN workers ON workers.id = sessions.worker WHERE sessions.lost = 0 ORDER BY sessions.id";
-const DEPTHS: &str = "SELECT lane, state, count(*), min(available_at) FROM live GROUP BY lane, state";
+/// Counted here instead of grouped there: SQLite would sort all rows first.
+const LIVE_STATES: &str = "SELECT lane, state, available_at FROM live";
 
 impl Reads<'_> {
     /// All sessions that are neither lost nor closed.
@@ -33,30 +34,18 @@ impl Reads<'_> {
     }
 
     fn all_depths(&mut self) -> Result<Vec<Depth>, Fault> {
-        let mut depths: BTreeMap<i64, Depth> = BTreeMap::new();
-        let mut select = self.conn.prepare_cached(DEPTHS)?;
+        let mut tallies: BTreeMap<i64, Tally> = BTreeMap::new();
+        let mut select = self.conn.prepare_cached(LIVE_STATES)?;
         let mut rows = select.query([])?;
         while let Some(row) = rows.next()? {
-            let (lane_id, live_state): (i64, i64) = (row.get(0)?, row.get(1)?);
-            let lane = self.lanes.lane(self.conn, lane_id)?;
-            let depth = depths.entry(lane_id).or_insert(Depth {
-                lane,
-                waiting: 0,
-                queued: 0,
-                running: 0,
-                oldest_queued: None,
-            });
-            let found = count(row, 2, "count of live")?;
-            match live_state {
-                state::WAITING => depth.waiting = found,
-                state::QUEUED => {
-                    depth.queued = found;
-                    depth.oldest_queued = Some(Timestamp::from_micros(row.get(3)?));
-                }
-                _ => depth.running = found,
-            }
+            tallies.entry(row.get(0)?).or_default().count(row.get(1)?, time(row, 2)?);
         }
-        Ok(depths.into_values().collect())
+        let mut depths = Vec::with_capacity(tallies.len());
+        for (lane, Tally { waiting, queued, running, oldest_queued }) in tallies {
+            let lane = self.lanes.lane(self.conn, lane)?;
+            depths.push(Depth { lane, waiting, queued, running, oldest_queued });
+        }
+        Ok(depths)
     }
 
     fn find_token(&mut self, id: &str) -> Result<Option<Token>, Fault> {
@@ -71,6 +60,29 @@ impl Reads<'_> {
                 created_at: time(row, 3)?,
             })
         })
+    }
+}
+
+/// A [`Depth`] whose lane has not been named yet.
+#[derive(Default)]
+struct Tally {
+    waiting: u64,
+    queued: u64,
+    running: u64,
+    oldest_queued: Option<Timestamp>,
+}
+
+impl Tally {
+    fn count(&mut self, live_state: i64, available_at: Timestamp) {
+        match live_state {
+            state::WAITING => self.waiting += 1,
+            state::QUEUED => {
+                self.queued += 1;
+                let oldest = self.oldest_queued.map_or(available_at, |oldest| oldest.min(available_at));
+                self.oldest_queued = Some(oldest);
+            }
+            _ => self.running += 1,
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Still, at, job, open};
 use crate::sqlite::{BackupError, OpenError, SqliteCore, SqliteOptions, SqliteStore};
-use punctual_core::ports::{JobQuery, JobView, LogLine, LogStream, NewJob, Store};
+use punctual_core::ports::{Fire, JobQuery, JobView, LogLine, LogStream, NewJob, Store};
 use rusqlite::Connection;
 use std::error::Error;
 use std::path::Path;
@@ -55,6 +55,27 @@ async fn a_closed_store_leaves_no_log_to_replay_and_opens_with_all_it_had() {
         assert!(!dir.path().join(file).exists(), "{file} is left behind");
     }
     assert_eq!(contents(&open(dir.path())).await, before);
+}
+
+#[tokio::test]
+async fn a_call_that_changes_nothing_adds_nothing_to_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    fill(&store, 0..10).await;
+    let log = || std::fs::read(dir.path().join("punctual.db-wal")).unwrap();
+    let before = log();
+    store.recover(at(9), 10).await.unwrap();
+    store.submit(at(9), vec![NewJob { job: job(1), offer: None }]).await.unwrap();
+    store.fire(at(9), vec![Fire { job: job(1).id, version: 1, offer: None }]).await.unwrap();
+    assert!(log() == before, "what writes no page needs no sync");
+}
+
+#[tokio::test]
+async fn an_open_store_says_that_it_is_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    fill(&store, 0..100).await;
+    assert_eq!(store.integrity_check().await.unwrap(), Vec::<String>::new());
 }
 
 #[tokio::test]

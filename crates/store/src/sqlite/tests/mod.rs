@@ -6,6 +6,7 @@ mod conformance;
 mod files;
 mod outages;
 mod plans;
+mod walk;
 
 use crate::sqlite::{SqliteCore, SqliteOptions, SqliteStore, Write, WriteReply};
 use punctual_core::ids::{JobId, SessionId};

@@ -8,6 +8,7 @@ use crate::sqlite::rows::{
 };
 use punctual_core::defects::{Defect, planted};
 use punctual_core::ids::OccurrenceId;
+use punctual_core::limits;
 use punctual_core::ports::{Assignment, Claim, ClaimOutcome, Offer};
 use punctual_core::time::Timestamp;
 use rusqlite::{Connection, Row, params};
@@ -40,7 +41,7 @@ fn claim_one(tx: &mut Tx<'_>, now: Timestamp, claim: Claim) -> Result<ClaimOutco
         return Ok(ClaimOutcome::StaleTurn);
     }
     let lanes = tx.memory.lanes.matching(tx.conn, &claim.queues, &claim.job_types)?;
-    let keys = lowest(tx.conn, &lanes, claim.limit)?;
+    let keys = lowest(tx.conn, &lanes, claim.limit.min(limits::POLL_CAPACITY_MAX))?;
     if !keys.is_empty() {
         use_turn(tx.conn, Offer { session: claim.session, turn: claim.turn })?;
     }

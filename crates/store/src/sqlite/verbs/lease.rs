@@ -1,28 +1,25 @@
 //! Leases that end without an outcome: work that goes back unstarted.
 
 use super::begin::{turn_of, use_turn};
-use super::report::{close, settings_of};
+use super::report::Settling;
 use crate::sqlite::core::Tx;
 use crate::sqlite::fault::Fault;
-use crate::sqlite::rows::{
-    INSERT_HISTORY, LiveRow, UPDATE_LIVE, all, insert_history, limit, live_columns, one, update_live,
-};
+use crate::sqlite::rows::{LiveRow, UPDATE_LIVE, all, limit, live_columns, one, update_live};
 use punctual_core::ids::{OccurrenceId, SessionId};
-use punctual_core::job::JobMark;
-use punctual_core::occurrence::{Finished, GivenBack};
+use punctual_core::occurrence::GivenBack;
 use punctual_core::ports::{Lane, LeaseRef, Offer, Resync, ResyncOutcome};
 use punctual_core::time::Timestamp;
 use rusqlite::{Connection, params};
 use std::collections::BTreeSet;
 
-const LIVE: &str =
+pub(super) const FIND_LIVE: &str =
     concat!("SELECT ", live_columns!(), " FROM live WHERE live.job = ?1 AND live.occurrence = ?2");
 pub(crate) const LIVE_OF_SESSION: &str =
     concat!("SELECT ", live_columns!(), " FROM live WHERE live.session = ?1 AND live.state = 2 LIMIT ?2");
 
 /// The open occurrence with this id.
 pub(super) fn find_live(conn: &Connection, id: OccurrenceId) -> Result<Option<LiveRow>, Fault> {
-    let mut select = conn.prepare_cached(LIVE)?;
+    let mut select = conn.prepare_cached(FIND_LIVE)?;
     one(&mut select, params![id.job.as_bytes(), id.number], LiveRow::read)
 }
 
@@ -108,19 +105,8 @@ fn return_one(tx: &mut Tx<'_>, row: &LiveRow, now: Timestamp) -> Result<Option<L
             tx.memory.lanes.lane(tx.conn, row.lane).map(Some)
         }
         GivenBack::Cancelled(finished) => {
-            end_cancelled(tx, &finished)?;
+            Settling::prepare(tx.conn)?.end_cancelled(tx.memory, &finished)?;
             Ok(None)
         }
     }
-}
-
-fn end_cancelled(tx: &mut Tx<'_>, finished: &Finished) -> Result<(), Fault> {
-    let worker = match finished.session {
-        Some(session) => tx.memory.workers.worker(tx.conn, session)?,
-        None => None,
-    };
-    insert_history(&mut *tx.conn.prepare_cached(INSERT_HISTORY)?, finished, worker)?;
-    let id = finished.id.occurrence;
-    let is_one_shot = settings_of(tx.conn, id.job)?.is_some_and(|settings| settings.schedule.is_one_shot());
-    close(tx.conn, id, is_one_shot.then_some(JobMark::Cancelled))
 }

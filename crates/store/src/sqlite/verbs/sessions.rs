@@ -1,14 +1,14 @@
 //! Sessions open, beat and are lost; what the lost ones held is recovered.
 
 use super::lease::{live_of_session, remove_session};
-use super::report::settle;
+use super::report::Settling;
 use crate::sqlite::core::Tx;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::names::intern_worker;
 use crate::sqlite::rows::{LiveRow, all, count, counter, job_id, one};
 use punctual_core::ids::{Epoch, SessionId};
 use punctual_core::occurrence::{End, LiveState};
-use punctual_core::ports::{Beat, BeatOutcome, LeaseRef, Recovered, SessionOpening};
+use punctual_core::ports::{Beat, BeatOutcome, Lane, LeaseRef, Recovered, SessionOpening};
 use punctual_core::session::Pulse;
 use punctual_core::time::{Timestamp, duration_micros};
 use rusqlite::{Connection, params};
@@ -114,14 +114,10 @@ fn lost_sessions(conn: &Connection) -> Result<Vec<SessionId>, Fault> {
 }
 
 /// Ends one execution of a lost session; the lane in which its retry queues, if it has one.
-fn lose_execution(
-    tx: &mut Tx<'_>,
-    row: &LiveRow,
-    now: Timestamp,
-) -> Result<Option<punctual_core::ports::Lane>, Fault> {
+fn lose_execution(tx: &mut Tx<'_>, row: &LiveRow, now: Timestamp) -> Result<Option<Lane>, Fault> {
     let LiveState::Running(lease) = row.live.state else {
         return Err(Fault::damaged("live_session", row.live.execution()));
     };
     let end = End::lost(lease.claimed_at, now);
-    Ok(settle(tx.conn, tx.memory, row, lease, end, now)?.queued)
+    Ok(Settling::prepare(tx.conn)?.settle(tx.memory, row, lease, end, now)?.queued)
 }

@@ -1,0 +1,149 @@
+//! Open occurrences.
+
+use super::{Code, decode, job_id, priority, state, time};
+use crate::sqlite::fault::Fault;
+use punctual_core::gates::Gates;
+use punctual_core::ids::{Epoch, SessionId};
+use punctual_core::occurrence::{Lease, Live, LiveState};
+use rusqlite::{Row, Statement, params};
+
+/// A live row beside the number of its lane.
+#[derive(Debug, Clone)]
+pub(crate) struct LiveRow {
+    pub live: Live,
+    pub lane: i64,
+}
+
+/// The columns of `live` in the order in which [`LiveRow::read`] expects them first in a row.
+macro_rules! live_columns {
+    () => {
+        "live.job, live.occurrence, live.lane, live.state, live.gates, live.rank, live.priority, \
+         live.available_at, live.scheduled_time, live.origin, live.job_version, live.attempt, live.charged, \
+         live.epoch, live.session, live.claimed_at, live.cancel_requested"
+    };
+}
+pub(crate) use live_columns;
+
+/// How many columns [`live_columns`] names: the index of the next one.
+pub(crate) const LIVE_COLUMNS: usize = 17;
+
+impl LiveRow {
+    pub fn read(row: &Row<'_>) -> Result<Self, Fault> {
+        let live = Live {
+            id: job_id(row, 0)?.occurrence(row.get(1)?),
+            state: read_state(row)?,
+            rank: row.get(5)?,
+            priority: priority(row, 6)?,
+            available_at: time(row, 7)?,
+            scheduled_time: time(row, 8)?,
+            origin: decode(row, 9, "live.origin")?,
+            job_version: row.get(10)?,
+            attempt: row.get(11)?,
+            charged: row.get(12)?,
+            epoch: Epoch(row.get(13)?),
+        };
+        Ok(LiveRow { live, lane: row.get(2)? })
+    }
+}
+
+fn read_state(row: &Row<'_>) -> Result<LiveState, Fault> {
+    match row.get(3)? {
+        state::WAITING => {
+            let bits: u8 = row.get(4)?;
+            let gates = Gates::from_bits(bits).filter(|gates| !gates.is_empty());
+            gates.map(LiveState::Waiting).ok_or_else(|| Fault::damaged("live.gates", bits))
+        }
+        state::QUEUED => Ok(LiveState::Queued),
+        state::RUNNING => Ok(LiveState::Running(Lease {
+            session: SessionId(row.get(14)?),
+            claimed_at: time(row, 15)?,
+            cancel_requested: row.get(16)?,
+        })),
+        other => Err(Fault::damaged("live.state", other)),
+    }
+}
+
+/// A live state spread over its columns.
+struct StateColumns {
+    state: i64,
+    gates: u8,
+    session: Option<i64>,
+    claimed_at: Option<i64>,
+    cancel_requested: bool,
+}
+
+impl StateColumns {
+    fn of(live: &Live) -> Self {
+        let open = StateColumns {
+            state: state::QUEUED,
+            gates: 0,
+            session: None,
+            claimed_at: None,
+            cancel_requested: false,
+        };
+        match live.state {
+            LiveState::Waiting(gates) => StateColumns { state: state::WAITING, gates: gates.bits(), ..open },
+            LiveState::Queued => open,
+            LiveState::Running(lease) => StateColumns {
+                state: state::RUNNING,
+                session: Some(lease.session.0),
+                claimed_at: Some(lease.claimed_at.as_micros()),
+                cancel_requested: lease.cancel_requested,
+                ..open
+            },
+        }
+    }
+}
+
+pub(crate) const INSERT_LIVE: &str = "INSERT INTO live (job, occurrence, segment, lane, state, gates, rank, priority, available_at, \
+     scheduled_time, origin, job_version, attempt, charged, epoch, session, claimed_at, cancel_requested) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
+
+pub(crate) fn insert_live(insert: &mut Statement<'_>, live: &Live, lane: i64) -> Result<(), Fault> {
+    let columns = StateColumns::of(live);
+    insert.execute(params![
+        live.id.job.as_bytes(),
+        live.id.number,
+        live.id.job.segment().index(),
+        lane,
+        columns.state,
+        columns.gates,
+        live.rank,
+        live.priority.get(),
+        live.available_at.as_micros(),
+        live.scheduled_time.as_micros(),
+        live.origin.code(),
+        live.job_version,
+        live.attempt,
+        live.charged,
+        live.epoch.0,
+        columns.session,
+        columns.claimed_at,
+        columns.cancel_requested,
+    ])?;
+    Ok(())
+}
+
+/// Writes all of a live row that can change while its occurrence is open.
+pub(crate) const UPDATE_LIVE: &str = "UPDATE live SET state = ?3, gates = ?4, rank = ?5, available_at = ?6, \
+     attempt = ?7, charged = ?8, epoch = ?9, session = ?10, claimed_at = ?11, cancel_requested = ?12 \
+     WHERE job = ?1 AND occurrence = ?2";
+
+pub(crate) fn update_live(update: &mut Statement<'_>, live: &Live) -> Result<(), Fault> {
+    let columns = StateColumns::of(live);
+    update.execute(params![
+        live.id.job.as_bytes(),
+        live.id.number,
+        columns.state,
+        columns.gates,
+        live.rank,
+        live.available_at.as_micros(),
+        live.attempt,
+        live.charged,
+        live.epoch.0,
+        columns.session,
+        columns.claimed_at,
+        columns.cancel_requested,
+    ])?;
+    Ok(())
+}

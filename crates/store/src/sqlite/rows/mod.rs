@@ -1,0 +1,97 @@
+//! Rows and what they mean: the integers that stand for enums, and the ways from a row to core's types and
+//! back. It knows columns, not rules.
+
+mod codes;
+mod history;
+mod jobs;
+mod live;
+mod schedules;
+
+pub(crate) use codes::{Code, state};
+pub(crate) use history::{INSERT_HISTORY, history_columns, insert_history, read_finished};
+pub(crate) use jobs::{INSERT_JOB, JobRow, insert_job, job_columns, read_settings, settings_columns};
+pub(crate) use live::{
+    INSERT_LIVE, LIVE_COLUMNS, LiveRow, UPDATE_LIVE, insert_live, live_columns, update_live,
+};
+pub(crate) use schedules::{
+    ADVANCE_SCHEDULE, INSERT_SCHEDULE, ScheduleRow, advance_schedule, insert_schedule, schedule_columns,
+};
+
+use super::fault::Fault;
+use punctual_core::ids::JobId;
+use punctual_core::job::{DEFAULT_OWNER, Priority};
+use punctual_core::time::Timestamp;
+use rusqlite::{Params, Row, Statement};
+
+/// The first row of a query, if it has one.
+pub(crate) fn one<T>(
+    statement: &mut Statement<'_>,
+    params: impl Params,
+    read: impl FnOnce(&Row<'_>) -> Result<T, Fault>,
+) -> Result<Option<T>, Fault> {
+    let mut rows = statement.query(params)?;
+    rows.next()?.map(read).transpose()
+}
+
+/// All rows of a query that is bounded by its own limit.
+pub(crate) fn all<T>(
+    statement: &mut Statement<'_>,
+    params: impl Params,
+    mut read: impl FnMut(&Row<'_>) -> Result<T, Fault>,
+) -> Result<Vec<T>, Fault> {
+    let mut rows = statement.query(params)?;
+    let mut items = Vec::new();
+    while let Some(row) = rows.next()? {
+        items.push(read(row)?);
+    }
+    Ok(items)
+}
+
+/// A counter as a column holds it; one that no honest caller reaches saturates.
+pub(crate) fn counter(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// A limit as SQL takes it.
+pub(crate) fn limit(value: usize) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn count(row: &Row<'_>, column: usize, what: &'static str) -> Result<u64, Fault> {
+    let value: i64 = row.get(column)?;
+    u64::try_from(value).map_err(|_| Fault::damaged(what, value))
+}
+
+pub(crate) fn time(row: &Row<'_>, column: usize) -> Result<Timestamp, Fault> {
+    Ok(Timestamp::from_micros(row.get(column)?))
+}
+
+pub(crate) fn time_or_none(row: &Row<'_>, column: usize) -> Result<Option<Timestamp>, Fault> {
+    Ok(row.get::<_, Option<i64>>(column)?.map(Timestamp::from_micros))
+}
+
+pub(crate) fn text_or_none<'row>(row: &'row Row<'_>, column: usize) -> Result<Option<&'row str>, Fault> {
+    Ok(row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from)?)
+}
+
+pub(crate) fn job_id(row: &Row<'_>, column: usize) -> Result<JobId, Fault> {
+    Ok(JobId::from_bytes(row.get(column)?))
+}
+
+pub(crate) fn decode<T: Code>(row: &Row<'_>, column: usize, what: &'static str) -> Result<T, Fault> {
+    let code: i64 = row.get(column)?;
+    T::from_code(code).ok_or_else(|| Fault::damaged(what, code))
+}
+
+fn priority(row: &Row<'_>, column: usize) -> Result<Priority, Fault> {
+    let number: u8 = row.get(column)?;
+    Priority::new(number).ok_or_else(|| Fault::damaged("priority", number))
+}
+
+fn owner_column(owner: &str) -> Option<&str> {
+    (owner != DEFAULT_OWNER).then_some(owner)
+}
+
+fn owner(row: &Row<'_>, column: usize) -> Result<String, Fault> {
+    Ok(row.get::<_, Option<String>>(column)?.unwrap_or_else(|| DEFAULT_OWNER.to_owned()))
+}
