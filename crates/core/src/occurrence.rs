@@ -110,10 +110,11 @@ impl Live {
         Ok(Live { state: LiveState::Running(lease), epoch: self.epoch.next(), ..self.clone() })
     }
 
-    /// Returned unstarted: neither charged nor numbered, and back at its old place in the queue.
-    pub fn given_back(&self, now: Timestamp) -> Result<GivenBack, Refused> {
+    /// Returned unstarted: neither charged nor numbered, and back at its old place in the queue. The job's
+    /// settings matter only if a cancel was requested.
+    pub fn given_back(&self, settings: Option<&Settings>, now: Timestamp) -> Result<GivenBack, Refused> {
         Ok(match step(self.state(), Event::GiveBack)? {
-            State::Finished(status) => GivenBack::Cancelled(self.finished(status, now)),
+            State::Finished(status) => GivenBack::Closed(self.closed_by_cancel(status, settings, now)),
             _ => GivenBack::Queued(Live { state: LiveState::Queued, ..self.clone() }),
         })
     }
@@ -135,9 +136,9 @@ impl Live {
     }
 
     /// A cancel is asked for: what has not started ends here, what runs is asked to stop.
-    pub fn cancelled(&self, now: Timestamp) -> Result<Cancelled, Refused> {
+    pub fn cancelled(&self, settings: Option<&Settings>, now: Timestamp) -> Result<Cancelled, Refused> {
         Ok(match (step(self.state(), Event::Cancel)?, self.state) {
-            (State::Finished(status), _) => Cancelled::Finished(self.finished(status, now)),
+            (State::Finished(status), _) => Cancelled::Closed(self.closed_by_cancel(status, settings, now)),
             (_, LiveState::Running(lease)) => Cancelled::Requested(Live {
                 state: LiveState::Running(Lease { cancel_requested: true, ..lease }),
                 ..self.clone()
@@ -184,6 +185,11 @@ impl Live {
                 ..next
             },
         })
+    }
+
+    fn closed_by_cancel(&self, status: Status, settings: Option<&Settings>, now: Timestamp) -> Settled {
+        let next = Next::closed_with(JobMark::Cancelled, settings);
+        Settled { finished: self.finished(status, now), next }
     }
 
     fn finished(&self, status: Status, completed_at: Timestamp) -> Finished {
@@ -241,13 +247,13 @@ impl End {
 pub enum GivenBack {
     Queued(Live),
     /// A cancel had been requested: the occurrence ends here.
-    Cancelled(Finished),
+    Closed(Settled),
 }
 
 /// What a cancel leads to.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cancelled {
-    Finished(Finished),
+    Closed(Settled),
     Requested(Live),
 }
 
@@ -319,9 +325,9 @@ mod tests {
     }
 
     fn cancel_requested() -> Live {
-        match running().cancelled(at(2)).unwrap() {
+        match running().cancelled(None, at(2)).unwrap() {
             Cancelled::Requested(live) => live,
-            Cancelled::Finished(finished) => panic!("a running execution ended by a request: {finished:?}"),
+            Cancelled::Closed(settled) => panic!("a running execution ended by a request: {settled:?}"),
         }
     }
 
@@ -370,16 +376,18 @@ mod tests {
 
     #[test]
     fn given_back_is_neither_charged_nor_numbered_and_keeps_its_place_and_epoch() {
-        let given_back = running().given_back(at(5)).unwrap();
+        let given_back = running().given_back(None, at(5)).unwrap();
         assert_eq!(given_back, GivenBack::Queued(Live { epoch: Epoch(1), ..fired() }));
-        assert!(fired().given_back(at(5)).is_err());
+        assert!(fired().given_back(None, at(5)).is_err());
     }
 
     #[test]
     fn given_back_after_a_cancel_request_ends_cancelled() {
-        let GivenBack::Cancelled(finished) = cancel_requested().given_back(at(5)).unwrap() else {
+        let given_back = cancel_requested().given_back(Some(&one_shot(3)), at(5)).unwrap();
+        let GivenBack::Closed(Settled { finished, next }) = given_back else {
             panic!("queued again although a cancel was requested");
         };
+        assert_eq!(next, Next::Closed { dead_letter: false, job_mark: Some(JobMark::Cancelled) });
         assert_eq!((finished.status, finished.completed_at), (Status::Cancelled, at(5)));
         assert_eq!(finished.session, Some(HOLDER));
     }
@@ -487,7 +495,8 @@ mod tests {
     fn give_backs_use_up_no_attempt() {
         let mut live = fired();
         for _ in 0..10 {
-            let GivenBack::Queued(queued) = live.claimed(HOLDER, at(1)).unwrap().given_back(at(2)).unwrap()
+            let GivenBack::Queued(queued) =
+                live.claimed(HOLDER, at(1)).unwrap().given_back(None, at(2)).unwrap()
             else {
                 panic!("cancelled without a request");
             };
@@ -526,9 +535,11 @@ mod tests {
     fn cancelling_what_has_not_started_ends_it_without_a_holder() {
         let waiting = Live { state: LiveState::Waiting(Gates::only(Gate::Overlap)), ..fired() };
         for live in [fired(), waiting] {
-            let Cancelled::Finished(finished) = live.cancelled(at(2)).unwrap() else {
+            let cancelled = live.cancelled(Some(&recurring(3)), at(2)).unwrap();
+            let Cancelled::Closed(Settled { finished, next }) = cancelled else {
                 panic!("it has not started, so nobody can be asked to stop");
             };
+            assert_eq!(next, Next::Closed { dead_letter: false, job_mark: None });
             assert_eq!((finished.status, finished.completed_at), (Status::Cancelled, at(2)));
             assert_eq!((finished.session, finished.started_at), (None, None));
         }
@@ -539,7 +550,7 @@ mod tests {
         let requested = cancel_requested();
         let lease = requested.held_by(HOLDER, requested.execution(), Epoch(1)).unwrap();
         assert!(lease.cancel_requested);
-        assert!(requested.cancelled(at(3)).is_err());
+        assert!(requested.cancelled(None, at(3)).is_err());
     }
 
     #[test]

@@ -251,7 +251,7 @@ fn a_pattern_that_can_never_match_is_refused() {
 fn a_pattern_that_is_too_long_is_refused() {
     let long = format!("{} * * * *", vec!["1"; 300].join(","));
     let error = Recurrence::new(RecurrenceSpec::cron(&long, 0)).unwrap_err();
-    assert_eq!((error.field(), error.to_string().as_str()), ("cron_expression", "longer than 512 bytes"));
+    assert_eq!((error.field(), error.to_string().as_str()), ("cron_expression", "must be at most 512 bytes"));
 }
 
 #[test]

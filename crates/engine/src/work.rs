@@ -45,7 +45,7 @@ impl WorkerPort for Engine {
     async fn beat(&self, session: SessionId, beat: u64) -> Result<BeatAnswer, WorkerPortError> {
         let outcomes = self.beats.call(vec![Beat { session, beat }]).await.map_err(unavailable)?;
         match outcomes.into_iter().next() {
-            Some(BeatOutcome::Counted { cancel }) => Ok(BeatAnswer { now: self.now(), cancel }),
+            Some(BeatOutcome::Counted { turn, cancel }) => Ok(BeatAnswer { now: self.now(), turn, cancel }),
             Some(BeatOutcome::SessionLost) | None => Err(WorkerPortError::SessionLost),
         }
     }
@@ -104,8 +104,11 @@ impl Context {
     }
 
     async fn report_batch(self: Arc<Self>, reports: Vec<Report>) -> Result<Vec<ReportAnswer>, StoreError> {
+        let now = self.time.now();
         let endings: Vec<Ending> = reports.iter().map(|report| report.end.ending).collect();
-        let outcomes = self.store.report(self.time.now(), reports).await;
+        // A worker's clock may be ahead; history must not lie in the future.
+        let reports = reports.into_iter().map(|report| report.not_after(now)).collect();
+        let outcomes = self.store.report(now, reports).await;
         let outcomes = outcomes.inspect_err(|_| self.counters.store_errors.add(1))?;
         for (ending, outcome) in endings.into_iter().zip(&outcomes) {
             self.count_report(ending, outcome);

@@ -193,6 +193,7 @@ impl Session {
             Ok(answer) => {
                 self.keeper.confirmed(sent_at);
                 self.time = (answer.now, now);
+                self.resync_owed |= answer.turn > self.turn;
                 for lease in answer.cancel {
                     self.cancel(lease, now, actions);
                 }
@@ -485,6 +486,18 @@ mod tests {
     }
 
     #[test]
+    fn a_turn_that_nobody_here_used_is_followed_by_a_resync() {
+        let (mut session, _) = opened();
+        session.handle(Event::Polled(Ok(assignments(1..5))), at(1));
+        let known = BeatAnswer { now: Timestamp::EPOCH, turn: 1, cancel: vec![] };
+        let actions = session.handle(Event::Beaten { sent_at: at(2), result: Ok(known.clone()) }, at(3));
+        assert!(actions.is_empty(), "{actions:?}");
+        let unknown = BeatAnswer { turn: 2, ..known };
+        let actions = session.handle(Event::Beaten { sent_at: at(4), result: Ok(unknown) }, at(5));
+        assert!(matches!(&actions[..], [Action::Resync { turn: 2, held }] if held.len() == 4), "{actions:?}");
+    }
+
+    #[test]
     fn an_outcome_stays_held_until_it_is_acknowledged() {
         let (mut session, _) = opened();
         session.handle(Event::Polled(Ok(assignments(1..2))), at(1));
@@ -503,7 +516,7 @@ mod tests {
     fn handlers_stop_when_the_last_confirmed_beat_grows_old() {
         let (mut session, _) = opened();
         session.handle(Event::Polled(Ok(assignments(1..2))), at(1));
-        let answer = BeatAnswer { now: Timestamp::EPOCH, cancel: vec![] };
+        let answer = BeatAnswer { now: Timestamp::EPOCH, turn: 1, cancel: vec![] };
         session.handle(Event::Beaten { sent_at: at(1_200), result: Ok(answer) }, at(1_300));
         let actions = session.handle(Event::LeaseDue, at(4_800));
         assert!(session.take_end().is_none(), "the beat of 1,200 ms counts: {actions:?}");
@@ -527,7 +540,7 @@ mod tests {
         let (mut session, _) = opened();
         session.handle(Event::Polled(Ok(assignments(1..4))), at(1));
         let cancel = vec![assignment(1).lease(), assignment(3).lease(), assignment(9).lease()];
-        let answer = BeatAnswer { now: Timestamp::EPOCH, cancel };
+        let answer = BeatAnswer { now: Timestamp::EPOCH, turn: 1, cancel };
         let actions = session.handle(Event::Beaten { sent_at: at(2), result: Ok(answer) }, at(3));
         let stopped =
             |action: &Action| matches!(action, Action::Stop { lease, .. } if *lease == assignment(1).lease());

@@ -274,6 +274,8 @@ pub struct Beat {
 pub enum BeatOutcome {
     /// Counted; with it the leases whose cancel is requested.
     Counted {
+        /// The last turn that the session has used.
+        turn: u64,
         cancel: Vec<LeaseRef>,
     },
     SessionLost,

@@ -115,6 +115,15 @@ pub struct Report {
     pub end: End,
 }
 
+impl Report {
+    /// The same with no time later than `now`.
+    pub fn not_after(mut self, now: Timestamp) -> Self {
+        self.end.completed_at = self.end.completed_at.min(now);
+        self.end.started_at = self.end.started_at.map(|started_at| started_at.min(self.end.completed_at));
+        self
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReportAnswer {
     Accepted,
@@ -128,6 +137,9 @@ pub enum ReportAnswer {
 pub struct BeatAnswer {
     /// The time by which the house goes.
     pub now: Timestamp,
+    /// The last turn that the session has used. If the worker knows of none so high, a late copy of one of its
+    /// polls was granted to nobody, and it must resync.
+    pub turn: u64,
     /// Executions that the session holds and should stop.
     pub cancel: Vec<LeaseRef>,
 }

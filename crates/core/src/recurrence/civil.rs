@@ -1,7 +1,7 @@
 //! Wall-clock readings without a zone, and the patterns over them.
 //!
 //! A [`Pattern`] says which readings a schedule names. It must not know that clocks are ever changed: that is
-//! [`super::dst`]'s part. So both questions stay small, and counting needs no stepping.
+//! `dst`'s part. So both questions stay small, and counting needs no stepping.
 
 use super::cron::CronPattern;
 use super::interval::CalendarSteps;

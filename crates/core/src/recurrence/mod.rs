@@ -4,10 +4,10 @@
 //! one, so that every node gives the same answer. How many runs a job has left and what to do about missed ones
 //! is the caller's business.
 //!
-//! The work is split in two. A [`civil::Pattern`] says which wall-clock readings a schedule names and knows of no
-//! zone; [`dst`] lays those readings onto a zone's clocks and resolves the ones that clocks skip or repeat. Both
-//! count without stepping, so a year of a schedule that fires every second costs no more than one that fires
-//! daily.
+//! The work is split in two. A civil pattern says which wall-clock readings a schedule names and knows of no
+//! zone; the module `dst` lays those readings onto a zone's clocks and resolves the ones that clocks skip or
+//! repeat. Both count without stepping, so a year of a schedule that fires every second costs no more than one
+//! that fires daily.
 //!
 //! - Both ends of the window, `start_at` and `end_at`, belong to it.
 //! - An interval's anchor is its first occurrence. It is an instant, so no choice about clocks applies to it; the
@@ -99,27 +99,18 @@ impl TryFrom<RecurrenceSpec> for Recurrence {
 
 impl Recurrence {
     pub fn new(mut spec: RecurrenceSpec) -> Result<Self, RecurrenceError> {
-        check_length("timezone", &spec.zone)?;
+        spec.check_bounds()?;
         let zone = Zone::find(&spec.zone)?;
-        if let (Some(start_at), Some(end_at)) = (spec.start_at, spec.end_at)
-            && end_at < start_at
-        {
-            return Err(RecurrenceError::EndBeforeStart { start_at, end_at });
-        }
         spec.zone = zone.name().to_owned();
         let timing = match &mut spec.rule {
             Rule::Cron { pattern, seed } => {
-                check_length("cron_expression", pattern)?;
                 let parsed = CronPattern::parse(pattern, *seed)?;
                 if !parsed.uses_hash() {
                     *seed = 0;
                 }
                 Timing::Local { pattern: Pattern::Cron(parsed), anchor: None }
             }
-            Rule::Interval { every, anchor } => {
-                check_length("interval", every)?;
-                interval_timing(Interval::parse(every)?, *anchor, &zone)
-            }
+            Rule::Interval { every, anchor } => interval_timing(Interval::parse(every)?, *anchor, &zone),
         };
         Ok(Recurrence { spec, zone, timing })
     }
@@ -273,13 +264,9 @@ impl Recurrence {
     }
 }
 
-fn check_length(field: &'static str, text: &str) -> Result<(), RecurrenceError> {
-    if text.len() > RECURRENCE_TEXT_BYTES_MAX { Err(RecurrenceError::TooLong { field }) } else { Ok(()) }
-}
-
 fn interval_timing(interval: Interval, anchor: Timestamp, zone: &Zone) -> Timing {
     let anchor_us = anchor.as_micros();
-    let local = Civil(anchor_us.clamp(-END_US, END_US) + zone.offset_at(anchor_us));
+    let local = Civil(anchor_us + zone.offset_at(anchor_us));
     let pattern = match interval {
         Interval::Elapsed { every_us } => return Timing::Elapsed(ElapsedSteps { anchor, every_us }),
         Interval::Days(days) => CalendarSteps::days(local, days),

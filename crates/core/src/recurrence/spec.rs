@@ -75,6 +75,31 @@ impl RecurrenceSpec {
     pub fn in_zone(self, zone: &str) -> Self {
         RecurrenceSpec { zone: zone.to_owned(), ..self }
     }
+
+    /// What can be checked without understanding it: texts are short and times can be written down, so that
+    /// what is stored reads back.
+    pub(super) fn check_bounds(&self) -> Result<(), RecurrenceError> {
+        let (text_field, text, anchor) = match &self.rule {
+            Rule::Cron { pattern, .. } => ("cron_expression", pattern, None),
+            Rule::Interval { every, anchor } => ("interval", every, Some(*anchor)),
+        };
+        for (field, text) in [(text_field, text), ("timezone", &self.zone)] {
+            if text.len() > RECURRENCE_TEXT_BYTES_MAX {
+                return Err(RecurrenceError::TooLong { field });
+            }
+        }
+        for (field, at) in [("start_at", anchor), ("start_at", self.start_at), ("end_at", self.end_at)] {
+            if at.is_some_and(|at| jiff::Timestamp::from_microsecond(at.as_micros()).is_err()) {
+                return Err(RecurrenceError::OutOfRange { field });
+            }
+        }
+        match (self.start_at, self.end_at) {
+            (Some(start_at), Some(end_at)) if end_at < start_at => {
+                Err(RecurrenceError::EndBeforeStart { start_at, end_at })
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Why a recurrence cannot be.
@@ -86,9 +111,11 @@ pub enum RecurrenceError {
     Interval(#[from] IntervalError),
     #[error(transparent)]
     Zone(#[from] UnknownZone),
-    #[error("longer than {RECURRENCE_TEXT_BYTES_MAX} bytes")]
+    #[error("must be at most {RECURRENCE_TEXT_BYTES_MAX} bytes")]
     TooLong { field: &'static str },
-    #[error("before start_at: {end_at} is before {start_at}")]
+    #[error("must be before the last day of the year 9999")]
+    OutOfRange { field: &'static str },
+    #[error("must not be before start_at, but {end_at} is before {start_at}")]
     EndBeforeStart { start_at: Timestamp, end_at: Timestamp },
 }
 
@@ -99,7 +126,7 @@ impl RecurrenceError {
             RecurrenceError::Cron(_) => "cron_expression",
             RecurrenceError::Interval(_) => "interval",
             RecurrenceError::Zone(_) => "timezone",
-            RecurrenceError::TooLong { field } => field,
+            RecurrenceError::TooLong { field } | RecurrenceError::OutOfRange { field } => field,
             RecurrenceError::EndBeforeStart { .. } => "end_at",
         }
     }

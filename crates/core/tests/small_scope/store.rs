@@ -278,9 +278,9 @@ impl Store {
     /// Whether the cancel was accepted.
     pub fn cancel(&mut self, occurrence: OccurrenceId) -> bool {
         let Some(row) = self.find(occurrence) else { return false };
-        match self.live[row].0.cancelled(NOW) {
+        match self.live[row].0.cancelled(None, NOW) {
             Ok(Cancelled::Requested(live)) => self.live[row] = LiveRow(live),
-            Ok(Cancelled::Finished(finished)) => self.close(row, finished),
+            Ok(Cancelled::Closed(settled)) => self.close(row, settled.finished),
             Err(_) => return false,
         }
         true
@@ -315,12 +315,12 @@ impl Store {
 
     fn give_back_row(&mut self, row: usize, broken: Option<Broken>) {
         let live = &self.live[row].0;
-        match live.given_back(NOW).expect("a held row is running") {
+        match live.given_back(None, NOW).expect("a held row is running") {
             GivenBack::Queued(live) => self.live[row] = LiveRow(live),
-            GivenBack::Cancelled(_) if broken == Some(Broken::GiveBackForgetsCancel) => {
+            GivenBack::Closed(_) if broken == Some(Broken::GiveBackForgetsCancel) => {
                 self.live[row].0.state = LiveState::Queued;
             }
-            GivenBack::Cancelled(finished) => self.close(row, finished),
+            GivenBack::Closed(settled) => self.close(row, settled.finished),
         }
     }
 

@@ -50,7 +50,7 @@ impl Auditor {
         let lease = (assignment.execution, assignment.epoch);
         let Some(session) = self.grants.get(&lease).copied() else { return Ok(()) };
         rule!(
-            self.holds(session, assignment.lease())? || self.is_excused(node),
+            self.holds(session, assignment.lease())?,
             "a worker starts nothing after its lease is gone",
             "{} {:?} of session {session} is to start on node {node}",
             assignment.execution,

@@ -34,7 +34,7 @@ impl Auditor {
             let session = self.session_mut(beat.session)?;
             let live = session.state == SessionState::Live;
             match outcome {
-                BeatOutcome::Counted { cancel } => {
+                BeatOutcome::Counted { cancel, .. } => {
                     rule!(
                         live,
                         "only a live session beats",

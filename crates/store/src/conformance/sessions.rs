@@ -56,7 +56,7 @@ pub async fn a_beat_raises_the_counter_and_never_lowers_it(store: Arc<dyn Store>
     let house = House::new(store);
     let session = house.open_session("w").await;
     for (beat, expected, seen_at) in [(1, 1, at(10)), (3, 3, at(10)), (2, 3, at(10))] {
-        let counted = BeatOutcome::Counted { cancel: vec![] };
+        let counted = BeatOutcome::Counted { turn: 0, cancel: vec![] };
         assert_eq!(house.store.beat(at(10), vec![Beat { session, beat }]).await.unwrap(), [counted]);
         let row = house.store.sessions().await.unwrap().remove(0);
         assert_eq!((row.pulse.beat, row.beaten_at), (expected, seen_at));

@@ -1,12 +1,12 @@
 //! Leases that end without an outcome: work that goes back unstarted.
 
 use super::begin::{turn_of, use_turn};
-use super::report::Settling;
+use super::report::{Settling, settings_of};
 use crate::sqlite::core::Tx;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::rows::{LiveRow, UPDATE_LIVE, all, limit, live_columns, one, update_live};
 use punctual_core::ids::{OccurrenceId, SessionId};
-use punctual_core::occurrence::GivenBack;
+use punctual_core::occurrence::{GivenBack, LiveState};
 use punctual_core::ports::{Lane, LeaseRef, Offer, Resync, ResyncOutcome};
 use punctual_core::time::Timestamp;
 use rusqlite::{Connection, params};
@@ -99,13 +99,15 @@ fn return_all_but(
 
 /// Returns one execution; the lane that has work again, unless a cancel ended it.
 fn return_one(tx: &mut Tx<'_>, row: &LiveRow, now: Timestamp) -> Result<Option<Lane>, Fault> {
-    match row.live.given_back(now)? {
+    let is_cancelled = matches!(row.live.state, LiveState::Running(lease) if lease.cancel_requested);
+    let settings = if is_cancelled { settings_of(tx.conn, row.live.id.job)? } else { None };
+    match row.live.given_back(settings.as_ref(), now)? {
         GivenBack::Queued(live) => {
             update_live(&mut *tx.conn.prepare_cached(UPDATE_LIVE)?, &live)?;
             tx.memory.lanes.lane(tx.conn, row.lane).map(Some)
         }
-        GivenBack::Cancelled(finished) => {
-            Settling::prepare(tx.conn)?.end_cancelled(tx.memory, &finished)?;
+        GivenBack::Closed(settled) => {
+            Settling::prepare(tx.conn)?.record(tx.memory, row, settled, now)?;
             Ok(None)
         }
     }

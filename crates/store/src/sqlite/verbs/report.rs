@@ -11,7 +11,7 @@ use crate::sqlite::rows::{
 use punctual_core::ids::{JobId, OccurrenceId, SessionId};
 use punctual_core::job::{JobMark, Settings};
 use punctual_core::lifecycle::{Ending, Status};
-use punctual_core::occurrence::{End, Finished, Lease, Next};
+use punctual_core::occurrence::{End, Finished, Lease, Next, Settled};
 use punctual_core::ports::{Begun, LeaseRef, Report, ReportAnswer, ReportOutcome};
 use punctual_core::time::Timestamp;
 use rusqlite::{CachedStatement, Connection, params};
@@ -100,7 +100,21 @@ impl<'conn> Settling<'conn> {
         // The common way needs nothing of the wide job row.
         let settings = if is_plain_success { None } else { settings_of(self.conn, row.live.id.job)? };
         let settled = row.live.settled(end, settings.as_ref(), now)?;
-        let worker = memory.workers.worker(self.conn, held.session)?;
+        self.record(memory, row, settled, now)
+    }
+
+    /// Writes down an attempt that has ended and what follows it.
+    pub fn record(
+        &mut self,
+        memory: &mut Memory,
+        row: &LiveRow,
+        settled: Settled,
+        now: Timestamp,
+    ) -> Result<Begun, Fault> {
+        let worker = match settled.finished.session {
+            Some(session) => memory.workers.worker(self.conn, session)?,
+            None => None,
+        };
         insert_history(&mut self.append, &settled.finished, worker)?;
         match settled.next {
             Next::Retry(next) => {
@@ -118,19 +132,6 @@ impl<'conn> Settling<'conn> {
         }
     }
 
-    /// Ends an occurrence that was cancelled before it was started.
-    pub fn end_cancelled(&mut self, memory: &mut Memory, finished: &Finished) -> Result<(), Fault> {
-        let worker = match finished.session {
-            Some(session) => memory.workers.worker(self.conn, session)?,
-            None => None,
-        };
-        insert_history(&mut self.append, finished, worker)?;
-        let id = finished.id.occurrence;
-        let settings = settings_of(self.conn, id.job)?;
-        let is_one_shot = settings.is_some_and(|settings| settings.schedule.is_one_shot());
-        self.close(id, is_one_shot.then_some(JobMark::Cancelled))
-    }
-
     /// The live row goes, and a one-shot job is marked if it did not succeed.
     fn close(&mut self, id: OccurrenceId, mark: Option<JobMark>) -> Result<(), Fault> {
         self.delete.execute(params![id.job.as_bytes(), id.number])?;
@@ -143,7 +144,7 @@ impl<'conn> Settling<'conn> {
     }
 }
 
-fn settings_of(conn: &Connection, job: JobId) -> Result<Option<Settings>, Fault> {
+pub(super) fn settings_of(conn: &Connection, job: JobId) -> Result<Option<Settings>, Fault> {
     let mut select = conn.prepare_cached(SETTINGS_OF_JOB)?;
     one(&mut select, [job.as_bytes()], |row| read_settings(row, 0))
 }

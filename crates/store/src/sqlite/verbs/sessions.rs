@@ -45,17 +45,17 @@ pub(super) fn beat(tx: &mut Tx<'_>, now: Timestamp, beats: Vec<Beat>) -> Result<
 
 fn beat_one(conn: &Connection, now: Timestamp, beat: Beat) -> Result<BeatOutcome, Fault> {
     let mut select =
-        conn.prepare_cached("SELECT beat, attention FROM sessions WHERE id = ?1 AND lost = 0")?;
+        conn.prepare_cached("SELECT beat, attention, turn FROM sessions WHERE id = ?1 AND lost = 0")?;
     let found = one(&mut select, [beat.session.0], |row| {
-        Ok((count(row, 0, "sessions.beat")?, row.get::<_, bool>(1)?))
+        Ok((count(row, 0, "sessions.beat")?, row.get::<_, bool>(1)?, count(row, 2, "sessions.turn")?))
     })?;
-    let Some((counted, attention)) = found else { return Ok(BeatOutcome::SessionLost) };
+    let Some((counted, attention, turn)) = found else { return Ok(BeatOutcome::SessionLost) };
     if beat.beat > counted {
         conn.prepare_cached("UPDATE sessions SET beat = ?2, beaten_at = ?3 WHERE id = ?1")?
             .execute(params![beat.session.0, counter(beat.beat), now.as_micros()])?;
     }
     let cancel = if attention { cancels(conn, beat.session)? } else { vec![] };
-    Ok(BeatOutcome::Counted { cancel })
+    Ok(BeatOutcome::Counted { turn, cancel })
 }
 
 /// The leases whose cancel is requested. When none is left, the session needs no attention any more.
