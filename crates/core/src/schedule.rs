@@ -227,6 +227,16 @@ impl ScheduleState {
         plan
     }
 
+    /// This schedule as a scheduler remembers it that missed its last fire: what a fire goes by under
+    /// [`crate::defects::Defect::DropVersionCheck`].
+    pub fn remembered(&self) -> ScheduleState {
+        let nominal = match self.schedule {
+            Schedule::Interval { every_us, .. } if self.fired > 0 => self.nominal.shifted(-every_us),
+            _ => self.nominal,
+        };
+        ScheduleState { nominal, due_at: nominal, ..self.clone() }
+    }
+
     fn occurrence(&self, number: u32, nominal: Timestamp, now: Timestamp, shares: &mut Shares) -> Live {
         let lag = shares.lag(&self.queue, &self.owner, now);
         Live::fired(

@@ -76,11 +76,14 @@ impl Hands<'_> {
     }
 
     pub(crate) fn watch_drain(&self, mut drain: watch::Receiver<bool>) {
-        self.tell(async move {
+        let events = self.events.clone();
+        self.worker.host.spawn.spawn(Box::pin(async move {
             // A sender that is gone can only mean that the process is ending.
-            let _ = drain.wait_for(|drain| *drain).await;
-            Event::Drain
-        });
+            let drained = pin!(drain.wait_for(|drain| *drain));
+            if let Either::Left(_) = select(drained, pin!(events.closed())).await {
+                let _ = events.send(Event::Drain);
+            }
+        }));
     }
 
     fn start(&mut self, assignment: Assignment, deadline: Timestamp) {

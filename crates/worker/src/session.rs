@@ -160,7 +160,7 @@ impl Session {
                 actions.push(Action::After(self.keeper.beat_interval(), Event::BeatDue));
             }
             Event::Beaten { sent_at, result } => self.beaten(sent_at, result, now, &mut actions),
-            Event::LeaseDue => self.check_lease(now, &mut actions),
+            Event::LeaseDue => actions.push(self.watch_lease(now)),
             Event::Polled(result) => self.polled(result, &mut actions),
             Event::Resynced(result) => self.resynced(result, &mut actions),
             Event::Rested => self.intake = Intake::Free,
@@ -175,6 +175,11 @@ impl Session {
                 self.stop_running("the worker was shut down before the handler finished", &mut actions)
             }
             Event::Closed => self.end = Some(End::Drained),
+        }
+        // After a pause any event may come before the one that watches the lease. Nothing may start once it has
+        // run out; a beat just confirmed or an outcome just told still counts.
+        if self.end.is_none() && self.lease_is_over(now) {
+            self.lose("the lease ran out without a confirmed beat", &mut actions);
         }
         if self.end.is_none() {
             self.next_actions(now, &mut actions);
@@ -215,19 +220,14 @@ impl Session {
         }
     }
 
+    /// Looks again when the lease may have run out. One that has is noticed with the event at hand.
     fn watch_lease(&self, now: Monotonic) -> Action {
-        Action::After(self.keeper.stop_at().since(now), Event::LeaseDue)
+        let left = self.keeper.stop_at().since(now);
+        Action::After(if left.is_zero() { self.config.lease } else { left }, Event::LeaseDue)
     }
 
-    fn check_lease(&mut self, now: Monotonic, actions: &mut Vec<Action>) {
-        if now < self.keeper.stop_at() || planted(Defect::KeepRunningWithoutLease) {
-            actions.push(match self.watch_lease(now) {
-                Action::After(Duration::ZERO, event) => Action::After(self.config.lease, event),
-                action => action,
-            });
-        } else {
-            self.lose("the lease ran out without a confirmed beat", actions);
-        }
+    fn lease_is_over(&self, now: Monotonic) -> bool {
+        now >= self.keeper.stop_at() && !planted(Defect::KeepRunningWithoutLease)
     }
 
     /// Stops everything: from here on another worker may run what this one held.
@@ -521,6 +521,14 @@ mod tests {
         let actions = session.handle(Event::LeaseDue, at(4_800));
         assert!(session.take_end().is_none(), "the beat of 1,200 ms counts: {actions:?}");
         let actions = session.handle(Event::LeaseDue, at(6_000));
+        assert!(matches!(actions[..], [.., Action::StopAll]), "{actions:?}");
+        assert!(matches!(session.take_end(), Some(End::Lost(_))));
+    }
+
+    #[test]
+    fn nothing_starts_after_a_pause_longer_than_the_lease_whatever_event_comes_first() {
+        let (mut session, _) = opened();
+        let actions = session.handle(Event::Polled(Ok(assignments(1..3))), at(60_000));
         assert!(matches!(actions[..], [Action::StopAll]), "{actions:?}");
         assert!(matches!(session.take_end(), Some(End::Lost(_))));
     }

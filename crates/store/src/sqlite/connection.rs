@@ -1,6 +1,7 @@
 //! How connections are opened and set: the one place that knows the pragmas.
 
 use super::fault::Fault;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use std::path::Path;
 use std::time::Duration;
@@ -71,6 +72,8 @@ pub(crate) fn open_for_reading(path: &Path) -> Result<Connection, Fault> {
 /// What every connection has in common.
 pub(crate) fn prepare_for_use(conn: &Connection) -> Result<(), Fault> {
     conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    // Without it SQLite plans every statement anew whenever a LIMIT is bound.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     conn.busy_timeout(BUSY)?;
     conn.pragma_update(None, "cache_size", -CACHE_KIB)?;
     conn.pragma_update(None, "temp_store", "MEMORY")?;

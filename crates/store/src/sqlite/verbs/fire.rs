@@ -33,9 +33,12 @@ fn fire_one(tx: &mut Tx<'_>, offers: &mut Offers, now: Timestamp, fire: Fire) ->
     };
     let lane_id = row.lane;
     let lane = tx.memory.lanes.lane(tx.conn, lane_id)?;
-    let state = row.named(&lane);
-    if state.version != fire.version && !planted(Defect::DropVersionCheck) {
-        return Ok(FireOutcome::Conflict);
+    let mut state = row.named(&lane);
+    if state.version != fire.version {
+        if !planted(Defect::DropVersionCheck) {
+            return Ok(FireOutcome::Conflict);
+        }
+        state = state.remembered();
     }
     if state.due_at > now {
         return Ok(FireOutcome::NotDue);
