@@ -1,11 +1,11 @@
-//! `punctual backup`: a copy of the embedded database.
+//! `punctual backup`: a copy of the embedded database, while its server runs or stands still.
 
 use crate::data_dir::DataDir;
 use crate::exit::Exit;
-use crate::{host, output, serve};
+use crate::output;
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
-use punctual_store::sqlite::{SqliteOptions, SqliteStore};
+use punctual_store::sqlite;
 use std::path::PathBuf;
 
 #[derive(clap::Args)]
@@ -18,13 +18,10 @@ pub struct BackupArgs {
 
 pub async fn run(args: BackupArgs) -> anyhow::Result<Exit> {
     args.data_dir.must_exist()?;
-    let host = host::this_machine().context("cannot read randomness")?;
-    let store = SqliteStore::open(&SqliteOptions::new(args.data_dir.path()), host.clock.clone())
-        .map_err(|error| serve::cannot_open(&args.data_dir, error))?;
-    let to = args.to.clone();
+    let (from, to) = (args.data_dir.path().to_owned(), args.to.clone());
     tokio::task::spawn_blocking(move || {
         let bar = ProgressBar::new(0).with_style(style());
-        store.backup(&args.to, |progress| {
+        sqlite::backup(&from, &to, |progress| {
             bar.set_message(progress.file);
             bar.set_length(progress.pages_total);
             bar.set_position(progress.pages_done);
@@ -32,7 +29,7 @@ pub async fn run(args: BackupArgs) -> anyhow::Result<Exit> {
     })
     .await
     .context("the backup broke off")??;
-    output::print_text(&format!("copied {} to {}", args.data_dir.path().display(), to.display()))?;
+    output::print_text(&format!("copied {} to {}", args.data_dir.path().display(), args.to.display()))?;
     Ok(Exit::Done)
 }
 

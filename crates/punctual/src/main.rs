@@ -38,7 +38,7 @@ enum Command {
     Dlq(dlq::DlqCommand),
     /// Show how much there is to do and how much was done
     Stats(stats::StatsArgs),
-    /// Copy the embedded database of a stopped server
+    /// Copy the embedded database, also while its server runs
     Backup(backup::BackupArgs),
     /// Verify the embedded database of a stopped server
     Check(check::CheckArgs),

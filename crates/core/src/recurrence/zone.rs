@@ -193,6 +193,18 @@ mod tests {
     }
 
     #[test]
+    fn a_change_of_name_alone_ends_no_stretch() {
+        let zone = Zone::find("Europe/London").unwrap();
+        let at = |text: &str| text.parse::<Instant>().unwrap().as_microsecond();
+        // In October 1968 the summer time of that year became the standard time of the next three.
+        for during in ["1968-06-01T00:00:00Z", "1968-10-26T23:00:00Z", "1970-01-01T00:00:00Z"] {
+            let stretch = zone.stretch_at(at(during));
+            assert_eq!(stretch.start, at("1968-02-18T02:00:00Z"), "{during}");
+            assert_eq!(stretch.end, at("1971-10-31T02:00:00Z"), "{during}");
+        }
+    }
+
+    #[test]
     fn no_zone_changes_its_clocks_twice_within_a_week_by_more_than_a_day() {
         let database = TimeZoneDatabase::bundled();
         for name in database.available() {

@@ -5,6 +5,7 @@ use punctual_client::{ExecutionStatus, SubmitJob};
 use punctual_core::job::JobStatus;
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, Output};
 
 fn serve(arguments: &[&str]) -> Output {
@@ -107,15 +108,21 @@ fn a_directory_that_cannot_be_used_is_told_as_such() {
 }
 
 #[test]
-fn a_backup_of_a_stopped_server_can_be_served() {
+fn a_backup_of_a_running_or_stopped_server_can_be_served() {
     let directory = tempfile::tempdir().unwrap();
-    let (data, copy) = (directory.path().join("data"), directory.path().join("copy"));
+    let [data, copy, second_copy] = ["data", "copy", "second"].map(|name| directory.path().join(name));
     let server = Server::start_in(&data, &[]);
     assert!(server.cli(&["job", "submit", "kept", "--delay", "1h"]).status.success());
+    let backup = |to: &Path| {
+        let done = Command::new(BINARY).arg("backup").arg(to).arg("--data-dir").arg(&data).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    };
+    backup(&copy);
     assert!(server.stop().success());
-    let backup = Command::new(BINARY).arg("backup").arg(&copy).arg("--data-dir").arg(&data).output().unwrap();
-    assert!(backup.status.success(), "{}", String::from_utf8_lossy(&backup.stderr));
-    let server = Server::start_in(&copy, &["--new-admin-token"]);
-    let list = server.cli(&["job", "list"]);
-    assert!(String::from_utf8_lossy(&list.stdout).contains("kept"));
+    backup(&second_copy);
+    for copy in [copy, second_copy] {
+        let server = Server::start_in(&copy, &["--new-admin-token"]);
+        let list = server.cli(&["job", "list"]);
+        assert!(String::from_utf8_lossy(&list.stdout).contains("kept"));
+    }
 }

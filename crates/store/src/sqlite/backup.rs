@@ -3,10 +3,11 @@
 use super::connection::open_for_reading;
 use super::fault::Fault;
 use super::open::{LOGS_FILE, MAIN_FILE};
-use super::store::SqliteStore;
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
+use std::fs::DirBuilder;
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// Pages copied between two reports of progress.
@@ -32,28 +33,28 @@ pub enum BackupError {
     Copy { path: PathBuf, reason: String },
 }
 
-impl SqliteStore {
-    /// Copies the store into another directory, which can then be opened as one. Jobs keep running meanwhile.
-    ///
-    /// Blocks the calling thread. Each database is copied as it stands at one moment; the write-ahead log
-    /// cannot be cut back while its copy is under way.
-    pub fn backup(&self, to: &Path, mut progress: impl FnMut(BackupProgress)) -> Result<(), BackupError> {
-        std::fs::create_dir_all(to).map_err(|source| BackupError::Io { path: to.to_owned(), source })?;
-        for file in [MAIN_FILE, LOGS_FILE] {
-            let target = to.join(file);
-            if target.exists() {
-                return Err(BackupError::AlreadyThere(target));
-            }
+/// Copies the store of one directory into another, which can then be opened as one. It only reads, so the
+/// server of the directory, in this process or another, goes on meanwhile.
+///
+/// Blocks the calling thread. Each database is copied as it stands at one moment; the write-ahead log cannot be
+/// cut back while its copy is under way.
+pub fn backup(from: &Path, to: &Path, mut progress: impl FnMut(BackupProgress)) -> Result<(), BackupError> {
+    let create = DirBuilder::new().recursive(true).mode(0o700).create(to);
+    create.map_err(|source| BackupError::Io { path: to.to_owned(), source })?;
+    for file in [MAIN_FILE, LOGS_FILE] {
+        let target = to.join(file);
+        if target.exists() {
+            return Err(BackupError::AlreadyThere(target));
         }
-        for file in [MAIN_FILE, LOGS_FILE] {
-            let target = to.join(file);
-            copy(&self.dir().join(file), &target, |pages_done, pages_total| {
-                progress(BackupProgress { file, pages_done, pages_total });
-            })
-            .map_err(|fault| BackupError::Copy { path: target, reason: fault.to_string() })?;
-        }
-        Ok(())
     }
+    for file in [MAIN_FILE, LOGS_FILE] {
+        let target = to.join(file);
+        copy(&from.join(file), &target, |pages_done, pages_total| {
+            progress(BackupProgress { file, pages_done, pages_total });
+        })
+        .map_err(|fault| BackupError::Copy { path: from.join(file), reason: fault.to_string() })?;
+    }
+    Ok(())
 }
 
 fn copy(from: &Path, to: &Path, mut progress: impl FnMut(u64, u64)) -> Result<(), Fault> {

@@ -25,7 +25,7 @@ mod verbs;
 mod write;
 
 pub use self::core::SqliteCore;
-pub use backup::{BackupError, BackupProgress};
+pub use backup::{BackupError, BackupProgress, backup};
 pub use floor::{Floor, FloorError, FloorOptions, measure_floor};
 pub use logs::LogCore;
 pub use open::{OpenError, SqliteOptions};

@@ -1,7 +1,7 @@
 //! Files: locks, versions, backups, closing.
 
 use super::{Still, at, job, open};
-use crate::sqlite::{BackupError, OpenError, SqliteCore, SqliteOptions, SqliteStore};
+use crate::sqlite::{BackupError, OpenError, SqliteCore, SqliteOptions, SqliteStore, backup};
 use punctual_core::ports::{Fire, JobQuery, JobView, LogLine, LogStream, NewJob, Store};
 use rusqlite::Connection;
 use std::error::Error;
@@ -85,14 +85,14 @@ async fn a_backup_opens_and_equals_the_original() {
     fill(&store, 0..3_000).await;
     let to = dir.path().join("backup");
     let mut reports = Vec::new();
-    store.backup(&to, |progress| reports.push(progress)).unwrap();
+    backup(dir.path(), &to, |progress| reports.push(progress)).unwrap();
     assert!(reports.iter().all(|progress| progress.pages_done <= progress.pages_total));
     assert!(reports.last().is_some_and(|last| last.pages_done == last.pages_total));
     assert_eq!(contents(&open(&to)).await, contents(&store).await);
     let problems = SqliteCore::open(&to.join("punctual.db")).unwrap().integrity_check().unwrap();
     assert_eq!(problems, Vec::<String>::new());
 
-    let again = store.backup(&to, |_| {}).err().unwrap();
+    let again = backup(dir.path(), &to, |_| {}).err().unwrap();
     assert!(matches!(again, BackupError::AlreadyThere(_)), "{again}");
 }
 
@@ -104,13 +104,12 @@ async fn a_backup_is_one_moment_of_a_store_in_use() {
     let to = dir.path().join("backup");
     let writer = Connection::open(dir.path().join("punctual.db")).unwrap();
     let mut commits = 0;
-    store
-        .backup(&to, |_| {
-            // A commit between two steps, as jobs go on while the copy is made.
-            commits += 1;
-            writer.execute("INSERT INTO workers (name) VALUES (?1)", [format!("w{commits}")]).unwrap();
-        })
-        .unwrap();
+    backup(dir.path(), &to, |_| {
+        // A commit between two steps, as jobs go on while the copy is made.
+        commits += 1;
+        writer.execute("INSERT INTO workers (name) VALUES (?1)", [format!("w{commits}")]).unwrap();
+    })
+    .unwrap();
     assert!(commits > 0);
     let copy = Connection::open(to.join("punctual.db")).unwrap();
     let workers: i64 = copy.query_row("SELECT count(*) FROM workers", [], |row| row.get(0)).unwrap();
