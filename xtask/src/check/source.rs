@@ -49,8 +49,9 @@ impl<'a> Source<'a> {
     }
 }
 
+/// Tests, benchmarks and examples are not part of the product.
 fn is_test_path(path: &str) -> bool {
-    path.split('/').any(|part| part == "tests" || part == "tests.rs" || part == "benches")
+    path.split('/').any(|part| ["tests", "tests.rs", "benches", "examples"].contains(&part))
 }
 
 /// Every place at which `needle` stands as a whole word or path, not as a part of a longer one.
