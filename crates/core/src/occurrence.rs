@@ -156,7 +156,9 @@ impl Live {
             unreachable!("an ended run is finished");
         };
         let mut finished = self.finished(status, end.completed_at);
-        finished.started_at = end.started_at;
+        // The worker's idea of the time may lie a little behind: nothing starts before it was claimed.
+        finished.started_at = end.started_at.max(finished.started_at);
+        finished.completed_at = end.completed_at.max(finished.started_at.unwrap_or(end.completed_at));
         finished.error = end.error;
         finished.result = end.result;
         let next = match status {

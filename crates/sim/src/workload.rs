@@ -13,6 +13,9 @@ pub const QUEUES: [&str; 3] = ["default", "mail", "reports"];
 pub const JOB_TYPES: [&str; 3] = ["alpha", "beta", "gamma"];
 const OWNERS: [&str; 4] = ["ann", "ben", "cem", "dia"];
 
+/// How long clients wait before their first request: in a run without faults every node is up by then.
+const UP_AND_RUNNING: Duration = Duration::from_millis(200);
+
 /// One request of a client.
 #[derive(Debug, Clone)]
 pub struct Submission {
@@ -29,7 +32,7 @@ pub fn workload(rng: &mut Rng, start: Timestamp, faults_for: Duration) -> Vec<Su
     while left > 0 {
         let size = if rng.per_mille(200) { rng.between(2, 12).min(left) } else { 1 };
         left -= size;
-        let after = Duration::from_micros(rng.below(span_ms * 1_000));
+        let after = UP_AND_RUNNING + Duration::from_micros(rng.below(span_ms * 1_000));
         let jobs = (0..size).map(|_| job(rng, start.plus(after), faults_for)).collect();
         submissions.push(Submission { after, jobs });
     }

@@ -21,6 +21,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
+/// The longest pause between two tries to open a session.
+const OPENING_PAUSE_MAX: Duration = Duration::from_secs(2);
+
 /// What an operator may tune.
 #[derive(Debug, Clone)]
 pub struct WorkerConfig {
@@ -102,6 +105,7 @@ impl Worker {
 
     /// Opens a session, however often it takes; `None` if the worker is to stop first.
     async fn open_session(&self, drain: &mut watch::Receiver<bool>) -> Option<session::Opened> {
+        let mut pause = self.config.error_pause;
         loop {
             if *drain.borrow() {
                 return None;
@@ -121,10 +125,11 @@ impl Worker {
                 }
                 Err(error) => tracing::warn!(%error, "no session yet; trying again"),
             }
-            let pause = self.host.clock.sleep(self.config.error_pause);
-            if let Either::Right((Err(_), _)) = select(pause, pin!(drain.changed())).await {
+            let sleep = self.host.clock.sleep(pause);
+            if let Either::Right((Err(_), _)) = select(sleep, pin!(drain.changed())).await {
                 return None;
             }
+            pause = (pause * 2).min(OPENING_PAUSE_MAX);
         }
     }
 

@@ -298,7 +298,7 @@ impl Session {
 
     fn stop_running(&mut self, error: &str, actions: &mut Vec<Action>) {
         for lease in self.running.keys() {
-            let outcome = Outcome::Failed { error: error.to_owned(), retryable: true };
+            let outcome = Outcome::Interrupted { error: error.to_owned() };
             actions.push(Action::Stop { lease: *lease, outcome });
         }
     }
@@ -580,9 +580,8 @@ mod tests {
         session.handle(Event::Polled(Ok(assignments(1..2))), at(1));
         session.handle(Event::Drain, at(2));
         let actions = session.handle(Event::GraceOver, at(30_002));
-        let failed = |action: &Action| {
-            matches!(action, Action::Stop { outcome: Outcome::Failed { retryable: true, .. }, .. })
-        };
+        let failed =
+            |action: &Action| matches!(action, Action::Stop { outcome: Outcome::Interrupted { .. }, .. });
         assert!(actions.iter().any(failed), "{actions:?}");
     }
 }

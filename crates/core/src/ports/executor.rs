@@ -36,6 +36,11 @@ pub enum Outcome {
     },
     TimedOut,
     Cancelled,
+    /// Its worker had to stop it: as with a worker that fell silent, nobody knows how far it came, and nothing is
+    /// known to be wrong with the job.
+    Interrupted {
+        error: String,
+    },
 }
 
 impl Outcome {
@@ -48,6 +53,7 @@ impl Outcome {
                 (Ending::TimedOut, true, Some("the attempt ran out of time".to_owned()), None)
             }
             Outcome::Cancelled => (Ending::Cancelled, false, None, None),
+            Outcome::Interrupted { error } => (Ending::Lost, true, Some(error), None),
         };
         End { ending, retryable, started_at: Some(started_at), completed_at, error, result }
     }

@@ -218,12 +218,11 @@ impl Auditor {
         let cut_short = run.is_some_and(|run| self.is_draining(run.node));
         let truthful = match report.end.ending {
             Ending::Succeeded => run_end == Some(RunEnd::Succeeded),
-            // A worker that is drained stops what takes too long.
-            Ending::Failed => {
-                run_end == Some(RunEnd::Failed) || run_end == Some(RunEnd::Dropped) && cut_short
-            }
+            Ending::Failed => run_end == Some(RunEnd::Failed),
             Ending::TimedOut => run_end == Some(RunEnd::Dropped),
-            Ending::Cancelled | Ending::Lost => false,
+            // A worker that is drained stops what takes too long.
+            Ending::Lost => run_end == Some(RunEnd::Dropped) && cut_short,
+            Ending::Cancelled => false,
         };
         rule!(
             truthful,
@@ -238,6 +237,17 @@ impl Auditor {
                 "nothing follows a closed occurrence",
                 "{execution} is closed, but {retry:?} follows"
             ),
+            Settled::Retried { .. } if report.end.ending == Ending::Lost => {
+                self.occurrence_mut(id)?.0.state = OccurrenceState::Queued;
+                self.queued.insert(id);
+                let lane = self.lane(id.job)?;
+                rule!(
+                    retry.queued.as_ref() == Some(&lane) && retry.due.is_none(),
+                    "what its worker had to stop is queued again at once",
+                    "{execution} was cut short, but {retry:?} follows"
+                );
+                self.count("runs cut short by a drain");
+            }
             Settled::Retried { attempt, delay_ms } => {
                 let Some(due) = &retry.due else {
                     return self.retry_is_owed(execution, retry);
