@@ -39,7 +39,7 @@ impl Schedule {
         match self {
             Schedule::Immediate => None,
             Schedule::OneTime { at } => {
-                (*at > Timestamp::MAX).then(|| ("execute_at", "must be before the year 10000".to_owned()))
+                (*at > Timestamp::MAX).then(|| ("execute_at", "must be before 9999-12-30".to_owned()))
             }
             Schedule::Interval { every_us, max_runs, .. } => {
                 let (min, max) =

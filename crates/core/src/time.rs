@@ -12,8 +12,8 @@ pub struct Timestamp(i64);
 
 impl Timestamp {
     pub const EPOCH: Timestamp = Timestamp(0);
-    /// The last representable moment we accept from users: the end of the year 9999.
-    pub const MAX: Timestamp = Timestamp(253_402_300_799_999_999);
+    /// The last moment that we accept from users, 9999-12-30T00:00:00Z: later ones cannot be printed in every zone.
+    pub const MAX: Timestamp = Timestamp(253_402_128_000_000_000);
 
     pub const fn from_micros(micros: i64) -> Self {
         Timestamp(micros)
@@ -115,6 +115,11 @@ mod tests {
         let time = Timestamp::from_micros(1_763_195_400_123_456);
         assert_eq!(time.to_string(), "2025-11-15T08:30:00.123456Z");
         assert_eq!(time.to_string().parse(), Ok(time));
+    }
+
+    #[test]
+    fn the_last_accepted_moment_can_be_printed() {
+        assert_eq!(Timestamp::MAX.to_string(), "9999-12-30T00:00:00Z");
     }
 
     #[test]

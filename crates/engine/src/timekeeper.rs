@@ -1,10 +1,12 @@
 //! The cluster's time is the store's. This node's wall clock is never used: its monotonic clock carries the
 //! last answer of the store forward. The estimate is never ahead of the store, so nothing fires early, and
-//! behind it by no more than one answer took to arrive.
+//! behind it by no more than one answer took to arrive. Only when the store's own clock is set back is the estimate
+//! ahead, until the next answer.
 
 use punctual_core::ports::{Clock, Store, StoreError};
 use punctual_core::time::{Monotonic, Timestamp};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 pub(crate) struct Timekeeper {
     clock: Arc<dyn Clock>,
@@ -28,6 +30,13 @@ impl Timekeeper {
             known.map(|known| project(known, answered_at)).filter(|kept| (answer..=latest).contains(kept));
         *known = Some((kept.unwrap_or(answer), answered_at));
         Ok(())
+    }
+
+    /// As [`Timekeeper::sync`], unless the last answer is younger than `age_max`.
+    pub(crate) async fn refresh(&self, store: &dyn Store, age_max: Duration) -> Result<(), StoreError> {
+        let known = *self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = known.is_some_and(|(_, at)| self.clock.monotonic().since(at) < age_max);
+        if fresh { Ok(()) } else { self.sync(store).await }
     }
 
     /// # Panics

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 const SLOT_US: i64 = 1_000;
 const SLOTS: usize = 16_384;
-/// The longest look-ahead that the wheel can hold.
-pub(crate) const SPAN_MAX: Duration = Duration::from_micros(SLOT_US as u64 * (SLOTS as u64 - 1));
+/// The longest look-ahead: half of the wheel, so that a clock set back by as much leaves every entry its slot.
+pub(crate) const SPAN_MAX: Duration = Duration::from_micros(SLOT_US as u64 * (SLOTS as u64 / 2));
 /// Entries held at most. Further ones are left to the next scan of the store.
 pub(crate) const ENTRIES_MAX: usize = 100_000;
 
@@ -36,6 +36,7 @@ impl Wheel {
     /// Adds an entry due within the span from `now`. Returns whether it is held now: not if it lies too far
     /// ahead or the wheel is full.
     pub(crate) fn add(&mut self, now: Timestamp, due: Due) -> bool {
+        self.follow_back(now);
         if self.held.is_empty() {
             self.cursor = slot_of(now);
         }
@@ -53,6 +54,7 @@ impl Wheel {
 
     /// Takes up to `limit` entries that are due at `now`.
     pub(crate) fn take_due(&mut self, now: Timestamp, limit: usize) -> Vec<Due> {
+        self.follow_back(now);
         let mut taken = Vec::new();
         while let Some(slot) = self.first_occupied().filter(|slot| *slot <= slot_of(now)) {
             self.cursor = slot;
@@ -74,6 +76,17 @@ impl Wheel {
             self.occupied[index / 64] &= !(1 << (index % 64));
         }
         taken
+    }
+
+    /// Follows a clock that was set back. After a small step every entry still has its slot; after a large one
+    /// slots would stand for other times, so everything is left to the next scan of the store.
+    fn follow_back(&mut self, now: Timestamp) {
+        let back = self.cursor - slot_of(now);
+        if back > SLOTS as i64 / 2 {
+            *self = Wheel::new();
+        } else if back > 0 {
+            self.cursor -= back;
+        }
     }
 
     /// When the earliest entry is due.
@@ -145,7 +158,7 @@ mod tests {
     fn what_lies_beyond_the_span_is_left_to_the_store() {
         let mut wheel = Wheel::new();
         assert!(!wheel.add(at(0), due(1, 17_000_000)));
-        assert!(wheel.add(at(0), due(2, SPAN_MAX.as_micros() as i64 - 1_000)));
+        assert!(wheel.add(at(0), due(2, SPAN_MAX.as_micros() as i64)));
     }
 
     #[test]
@@ -156,6 +169,25 @@ mod tests {
         }
         assert_eq!(wheel.take_due(at(100), 3).len(), 3);
         assert_eq!(wheel.take_due(at(100), 3).len(), 2);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_delays_nothing_that_is_due_by_it() {
+        for back in [5, 3_000, 8_000, 30_000, 3_600_000] {
+            let mut wheel = Wheel::new();
+            wheel.add(at(0), due(1, 2_000_000));
+            assert_eq!(wheel.take_due(at(1_000_000), 10).len(), 0);
+            wheel.add(at(1_000_000), due(2, 1_000_000));
+            assert_eq!(wheel.take_due(at(1_000_000), 10).len(), 1);
+            let now = 1_000_000 - back * 1_000;
+            assert!(wheel.add(at(now), due(3, now + 1_000_000)), "set back by {back} ms");
+            assert_eq!(wheel.next_due(), Some(at((now + 1_000_000).min(2_000_000))), "set back by {back} ms");
+            let taken = wheel.take_due(at(now + 1_000_000), 10);
+            assert!(
+                taken.iter().any(|entry| entry.what == due(3, 0).what),
+                "set back by {back} ms: {taken:?}"
+            );
+        }
     }
 
     proptest! {

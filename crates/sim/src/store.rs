@@ -172,6 +172,10 @@ impl Store for NodeStore {
         write!(self, Write::Retain { before, limit }, WriteReply::Retained)
     }
 
+    async fn probe(&self, _now: Timestamp) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     async fn put_token(&self, _token: Token) -> Result<(), StoreError> {
         Err(StoreError::Broken("the simulated world has no tokens".to_owned()))
     }

@@ -100,6 +100,8 @@ pub trait Store: Send + Sync {
     // Housekeeping.
     /// Deletes up to `limit` rows each of history and logs older than `before`.
     async fn retain(&self, before: Timestamp, limit: usize) -> Result<Retained, StoreError>;
+    /// Writes a trifle durably: whether it can is what readiness means.
+    async fn probe(&self, now: Timestamp) -> Result<(), StoreError>;
     async fn put_token(&self, token: Token) -> Result<(), StoreError>;
     async fn token(&self, id: &str) -> Result<Option<Token>, StoreError>;
 }

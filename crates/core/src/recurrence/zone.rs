@@ -43,9 +43,9 @@ pub(super) struct Zone(TimeZone);
 /// A span of time during which a zone keeps one offset to UTC, with the offsets on either side. All in
 /// microseconds.
 ///
-/// No zone has changed its clocks twice within a week since 1970 (a test holds the database to that), so a
-/// wall-clock reading that is skipped or repeated concerns neighbouring stretches only.
-#[derive(Debug, Clone, Copy)]
+/// No zone has changed its clocks twice within six days since 1970, nor by more than a day (a test holds the
+/// database to that), so a wall-clock reading that is skipped or repeated concerns neighbouring stretches only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stretch {
     pub(super) start: i64,
     /// Excluded.
@@ -99,26 +99,49 @@ impl Zone {
     pub(super) fn stretch_at(&self, at_us: i64) -> Stretch {
         let second = at_us.div_euclid(SECOND_US);
         let offset = self.offset_at(at_us);
-        let offset_before = |start: i64| self.offset_at((start - 1) * SECOND_US);
-        // Some changes are of the name or the kind of time only; those do not end a stretch.
-        let start = self
-            .0
-            .preceding(instant(second + 1))
-            .map(|change| change.timestamp().as_second())
-            .find(|start| offset_before(*start) != offset);
-        let end = self
-            .0
-            .following(instant(second))
-            .map(|change| (change.timestamp().as_second(), i64::from(change.offset().seconds()) * SECOND_US))
-            .find(|(_, offset_after)| *offset_after != offset);
+        let start = self.last_change(second);
+        let end = self.changes_after(second).next();
         Stretch {
-            start: start.unwrap_or(Instant::MIN.as_second()) * SECOND_US,
-            end: end.map_or(Instant::MAX.as_second(), |(second, _)| second) * SECOND_US,
+            start: start.map_or(Instant::MIN.as_second(), |change| change.second) * SECOND_US,
+            end: end.map_or(Instant::MAX.as_second(), |change| change.second) * SECOND_US,
             offset,
-            offset_before: start.map_or(offset, offset_before),
-            offset_after: end.map_or(offset, |(_, offset_after)| offset_after),
+            offset_before: start.map_or(offset, |change| change.offset_before),
+            offset_after: end.map_or(offset, |change| change.offset_after),
         }
     }
+
+    /// The changes of offset after a second. Some transitions change only the name or the kind of time; those
+    /// are left out.
+    fn changes_after(&self, second: i64) -> impl Iterator<Item = Change> {
+        let mut offset_before = self.offset_at(second * SECOND_US);
+        self.0.following(instant(second)).filter_map(move |transition| {
+            let offset_after = i64::from(transition.offset().seconds()) * SECOND_US;
+            let second = transition.timestamp().as_second();
+            let change = Change { second, offset_before, offset_after };
+            offset_before = offset_after;
+            (change.offset_before != change.offset_after).then_some(change)
+        })
+    }
+
+    /// The last change of offset at or before a second.
+    ///
+    /// Looking back, jiff 0.2.39 may answer with a transition that a zone's current rule would have had before
+    /// that rule was in force, and pass over the real one after it (America/Ciudad_Juarez in 2022). So looking
+    /// back only says where to start, and looking forward from there says what happened.
+    fn last_change(&self, second: i64) -> Option<Change> {
+        self.0.preceding(instant(second + 1)).find_map(|transition| {
+            let from = transition.timestamp().as_second() - 1;
+            self.changes_after(from).take_while(|change| change.second <= second).last()
+        })
+    }
+}
+
+/// A change of a zone's offset, in microseconds but for the second at which it happened.
+#[derive(Debug, Clone, Copy)]
+struct Change {
+    second: i64,
+    offset_before: i64,
+    offset_after: i64,
 }
 
 fn instant(second: i64) -> Instant {
@@ -205,13 +228,19 @@ mod tests {
     }
 
     #[test]
-    fn no_zone_changes_its_clocks_twice_within_a_week_by_more_than_a_day() {
+    fn the_stretches_of_every_zone_join_and_last_for_more_than_six_days() {
         let database = TimeZoneDatabase::bundled();
         for name in database.available() {
             let zone = Zone::find(name.as_str()).unwrap();
             let mut stretch = zone.stretch_at(0);
             while stretch.end < 4_000_000_000 * SECOND_US {
                 let next = zone.stretch_at(stretch.end);
+                assert_eq!(next.start, stretch.end, "{name}: stretches leave no hole");
+                assert_eq!(next.offset_before, stretch.offset, "{name} at {}", stretch.end);
+                assert_eq!(next.offset, stretch.offset_after, "{name} at {}", stretch.end);
+                for at in [next.start / 2 + next.end / 2, next.end - 1] {
+                    assert_eq!(zone.stretch_at(at), next, "{name} at {at}");
+                }
                 assert!((next.offset - stretch.offset).abs() <= DAY_US, "{name} at {}", stretch.end);
                 assert!(next.end - next.start > 6 * DAY_US, "{name} at {}", next.start);
                 stretch = next;

@@ -13,6 +13,8 @@ use std::time::Duration;
 /// Entries that one scan takes of each kind and segment. A scan that comes back full is repeated as soon as
 /// its entries have been fired.
 const SCAN_LIMIT: usize = 256;
+/// How old the store's time may be when something is fired by it: a clock that is set back is noticed within this.
+const CLOCK_AGE_MAX: Duration = Duration::from_millis(100);
 /// Pause after a failed call, so that a store in trouble is not hammered.
 const ERROR_PAUSE: Duration = Duration::from_millis(100);
 
@@ -21,6 +23,11 @@ pub(crate) async fn fire(context: &Context) {
     loop {
         if context.host.clock.monotonic() >= refill_at {
             refill_at = refill(context).await;
+        }
+        if context.agenda.next_due().is_some_and(|at| at <= context.time.now())
+            && let Err(error) = context.time.refresh(&*context.store, CLOCK_AGE_MAX).await
+        {
+            tracing::debug!(%error, "the store's time is not known anew");
         }
         let due = context.agenda.take_due(context.time.now(), limits::STORE_BATCH_MAX);
         if due.is_empty() {

@@ -45,6 +45,21 @@ pub async fn claims_go_by_rank_across_lanes(store: Arc<dyn Store>) {
     assert_eq!(order, [1, 2, 3, 4, 5], "the longest waiting goes first, whatever its lane");
 }
 
+pub async fn claims_go_by_rank_across_very_many_lanes_most_of_them_empty(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let session = house.open_session("w").await;
+    let in_queue = |n: u32| job_with(n, |spec| spec.queue = format!("queue-{}", n % 100));
+    for n in 1..=100 {
+        house.submit(at(i64::from(n)), in_queue(n)).await;
+    }
+    assert_eq!(house.claim(at(200), session, 1, 100).await.len(), 100);
+    for n in [103, 101, 102, 201] {
+        house.submit(at(i64::from(n)), in_queue(n)).await;
+    }
+    house.submit(at(99), job_with(104, |spec| spec.job_type = "unserved".to_owned())).await;
+    assert_eq!(numbers(&house.claim(at(300), session, 2, 10).await), [101, 102, 103, 201]);
+}
+
 pub async fn high_priority_goes_first(store: Arc<dyn Store>) {
     let house = House::new(store);
     for (n, priority) in [(1, Priority::MIN), (2, Priority::DEFAULT), (3, Priority::MAX)] {

@@ -60,6 +60,7 @@ macro_rules! each_conformance_case {
             claim {
                 an_assignment_carries_what_a_worker_needs,
                 claims_go_by_rank_across_lanes,
+                claims_go_by_rank_across_very_many_lanes_most_of_them_empty,
                 high_priority_goes_first,
                 a_claim_takes_no_more_than_its_limit,
                 a_claim_merges_many_lanes_in_order,

@@ -1,6 +1,6 @@
 //! Copying a store while it is in use.
 
-use super::connection::open_for_reading;
+use super::connection::{create_private, open_for_reading};
 use super::fault::Fault;
 use super::open::{LOGS_FILE, MAIN_FILE};
 use rusqlite::Connection;
@@ -62,6 +62,7 @@ fn copy(from: &Path, to: &Path, mut progress: impl FnMut(u64, u64)) -> Result<()
     // An open snapshot: without it every commit beside the copy would make SQLite start over.
     let snapshot = source.unchecked_transaction()?;
     snapshot.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+    create_private(to)?;
     let mut target = Connection::open(to)?;
     let backup = Backup::new(&snapshot, &mut target)?;
     loop {

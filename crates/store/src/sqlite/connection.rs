@@ -3,6 +3,8 @@
 use super::fault::Fault;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -28,6 +30,7 @@ pub(crate) enum Durability {
 
 /// The connection that writes.
 pub(crate) fn open_for_writing(path: &Path, durability: Durability) -> Result<Connection, Fault> {
+    create_private(path)?;
     let conn = Connection::open_with_flags(
         path,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
@@ -45,6 +48,13 @@ pub(crate) fn open_for_writing(path: &Path, durability: Durability) -> Result<Co
     conn.pragma_update(None, "wal_autocheckpoint", WRITER_CHECKPOINT_PAGES)?;
     conn.pragma_update(None, "journal_size_limit", WAL_BYTES_KEPT)?;
     Ok(conn)
+}
+
+/// Makes sure that the file is there and, if it is new, that only its owner can read it; SQLite gives the files
+/// beside it the same permissions.
+pub(crate) fn create_private(path: &Path) -> Result<(), Fault> {
+    let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
+    opened.map(drop).map_err(Fault::File)
 }
 
 /// A connection beside the writer's that only moves the write-ahead log.

@@ -14,6 +14,8 @@ pub(crate) enum Fault {
     Damaged { what: &'static str, value: String },
     #[error("a row is missing: {0}")]
     Missing(String),
+    #[error("the file cannot be created: {0}")]
+    File(#[source] std::io::Error),
     #[error("a thread cannot be started")]
     Thread(#[source] std::io::Error),
     /// The rules refused a move that the row's state should allow.

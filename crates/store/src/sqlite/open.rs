@@ -1,8 +1,10 @@
 //! Where a store lives on disk and how it is opened.
 
 use punctual_core::ports::StoreError;
+use std::fs::{self, Metadata};
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 /// The main database within the data directory.
 pub(crate) const MAIN_FILE: &str = "punctual.db";
@@ -35,4 +37,49 @@ pub enum OpenError {
     Io { path: PathBuf, source: io::Error },
     #[error("{} cannot be opened", path.display())]
     Database { path: PathBuf, source: StoreError },
+}
+
+/// A file that is in use, to notice when it is deleted or replaced under its path: SQLite would go on writing to
+/// what nobody can open again.
+pub(crate) struct OpenFile {
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+impl OpenFile {
+    pub fn of(path: PathBuf) -> io::Result<Self> {
+        let identity = identity(&fs::metadata(&path)?);
+        Ok(OpenFile { path, identity })
+    }
+
+    pub fn is_still_there(&self) -> Result<(), StoreError> {
+        match fs::metadata(&self.path) {
+            Ok(metadata) if identity(&metadata) == self.identity => Ok(()),
+            Ok(_) => Err(self.gone("was replaced")),
+            Err(error) => Err(self.gone(&format!("cannot be found ({error})"))),
+        }
+    }
+
+    fn gone(&self, what: &str) -> StoreError {
+        let path = self.path.display();
+        StoreError::Unavailable(format!(
+            "{path} {what} while it was in use: put it back or restart the server"
+        ))
+    }
+}
+
+fn identity(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+/// Refuses to begin anew where a store has been: the main file is empty, but the log lines of its jobs are there.
+pub(crate) fn refuse_emptied(main: &Path, logs: &Path) -> Result<(), OpenError> {
+    let length = |path: &Path| fs::metadata(path).map(|metadata| metadata.len());
+    if !(matches!(length(main), Ok(0)) && matches!(length(logs), Ok(1..))) {
+        return Ok(());
+    }
+    let reason = format!(
+        "the file is empty, although {LOGS_FILE} beside it is not: restore both from a backup, or remove both to begin anew"
+    );
+    Err(OpenError::Database { path: main.to_owned(), source: StoreError::Broken(reason) })
 }

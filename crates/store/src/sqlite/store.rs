@@ -8,7 +8,7 @@ use super::integrity;
 use super::lock::DirectoryLock;
 use super::logs::{LogCore, read_lines};
 use super::names::Lanes;
-use super::open::{LOCK_FILE, LOGS_FILE, MAIN_FILE, OpenError, SqliteOptions};
+use super::open::{LOCK_FILE, LOGS_FILE, MAIN_FILE, OpenError, OpenFile, SqliteOptions, refuse_emptied};
 use super::reads::Reads;
 use super::threads::{Batcher, Pool, gone, panicked};
 use super::write::{Write, WriteReply};
@@ -76,6 +76,7 @@ impl SqliteStore {
         std::fs::create_dir_all(dir).map_err(io_error(dir))?;
         let lock = DirectoryLock::take(&dir.join(LOCK_FILE))?;
         let (main_path, logs_path) = (dir.join(MAIN_FILE), dir.join(LOGS_FILE));
+        refuse_emptied(&main_path, &logs_path)?;
         let core = SqliteCore::open(&main_path).map_err(database_error(&main_path))?;
         let logs = LogCore::open(&logs_path).map_err(database_error(&logs_path))?;
         let checkpointer = Checkpointer::spawn(&main_path)
@@ -85,7 +86,12 @@ impl SqliteStore {
             .collect::<Result<Vec<_>, _>>()?;
         Ok(SqliteStore {
             readers: Pool::spawn("store-reader", readers).map_err(io_error(dir))?,
-            writer: spawn_writer(WriterSide { checkpointer, core }).map_err(io_error(dir))?,
+            writer: spawn_writer(WriterSide {
+                checkpointer,
+                core,
+                file: OpenFile::of(main_path).map_err(io_error(dir))?,
+            })
+            .map_err(io_error(dir))?,
             log_writer: spawn_log_writer(logs).map_err(io_error(dir))?,
             clock,
             dir: dir.clone(),
@@ -145,12 +151,16 @@ impl Reader {
 struct WriterSide {
     checkpointer: Checkpointer,
     core: SqliteCore,
+    file: OpenFile,
 }
 
 impl WriterSide {
     /// Applies all writes, whatever happens: a panic is an answer like any other.
     fn apply(&mut self, writes: Vec<Write>) -> Vec<Result<WriteReply, StoreError>> {
         let count = writes.len();
+        if let Err(gone) = self.file.is_still_there() {
+            return vec![Err(gone); count];
+        }
         let core = &mut self.core;
         let replies = catch_unwind(AssertUnwindSafe(|| core.apply(writes))).unwrap_or_else(|panic| {
             core.abandon();
@@ -375,6 +385,10 @@ impl Store for SqliteStore {
         let logs = answered.await.map_err(|_| gone())??;
         let more = retained.more || (limit > 0 && logs == limit as u64);
         Ok(Retained { logs, more, ..retained })
+    }
+
+    async fn probe(&self, now: Timestamp) -> Result<(), StoreError> {
+        written!(self, Write::Probe { now }, WriteReply::Probed => ())
     }
 
     async fn put_token(&self, token: Token) -> Result<(), StoreError> {

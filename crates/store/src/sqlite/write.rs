@@ -69,6 +69,9 @@ pub enum Write {
         before: Timestamp,
         limit: usize,
     },
+    Probe {
+        now: Timestamp,
+    },
     PutToken {
         token: Token,
     },
@@ -93,6 +96,7 @@ impl Write {
             | Write::OpenSession { .. }
             | Write::LoseEmbeddedSessions { .. }
             | Write::CloseSession { .. }
+            | Write::Probe { .. }
             | Write::PutToken { .. } => 1,
         };
         items.max(1)
@@ -116,5 +120,6 @@ pub enum WriteReply {
     Recovered(Recovered),
     SessionClosed(ResyncOutcome),
     Retained(Retained),
+    Probed,
     TokenPut,
 }

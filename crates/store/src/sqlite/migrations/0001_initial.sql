@@ -152,3 +152,9 @@ CREATE TABLE tokens (
     role          INTEGER NOT NULL,
     created_at    INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- One row that is written to find out whether writing works.
+CREATE TABLE probe (
+    id INTEGER PRIMARY KEY,
+    at INTEGER NOT NULL
+) STRICT;

@@ -2,9 +2,10 @@
 
 use super::{Still, at, job, open};
 use crate::sqlite::{BackupError, OpenError, SqliteCore, SqliteOptions, SqliteStore, backup};
-use punctual_core::ports::{Fire, JobQuery, JobView, LogLine, LogStream, NewJob, Store};
+use punctual_core::ports::{Fire, JobQuery, JobView, LogLine, LogStream, NewJob, Store, StoreError};
 use rusqlite::Connection;
 use std::error::Error;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -42,6 +43,42 @@ async fn what_is_not_a_database_is_refused_and_left_alone() {
     std::fs::write(&path, "not a database at all, but long enough to be mistaken for one").unwrap();
     assert!(SqliteStore::open(&SqliteOptions::new(dir.path()), Arc::new(Still)).is_err());
     assert!(std::fs::read_to_string(&path).unwrap().starts_with("not a database"));
+}
+
+#[tokio::test]
+async fn an_emptied_database_is_refused_instead_of_begun_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    open(dir.path()).close();
+    std::fs::write(dir.path().join("punctual.db"), "").unwrap();
+    let refused = SqliteStore::open(&SqliteOptions::new(dir.path()), Arc::new(Still)).err().unwrap();
+    assert!(refused.source().unwrap().to_string().contains("restore"), "{refused}");
+}
+
+#[tokio::test]
+async fn nothing_is_acknowledged_once_the_file_is_deleted_or_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    store.probe(at(1)).await.unwrap();
+    let (path, aside) = (dir.path().join("punctual.db"), dir.path().join("aside"));
+    std::fs::rename(&path, &aside).unwrap();
+    assert!(matches!(store.probe(at(2)).await, Err(StoreError::Unavailable(_))));
+    std::fs::write(&path, "").unwrap();
+    assert!(matches!(store.probe(at(3)).await, Err(StoreError::Unavailable(_))));
+    std::fs::rename(&aside, &path).unwrap();
+    store.probe(at(4)).await.unwrap();
+}
+
+#[tokio::test]
+async fn only_the_owner_can_read_the_files_and_their_copies() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    fill(&store, 0..10).await;
+    let copy = dir.path().join("copy");
+    backup(dir.path(), &copy, |_| {}).unwrap();
+    for file in ["punctual.db", "punctual.db-wal", "logs.db", "copy/punctual.db", "copy/logs.db"] {
+        let mode = std::fs::metadata(dir.path().join(file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file}");
+    }
 }
 
 #[tokio::test]

@@ -7,7 +7,9 @@ use crate::sqlite::reads::{
     ACTIVE_LIVE, ACTIVE_SCHEDULES, DUE_SCHEDULES, DUE_TIME_GATES, HISTORY_OF_JOB, LATEST_JOBS, MARKED_JOBS,
     OPEN_OF_JOB,
 };
-use crate::sqlite::verbs::{COUNT_OPEN, FIRST_OF_LANE, LIVE_OF_SESSION, NEXT_OF_LANE, SCHEDULE_OF_JOB};
+use crate::sqlite::verbs::{
+    COUNT_OPEN, FIRST_OF_LANE, LIVE_OF_SESSION, NEXT_LANE_WITH_WORK, NEXT_OF_LANE, SCHEDULE_OF_JOB,
+};
 use crate::sqlite::{LogCore, SqliteCore};
 use punctual_core::ports::Outcome;
 use rusqlite::Connection;
@@ -15,6 +17,7 @@ use rusqlite::Connection;
 /// Statements of the main database and what each must search.
 const SEARCHES: &[(&str, &str)] = &[
     (FIRST_OF_LANE, "live USING COVERING INDEX live_claim (lane=?)"),
+    (NEXT_LANE_WITH_WORK, "live USING COVERING INDEX live_claim (lane>?)"),
     (NEXT_OF_LANE, "live USING COVERING INDEX live_claim (lane=? AND (rank,job,occurrence)>(?,?,?))"),
     (DUE_SCHEDULES, "schedules USING INDEX schedules_due (segment=? AND due_at<?)"),
     (DUE_TIME_GATES, "live USING INDEX live_due (segment=? AND available_at<?)"),

@@ -20,6 +20,11 @@ use std::collections::VecDeque;
 /// read the whole claim from each of them.
 const PORTION_MIN: usize = 16;
 
+/// Lanes that are asked one by one; of more, those with work are looked for first.
+const LANES_ASKED_MAX: usize = 64;
+
+pub(crate) const NEXT_LANE_WITH_WORK: &str =
+    "SELECT lane FROM live WHERE state = 1 AND lane > ?1 ORDER BY lane LIMIT 1";
 pub(crate) const FIRST_OF_LANE: &str = "SELECT rank, job, occurrence FROM live WHERE lane = ?1 AND state = 1 ORDER BY rank, job, occurrence LIMIT ?2";
 pub(crate) const NEXT_OF_LANE: &str = "SELECT rank, job, occurrence FROM live WHERE lane = ?1 AND state = 1 \
      AND (rank, job, occurrence) > (?3, ?4, ?5) ORDER BY rank, job, occurrence LIMIT ?2";
@@ -40,12 +45,30 @@ fn claim_one(tx: &mut Tx<'_>, now: Timestamp, claim: Claim) -> Result<ClaimOutco
     if claim.turn <= turn && !planted(Defect::DropTurn) {
         return Ok(ClaimOutcome::StaleTurn);
     }
-    let lanes = tx.memory.lanes.matching(tx.conn, &claim.queues, &claim.job_types)?;
+    let mut lanes = tx.memory.lanes.matching(tx.conn, &claim.queues, &claim.job_types)?;
+    if lanes.len() > LANES_ASKED_MAX {
+        lanes = with_work(tx.conn, &lanes)?;
+    }
     let keys = lowest(tx.conn, &lanes, claim.limit.min(limits::POLL_CAPACITY_MAX))?;
     if !keys.is_empty() {
         use_turn(tx.conn, Offer { session: claim.session, turn: claim.turn })?;
     }
     Ok(ClaimOutcome::Claimed(lease(tx, now, &claim, &keys)?))
+}
+
+/// Those of the lanes that have anything queued, found by leaping through the claim index from lane to lane: what
+/// is empty costs nothing, however many lanes have ever been used.
+fn with_work(conn: &Connection, lanes: &[i64]) -> Result<Vec<i64>, Fault> {
+    let mut select = conn.prepare_cached(NEXT_LANE_WITH_WORK)?;
+    let mut found = Vec::new();
+    let mut last = i64::MIN;
+    while let Some(lane) = one(&mut select, [last], |row| Ok(row.get::<_, i64>(0)?))? {
+        if lanes.binary_search(&lane).is_ok() {
+            found.push(lane);
+        }
+        last = lane;
+    }
+    Ok(found)
 }
 
 fn lease(

@@ -16,7 +16,10 @@ use super::write::{Write, WriteReply};
 
 pub(crate) use {claim::FIRST_OF_LANE, report::DELETE_LIVE};
 #[cfg(test)]
-pub(crate) use {claim::NEXT_OF_LANE, fire::COUNT_OPEN, fire::SCHEDULE_OF_JOB, lease::LIVE_OF_SESSION};
+pub(crate) use {
+    claim::NEXT_LANE_WITH_WORK, claim::NEXT_OF_LANE, fire::COUNT_OPEN, fire::SCHEDULE_OF_JOB,
+    lease::LIVE_OF_SESSION,
+};
 
 pub(crate) fn perform(tx: &mut Tx<'_>, write: Write) -> Result<WriteReply, Fault> {
     Ok(match write {
@@ -42,6 +45,10 @@ pub(crate) fn perform(tx: &mut Tx<'_>, write: Write) -> Result<WriteReply, Fault
             WriteReply::SessionClosed(lease::close_session(tx, now, session)?)
         }
         Write::Retain { before, limit } => WriteReply::Retained(house::retain(tx, before, limit)?),
+        Write::Probe { now } => {
+            house::probe(tx, now)?;
+            WriteReply::Probed
+        }
         Write::PutToken { token } => {
             house::put_token(tx, &token)?;
             WriteReply::TokenPut
