@@ -11,10 +11,16 @@ use punctual_engine::SubmitError;
 /// When to try again after the store could not be reached or the server was busy.
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
 
+/// The field that errors name when they are about the body as a whole.
+pub const BODY: &str = "body";
+
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
     #[error("the body is not valid JSON: {0}")]
     MalformedJson(String),
+    /// JSON, but not the object that the route takes.
+    #[error("{title}: {detail}")]
+    WrongShape { title: &'static str, detail: &'static str },
     #[error("the request has invalid fields")]
     InvalidFields(Vec<FieldError>),
     #[error("the query has invalid parameters")]
@@ -58,6 +64,17 @@ impl ApiError {
         ApiError::InvalidFields(errors.collect())
     }
 
+    /// The same error about a part of the request: its fields are named from the whole.
+    pub fn within(mut self, part: &str) -> Self {
+        if let ApiError::InvalidFields(errors) = &mut self {
+            for error in errors {
+                error.field =
+                    if error.field == BODY { part.to_owned() } else { format!("{part}.{}", error.field) };
+            }
+        }
+        self
+    }
+
     pub fn problem(&self) -> Problem {
         let (status, title) = self.status_and_title();
         let mut problem = Problem::new(status.as_u16(), title);
@@ -69,7 +86,9 @@ impl ApiError {
             ApiError::MalformedJson(detail) | ApiError::NotFound(detail) => {
                 problem.detail = Some(detail.clone());
             }
-            ApiError::Unauthorized(detail) | ApiError::Forbidden(detail) => {
+            ApiError::Unauthorized(detail)
+            | ApiError::Forbidden(detail)
+            | ApiError::WrongShape { detail, .. } => {
                 problem.detail = Some((*detail).to_owned());
             }
             ApiError::BodyTooLarge { limit_bytes } => {
@@ -97,6 +116,7 @@ impl ApiError {
     fn status_and_title(&self) -> (StatusCode, &'static str) {
         match self {
             ApiError::MalformedJson(_) => (StatusCode::BAD_REQUEST, "the body is not valid JSON"),
+            ApiError::WrongShape { title, .. } => (StatusCode::UNPROCESSABLE_ENTITY, title),
             ApiError::InvalidFields(_) => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "the request has invalid fields")
             }

@@ -3,10 +3,12 @@
 //! The straight way is plain serde. Only when it fails is the body read a second time, with a path kept, so
 //! that good requests do not pay for the errors of bad ones.
 
-use crate::error::ApiError;
+use crate::error::{ApiError, BODY};
 use crate::suggest;
-use punctual_client::FieldError;
+use punctual_client::{FieldError, time_fix};
+use punctual_core::limits;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::error::Category;
 
 /// Fields of a job that are planned and not built yet: naming them as such beats "unknown field".
@@ -36,16 +38,55 @@ const PLANNED_FIELDS: [&str; 23] = [
     "retry.timeout_growth",
 ];
 
-pub fn parse<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, ApiError> {
-    // serde would also read a struct from an array, field by field in an order that nobody knows.
-    let opening = text.iter().find(|byte| !byte.is_ascii_whitespace());
-    if opening.is_some_and(|byte| *byte == b'[') {
-        return Err(ApiError::MalformedJson("the body must be a JSON object, not an array".to_owned()));
-    }
-    serde_json::from_slice(text).map_err(|error| explain::<T>(text, error))
+/// Names that people bring from elsewhere, with ours: too far apart to be taken for misspellings.
+const SYNONYMS: [(&str, &str); 8] = [
+    ("at", "execute_at"),
+    ("cron", "cron_expression"),
+    ("every", "interval"),
+    ("owner", "owner_id"),
+    ("retries", "max_retries"),
+    ("run_at", "execute_at"),
+    ("timeout", "timeout_secs"),
+    ("type", "job_type"),
+];
+
+/// What a text is meant to hold. All are objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    Job,
+    Batch,
+    /// A job inside of a batch: positions in its text would mislead whoever sent the batch.
+    JobOfBatch,
 }
 
-fn explain<'a, T: Deserialize<'a>>(text: &'a [u8], error: serde_json::Error) -> ApiError {
+pub fn parse<'a, T: Deserialize<'a>>(text: &'a [u8], shape: Shape) -> Result<T, ApiError> {
+    // serde would also read a struct from an array, field by field in an order that nobody knows.
+    let opening = text.iter().find(|byte| !byte.is_ascii_whitespace());
+    if opening.is_some_and(|byte| *byte != b'{') {
+        return Err(match serde_json::from_slice::<IgnoredAny>(text) {
+            Ok(_) => wrong_shape(shape),
+            Err(error) => ApiError::MalformedJson(error.to_string()),
+        });
+    }
+    serde_json::from_slice(text).map_err(|error| explain::<T>(text, error, shape))
+}
+
+fn wrong_shape(shape: Shape) -> ApiError {
+    match shape {
+        Shape::Job => ApiError::WrongShape {
+            title: "the body is not a job",
+            detail: "send one job as a JSON object, such as {\"name\": \"hello\"}, or many as {\"jobs\": […]} \
+                     to /api/v1/jobs/batch",
+        },
+        Shape::Batch => ApiError::WrongShape {
+            title: "the body is not a batch of jobs",
+            detail: "send the jobs as a JSON object: {\"jobs\": […]}",
+        },
+        Shape::JobOfBatch => ApiError::field(BODY, "must be an object, such as {\"name\": \"hello\"}"),
+    }
+}
+
+fn explain<'a, T: Deserialize<'a>>(text: &'a [u8], error: serde_json::Error, shape: Shape) -> ApiError {
     if error.classify() != Category::Data {
         return ApiError::MalformedJson(error.to_string());
     }
@@ -54,7 +95,10 @@ fn explain<'a, T: Deserialize<'a>>(text: &'a [u8], error: serde_json::Error) -> 
         Ok(_) => String::new(),
         Err(traced) => traced.path().to_string(),
     };
-    let position = format!(" (line {} column {})", error.line(), error.column());
+    let position = match shape {
+        Shape::Job | Shape::Batch => format!(" (line {} column {})", error.line(), error.column()),
+        Shape::JobOfBatch => String::new(),
+    };
     let message = error.to_string();
     let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
     let FieldError { field, detail } = field_error(&path, message);
@@ -73,8 +117,9 @@ fn field_error(path: &str, message: &str) -> FieldError {
     if let Some(name) = quoted_after(message, "duplicate field `") {
         return FieldError { field: child(parent, name), detail: "is given twice".to_owned() };
     }
-    let field = if parent.is_empty() { "body".to_owned() } else { parent.to_owned() };
-    FieldError { field, detail: requirement(message) }
+    let field = if parent.is_empty() { BODY.to_owned() } else { parent.to_owned() };
+    let detail = requirement(&field, message);
+    FieldError { field, detail }
 }
 
 fn unknown_field(path: &str, name: &str, message: &str) -> FieldError {
@@ -82,8 +127,9 @@ fn unknown_field(path: &str, name: &str, message: &str) -> FieldError {
     if PLANNED_FIELDS.contains(&strip_index(&field)) {
         return FieldError { field, detail: "is not supported yet".to_owned() };
     }
+    let synonym = SYNONYMS.iter().find(|(theirs, _)| *theirs == strip_index(&field)).map(|(_, ours)| *ours);
     let known = message.split('`').skip(3).step_by(2);
-    let detail = match suggest::closest(name, known) {
+    let detail = match synonym.or_else(|| suggest::closest(name, known)) {
         Some(meant) => format!("is not a known field, did you mean {meant}?"),
         None => "is not a known field".to_owned(),
     };
@@ -99,13 +145,13 @@ fn strip_index(field: &str) -> &str {
 }
 
 /// Turns serde's "invalid type: X, expected Y" into what would be right.
-fn requirement(message: &str) -> String {
+fn requirement(field: &str, message: &str) -> String {
     for prefix in ["invalid type: ", "invalid value: ", "invalid length "] {
         if let Some((given, expected)) =
             message.strip_prefix(prefix).and_then(|rest| rest.split_once(", expected "))
         {
-            let expected = if expected.starts_with("struct ") { "an object" } else { expected };
-            return format!("must be {expected}, not {given}");
+            let wanted = wanted(field).unwrap_or_else(|| in_words(expected).to_owned());
+            return format!("must be {wanted}, not {}", as_written(given));
         }
     }
     if let Some((given, expected)) =
@@ -113,11 +159,58 @@ fn requirement(message: &str) -> String {
     {
         return format!("must be {}, not {given}", expected.replace('`', "")).replace('`', "");
     }
+    if let Some(text) = message.strip_prefix("not an RFC 3339 time").and_then(|rest| rest.split_once(": ")) {
+        return time_fix(text.1);
+    }
     match message {
         complete if complete.starts_with("must ") => complete.to_owned(),
         negative if negative.starts_with("not ") => format!("is {negative}"),
         other => format!("is not valid: {other}"),
     }
+}
+
+/// What belongs into a field whose type alone does not say it.
+fn wanted(field: &str) -> Option<String> {
+    let name = field.rsplit('.').next().unwrap_or(field);
+    let name = name.split('[').next().unwrap_or(name);
+    Some(match name {
+        "max_retries" => format!("a whole number from 0 to {}", limits::MAX_RETRIES_MAX),
+        "max_runs" => format!("a whole number from 1 to {}", u32::MAX),
+        "timeout_secs" => "a number of seconds, such as 30".to_owned(),
+        "delay" | "interval" | "max_delay" | "steps" if field != "retry.steps" => {
+            "a duration such as \"30s\", \"5m\" or \"PT3H\"".to_owned()
+        }
+        "execute_at" | "start_at" | "end_at" => "a time such as \"2026-11-15T08:30:00Z\"".to_owned(),
+        _ => return None,
+    })
+}
+
+/// A type of Rust as people call it.
+fn in_words(expected: &str) -> &str {
+    match expected {
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, not negative",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a sequence" => "an array",
+        "a map" => "an object",
+        expected if expected.starts_with("struct ") => "an object",
+        expected => expected,
+    }
+}
+
+/// What serde calls ``integer `5` `` as it stands in the body.
+fn as_written(given: &str) -> &str {
+    match given {
+        "sequence" => return "an array",
+        "map" => return "an object",
+        _ => {}
+    }
+    for kind in ["integer ", "floating point ", "boolean ", "string "] {
+        if let Some(value) = given.strip_prefix(kind) {
+            return value.trim_matches('`');
+        }
+    }
+    given
 }
 
 fn quoted_after<'a>(message: &'a str, prefix: &str) -> Option<&'a str> {
@@ -141,7 +234,7 @@ mod tests {
     use punctual_client::{BatchRequest, SubmitJob};
 
     fn check<'a, T: Deserialize<'a>>(text: &'a str, field: &str, detail: &str) {
-        match parse::<T>(text.as_bytes()).map(|_| ()) {
+        match parse::<T>(text.as_bytes(), Shape::Job).map(|_| ()) {
             Err(ApiError::InvalidFields(errors)) => {
                 let found = &errors[0];
                 let said = found.detail.split(" (line").next().unwrap_or_default();
@@ -154,7 +247,7 @@ mod tests {
     #[test]
     fn errors_name_the_field_and_what_would_be_right() {
         check::<SubmitJob>("{}", "name", "is required");
-        check::<SubmitJob>(r#"{"name":5}"#, "name", "must be a string, not integer `5`");
+        check::<SubmitJob>(r#"{"name":5}"#, "name", "must be a string, not 5");
         check::<SubmitJob>(
             r#"{"name":"x","pirority":5}"#,
             "pirority",
@@ -176,13 +269,48 @@ mod tests {
         check::<SubmitJob>(
             r#"{"name":"x","execute_at":"tomorrow"}"#,
             "execute_at",
-            "is not an RFC 3339 time such as 2026-11-15T08:30:00Z: tomorrow",
+            "must be a time such as 2026-11-15T08:30:00Z, not \"tomorrow\"",
+        );
+        check::<SubmitJob>(
+            r#"{"name":"x","schedule_type":"SOMETIMES"}"#,
+            "schedule_type",
+            "must be one of IMMEDIATE, ONE_TIME, RECURRING, not SOMETIMES",
         );
         check::<SubmitJob>(
             r#"{"name":"x","overlap_policy":"QUEUE"}"#,
             "overlap_policy",
             "must be SKIP or ALLOW, not QUEUE",
         );
+    }
+
+    #[test]
+    fn errors_speak_of_values_and_not_of_types() {
+        let retries = "must be a whole number from 0 to 1000, not ";
+        check::<SubmitJob>(r#"{"name":"x","max_retries":-1}"#, "max_retries", &format!("{retries}-1"));
+        check::<SubmitJob>(r#"{"name":"x","max_retries":1.5}"#, "max_retries", &format!("{retries}1.5"));
+        check::<SubmitJob>(
+            r#"{"name":"x","timeout_secs":"30s"}"#,
+            "timeout_secs",
+            "must be a number of seconds, such as 30, not \"30s\"",
+        );
+        let duration = "must be a duration such as \"30s\", \"5m\" or \"PT3H\", not 5";
+        check::<SubmitJob>(r#"{"name":"x","delay":5}"#, "delay", duration);
+        check::<SubmitJob>(r#"{"name":"x","retry":{"steps":[5]}}"#, "retry.steps[0]", duration);
+        check::<SubmitJob>(
+            r#"{"name":"x","execute_at":1763195400}"#,
+            "execute_at",
+            "must be a time such as \"2026-11-15T08:30:00Z\", not 1763195400",
+        );
+        check::<SubmitJob>(r#"{"name":"x","tags":"a"}"#, "tags", "must be an array, not \"a\"");
+        check::<SubmitJob>(r#"{"name":["x"]}"#, "name", "must be a string, not an array");
+    }
+
+    #[test]
+    fn names_from_elsewhere_lead_to_ours() {
+        for (theirs, ours) in SYNONYMS {
+            let text = format!(r#"{{"name":"x","{theirs}":1}}"#);
+            check::<SubmitJob>(&text, theirs, &format!("is not a known field, did you mean {ours}?"));
+        }
     }
 
     #[test]
@@ -205,11 +333,14 @@ mod tests {
         for (text, position) in
             [("{", "line 1 column 1"), ("{\"name\":}", "line 1 column 9"), ("", "line 1 column 0")]
         {
-            match parse::<SubmitJob>(text.as_bytes()) {
+            match parse::<SubmitJob>(text.as_bytes(), Shape::Job) {
                 Err(ApiError::MalformedJson(detail)) => assert!(detail.contains(position), "{detail}"),
                 other => panic!("{text} gave {other:?}"),
             }
         }
-        assert!(matches!(parse::<SubmitJob>(b"[\"x\"]"), Err(ApiError::MalformedJson(_))));
+        for text in ["[]", "[\"x\"]", "\"x\"", "5", "null"] {
+            let read = parse::<SubmitJob>(text.as_bytes(), Shape::Job);
+            assert!(matches!(read, Err(ApiError::WrongShape { .. })), "{text} gave {read:?}");
+        }
     }
 }

@@ -24,6 +24,7 @@ use extract::BodyShares;
 use punctual_core::ports::{Clock, Store};
 use punctual_engine::Engine;
 use std::sync::Arc;
+use tokio::sync::watch;
 
 /// What the handlers share.
 #[derive(Clone)]
@@ -32,11 +33,23 @@ pub struct Api {
     clock: Arc<dyn Clock>,
     tokens: Arc<TokenCache>,
     bodies: Arc<BodyShares>,
+    /// Turns true when the server is about to stop; absent where that is never asked.
+    stopping: Option<watch::Receiver<bool>>,
 }
 
 impl Api {
     pub fn new(engine: Arc<Engine>, clock: Arc<dyn Clock>) -> Self {
-        Api { engine, clock, tokens: Arc::default(), bodies: Arc::default() }
+        Api { engine, clock, tokens: Arc::default(), bodies: Arc::default(), stopping: None }
+    }
+
+    /// Calls itself not ready once `stopping` turns true, and goes on answering: load balancers send their
+    /// requests elsewhere, and those that still come are served.
+    pub fn ready_until(self, stopping: watch::Receiver<bool>) -> Self {
+        Api { stopping: Some(stopping), ..self }
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.as_ref().is_some_and(|stopping| *stopping.borrow())
     }
 
     pub fn router(self) -> Router {

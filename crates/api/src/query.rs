@@ -54,9 +54,9 @@ impl QueryParams {
         }
     }
 
-    /// A word of a fixed set, as it is spelled in JSON.
+    /// A word of a fixed set, as it is spelled in JSON, in any case: people type `active`.
     pub fn word<T: serde::de::DeserializeOwned>(&mut self, name: &'static str) -> Option<T> {
-        let text = self.text(name)?;
+        let text = self.text(name)?.to_ascii_uppercase();
         match T::deserialize(serde::de::value::StrDeserializer::<serde::de::value::Error>::new(&text)) {
             Ok(value) => Some(value),
             Err(error) => {

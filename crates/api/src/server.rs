@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio_io_timeout::TimeoutStream;
 
 /// What one server takes on.
 #[derive(Debug, Clone)]
@@ -19,6 +20,8 @@ pub struct ServerLimits {
     pub connections_max: u32,
     /// How long a request's head may take to arrive, and how long a connection may stay idle.
     pub header_timeout: Duration,
+    /// How long a client may take to read what it was sent before its connection is cut.
+    pub write_timeout: Duration,
     /// How long open requests may take to finish once the server stops.
     pub shutdown_grace: Duration,
 }
@@ -28,6 +31,7 @@ impl Default for ServerLimits {
         ServerLimits {
             connections_max: 4_096,
             header_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(30),
             shutdown_grace: Duration::from_secs(10),
         }
     }
@@ -81,10 +85,12 @@ impl Server {
     ) {
         // Answers are small and written whole: waiting to fill a packet would only delay them.
         let _ = stream.set_nodelay(true);
+        let mut stream = TimeoutStream::new(stream);
+        stream.set_write_timeout(Some(self.limits.write_timeout));
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.limits.header_timeout)
-            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+            .serve_connection(TokioIo::new(Box::pin(stream)), TowerToHyperService::new(router));
         self.spawn.spawn(Box::pin(async move {
             let _place = place;
             let mut connection = pin!(connection);

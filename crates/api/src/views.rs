@@ -48,7 +48,9 @@ pub fn job(view: JobView) -> JobBody {
         owner_id: job.spec.owner,
         tags: job.spec.settings.tags,
         status,
-        status_reason: last.filter(|_| status == JobStatus::Failed).map(reason_of_failure),
+        status_reason: last
+            .filter(|_| status == JobStatus::Failed)
+            .map(|last| reason_of_failure(last, job.spec.settings.max_retries)),
         next_run_time,
         next_retry_time,
         last_run_time,
@@ -82,7 +84,13 @@ fn waits_for_retry(live: &Live) -> bool {
     waits_for_time && live.attempt > 1
 }
 
-fn reason_of_failure(last: &Finished) -> String {
+/// Why a job stays queued although nothing else is in its way.
+pub fn reason_of_queueing(job_type: &str) -> String {
+    format!("waits for a worker that has a handler for {job_type}; none is connected")
+}
+
+fn reason_of_failure(last: &Finished, max_retries: u32) -> String {
+    let attempt = last.id.attempt;
     let how = match last.status {
         Status::TimedOut => "ran out of time",
         Status::Lost => "was lost with its worker",
@@ -90,7 +98,9 @@ fn reason_of_failure(last: &Finished) -> String {
         Status::Expired => "expired",
         Status::Succeeded | Status::Failed | Status::Cancelled => "failed",
     };
-    format!("attempt {} {how} and no retry is left", last.id.attempt)
+    // Retries were left and none followed: the handler has said that another try would not help.
+    let why = if attempt <= max_retries { "cannot be retried" } else { "no retry is left" };
+    format!("attempt {attempt} {how} and {why}")
 }
 
 /// The fields that say when a job runs.

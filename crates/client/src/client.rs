@@ -11,6 +11,7 @@ use punctual_core::job::JobStatus;
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use std::time::Duration;
 
 /// How long one request may take, from connecting to the last byte of the answer.
@@ -90,8 +91,8 @@ struct PageQuery<'a> {
 }
 
 #[derive(Serialize)]
-struct BatchBody<'a> {
-    jobs: &'a [SubmitJob],
+struct BatchBody<'a, T> {
+    jobs: &'a [T],
 }
 
 impl Client {
@@ -132,6 +133,16 @@ impl Client {
         self.send(self.request(Method::POST, "/jobs/batch").json(&BatchBody { jobs })).await
     }
 
+    /// Submits a job as it was written: whether it is one, the server says.
+    pub async fn submit_json(&self, job: &RawValue) -> Result<SubmittedBody, ClientError> {
+        self.send(self.request(Method::POST, "/jobs").json(job)).await
+    }
+
+    /// Submits many jobs as they were written, with an outcome per job, in their order.
+    pub async fn submit_batch_json(&self, jobs: &[Box<RawValue>]) -> Result<BatchAnswer, ClientError> {
+        self.send(self.request(Method::POST, "/jobs/batch").json(&BatchBody { jobs })).await
+    }
+
     pub async fn job(&self, id: JobId) -> Result<JobBody, ClientError> {
         self.send(self.request(Method::GET, &format!("/jobs/{id}"))).await
     }
@@ -169,9 +180,19 @@ impl Client {
 
     /// Looks at a job until it is finished. A recurring job without an end never is: bound the wait outside.
     pub async fn wait(&self, id: JobId) -> Result<JobBody, ClientError> {
+        self.wait_watching(id, |_| {}).await
+    }
+
+    /// As [`Client::wait`], and shows the job after every look at it: whoever waits wants to hear what for.
+    pub async fn wait_watching(
+        &self,
+        id: JobId,
+        mut seen: impl FnMut(&JobBody),
+    ) -> Result<JobBody, ClientError> {
         let mut pause = WAIT_PAUSE_MIN;
         loop {
             let job = self.job(id).await?;
+            seen(&job);
             if job.is_finished() {
                 return Ok(job);
             }

@@ -206,7 +206,7 @@ impl<'de> Deserialize<'de> for Seconds {
         let seconds = f64::deserialize(deserializer)?;
         // Above this a float of milliseconds is no longer exact; nobody means such a time limit.
         if !(0.0..=1e12).contains(&seconds) {
-            return Err(de::Error::custom("must be a number of seconds, not negative"));
+            return Err(de::Error::custom("must be a number of seconds, such as 30, and not negative"));
         }
         Ok(Seconds { millis: (seconds * 1_000.0).round() as u64 })
     }

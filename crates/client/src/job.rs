@@ -8,8 +8,9 @@ use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::job::JobStatus;
 use punctual_core::schedule::OverlapPolicy;
 use punctual_core::time::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::value::{RawValue, to_raw_value};
+use std::borrow::Cow;
 
 /// A job as submitted. All but the name is optional; what is left out takes the server's default.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -71,7 +72,7 @@ impl SubmitJob {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ScheduleType {
     Immediate,
@@ -86,6 +87,17 @@ impl ScheduleType {
             ScheduleType::OneTime => "ONE_TIME",
             ScheduleType::Recurring => "RECURRING",
         }
+    }
+}
+
+/// In any case: people write `recurring`.
+impl<'de> Deserialize<'de> for ScheduleType {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        const WORDS: [&str; 3] = ["IMMEDIATE", "ONE_TIME", "RECURRING"];
+        let word = Cow::<'de, str>::deserialize(deserializer)?;
+        let kinds = [ScheduleType::Immediate, ScheduleType::OneTime, ScheduleType::Recurring];
+        let meant = kinds.into_iter().find(|kind| kind.as_str().eq_ignore_ascii_case(&word));
+        meant.ok_or_else(|| de::Error::unknown_variant(&word, &WORDS))
     }
 }
 
@@ -216,6 +228,16 @@ mod tests {
     fn unknown_fields_are_errors() {
         let error = serde_json::from_str::<SubmitJob>(r#"{"name":"x","pirority":1}"#).unwrap_err();
         assert!(error.to_string().starts_with("unknown field `pirority`"), "{error}");
+    }
+
+    #[test]
+    fn schedule_types_are_read_in_any_case() {
+        for word in ["ONE_TIME", "one_time", "One_Time"] {
+            let job = format!(r#"{{"name":"x","schedule_type":"{word}"}}"#);
+            let job: SubmitJob = serde_json::from_str(&job).unwrap();
+            assert_eq!(job.schedule_type, Some(ScheduleType::OneTime), "{word}");
+        }
+        assert!(serde_json::from_str::<ScheduleType>("\"SOMETIMES\"").is_err());
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod client;
 mod duration;
 mod execution;
 mod job;
+mod moment;
 mod page;
 mod priority;
 mod problem;
@@ -19,6 +20,7 @@ pub use job::{
     BatchAnswer, BatchItem, BatchRequest, JobBody, LastExecution, RetryBody, RetryStrategy, ScheduleType,
     SubmitJob, SubmittedBody,
 };
+pub use moment::time_fix;
 pub use page::{ExecutionsPage, Page};
 pub use priority::PriorityBody;
 pub use problem::{FieldError, Problem};

@@ -20,7 +20,7 @@ impl FromStr for PriorityBody {
     type Err = ParsePriorityError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let number = match text {
+        let number = match text.to_ascii_lowercase().as_str() {
             "low" => 2,
             "medium" => 5,
             "high" => 8,
@@ -57,9 +57,10 @@ impl de::Visitor<'_> for PriorityVisitor {
     }
 
     fn visit_str<E: de::Error>(self, word: &str) -> Result<PriorityBody, E> {
-        match word {
-            "low" | "medium" | "high" => word.parse().map_err(E::custom),
-            _ => Err(E::custom(EXPECTED)),
+        // A number in quotes is a mistake in a JSON body, whatever it is on a command line.
+        match word.parse::<u8>() {
+            Ok(_) => Err(E::custom(EXPECTED)),
+            Err(_) => word.parse().map_err(E::custom),
         }
     }
 }
@@ -70,7 +71,9 @@ mod tests {
 
     #[test]
     fn numbers_and_words_are_priorities() {
-        for (json, number) in [("1", 1), ("10", 10), ("\"low\"", 2), ("\"medium\"", 5), ("\"high\"", 8)] {
+        for (json, number) in
+            [("1", 1), ("10", 10), ("\"low\"", 2), ("\"medium\"", 5), ("\"high\"", 8), ("\"HIGH\"", 8)]
+        {
             assert_eq!(serde_json::from_str::<PriorityBody>(json).unwrap().0.get(), number);
         }
         for json in ["0", "11", "256", "-1", "\"7\"", "\"urgent\"", "true"] {

@@ -57,6 +57,18 @@ fn a_fixed_hour_in_an_overlap_runs_the_first_time_unless_chosen() {
 }
 
 #[test]
+fn an_overlap_that_the_current_rule_would_not_have_is_one_all_the_same() {
+    let late = cron("30 23 * * *", "America/Ciudad_Juarez");
+    assert_eq!(
+        locals(late, "2022-11-29T12:00:00Z", 2),
+        [
+            fire("2022-11-29T23:30:00-06:00", Some(DstEffect::OverlapFirst)),
+            fire("2022-11-30T23:30:00-07:00", None)
+        ]
+    );
+}
+
+#[test]
 fn every_quarter_of_an_hour_is_never_silent_for_an_hour() {
     let quarters = new(cron("*/15 * * * *", "Europe/London"));
     for around in ["2026-03-28T12:00:00Z", "2026-10-24T12:00:00Z"] {

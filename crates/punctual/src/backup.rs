@@ -17,7 +17,7 @@ pub struct BackupArgs {
 }
 
 pub async fn run(args: BackupArgs) -> anyhow::Result<Exit> {
-    args.data_dir.must_exist()?;
+    args.data_dir.must_hold_database()?;
     let (from, to) = (args.data_dir.path().to_owned(), args.to.clone());
     tokio::task::spawn_blocking(move || {
         let bar = ProgressBar::new(0).with_style(style());

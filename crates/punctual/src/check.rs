@@ -14,7 +14,7 @@ pub struct CheckArgs {
 
 /// Opens the store as a server would, recovering what a crash left behind, and verifies it.
 pub async fn run(args: CheckArgs) -> anyhow::Result<Exit> {
-    args.data_dir.must_exist()?;
+    args.data_dir.must_hold_database()?;
     let host = host::this_machine().context("cannot read randomness")?;
     let store = SqliteStore::open(&SqliteOptions::new(args.data_dir.path()), host.clock.clone())
         .map_err(|error| serve::cannot_open(&args.data_dir, error))?;

@@ -25,10 +25,13 @@ impl ConnectArgs {
             Some(server) => server.clone(),
             None => self.data_dir.address()?.unwrap_or_else(|| DEFAULT_ADDRESS.to_owned()),
         };
-        let Some(token) =
-            self.token.clone().map_or_else(|| self.data_dir.token(), |token| Ok(Some(token)))?
-        else {
-            return Err(CliError::refused(format!(
+        // What comes out of a file or a variable often ends with a newline, which no header may hold.
+        let token = match &self.token {
+            Some(token) => Some(token.trim().to_owned()),
+            None => self.data_dir.token()?,
+        };
+        let Some(token) = token else {
+            return Err(CliError::not_found(format!(
                 "no token: there is no {}; start `punctual serve` here, or name one with --token, \
                  PUNCTUAL_TOKEN or --data-dir",
                 self.data_dir.token_file().display()

@@ -1,11 +1,14 @@
 //! What lies in the data directory beside the database: how the command line finds the server and its token.
 
-use crate::exit::{CliError, Exit};
+use crate::exit::CliError;
 use anyhow::Context;
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+/// What every data directory that was ever served holds.
+const DATABASE_FILE: &str = "punctual.db";
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct DataDir {
@@ -45,37 +48,46 @@ impl DataDir {
         tempfile::tempfile_in(&self.path).map(drop).map_err(unusable)
     }
 
-    /// Refuses a directory that is not there: commands that only look must not create one.
-    pub fn must_exist(&self) -> Result<(), CliError> {
-        if self.path.is_dir() {
+    /// Refuses a directory without a database: commands that only look must not create one.
+    pub fn must_hold_database(&self) -> Result<(), CliError> {
+        if self.path.join(DATABASE_FILE).is_file() {
             return Ok(());
         }
-        let message = format!("there is no data directory {}; name it with --data-dir", self.path.display());
-        Err(CliError { exit: Exit::NotFound, message })
+        let dir = self.path.display();
+        Err(CliError::not_found(format!(
+            "there is no database in {dir}; name its data directory with --data-dir"
+        )))
     }
 
     /// The admin token, if one is kept here.
     pub fn token(&self) -> anyhow::Result<Option<String>> {
-        read_line(&self.token_file())
+        Ok(read_line(&self.token_file())?.filter(|token| !token.is_empty()))
+    }
+
+    /// Takes the admin token away, so that a start that breaks off before it has written another leaves none
+    /// rather than a wrong one.
+    pub fn remove_token(&self) -> anyhow::Result<()> {
+        let file = self.token_file();
+        match fs::remove_file(&file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("cannot remove {}", file.display()))
+            }
+            _ => Ok(()),
+        }
     }
 
     pub fn write_token(&self, token: &str) -> anyhow::Result<()> {
         write_private(&self.token_file(), token)
     }
 
-    /// Where the server of this directory listens, if one runs or was killed.
+    /// Where the server of this directory listens, or listened last: a command must not show its token to
+    /// whatever else has the default port.
     pub fn address(&self) -> anyhow::Result<Option<String>> {
         read_line(&self.address_file())
     }
 
     pub fn write_address(&self, address: &str) -> anyhow::Result<()> {
         write_private(&self.address_file(), address)
-    }
-
-    pub fn remove_address(&self) {
-        if let Err(error) = fs::remove_file(self.address_file()) {
-            tracing::debug!(%error, "the address file is gone already");
-        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! `punctual dlq`: jobs that failed for good.
 
+use crate::args;
 use crate::connect::ConnectArgs;
 use crate::exit::Exit;
 use crate::output::{OutputArgs, shortened, table, time};
@@ -15,7 +16,7 @@ pub enum DlqCommand {
 #[derive(clap::Args)]
 pub struct ListArgs {
     /// How many to show
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = args::limit)]
     limit: usize,
     /// Go on where an earlier list ended
     #[arg(long)]

@@ -9,7 +9,8 @@ pub enum Exit {
     Done = 0,
     /// The job that was waited for did not succeed, a check found damage, or anything not listed below.
     Failed = 1,
-    // 2 is clap's own, for a command line that cannot be understood.
+    /// Clap's own, for a command line that cannot be understood.
+    Misunderstood = 2,
     Unreachable = 3,
     /// The server refused the request: invalid input, or no right to it.
     Refused = 4,
@@ -51,6 +52,10 @@ pub struct CliError {
 impl CliError {
     pub fn cannot_start(message: impl Into<String>) -> Self {
         CliError { exit: Exit::CannotStart, message: message.into() }
+    }
+
+    pub fn not_found(message: impl Into<String>) -> Self {
+        CliError { exit: Exit::NotFound, message: message.into() }
     }
 
     pub fn refused(message: impl Into<String>) -> Self {

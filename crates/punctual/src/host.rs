@@ -16,14 +16,19 @@ pub fn this_machine() -> Result<Host, getrandom::Error> {
     })
 }
 
+/// The time of this machine, which need not be the server's.
+pub fn wall_time() -> Timestamp {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_micros(i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX))
+}
+
 struct SystemClock {
     started: Instant,
 }
 
 impl Clock for SystemClock {
     fn wall(&self) -> Timestamp {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Timestamp::from_micros(i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX))
+        wall_time()
     }
 
     fn monotonic(&self) -> Monotonic {

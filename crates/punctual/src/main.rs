@@ -1,5 +1,6 @@
 //! The binary: configuration, wiring and the command line. The only place that names concrete adapters.
 
+mod args;
 mod backup;
 mod bench;
 mod check;
@@ -63,7 +64,11 @@ fn main() -> ExitCode {
     // Drops whatever still runs, and with its last holder the store, which then closes its files.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     match outcome {
-        Ok(exit) => exit.into(),
+        Ok(exit) => {
+            // Only a server has a log, and it is not done before its files are closed.
+            tracing::info!("stopped");
+            exit.into()
+        }
         Err(error) => exit::report(&error).into(),
     }
 }

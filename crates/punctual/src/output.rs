@@ -77,13 +77,25 @@ pub fn time(time: Timestamp) -> String {
     Timestamp::from_micros(time.as_micros() - time.as_micros().rem_euclid(1_000_000)).to_string()
 }
 
+/// A time to the millisecond, where lateness is to be seen.
+pub fn time_to_millis(moment: Timestamp) -> String {
+    let millis = moment.as_micros().rem_euclid(1_000_000) / 1_000;
+    format!("{}.{millis:03}Z", time(moment).trim_end_matches('Z'))
+}
+
 pub fn optional_time(moment: Option<Timestamp>) -> String {
     moment.map_or_else(|| "-".to_owned(), time)
 }
 
-/// A length of time, to the millisecond.
+/// A length of time: `<1ms`, `250ms`, `2.5s`, `1m30s`.
 pub fn span(duration: Duration) -> String {
-    Span::from(Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))).to_string()
+    let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    match millis {
+        0 => "<1ms".to_owned(),
+        1..1_000 => format!("{millis}ms"),
+        1_000..60_000 => format!("{}s", millis as f64 / 1_000.0),
+        _ => Span::from(Duration::from_secs(millis / 1_000)).to_string(),
+    }
 }
 
 /// At most `limit` characters of the first line.
@@ -92,5 +104,31 @@ pub fn shortened(text: &str, limit: usize) -> String {
     match line.char_indices().nth(limit) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_short_and_say_when_they_are_tiny() {
+        let shown = [0, 1, 250, 999, 1_000, 2_500, 2_053, 59_999, 90_500, 3_600_000]
+            .map(|millis| span(Duration::from_millis(millis)));
+        assert_eq!(
+            shown,
+            ["<1ms", "1ms", "250ms", "999ms", "1s", "2.5s", "2.053s", "59.999s", "1m30s", "1h"]
+        );
+        assert_eq!(span(Duration::from_micros(999)), "<1ms");
+    }
+
+    #[test]
+    fn times_have_all_their_milliseconds() {
+        for (given, shown) in [
+            ("2026-11-15T08:30:00Z", "2026-11-15T08:30:00.000Z"),
+            ("2026-11-15T08:30:00.0129Z", "2026-11-15T08:30:00.012Z"),
+        ] {
+            assert_eq!(time_to_millis(given.parse().unwrap()), shown);
+        }
     }
 }

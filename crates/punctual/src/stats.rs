@@ -37,6 +37,7 @@ fn stats_table(stats: &StatsBody) -> String {
         &["WHAT", "COUNT"],
         counters.into_iter().map(|(what, count)| vec![what.to_owned(), count.to_string()]),
     );
+    text += "\n(fired: begun by a schedule; immediate jobs are queued without being fired)";
     text += "\n\nLive:\n";
     text += &lanes(stats);
     text += "\n\nWorkers:\n";

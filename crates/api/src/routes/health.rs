@@ -4,9 +4,9 @@ use crate::Api;
 use crate::error::ApiError;
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
 use punctual_client::API_PREFIX;
 use punctual_core::ports::StoreError;
-use punctual_core::time::Timestamp;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -23,24 +23,38 @@ pub async fn root() -> Json<Value> {
     }))
 }
 
+/// Where to go from the API's own root.
+pub async fn api_root() -> Json<Value> {
+    Json(json!({
+        "name": "punctual",
+        "version": env!("CARGO_PKG_VERSION"),
+        "jobs": format!("{API_PREFIX}/jobs"),
+        "batch": format!("{API_PREFIX}/jobs/batch"),
+        "dead_letters": format!("{API_PREFIX}/dead-letters"),
+        "stats": format!("{API_PREFIX}/stats"),
+        "documentation": "docs/api.md",
+    }))
+}
+
 /// The process answers.
 pub async fn live() -> Json<Value> {
     Json(json!({"status": "live"}))
 }
 
-/// The store reads and writes.
-pub async fn ready(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
+/// The store reads and writes, and nobody has told the server to stop.
+pub async fn ready(State(api): State<Api>) -> Result<(StatusCode, Json<Value>), ApiError> {
+    if api.is_stopping() {
+        return Ok((StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": "stopping"}))));
+    }
     match tokio::time::timeout(READY_TIMEOUT, probe(&api)).await {
-        Ok(Ok(())) => Ok(Json(json!({"status": "ready"}))),
+        Ok(Ok(())) => Ok((StatusCode::OK, Json(json!({"status": "ready"})))),
         Ok(Err(error)) => Err(error.into()),
         Err(_) => Err(ApiError::Unavailable(format!("the store took longer than {READY_TIMEOUT:?}"))),
     }
 }
 
-/// Reads the store's clock and sends an empty deletion through its way of writing: nothing is as old as the
-/// epoch, so nothing changes, but a writer that hangs or is gone is noticed.
+/// Writes through the store: a disk that is full or a writer that hangs is noticed.
 async fn probe(api: &Api) -> Result<(), StoreError> {
-    api.store().clock().await?;
-    api.store().retain(Timestamp::EPOCH, 1).await?;
-    Ok(())
+    let now = api.store().clock().await?;
+    api.store().probe(now).await
 }

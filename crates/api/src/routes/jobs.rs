@@ -2,6 +2,7 @@
 
 use crate::error::ApiError;
 use crate::extract::{BATCH_BODY_BYTES_MAX, BODY_BYTES_MAX, IdInPath, JsonBody};
+use crate::json::Shape;
 use crate::query::{QueryParams, next_cursor};
 use crate::submission::job_spec;
 use crate::{Api, json, views};
@@ -17,13 +18,14 @@ use punctual_client::{
 use punctual_core::ids::JobId;
 use punctual_core::job::JobSpec;
 use punctual_core::limits;
-use punctual_core::ports::JobQuery;
+use punctual_core::occurrence::LiveState;
+use punctual_core::ports::{JobQuery, JobView, StoreError};
 use punctual_core::time::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 pub async fn submit(State(api): State<Api>, body: JsonBody<BODY_BYTES_MAX>) -> Result<Response, ApiError> {
-    let job: SubmitJob = json::parse(&body.bytes)?;
+    let job: SubmitJob = json::parse(&body.bytes, Shape::Job)?;
     let spec = job_spec(job, api.engine.now()).map_err(ApiError::invalid)?;
     let answer = api.engine.submit(vec![spec]).await.into_iter().next();
     let submitted = answer.ok_or_else(|| ApiError::Internal("a submit without an answer".to_owned()))??;
@@ -69,9 +71,9 @@ fn parse_batch(body: &[u8], now: Timestamp) -> Result<Vec<Result<JobSpec, ApiErr
         check_batch_size(batch.jobs.len())?;
         return Ok(batch.jobs.into_iter().map(|job| spec_of(job, now)).collect());
     }
-    let batch: LooseBatch = json::parse(body)?;
+    let batch: LooseBatch = json::parse(body, Shape::Batch)?;
     check_batch_size(batch.jobs.len())?;
-    let parsed = batch.jobs.into_iter().map(|text| json::parse(text.get().as_bytes()));
+    let parsed = batch.jobs.into_iter().map(|text| json::parse(text.get().as_bytes(), Shape::JobOfBatch));
     Ok(parsed.map(|job| spec_of(job?, now)).collect())
 }
 
@@ -104,7 +106,7 @@ async fn submit_each(api: &Api, parsed: Vec<Result<JobSpec, ApiError>>) -> Resul
     let mut answers = if asked == 0 { vec![] } else { api.engine.submit(specs).await }.into_iter();
     let mut unavailable = None;
     let mut items = Vec::with_capacity(refused.len());
-    for refusal in refused {
+    for (place, refusal) in refused.into_iter().enumerate() {
         let outcome = match refusal {
             Some(error) => Err(error),
             None => match answers.next() {
@@ -117,6 +119,7 @@ async fn submit_each(api: &Api, parsed: Vec<Result<JobSpec, ApiError>>) -> Resul
         items.push(match outcome {
             Ok(submitted) => BatchItem::Submitted(views::submitted(submitted)),
             Err(error) => {
+                let error = error.within(&format!("jobs[{place}]"));
                 let item = BatchItem::Refused { error: error.problem() };
                 if matches!(error, ApiError::Unavailable(_)) {
                     unavailable = Some(error);
@@ -135,7 +138,21 @@ async fn submit_each(api: &Api, parsed: Vec<Result<JobSpec, ApiError>>) -> Resul
 pub async fn show(State(api): State<Api>, IdInPath(id): IdInPath<JobId>) -> Result<Json<JobBody>, ApiError> {
     let view = api.store().job(id).await?;
     let view = view.ok_or_else(|| no_such_job(id))?;
-    Ok(Json(views::job(view)))
+    let lacks_worker = lacks_worker(&api, &view).await?;
+    let mut job = views::job(view);
+    if lacks_worker && job.status_reason.is_none() {
+        job.status_reason = Some(views::reason_of_queueing(&job.job_type));
+    }
+    Ok(Json(job))
+}
+
+/// Whether the job could run now if only a worker had a handler for it.
+async fn lacks_worker(api: &Api, view: &JobView) -> Result<bool, StoreError> {
+    if !view.open.iter().any(|live| matches!(live.state, LiveState::Queued)) {
+        return Ok(false);
+    }
+    let sessions = api.store().sessions().await?;
+    Ok(!sessions.iter().any(|session| session.job_types.contains(&view.job.spec.job_type)))
 }
 
 pub fn no_such_job(id: JobId) -> ApiError {

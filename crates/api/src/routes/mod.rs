@@ -27,6 +27,8 @@ pub fn router(api: Api) -> Router {
     Router::new()
         .nest(API_PREFIX, v1)
         .route("/", get(health::root))
+        .route(API_PREFIX, get(health::api_root))
+        .route(&format!("{API_PREFIX}/"), get(health::api_root))
         .route("/livez", get(health::live))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(stats::metrics))

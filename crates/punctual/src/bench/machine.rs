@@ -65,7 +65,10 @@ pub fn load_average() -> f64 {
 pub fn busy_warning(load_before: f64) -> Option<String> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
     (load_before > processors / 4.0).then(|| {
-        format!("load {load_before:.1} on {processors:.0} processors before the start: compare with nothing")
+        format!(
+            "the machine was busy (load {load_before:.1} on {processors:.0} processors): do not compare these \
+             figures"
+        )
     })
 }
 

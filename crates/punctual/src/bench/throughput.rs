@@ -1,5 +1,6 @@
 //! `punctual bench throughput`.
 
+use crate::args;
 use crate::bench::door::Door;
 use crate::bench::floor::{self, Floor};
 use crate::bench::stage::Stage;
@@ -26,7 +27,7 @@ pub struct ThroughputArgs {
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..))]
     submitters: u64,
     /// Handlers that run at once
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 64, value_parser = args::slots)]
     slots: usize,
     /// Executions held ready beyond the slots
     #[arg(long, default_value_t = 2_000)]
@@ -54,9 +55,10 @@ struct ThroughputReport {
     payload_bytes: u64,
     submit_per_second: f64,
     drain_per_second: f64,
-    /// The rate of the first and the last tenth: whether it gets slower with time.
-    drain_first_tenth_per_second: f64,
-    drain_last_tenth_per_second: f64,
+    /// The rate of the first and the last tenth: whether it gets slower with time. Absent if a tenth was too
+    /// short to be measured.
+    drain_first_tenth_per_second: Option<f64>,
+    drain_last_tenth_per_second: Option<f64>,
     /// The same verbs on the bare store, from one thread, in this run: the better of two measurements. The
     /// engine prepares and follows up on other threads, so it may come out above it.
     floor: Floor,
@@ -92,8 +94,8 @@ pub async fn run(args: ThroughputArgs) -> anyhow::Result<Exit> {
         payload_bytes: args.payload_bytes,
         submit_per_second,
         drain_per_second,
-        drain_first_tenth_per_second: per_second(args.jobs / 10, drain.first_tenth),
-        drain_last_tenth_per_second: per_second(args.jobs / 10, drain.last_tenth),
+        drain_first_tenth_per_second: tenth_per_second(args.jobs, drain.first_tenth),
+        drain_last_tenth_per_second: tenth_per_second(args.jobs, drain.last_tenth),
         floor,
         submit_of_floor: submit_per_second / floor.submit_per_second,
         drain_of_floor: drain_per_second / floor.drain_per_second,
@@ -104,6 +106,13 @@ pub async fn run(args: ThroughputArgs) -> anyhow::Result<Exit> {
     };
     args.output.print(&report, describe)?;
     Ok(Exit::Done)
+}
+
+/// Looks are some milliseconds apart: the rate of a shorter time than this would be mostly chance.
+const TENTH_MIN: Duration = Duration::from_millis(50);
+
+fn tenth_per_second(jobs: u64, time: Duration) -> Option<f64> {
+    (time >= TENTH_MIN).then(|| per_second(jobs / 10, time))
 }
 
 fn describe(report: &ThroughputReport) -> String {
@@ -135,11 +144,11 @@ fn describe(report: &ThroughputReport) -> String {
         ),
         (
             "Drain over time",
-            Some(format!(
-                "{} jobs/s in the first tenth, {} in the last",
-                grouped(report.drain_first_tenth_per_second),
-                grouped(report.drain_last_tenth_per_second)
-            )),
+            report.drain_first_tenth_per_second.zip(report.drain_last_tenth_per_second).map(
+                |(first, last)| {
+                    format!("{} jobs/s in the first tenth, {} in the last", grouped(first), grouped(last))
+                },
+            ),
         ),
         ("CPU", Some(format!("{:.1} ms per 1,000 jobs", report.cpu_ms_per_1000_jobs))),
         ("Peak memory", Some(format!("{:.0} MB", report.peak_memory_bytes as f64 / 1e6))),
@@ -233,4 +242,16 @@ fn directory_bytes(dir: &std::path::Path) -> anyhow::Result<u64> {
         total += entry?.metadata()?.len();
     }
     Ok(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenth_that_is_too_short_has_no_rate() {
+        assert_eq!(tenth_per_second(1_000, Duration::from_millis(100)), Some(1_000.0));
+        assert_eq!(tenth_per_second(1_000, Duration::from_millis(49)), None);
+        assert_eq!(tenth_per_second(1_000, Duration::ZERO), None);
+    }
 }

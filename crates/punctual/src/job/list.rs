@@ -1,5 +1,6 @@
 //! `punctual job list`.
 
+use crate::args;
 use crate::connect::ConnectArgs;
 use crate::exit::Exit;
 use crate::output::{OutputArgs, optional_time, shortened, table};
@@ -11,21 +12,26 @@ use serde::de::value::{Error as ValueError, StrDeserializer};
 
 #[derive(clap::Args)]
 pub struct ListArgs {
-    /// ACTIVE, PAUSED, COMPLETED, FAILED or CANCELLED
+    /// Only jobs with this status: ACTIVE, PAUSED, COMPLETED, FAILED or CANCELLED
     #[arg(long, value_parser = parse_status)]
     status: Option<JobStatus>,
+    /// Only jobs with exactly this name
     #[arg(long)]
     name: Option<String>,
+    /// Only jobs that this handler runs
     #[arg(long = "type", value_name = "JOB_TYPE")]
     job_type: Option<String>,
+    /// Only jobs of this queue
     #[arg(long)]
     queue: Option<String>,
+    /// Only jobs of this owner
     #[arg(long)]
     owner: Option<String>,
+    /// Only jobs of this priority: 1 to 10, or low, medium, high
     #[arg(long)]
     priority: Option<PriorityBody>,
     /// How many to show
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = args::limit)]
     limit: usize,
     /// Go on where an earlier list ended
     #[arg(long)]
@@ -61,7 +67,7 @@ pub async fn run(args: ListArgs) -> anyhow::Result<Exit> {
 }
 
 /// As many jobs as asked for, over as many pages as it takes.
-async fn collect(client: &Client, mut filter: JobFilter, limit: usize) -> anyhow::Result<Page<JobBody>> {
+pub async fn collect(client: &Client, mut filter: JobFilter, limit: usize) -> anyhow::Result<Page<JobBody>> {
     let mut items = Vec::new();
     loop {
         filter.limit = Some((limit - items.len()).clamp(1, limits::PAGE_ITEMS_MAX));

@@ -1,9 +1,11 @@
 //! `punctual job`: submitting jobs and looking at them.
 
+mod job_file;
 mod list;
 mod show;
 mod submit;
 mod wait;
+mod which;
 
 use crate::exit::Exit;
 use clap::Subcommand;

@@ -1,16 +1,20 @@
 //! `punctual job show` and `punctual job history`.
 
+use crate::args;
 use crate::connect::ConnectArgs;
 use crate::exit::Exit;
 use crate::job::list::status;
-use crate::output::{OutputArgs, details, optional_time, shortened, span, table, time};
+use crate::job::which::WhichJob;
+use crate::output::{OutputArgs, details, optional_time, shortened, span, table, time, time_to_millis};
 use punctual_client::{Client, ExecutionBody, ExecutionsPage, JobBody};
+use punctual_core::gates::Gate;
 use punctual_core::ids::JobId;
 use punctual_core::limits;
 
 #[derive(clap::Args)]
 pub struct ShowArgs {
-    job: JobId,
+    #[command(flatten)]
+    which: WhichJob,
     #[command(flatten)]
     connect: ConnectArgs,
     #[command(flatten)]
@@ -18,7 +22,8 @@ pub struct ShowArgs {
 }
 
 pub async fn run(args: ShowArgs) -> anyhow::Result<Exit> {
-    let job = args.connect.client()?.job(args.job).await?;
+    let client = args.connect.client()?;
+    let job = client.job(args.which.id(&client).await?).await?;
     args.output.print(&job, job_details)?;
     Ok(Exit::Done)
 }
@@ -61,9 +66,10 @@ fn schedule(job: &JobBody) -> String {
 
 #[derive(clap::Args)]
 pub struct HistoryArgs {
-    job: JobId,
+    #[command(flatten)]
+    which: WhichJob,
     /// How many executions to show
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = args::limit)]
     limit: usize,
     /// Go on where an earlier list ended
     #[arg(long)]
@@ -76,7 +82,8 @@ pub struct HistoryArgs {
 
 pub async fn history(args: HistoryArgs) -> anyhow::Result<Exit> {
     let client = args.connect.client()?;
-    let page = collect(&client, args.job, args.limit, args.cursor).await?;
+    let job = args.which.id(&client).await?;
+    let page = collect(&client, job, args.limit, args.cursor).await?;
     args.output.print(&page, executions_table)?;
     Ok(Exit::Done)
 }
@@ -135,11 +142,19 @@ fn execution_row(execution: &ExecutionBody) -> Vec<String> {
     };
     vec![
         execution.execution_id.to_string(),
-        execution.status.to_string(),
-        time(execution.scheduled_time),
-        optional_time(execution.started_at),
+        state(execution),
+        time_to_millis(execution.scheduled_time),
+        execution.started_at.map_or_else(|| "-".to_owned(), time_to_millis),
         took,
         execution.worker_id.clone().unwrap_or_else(|| "-".to_owned()),
         execution.error_message.as_ref().map_or_else(|| "-".to_owned(), |error| shortened(error, 60)),
     ]
+}
+
+/// The status, and until when where it passes by itself.
+fn state(execution: &ExecutionBody) -> String {
+    if execution.gates.contains(&Gate::Time) {
+        return format!("{} until {}", execution.status, time(execution.available_at));
+    }
+    execution.status.to_string()
 }

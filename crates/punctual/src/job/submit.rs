@@ -2,17 +2,16 @@
 
 use crate::connect::ConnectArgs;
 use crate::exit::{CliError, Exit};
+use crate::job::job_file::{self, JobFile};
 use crate::job::wait::{self, WaitBound};
-use crate::output::{OutputArgs, optional_time, table};
-use anyhow::Context;
-use punctual_client::{
-    BatchAnswer, BatchItem, Client, PriorityBody, Seconds, Span, SubmitJob, SubmittedBody,
-};
+use crate::output::OutputArgs;
+use crate::{args, host};
+use clap::builder::RangedI64ValueParser;
+use punctual_client::{Client, PriorityBody, Seconds, Span, SubmitJob, SubmittedBody};
 use punctual_core::limits;
 use punctual_core::time::Timestamp;
 use serde_json::value::RawValue;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 #[derive(clap::Args)]
 pub struct SubmitArgs {
@@ -23,20 +22,21 @@ pub struct SubmitArgs {
     #[arg(long = "type", value_name = "JOB_TYPE", conflicts_with = "file")]
     job_type: Option<String>,
     /// JSON for the handler
-    #[arg(long, value_parser = parse_json, value_name = "JSON", conflicts_with = "file")]
+    #[arg(long, value_parser = args::json, allow_hyphen_values = true, value_name = "JSON", conflicts_with = "file")]
     payload: Option<Box<RawValue>>,
     #[command(flatten)]
     when: When,
+    /// Which workers may take it: those that serve this queue; `default` if left out
     #[arg(long, conflicts_with = "file")]
     queue: Option<String>,
     /// 1 to 10, or low, medium, high
     #[arg(long, conflicts_with = "file")]
     priority: Option<PriorityBody>,
     /// Retries after the first attempt
-    #[arg(long, value_name = "COUNT", conflicts_with = "file")]
+    #[arg(long, value_name = "COUNT", conflicts_with = "file", allow_negative_numbers = true, value_parser = retries())]
     max_retries: Option<u32>,
     /// Time limit of one attempt, such as 30s or 2h
-    #[arg(long, value_name = "DURATION", conflicts_with = "file")]
+    #[arg(long, value_name = "DURATION", conflicts_with = "file", allow_hyphen_values = true)]
     timeout: Option<Span>,
     /// Whose job it is
     #[arg(long, value_name = "OWNER", conflicts_with = "file")]
@@ -44,11 +44,11 @@ pub struct SubmitArgs {
     /// Can be given more than once
     #[arg(long = "tag", value_name = "TAG", conflicts_with = "file")]
     tags: Vec<String>,
-    /// Submit the job, or list of jobs, in this JSON file (- for standard input)
+    /// Submit the job, the list of jobs, or the {"jobs": […]} in this JSON file (- for standard input)
     #[arg(short = 'f', long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Wait until the job is finished; exit code 1 if it did not succeed
-    #[arg(long, conflicts_with = "file")]
+    #[arg(long)]
     wait: bool,
     #[command(flatten)]
     bound: WaitBound,
@@ -63,37 +63,65 @@ pub struct SubmitArgs {
 #[group(multiple = false, conflicts_with = "file")]
 struct When {
     /// Run once, at this time, such as 2026-11-15T08:30:00Z
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = args::time)]
     at: Option<Timestamp>,
     /// Run once, after this time, such as 5m
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     delay: Option<Span>,
     /// Run again and again, this far apart, such as 1h
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     every: Option<Span>,
 }
 
-fn parse_json(text: &str) -> Result<Box<RawValue>, serde_json::Error> {
-    serde_json::from_str(text)
+fn retries() -> RangedI64ValueParser<u32> {
+    RangedI64ValueParser::new().range(0..=i64::from(limits::MAX_RETRIES_MAX))
 }
 
 pub async fn run(args: SubmitArgs) -> anyhow::Result<Exit> {
     let client = args.connect.client()?;
-    if let Some(file) = &args.file {
-        return submit_file(&client, file, args.output).await;
-    }
-    let submitted = client.submit(&args.job()).await?;
+    let submitted = match &args.file {
+        None => client.submit(&args.job()).await?,
+        Some(file) => match job_file::read(file)? {
+            JobFile::One(job) => client.submit_json(&job).await?,
+            JobFile::Many(jobs) => match jobs.as_slice() {
+                [job] if args.wait => client.submit_json(job).await?,
+                jobs if args.wait => {
+                    let message = format!("--wait takes one job; {} holds {}", file.display(), jobs.len());
+                    return Err(CliError { exit: Exit::Misunderstood, message }.into());
+                }
+                jobs => return job_file::submit(&client, jobs, args.output).await,
+            },
+        },
+    };
     if args.wait {
         eprintln!("submitted job {}", submitted.job_id);
         return wait::until_finished(&client, submitted.job_id, args.bound, args.output).await;
     }
     args.output.print(&submitted, describe)?;
+    tell_what_it_waits_for(&client, &submitted).await;
     Ok(Exit::Done)
 }
 
 fn describe(submitted: &SubmittedBody) -> String {
-    let next = submitted.next_run_time.map_or_else(String::new, |at| format!(", runs at {at}"));
+    let next = match submitted.next_run_time {
+        Some(at) if at > host::wall_time() => format!(", runs at {at}"),
+        _ => ", runs at once".to_owned(),
+    };
     format!("submitted job {}{next}", submitted.job_id)
+}
+
+/// Says what keeps a job that should run at once from doing so. The job is kept in any case, so an error here
+/// is none of the submit.
+async fn tell_what_it_waits_for(client: &Client, submitted: &SubmittedBody) {
+    if submitted.next_run_time.is_some_and(|at| at > host::wall_time()) {
+        return;
+    }
+    if let Ok(job) = client.job(submitted.job_id).await
+        && !job.is_finished()
+        && let Some(reason) = job.status_reason
+    {
+        eprintln!("note: it {reason}");
+    }
 }
 
 impl SubmitArgs {
@@ -114,49 +142,4 @@ impl SubmitArgs {
             ..SubmitJob::default()
         }
     }
-}
-
-/// Submits what the file holds, in as many batches as it takes. One refused job does not keep the others out.
-async fn submit_file(client: &Client, file: &Path, output: OutputArgs) -> anyhow::Result<Exit> {
-    let jobs = read_jobs(file)?;
-    let mut answer = BatchAnswer { items: Vec::with_capacity(jobs.len()) };
-    for batch in jobs.chunks(limits::SUBMIT_BATCH_MAX) {
-        answer.items.extend(client.submit_batch(batch).await?.items);
-    }
-    let all_taken = answer.items.iter().all(|item| matches!(item, BatchItem::Submitted(_)));
-    output.print(&answer, |answer| batch_table(answer, &jobs))?;
-    Ok(if all_taken { Exit::Done } else { Exit::Refused })
-}
-
-fn batch_table(answer: &BatchAnswer, jobs: &[SubmitJob]) -> String {
-    let rows = answer.items.iter().zip(jobs).map(|(item, job)| match item {
-        BatchItem::Submitted(submitted) => {
-            vec![job.name.clone(), submitted.job_id.to_string(), optional_time(submitted.next_run_time)]
-        }
-        BatchItem::Refused { error } => {
-            let detail = error.detail.as_deref().unwrap_or(&error.title);
-            vec![job.name.clone(), "refused".to_owned(), detail.to_owned()]
-        }
-    });
-    table(&["NAME", "JOB", "NEXT RUN"], rows)
-}
-
-fn read_jobs(file: &Path) -> anyhow::Result<Vec<SubmitJob>> {
-    let mut text = String::new();
-    if file == Path::new("-") {
-        std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
-    } else {
-        text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-    }
-    let parsed = if text.trim_start().starts_with('[') {
-        serde_json::from_str(&text)
-    } else {
-        serde_json::from_str(&text).map(|job| vec![job])
-    };
-    let jobs: Vec<SubmitJob> =
-        parsed.map_err(|error| CliError::refused(format!("{}: {error}", file.display())))?;
-    if jobs.is_empty() {
-        return Err(CliError::refused(format!("{} holds no job", file.display())).into());
-    }
-    Ok(jobs)
 }

@@ -12,28 +12,40 @@ use std::fmt::Write;
 const ADMIN: &str = "admin";
 const SECRET_BYTES: usize = 32;
 
-/// Makes sure that there is an admin token: a new one on the first start, or when asked for.
+/// Which admin token counts after a start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AdminToken {
+    /// The one that counted before, or the first one.
+    Usual,
+    /// A new one in place of an earlier one, which no longer works.
+    Replaced,
+}
+
+/// Makes sure that there is an admin token: a new one on the first start, when asked for, or when its file is
+/// gone. The store keeps only a hash, so a token whose file is gone could not be used from here again.
 ///
-/// The file is written before the store, so that a crash in between leaves a token that the next start still
-/// accepts. A file that was taken away later stays away: whoever did that keeps the token elsewhere.
+/// The file is written last: a crash before that leaves no file, and the next start makes another token.
 pub async fn ensure(
     store: &dyn Store,
     data_dir: &DataDir,
     now: Timestamp,
     replace: bool,
-) -> anyhow::Result<()> {
-    let kept = store.token(ADMIN).await.context("cannot read the admin token")?;
-    if kept.is_some() && !replace {
-        return Ok(());
-    }
-    let token = match data_dir.token()?.filter(|_| !replace) {
-        Some(token) => token,
+) -> anyhow::Result<AdminToken> {
+    let kept = store.token(ADMIN).await.context("cannot read the admin token")?.is_some();
+    match data_dir.token()?.filter(|_| !replace) {
+        Some(_) if kept => return Ok(AdminToken::Usual),
+        Some(token) => keep(store, data_dir, now, &token).await?,
         None => {
             let token = format!("pt_{ADMIN}_{}", new_secret()?);
+            data_dir.remove_token()?;
+            keep(store, data_dir, now, &token).await?;
             data_dir.write_token(&token)?;
-            token
         }
-    };
+    }
+    Ok(if kept { AdminToken::Replaced } else { AdminToken::Usual })
+}
+
+async fn keep(store: &dyn Store, data_dir: &DataDir, now: Timestamp, token: &str) -> anyhow::Result<()> {
     let secret = token.strip_prefix("pt_admin_").ok_or_else(|| {
         let file = data_dir.token_file();
         CliError::cannot_start(format!("{} does not hold an admin token: delete it", file.display()))

@@ -7,7 +7,8 @@ mod signals;
 use crate::connect::DEFAULT_ADDRESS;
 use crate::data_dir::DataDir;
 use crate::exit::{CliError, Exit};
-use crate::{host, output};
+use crate::{args, host, output};
+use admin_token::AdminToken;
 use anyhow::Context;
 use logging::LogArgs;
 use punctual_api::{Api, Server, ServerLimits};
@@ -29,10 +30,10 @@ pub struct ServeArgs {
     #[command(flatten)]
     data_dir: DataDir,
     /// Where to listen; port 0 takes any free one
-    #[arg(long, env = "PUNCTUAL_LISTEN", default_value = DEFAULT_ADDRESS, value_name = "ADDRESS")]
-    listen: SocketAddr,
+    #[arg(long, env = "PUNCTUAL_LISTEN", default_value = DEFAULT_ADDRESS, value_name = "ADDRESS", value_parser = args::address)]
+    listen: String,
     /// Handlers that run at once
-    #[arg(long, env = "PUNCTUAL_SLOTS", default_value_t = 16)]
+    #[arg(long, env = "PUNCTUAL_SLOTS", default_value_t = 16, value_parser = args::slots)]
     slots: usize,
     /// Executions held ready beyond the slots
     #[arg(long, env = "PUNCTUAL_PREFETCH", default_value_t = 64)]
@@ -57,22 +58,24 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
     args.data_dir.prepare()?;
     let host = host::this_machine().context("cannot read randomness")?;
     let store = open_store(&args.data_dir, &host)?;
-    let listener = listen(args.listen).await?;
+    let listener = listen(&args.listen).await?;
     let address = listener.local_addr().context("cannot tell where the server listens")?;
     let engine = start_engine(&host, store.clone()).await?;
-    admin_token::ensure(&*store, &args.data_dir, engine.now(), args.new_admin_token).await?;
+    let token = admin_token::ensure(&*store, &args.data_dir, engine.now(), args.new_admin_token).await?;
     let node = Node::start(&args, &host, engine, listener);
     args.data_dir.write_address(&address.to_string())?;
-    welcome(&args.data_dir, address)?;
+    welcome(&args.data_dir, address, token)?;
     tracing::info!(%address, data_dir = %args.data_dir.path().display(), "serving");
+    if token == AdminToken::Replaced {
+        let file = args.data_dir.token_file();
+        tracing::warn!(file = %file.display(), "made a new admin token; the earlier one no longer works");
+    }
     if !address.ip().is_loopback() {
         tracing::warn!(
             "others can reach this address and the connection is not encrypted: put TLS before it"
         );
     }
-    let exit = node.until_stopped(&mut signals).await;
-    args.data_dir.remove_address();
-    Ok(exit)
+    Ok(node.until_stopped(&mut signals).await)
 }
 
 fn open_store(data_dir: &DataDir, host: &Host) -> Result<Arc<dyn Store>, CliError> {
@@ -95,7 +98,7 @@ pub fn cannot_open(data_dir: &DataDir, error: OpenError) -> CliError {
     }
 }
 
-async fn listen(address: SocketAddr) -> Result<TcpListener, CliError> {
+async fn listen(address: &str) -> Result<TcpListener, CliError> {
     TcpListener::bind(address).await.map_err(|error| {
         let hint = match error.kind() {
             io::ErrorKind::AddrInUse => ": the port is in use; stop the other process or choose another port",
@@ -119,16 +122,20 @@ pub async fn start_engine(host: &Host, store: Arc<dyn Store>) -> anyhow::Result<
     Ok(engine)
 }
 
-fn welcome(data_dir: &DataDir, address: SocketAddr) -> anyhow::Result<()> {
+fn welcome(data_dir: &DataDir, address: SocketAddr, token: AdminToken) -> anyhow::Result<()> {
     let dir = data_dir.path().display();
     let option = if data_dir.is_default() { String::new() } else { format!(" --data-dir {dir}") };
     output::print_text(&format!(
         "Punctual {version} listens on http://{address}\n  \
            data   {dir}\n  \
-           token  {token}\n  \
+           token  {token_file}{note}\n  \
            try    punctual job submit hello --type noop --wait{option}",
         version = env!("CARGO_PKG_VERSION"),
-        token = data_dir.token_file().display(),
+        token_file = data_dir.token_file().display(),
+        note = match token {
+            AdminToken::Usual => "",
+            AdminToken::Replaced => " (new; the earlier one no longer works)",
+        },
     ))
 }
 
@@ -139,6 +146,7 @@ struct Node {
     loops: JoinHandle<()>,
     stop_api: watch::Sender<bool>,
     drain_worker: watch::Sender<bool>,
+    drain_grace: Span,
 }
 
 impl Node {
@@ -161,18 +169,18 @@ impl Node {
             clock: host.clock.clone(),
             spawn: host.spawn.clone(),
         };
-        let router = Api::new(engine.clone(), host.clock.clone()).router();
+        let api = Api::new(engine.clone(), host.clock.clone()).ready_until(drain.clone());
         Node {
-            api: tokio::spawn(server.run(router, stop)),
+            api: tokio::spawn(server.run(api.router(), stop)),
             worker: tokio::spawn(worker.run(drain)),
             loops: tokio::spawn(engine.run()),
             stop_api,
             drain_worker,
+            drain_grace: args.drain_grace,
         }
     }
 
-    /// Runs until a signal comes, then stops in order: first nothing new is taken in, then what runs finishes.
-    /// A second signal ends the process at once.
+    /// Runs until a signal comes, then stops in order. A second signal ends the process at once.
     async fn until_stopped(mut self, signals: &mut Signals) -> Exit {
         let died = tokio::select! {
             signal = signals.next() => {
@@ -196,13 +204,17 @@ impl Node {
         }
     }
 
+    /// First nothing more is fired, then what runs finishes, and only then does the API go: until the end people
+    /// can see what is being waited for, and what they submit is kept for the next start.
     async fn stop(self) {
-        self.stop_api.send_replace(true);
-        let _ = self.api.await;
-        self.drain_worker.send_replace(true);
-        let _ = self.worker.await;
         self.loops.abort();
         let _ = self.loops.await;
+        tracing::info!("draining: handlers that run may take up to {} to finish", self.drain_grace);
+        self.drain_worker.send_replace(true);
+        let _ = self.worker.await;
+        tracing::info!("drained; finishing open requests");
+        self.stop_api.send_replace(true);
+        let _ = self.api.await;
     }
 }
 
@@ -214,5 +226,16 @@ fn raise_open_files_limit() {
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         tracing::debug!(%error, "the limit on open files stays as it is");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_host_name_can_be_listened_on() {
+        let listener = listen("localhost:0").await.unwrap();
+        assert!(listener.local_addr().unwrap().ip().is_loopback());
     }
 }

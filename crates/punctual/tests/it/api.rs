@@ -111,8 +111,10 @@ async fn each_job_of_a_batch_gets_its_own_outcome() {
     assert_eq!(status, StatusCode::OK, "{body}");
     let items = body["items"].as_array().unwrap();
     assert!(items[0]["job_id"].is_string() && items[4]["job_id"].is_string(), "{body}");
-    for (item, field) in [(&items[1], "pirority"), (&items[2], "name"), (&items[3], "delay")] {
-        assert_eq!(item["error"]["errors"][0]["field"], field, "{item}");
+    for (place, field) in [(1, "jobs[1].pirority"), (2, "jobs[2].name"), (3, "jobs[3].delay")] {
+        let error = &items[place]["error"]["errors"][0];
+        assert_eq!(error["field"], field, "{error}");
+        assert!(!error["detail"].as_str().unwrap().contains("line"), "{error}");
     }
     let client = server.client();
     let names = client.jobs(&JobFilter::default()).await.unwrap().items;
@@ -152,10 +154,12 @@ async fn lists_are_filtered_and_paged_without_loss_or_repetition() {
     for (query, count) in [
         ("owner=owner-3", 5),
         ("status=ACTIVE", 25),
+        ("status=active", 25),
         ("status=COMPLETED", 0),
         ("name=job-7", 1),
         ("job_type=job-7", 1),
         ("priority=medium", 25),
+        ("priority=Medium", 25),
         ("priority=1", 0),
     ] {
         let (status, body) = server.get(&format!("/api/v1/jobs?{query}")).await;
@@ -175,10 +179,29 @@ async fn what_fails_for_good_is_a_dead_letter() {
     let job = client.wait(client.submit(&broken).await.unwrap().job_id).await.unwrap();
     assert_eq!(job.status, JobStatus::Failed);
     assert!(job.last_error.unwrap().contains("payload"));
-    assert_eq!(job.status_reason.as_deref(), Some("attempt 1 failed and no retry is left"));
+    assert_eq!(job.status_reason.as_deref(), Some("attempt 1 failed and cannot be retried"));
     let letters = client.dead_letters(None, None).await.unwrap();
     assert_eq!(letters.items.len(), 1);
     assert_eq!((letters.items[0].job_id, letters.items[0].attempts), (job.job_id, 1));
+}
+
+#[tokio::test]
+async fn a_job_without_a_worker_says_what_it_waits_for() {
+    let server = Server::start();
+    let client = server.client();
+    let id = client.submit(&SubmitJob::named("nobody-runs-this")).await.unwrap().job_id;
+    let reason = "waits for a worker that has a handler for nobody-runs-this; none is connected";
+    let job = client.job(id).await.unwrap();
+    assert_eq!((job.status, job.status_reason.as_deref()), (JobStatus::Active, Some(reason)));
+}
+
+#[tokio::test]
+async fn the_root_of_the_api_leads_on() {
+    let server = Server::start();
+    for path in ["/api/v1", "/api/v1/"] {
+        let (status, body) = server.get(path).await;
+        assert_eq!((status, &body["jobs"]), (StatusCode::OK, &json!("/api/v1/jobs")), "{path}");
+    }
 }
 
 #[tokio::test]

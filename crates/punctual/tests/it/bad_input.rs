@@ -52,6 +52,8 @@ async fn invalid_jobs_are_refused_by_field_and_not_stored() {
         (json!({"name": "x", "tags": [""]}), "tags"),
         (json!({"name": "x", "cron_expression": "* * * * *"}), "cron_expression"),
         (json!({"name": "x", "colour": "red"}), "colour"),
+        (json!({"name": "x", "execute_at": 1_763_195_400}), "execute_at"),
+        (json!({"name": "x", "timeout_secs": "30s"}), "timeout_secs"),
     ];
     for (job, field) in cases {
         let (status, body) = server.post("/api/v1/jobs", &job.to_string()).await;
@@ -79,13 +81,20 @@ async fn misspelled_and_planned_fields_are_told_apart() {
 #[tokio::test]
 async fn bodies_that_are_no_json_objects_are_refused() {
     let server = Server::start();
-    for body in ["", "{", "nonsense", "[]", "[\"x\"]", "{\"name\":\"x\"} trailing", "{\"name\":\"x\",}"] {
+    for body in ["", "{", "nonsense", "[", "[\"x\"", "{\"name\":\"x\"} trailing", "{\"name\":\"x\",}"] {
         let (status, answer) = server.post("/api/v1/jobs", body).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{body:?} gave {answer}");
         assert_eq!(answer["title"], "the body is not valid JSON");
     }
-    let (status, answer) = server.post("/api/v1/jobs", "\"x\"").await;
+    for body in ["[]", "[{\"name\":\"x\"}]", "\"x\"", "null"] {
+        let (status, answer) = server.post("/api/v1/jobs", body).await;
+        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
+        assert_eq!(answer["title"], "the body is not a job");
+        assert!(answer["detail"].as_str().unwrap().contains("/jobs/batch"), "{answer}");
+    }
+    let (status, answer) = server.post("/api/v1/jobs/batch", "[{\"name\":\"x\"}]").await;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
+    assert_eq!(answer["title"], "the body is not a batch of jobs");
     assert_nothing_stored(&server).await;
 }
 
@@ -181,6 +190,7 @@ async fn without_a_valid_token_nothing_is_shown() {
         Some("Bearer pt_nobody_wrong".to_owned()),
     ];
     let paths = [
+        "/api/v1",
         "/api/v1/jobs",
         "/api/v1/stats",
         "/api/v1/dead-letters",

@@ -1,7 +1,7 @@
 //! What people see on the command line, and the exit codes that scripts rely on.
 
 use crate::redact::redacted;
-use crate::server::{BINARY, Server};
+use crate::server::{BINARY, Server, eventually};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -79,10 +79,82 @@ fn jobs_come_from_files_too() {
     std::fs::write(&file, r#"[{"name":"a","delay":"1h"},{"name":""},{"name":"c","delay":"2h"}]"#).unwrap();
     let output = server.cli(&["job", "submit", "-f", file.to_str().unwrap()]);
     insta::assert_snapshot!(shown(&output));
-    std::fs::write(&file, r#"{"name":"a","cron":"x"}"#).unwrap();
-    let output = server.cli(&["job", "submit", "-f", file.to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(4));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("unknown field `cron`"));
+    let submit = |content: &str, options: &[&str]| {
+        std::fs::write(&file, content).unwrap();
+        let arguments = ["job", "submit", "-f", file.to_str().unwrap()];
+        server.cli(&[arguments.as_slice(), options].concat())
+    };
+    let refused = submit(r#"{"name":"a","cron":"x"}"#, &[]);
+    assert_eq!(refused.status.code(), Some(4));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("did you mean cron_expression?"));
+    for one in [r#"{"name":"noop"}"#, r#"[{"name":"noop"}]"#, r#"{"jobs":[{"name":"noop"}]}"#] {
+        assert_eq!(submit(one, &["--wait"]).status.code(), Some(0), "{one}");
+    }
+    let many = r#"{"jobs":[{"name":"noop"},{"name":"noop"}]}"#;
+    assert_eq!(submit(many, &[]).status.code(), Some(0));
+    assert_eq!(submit(many, &["--wait"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_job_can_be_named_by_its_name() {
+    let server = Server::start();
+    for name in ["once", "twice", "twice"] {
+        assert!(server.cli(&["job", "submit", name, "--delay", "100d"]).status.success());
+    }
+    assert_eq!(server.cli(&["job", "show", "once"]).status.code(), Some(0));
+    assert_eq!(server.cli(&["job", "history", "once"]).status.code(), Some(0));
+    insta::assert_snapshot!(shown(&server.cli(&["job", "show", "twice"])));
+    insta::assert_snapshot!(shown(&server.cli(&["job", "show", "never"])));
+}
+
+#[test]
+fn what_a_job_waits_for_is_told() {
+    let server = Server::start();
+    insta::assert_snapshot!(shown(&server.cli(&["job", "submit", "orphan"])));
+    insta::assert_snapshot!(shown(&server.cli(&["job", "wait", "orphan", "--wait-timeout", "2s"])));
+}
+
+#[tokio::test]
+async fn history_says_until_when_a_retry_waits() {
+    let server = Server::start();
+    let submit =
+        ["job", "submit", "slow", "--type", "sleep", "--payload", "{\"ms\":60000}", "--timeout", "50ms"];
+    let id = job_id(&server.cli(&[submit.as_slice(), &["-o", "json"]].concat())).parse().unwrap();
+    let client = server.client();
+    eventually("the job waits for its retry", async || {
+        client.job(id).await.unwrap().next_retry_time.is_some()
+    })
+    .await;
+    insta::assert_snapshot!(shown(&server.cli(&["job", "history", "slow"])));
+}
+
+#[test]
+fn bad_values_are_answered_with_good_ones() {
+    let directory = tempfile::tempdir().unwrap();
+    for (options, hint) in [
+        (&["submit", "x", "--max-retries", "-1"][..], "-1 is not in 0..=1000"),
+        (&["submit", "x", "--delay", "-5s"], "must be a duration such as 30s"),
+        (&["submit", "x", "--at", "2026-11-16T08:00:00"], "must name its zone: 2026-11-16T08:00:00Z for UTC"),
+        (&["submit", "x", "--payload", "not json"], "single quotes"),
+        (&["list", "--limit", "0"], "must be a number from 1"),
+        (&["history", "x", "--limit", "0"], "must be a number from 1"),
+    ] {
+        let arguments = [&["job"], options].concat();
+        let output = Command::new(BINARY).args(arguments).current_dir(directory.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(hint) && !said.contains("use '--"), "{said}");
+    }
+}
+
+#[test]
+fn commands_that_only_look_leave_no_trace_in_a_place_without_a_database() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("empty")).unwrap();
+    insta::assert_snapshot!(offline(&["check", "--data-dir", "empty"], directory.path()));
+    insta::assert_snapshot!(offline(&["backup", "copy", "--data-dir", "empty"], directory.path()));
+    assert_eq!(std::fs::read_dir(directory.path().join("empty")).unwrap().count(), 0);
+    assert!(!directory.path().join("copy").exists());
 }
 
 #[test]

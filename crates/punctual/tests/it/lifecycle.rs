@@ -1,12 +1,14 @@
 //! Starting and stopping the server.
 
-use crate::server::{BINARY, Server, eventually};
+use crate::server::{BINARY, Server, answer, eventually};
 use punctual_client::{ExecutionStatus, SubmitJob};
 use punctual_core::job::JobStatus;
+use reqwest::{Method, StatusCode};
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 fn serve(arguments: &[&str]) -> Output {
     Command::new(BINARY).arg("serve").args(arguments).output().expect("the binary starts")
@@ -31,8 +33,10 @@ async fn a_stopped_server_drains_exits_cleanly_and_finds_everything_again() {
         page.items[0].status == ExecutionStatus::Running
     })
     .await;
+    let server_address = server.address.clone();
     assert_eq!(server.stop().code(), Some(0));
-    assert!(!directory.path().join("server.address").exists());
+    let address = std::fs::read_to_string(directory.path().join("server.address")).unwrap();
+    assert_eq!(address.trim(), server_address, "commands must not turn to the default port");
     assert!(!directory.path().join("punctual.db-wal").exists(), "the database was not closed");
 
     let server = Server::start_in(directory.path(), &[]);
@@ -41,6 +45,56 @@ async fn a_stopped_server_drains_exits_cleanly_and_finds_everything_again() {
     let page = client.executions(slow, None, None).await.unwrap();
     assert_eq!(page.items.len(), 1, "the running attempt was finished, not repeated");
     assert_eq!(client.job(later).await.unwrap().status, JobStatus::Active);
+}
+
+#[tokio::test]
+async fn a_stopping_server_answers_until_its_handlers_are_done() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start_in(directory.path(), &[]);
+    let client = server.client();
+    let slow = SubmitJob::named("slow").with_type("sleep").with_payload(&json!({"ms": 3_000})).unwrap();
+    let slow = client.submit(&slow).await.unwrap().job_id;
+    eventually("the slow job runs", async || {
+        let page = client.executions(slow, None, None).await.unwrap();
+        page.items[0].status == ExecutionStatus::Running
+    })
+    .await;
+    server.terminate();
+    eventually("the server is not ready", async || {
+        answer(server.anonymous(Method::GET, "/readyz")).await
+            == (StatusCode::SERVICE_UNAVAILABLE, json!({"status": "stopping"}))
+    })
+    .await;
+    assert_eq!(server.get("/livez").await.0, StatusCode::OK);
+    assert_eq!(client.job(slow).await.unwrap().status, JobStatus::Active);
+    let late = client.submit(&SubmitJob::named("noop")).await.unwrap().job_id;
+    assert_eq!(server.ended().code(), Some(0));
+
+    let server = Server::start_in(directory.path(), &[]);
+    let client = server.client();
+    assert_eq!(client.wait(late).await.unwrap().status, JobStatus::Completed);
+    assert_eq!(client.executions(slow, None, None).await.unwrap().items.len(), 1);
+}
+
+#[tokio::test]
+async fn a_second_signal_stops_at_once() {
+    let server = Server::start();
+    let client = server.client();
+    let endless =
+        SubmitJob::named("endless").with_type("sleep").with_payload(&json!({"ms": 600_000})).unwrap();
+    let id = client.submit(&endless).await.unwrap().job_id;
+    eventually("the job runs", async || {
+        client.executions(id, None, None).await.unwrap().items[0].status == ExecutionStatus::Running
+    })
+    .await;
+    server.terminate();
+    eventually("the server is not ready", async || {
+        answer(server.anonymous(Method::GET, "/readyz")).await.0 == StatusCode::SERVICE_UNAVAILABLE
+    })
+    .await;
+    let second_signal = Instant::now();
+    assert_eq!(server.stop().code(), Some(1));
+    assert!(second_signal.elapsed() < Duration::from_secs(20), "it has waited for the handler");
 }
 
 #[tokio::test]
@@ -79,6 +133,38 @@ fn the_first_start_makes_a_token_that_only_its_owner_reads() {
     assert_ne!(third.token, token);
     assert_eq!(third.cli(&["job", "list"]).status.code(), Some(0));
     assert_eq!(third.cli(&["job", "list", "--token", &token]).status.code(), Some(4));
+}
+
+#[test]
+fn a_token_whose_file_is_gone_is_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = Server::start_in(directory.path(), &[]);
+    let token = first.token.clone();
+    assert!(first.stop().success());
+    std::fs::remove_file(directory.path().join("admin.token")).unwrap();
+    let second = Server::start_in(directory.path(), &[]);
+    assert_ne!(second.token, token);
+    assert_eq!(second.cli(&["job", "list"]).status.code(), Some(0));
+    assert_eq!(second.cli(&["job", "list", "--token", &token]).status.code(), Some(4));
+    let spaced = format!(" {}\n", second.token);
+    assert_eq!(second.cli(&["job", "list", "--token", &spaced]).status.code(), Some(0));
+}
+
+#[test]
+fn options_out_of_their_range_are_refused_before_anything_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path().join("data");
+    for (option, value, hint) in [
+        ("--log-level", "loud", "must be one of off, error, warn, info, debug, trace"),
+        ("--slots", "0", "must be a number from 1 to 10000"),
+        ("--listen", "7173", "such as 127.0.0.1:7173"),
+    ] {
+        let refused = serve(&["--data-dir", dir.to_str().unwrap(), option, value]);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        assert!(said.contains(hint), "{said}");
+    }
+    assert!(!dir.exists());
 }
 
 #[test]
@@ -121,7 +207,7 @@ fn a_backup_of_a_running_or_stopped_server_can_be_served() {
     assert!(server.stop().success());
     backup(&second_copy);
     for copy in [copy, second_copy] {
-        let server = Server::start_in(&copy, &["--new-admin-token"]);
+        let server = Server::start_in(&copy, &[]);
         let list = server.cli(&["job", "list"]);
         assert!(String::from_utf8_lossy(&list.stdout).contains("kept"));
     }

@@ -130,8 +130,13 @@ impl Server {
     }
 
     /// Asks the server to stop and waits until it has.
-    pub fn stop(mut self) -> ExitStatus {
+    pub fn stop(self) -> ExitStatus {
         self.terminate();
+        self.ended()
+    }
+
+    /// Waits until the server has stopped.
+    pub fn ended(mut self) -> ExitStatus {
         self.child.wait().expect("the server is gone")
     }
 }

@@ -1,0 +1,34 @@
+//! What is wrong with a text that should be a time, said so that the next try is right.
+
+use punctual_core::time::Timestamp;
+
+/// What would be right, to follow the name of what was given: "must be …".
+pub fn time_fix(text: &str) -> String {
+    let is_time = |completed: String| completed.parse::<Timestamp>().is_ok();
+    if is_time(format!("{text}Z")) {
+        return format!("must name its zone: {text}Z for UTC, or an offset as in {text}+01:00");
+    }
+    if is_time(format!("{text}T00:00:00Z")) {
+        return format!("must have a time of day and a zone, such as {text}T08:30:00Z");
+    }
+    format!("must be a time such as 2026-11-15T08:30:00Z, not {text:?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_from_a_time_is_named() {
+        for (text, fix) in [
+            (
+                "2026-11-16T08:00:00",
+                "must name its zone: 2026-11-16T08:00:00Z for UTC, or an offset as in 2026-11-16T08:00:00+01:00",
+            ),
+            ("2026-11-16", "must have a time of day and a zone, such as 2026-11-16T08:30:00Z"),
+            ("noon", "must be a time such as 2026-11-15T08:30:00Z, not \"noon\""),
+        ] {
+            assert_eq!(time_fix(text), fix);
+        }
+    }
+}
