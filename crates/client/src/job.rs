@@ -2,6 +2,7 @@
 
 use crate::duration::{Seconds, Span};
 use crate::execution::ExecutionStatus;
+use crate::object;
 use crate::priority::PriorityBody;
 use crate::problem::Problem;
 use punctual_core::ids::{ExecutionId, JobId};
@@ -47,7 +48,7 @@ pub struct SubmitJob {
     /// Retries after the first attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_retries: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
     pub retry: Option<RetryBody>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_secs: Option<Seconds>,
@@ -135,6 +136,7 @@ pub struct SubmittedBody {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BatchRequest {
+    #[serde(deserialize_with = "object::each")]
     pub jobs: Vec<SubmitJob>,
 }
 

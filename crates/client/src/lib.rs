@@ -8,6 +8,7 @@ mod duration;
 mod execution;
 mod job;
 mod moment;
+mod object;
 mod page;
 mod priority;
 mod problem;

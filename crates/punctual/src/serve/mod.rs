@@ -157,7 +157,8 @@ impl Node {
             name: "embedded".to_owned(),
             slots: args.slots,
             prefetch: args.prefetch,
-            queues: args.queues.clone(),
+            // `--queues ''` and a trailing comma name no queue.
+            queues: args.queues.iter().filter(|queue| !queue.is_empty()).cloned().collect(),
             embedded: true,
             drain_grace: args.drain_grace.get(),
             ..WorkerConfig::default()

@@ -212,3 +212,22 @@ fn a_backup_of_a_running_or_stopped_server_can_be_served() {
         assert!(String::from_utf8_lossy(&list.stdout).contains("kept"));
     }
 }
+
+#[test]
+fn a_log_that_cannot_be_written_does_not_stop_the_server() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    assert!(Server::start_in(&data, &[]).stop().success());
+    // Without its token file the server has something to warn about.
+    std::fs::remove_file(data.join("admin.token")).unwrap();
+    let server = Server::start_through(&["sh", "-c", r#"exec "$0" "$@" 2>/dev/full"#, BINARY], &data);
+    assert!(server.cli(&["job", "submit", "kept", "--type", "noop", "--wait"]).status.success());
+    assert!(server.stop().success());
+}
+
+#[test]
+fn an_empty_list_of_queues_means_all_of_them() {
+    let server = Server::start_with(&["--queues", ""]);
+    let submitted = server.cli(&["job", "submit", "anywhere", "--type", "noop", "--queue", "mail", "--wait"]);
+    assert!(submitted.status.success(), "{}", String::from_utf8_lossy(&submitted.stderr));
+}

@@ -1,0 +1,61 @@
+//! Structs that are written as JSON objects and read from nothing else. Left alone, serde would also take an array
+//! of the fields in their order, which nobody means and no document promises.
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::fmt;
+use std::marker::PhantomData;
+
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ObjectVisitor(PhantomData))
+    }
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = Object<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+    }
+}
+
+/// An object or null.
+pub(crate) fn optional<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    Ok(Option::<Object<T>>::deserialize(deserializer)?.map(|object| object.0))
+}
+
+/// A list of objects.
+pub(crate) fn each<'de, T, D>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    Ok(Vec::<Object<T>>::deserialize(deserializer)?.into_iter().map(|object| object.0).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{BatchRequest, SubmitJob};
+
+    #[test]
+    fn an_array_is_no_object() {
+        assert!(serde_json::from_str::<BatchRequest>(r#"{"jobs": [{"name": "n", "retry": {}}]}"#).is_ok());
+        assert!(serde_json::from_str::<BatchRequest>(r#"{"jobs": [["n", "noop"]]}"#).is_err());
+        assert!(serde_json::from_str::<SubmitJob>(r#"{"name": "n", "retry": ["fixed"]}"#).is_err());
+        assert!(serde_json::from_str::<SubmitJob>(r#"{"name": "n", "retry": null}"#).is_ok());
+    }
+}
