@@ -10,6 +10,7 @@ mod job;
 mod page;
 mod priority;
 mod problem;
+mod schedule;
 mod stats;
 
 pub use client::{Client, ClientError, JobFilter};
@@ -22,6 +23,7 @@ pub use job::{
 pub use page::{ExecutionsPage, Page};
 pub use priority::PriorityBody;
 pub use problem::{FieldError, Problem};
+pub use schedule::{OccurrencePreview, ParseRateError, PreviewBody, PreviewRequest, ReplayRate};
 pub use stats::{CountersBody, LaneBody, StatsBody, WorkerBody};
 
 /// Where the API lives on its server.

@@ -10,6 +10,7 @@ mod exit;
 mod host;
 mod job;
 mod output;
+mod schedule;
 mod serve;
 mod stats;
 
@@ -33,6 +34,9 @@ enum Command {
     /// Submit jobs and look at them
     #[command(subcommand)]
     Job(job::JobCommand),
+    /// Look at recurring schedules before using them
+    #[command(subcommand)]
+    Schedule(schedule::ScheduleCommand),
     /// Look at jobs that failed for good
     #[command(subcommand)]
     Dlq(dlq::DlqCommand),
@@ -72,6 +76,7 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Serve(args) => serve::run(args).await,
         Command::Job(command) => job::run(command).await,
+        Command::Schedule(command) => schedule::run(command).await,
         Command::Dlq(command) => dlq::run(command).await,
         Command::Stats(args) => stats::run(args).await,
         Command::Backup(args) => backup::run(args).await,
