@@ -12,20 +12,10 @@ use serde::de::IgnoredAny;
 use serde_json::error::Category;
 
 /// Fields of a job that are planned and not built yet: naming them as such beats "unknown field".
-const PLANNED_FIELDS: [&str; 23] = [
-    "cron_expression",
+const PLANNED_FIELDS: [&str; 13] = [
     "rrule",
-    "timezone",
-    "dst_gap",
-    "dst_overlap",
-    "misfire_policy",
-    "misfire_grace",
-    "misfire_limit",
-    "replay_rate",
-    "max_lateness",
     "overlap_limit",
     "max_open",
-    "jitter",
     "calendar",
     "expires_at",
     "expires_after",
@@ -55,6 +45,8 @@ const SYNONYMS: [(&str, &str); 8] = [
 pub enum Shape {
     Job,
     Batch,
+    /// The schedule fields of a job, to look ahead.
+    Schedule,
     /// A job inside of a batch: positions in its text would mislead whoever sent the batch.
     JobOfBatch,
 }
@@ -82,6 +74,10 @@ fn wrong_shape(shape: Shape) -> ApiError {
             title: "the body is not a batch of jobs",
             detail: "send the jobs as a JSON object: {\"jobs\": […]}",
         },
+        Shape::Schedule => ApiError::WrongShape {
+            title: "the body is not a schedule",
+            detail: "send the schedule fields of a job as a JSON object, such as {\"cron_expression\": \"0 9 * * *\"}",
+        },
         Shape::JobOfBatch => ApiError::field(BODY, "must be an object, such as {\"name\": \"hello\"}"),
     }
 }
@@ -96,7 +92,9 @@ fn explain<'a, T: Deserialize<'a>>(text: &'a [u8], error: serde_json::Error, sha
         Err(traced) => traced.path().to_string(),
     };
     let position = match shape {
-        Shape::Job | Shape::Batch => format!(" (line {} column {})", error.line(), error.column()),
+        Shape::Job | Shape::Batch | Shape::Schedule => {
+            format!(" (line {} column {})", error.line(), error.column())
+        }
         Shape::JobOfBatch => String::new(),
     };
     let message = error.to_string();
@@ -322,8 +320,8 @@ mod tests {
         );
         check::<SubmitJob>(r#"{"name":"x","retry":{"fail_on":[]}}"#, "retry.fail_on", "is not supported yet");
         check::<BatchRequest>(
-            r#"{"jobs":[{"name":"a"},{"name":"b","payload":{"x":1},"cron_expression":"* * * * *"}]}"#,
-            "jobs[1].cron_expression",
+            r#"{"jobs":[{"name":"a"},{"name":"b","payload":{"x":1},"rrule":"FREQ=DAILY"}]}"#,
+            "jobs[1].rrule",
             "is not supported yet",
         );
     }

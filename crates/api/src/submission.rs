@@ -3,11 +3,10 @@
 
 use punctual_client::{RetryBody, RetryStrategy, ScheduleType, Span, SubmitJob};
 use punctual_core::job::{DEFAULT_OWNER, DEFAULT_QUEUE, InvalidField, JobSpec, Priority, Settings};
-use punctual_core::limits;
+use punctual_core::recurrence::{IntervalError, RecurrenceError, RecurrenceSpec, Rule, seed};
 use punctual_core::retry::RetryPolicy;
-use punctual_core::schedule::Schedule;
-use punctual_core::time::{Timestamp, duration_micros};
-use std::time::Duration;
+use punctual_core::schedule::{Misfire, MisfirePolicy, Recurring, Schedule};
+use punctual_core::time::Timestamp;
 
 /// The job that was meant, or all that is wrong with it.
 pub fn job_spec(job: SubmitJob, now: Timestamp) -> Result<JobSpec, Vec<InvalidField>> {
@@ -48,32 +47,53 @@ pub fn job_spec(job: SubmitJob, now: Timestamp) -> Result<JobSpec, Vec<InvalidFi
     Err(problems)
 }
 
-fn schedule(job: &SubmitJob, now: Timestamp) -> Result<Schedule, InvalidField> {
+/// When the job runs.
+pub fn schedule(job: &SubmitJob, now: Timestamp) -> Result<Schedule, InvalidField> {
     refuse_contradictions(job)?;
     let missing = |field, kind: ScheduleType, or| {
-        InvalidField::new(field, format!("is needed for schedule_type {}{or}", kind.as_str()))
+        InvalidField::new(field, format!("is needed for schedule_type {} (or give {or})", kind.as_str()))
     };
-    match (job.schedule_type, job.interval, job.execute_at, job.delay) {
-        (_, Some(every), _, _) => interval(job, every.get(), now),
+    let seed = || seed(job.owner_id.as_deref().unwrap_or(DEFAULT_OWNER), &job.name);
+    let rule = match (&job.cron_expression, &job.interval) {
+        (Some(pattern), _) => Some(Rule::Cron { pattern: pattern.clone(), seed: seed() }),
+        // Without a start, the first run is one interval from now.
+        (None, Some(every)) => {
+            Some(Rule::Interval { every: every.clone(), anchor: job.start_at.unwrap_or(now) })
+        }
+        (None, None) => None,
+    };
+    match (job.schedule_type, rule, job.execute_at, job.delay) {
+        (_, Some(rule), _, _) => recurring(job, rule),
         (_, None, Some(at), _) => Ok(Schedule::OneTime { at }),
         (_, None, None, Some(delay)) => Ok(Schedule::OneTime { at: now.plus(delay.get()) }),
-        (Some(kind @ ScheduleType::OneTime), None, None, None) => {
-            Err(missing("execute_at", kind, " (or give delay)"))
+        (Some(kind @ ScheduleType::OneTime), None, None, None) => Err(missing("execute_at", kind, "delay")),
+        (Some(kind @ ScheduleType::Recurring), None, None, None) => {
+            Err(missing("cron_expression", kind, "interval"))
         }
-        (Some(kind @ ScheduleType::Recurring), None, None, None) => Err(missing("interval", kind, "")),
         (Some(ScheduleType::Immediate) | None, None, None, None) => Ok(Schedule::Immediate),
     }
 }
 
 /// The schedule fields that were given, each with the kind of schedule that it belongs to.
 fn given(job: &SubmitJob) -> impl Iterator<Item = (&'static str, ScheduleType)> {
+    use ScheduleType::{OneTime, Recurring};
     [
-        ("execute_at", ScheduleType::OneTime, job.execute_at.is_some()),
-        ("delay", ScheduleType::OneTime, job.delay.is_some()),
-        ("interval", ScheduleType::Recurring, job.interval.is_some()),
-        ("max_runs", ScheduleType::Recurring, job.max_runs.is_some()),
-        ("start_at", ScheduleType::Recurring, job.start_at.is_some()),
-        ("end_at", ScheduleType::Recurring, job.end_at.is_some()),
+        ("execute_at", OneTime, job.execute_at.is_some()),
+        ("delay", OneTime, job.delay.is_some()),
+        ("cron_expression", Recurring, job.cron_expression.is_some()),
+        ("interval", Recurring, job.interval.is_some()),
+        ("timezone", Recurring, job.timezone.is_some()),
+        ("dst_gap", Recurring, job.dst_gap.is_some()),
+        ("dst_overlap", Recurring, job.dst_overlap.is_some()),
+        ("misfire_policy", Recurring, job.misfire_policy.is_some()),
+        ("misfire_grace", Recurring, job.misfire_grace.is_some()),
+        ("misfire_limit", Recurring, job.misfire_limit.is_some()),
+        ("max_lateness", Recurring, job.max_lateness.is_some()),
+        ("replay_rate", Recurring, job.replay_rate.is_some()),
+        ("jitter", Recurring, job.jitter.is_some()),
+        ("max_runs", Recurring, job.max_runs.is_some()),
+        ("start_at", Recurring, job.start_at.is_some()),
+        ("end_at", Recurring, job.end_at.is_some()),
     ]
     .into_iter()
     .filter_map(|(field, kind, is_given)| is_given.then_some((field, kind)))
@@ -92,50 +112,79 @@ fn refuse_contradictions(job: &SubmitJob) -> Result<(), InvalidField> {
             ),
         ));
     }
+    let refuse = |field, fix: &str| Err(InvalidField::new(field, fix));
     if job.execute_at.is_some() && job.delay.is_some() {
-        return Err(InvalidField::new("delay", "cannot be combined with execute_at: give one of the two"));
+        return refuse("delay", "cannot be combined with execute_at: give one of the two");
     }
-    if job.interval.is_some()
+    let rule = match (&job.cron_expression, &job.interval) {
+        (Some(_), Some(_)) => {
+            return refuse("interval", "cannot be combined with cron_expression: give one of the two");
+        }
+        (Some(_), None) => Some("cron_expression"),
+        (None, Some(_)) => Some("interval"),
+        (None, None) => None,
+    };
+    if let Some(rule) = rule
         && let Some((field, _)) = given(job).find(|(_, kind)| *kind == ScheduleType::OneTime)
     {
-        return Err(InvalidField::new(
-            field,
-            "cannot be combined with interval: give start_at for the first run",
-        ));
+        return refuse(field, &format!("cannot be combined with {rule}: give start_at for the first run"));
     }
-    let bounds = given(job).find(|(field, kind)| *kind == ScheduleType::Recurring && *field != "interval");
-    match bounds {
-        Some((field, _)) if job.interval.is_none() => {
-            Err(InvalidField::new(field, "only applies to recurring jobs: give interval, too"))
+    match given(job).find(|(_, kind)| *kind == ScheduleType::Recurring) {
+        Some((field, _)) if rule.is_none() => {
+            refuse(field, "only applies to recurring jobs: give cron_expression or interval, too")
+        }
+        _ => refuse_idle_bounds(job),
+    }
+}
+
+/// Bounds of a replay without a replay would be a misunderstanding.
+fn refuse_idle_bounds(job: &SubmitJob) -> Result<(), InvalidField> {
+    let bounds = [
+        ("misfire_limit", job.misfire_limit.is_some()),
+        ("max_lateness", job.max_lateness.is_some()),
+        ("replay_rate", job.replay_rate.is_some()),
+    ];
+    match bounds.into_iter().find(|(_, is_given)| *is_given) {
+        Some((field, _)) if job.misfire_policy != Some(MisfirePolicy::RunAll) => {
+            Err(InvalidField::new(field, "only applies to misfire_policy RUN_ALL"))
         }
         _ => Ok(()),
     }
 }
 
-fn interval(job: &SubmitJob, every: Duration, now: Timestamp) -> Result<Schedule, InvalidField> {
-    let every_us = duration_micros(every);
-    let anchor = match job.start_at {
-        None => now.plus(every),
-        Some(start) => first_not_before(now, start, every),
+fn recurring(job: &SubmitJob, rule: Rule) -> Result<Schedule, InvalidField> {
+    let spec = RecurrenceSpec {
+        dst_gap: job.dst_gap,
+        dst_overlap: job.dst_overlap,
+        start_at: job.start_at,
+        end_at: job.end_at,
+        ..RecurrenceSpec::new(rule)
     };
-    if let Some(end_at) = job.end_at
-        && end_at < anchor
-    {
-        return Err(InvalidField::new("end_at", format!("must not be before the first run, at {anchor}")));
-    }
-    Ok(Schedule::Interval { every_us, anchor, max_runs: job.max_runs, end_at: job.end_at })
+    let spec = match &job.timezone {
+        Some(zone) => spec.in_zone(zone),
+        None => spec,
+    };
+    let recurring = Recurring::new(spec).map_err(|error| InvalidField::new(error.field(), fix_of(&error)))?;
+    let default = Misfire::default();
+    let misfire = Misfire {
+        policy: job.misfire_policy.unwrap_or_default(),
+        grace_ms: job.misfire_grace.map_or(default.grace_ms, millis),
+        limit: job.misfire_limit,
+        max_lateness_ms: job.max_lateness.map(millis),
+        replay_per_minute: job.replay_rate.map(|rate| rate.per_minute),
+    };
+    let (max_runs, jitter_ms) = (job.max_runs, job.jitter.map_or(0, millis));
+    Ok(Recurring { max_runs, jitter_ms, misfire, ..recurring }.into())
 }
 
-/// The first of the times counted from `start` that is not past: what lies before the job's own beginning was
-/// not missed.
-fn first_not_before(now: Timestamp, start: Timestamp, every: Duration) -> Timestamp {
-    if start >= now || every < limits::INTERVAL_MIN {
-        return start;
+/// What is wrong, to follow the field's name.
+fn fix_of(error: &RecurrenceError) -> String {
+    match error {
+        RecurrenceError::Cron(error) => format!("is not a cron expression: {error}"),
+        RecurrenceError::Interval(IntervalError { found, problem }) => format!("{found} {problem}"),
+        RecurrenceError::Zone(error) => format!("is not known: {error}"),
+        other => other.to_string(),
     }
-    let every_us = duration_micros(every);
-    let behind_us = now.as_micros().saturating_sub(start.as_micros());
-    let steps = behind_us / every_us + i64::from(behind_us % every_us != 0);
-    start.shifted(steps.saturating_mul(every_us))
 }
 
 fn retry_policy(retry: RetryBody) -> Result<RetryPolicy, InvalidField> {
@@ -220,29 +269,49 @@ mod tests {
         );
         assert_eq!(
             schedule_of(r#"{"name":"x","interval":"PT1H"}"#),
-            Schedule::Interval {
-                every_us: 3_600_000_000,
-                anchor: at("2026-11-15T09:30:00Z"),
-                max_runs: None,
-                end_at: None
-            }
+            Recurring::new(RecurrenceSpec::interval("PT1H", now())).unwrap().into()
         );
     }
 
+    fn next_of(json: &str) -> Option<Timestamp> {
+        match schedule_of(json) {
+            Schedule::Recurring(recurring) => recurring.recurrence.next_time_after(now()),
+            other => panic!("not recurring: {other:?}"),
+        }
+    }
+
     #[test]
-    fn an_interval_with_a_past_start_keeps_its_rhythm_and_begins_now() {
-        let Schedule::Interval { anchor, .. } =
-            schedule_of(r#"{"name":"x","interval":"1h","start_at":"2025-01-01T00:10:00Z"}"#)
-        else {
-            panic!("not an interval");
+    fn an_interval_begins_one_interval_from_now_or_in_the_rhythm_of_its_start() {
+        assert_eq!(next_of(r#"{"name":"x","interval":"1h"}"#), Some(at("2026-11-15T09:30:00Z")));
+        let past = r#"{"name":"x","interval":"1h","start_at":"2025-01-01T00:10:00Z"}"#;
+        assert_eq!(next_of(past), Some(at("2026-11-15T09:10:00Z")));
+        let months = r#"{"name":"x","interval":"monthly","timezone":"Europe/Berlin"}"#;
+        assert_eq!(next_of(months), Some(at("2026-12-15T08:30:00Z")));
+    }
+
+    #[test]
+    fn a_hash_in_a_cron_expression_depends_on_owner_and_name() {
+        let next = |owner: &str, name: &str| {
+            next_of(&format!(r#"{{"name":"{name}","owner_id":"{owner}","cron_expression":"H H * * *"}}"#))
         };
-        assert_eq!(anchor, at("2026-11-15T09:10:00Z"));
-        let Schedule::Interval { anchor, .. } =
-            schedule_of(r#"{"name":"x","interval":"1h","start_at":"2026-11-15T08:30:00Z"}"#)
-        else {
-            panic!("not an interval");
+        assert_eq!(next("ann", "a"), next("ann", "a"));
+        assert_ne!(next("ann", "a"), next("ann", "b"));
+        assert_ne!(next("ann", "a"), next("ben", "a"));
+    }
+
+    #[test]
+    fn the_answer_to_missed_runs_is_taken_over() {
+        let json = r#"{"name":"x","cron_expression":"@daily","misfire_policy":"RUN_ALL","misfire_grace":"5m",
+            "misfire_limit":9,"max_lateness":"1d","replay_rate":"2/s","jitter":"30s"}"#;
+        let Schedule::Recurring(recurring) = schedule_of(json) else { panic!("not recurring") };
+        let misfire = Misfire {
+            policy: MisfirePolicy::RunAll,
+            grace_ms: 300_000,
+            limit: Some(9),
+            max_lateness_ms: Some(86_400_000),
+            replay_per_minute: Some(120),
         };
-        assert_eq!(anchor, now());
+        assert_eq!((recurring.misfire, recurring.jitter_ms), (misfire, 30_000));
     }
 
     #[test]
@@ -260,15 +329,33 @@ mod tests {
                 r#"{"name":"x","execute_at":"2026-11-15T09:00:00Z","interval":"5m"}"#,
                 "execute_at cannot be combined with interval: give start_at for the first run",
             ),
-            (r#"{"name":"x","max_runs":3}"#, "max_runs only applies to recurring jobs: give interval, too"),
+            (
+                r#"{"name":"x","max_runs":3}"#,
+                "max_runs only applies to recurring jobs: give cron_expression or interval, too",
+            ),
+            (
+                r#"{"name":"x","cron_expression":"@daily","interval":"1h"}"#,
+                "interval cannot be combined with cron_expression: give one of the two",
+            ),
+            (
+                r#"{"name":"x","cron_expression":"@daily","misfire_limit":3}"#,
+                "misfire_limit only applies to misfire_policy RUN_ALL",
+            ),
+            (
+                r#"{"name":"x","cron_expression":"0 25 * * *"}"#,
+                "cron_expression is not a cron expression: hour 25 is out of range, use 0–23 (column 3)",
+            ),
+            (
+                r#"{"name":"x","cron_expression":"@daily","timezone":"Europe/Berlim"}"#,
+                "timezone is not known: unknown time zone Europe/Berlim, did you mean Europe/Berlin?",
+            ),
             (
                 r#"{"name":"x","schedule_type":"ONE_TIME"}"#,
                 "execute_at is needed for schedule_type ONE_TIME (or give delay)",
             ),
-            (r#"{"name":"x","schedule_type":"RECURRING"}"#, "interval is needed for schedule_type RECURRING"),
             (
-                r#"{"name":"x","interval":"1h","end_at":"2026-11-15T09:00:00Z"}"#,
-                "end_at must not be before the first run, at 2026-11-15T09:30:00Z",
+                r#"{"name":"x","schedule_type":"RECURRING"}"#,
+                "cron_expression is needed for schedule_type RECURRING (or give interval)",
             ),
             (
                 r#"{"name":"x","retry":{"strategy":"fixed","max_delay":"1h"}}"#,

@@ -1,14 +1,16 @@
 //! From what the store shows to what goes over the wire.
 
 use punctual_client::{
-    DeadLetterBody, ExecutionBody, ExecutionStatus, JobBody, LaneBody, LastExecution, PriorityBody,
-    RetryBody, RetryStrategy, ScheduleType, Seconds, SkipRangeBody, Span, SubmittedBody, WorkerBody,
+    DeadLetterBody, ExecutionBody, ExecutionStatus, JobBody, LaneBody, LastExecution, OccurrencePreview,
+    PreviewBody, PriorityBody, ReplayRate, RetryBody, RetryStrategy, ScheduleType, Seconds, SkipRangeBody,
+    Span, SubmitJob, SubmittedBody, WorkerBody,
 };
 use punctual_core::gates::{Gate, Gates};
-use punctual_core::job::{JobStatus, Settings};
+use punctual_core::job::JobStatus;
 use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::{Finished, Live, LiveState};
 use punctual_core::ports::{DeadLetter, Depth, JobView, SessionRow};
+use punctual_core::recurrence::{Recurrence, Rule};
 use punctual_core::retry::RetryPolicy;
 use punctual_core::schedule::{Schedule, SkipRange};
 use punctual_core::time::Timestamp;
@@ -27,7 +29,8 @@ pub fn job(view: JobView) -> JobBody {
     let next_retry_time = view.open.iter().find(|live| waits_for_retry(live)).map(|live| live.available_at);
     let last_run_time = view.open.iter().find_map(claimed_at).or(last.and_then(|last| last.started_at));
     let job = view.job;
-    let times = ScheduleFields::of(&job.spec.settings);
+    let times = schedule_fields(&job.spec.settings.schedule);
+    let schedule_type = times.schedule_type.unwrap_or(ScheduleType::Immediate);
     JobBody {
         job_id: job.id,
         name: job.spec.name,
@@ -35,13 +38,24 @@ pub fn job(view: JobView) -> JobBody {
         payload: raw_json(job.spec.payload),
         queue: job.spec.queue,
         priority: PriorityBody(job.spec.priority),
-        schedule_type: times.schedule_type,
+        schedule_type,
         execute_at: times.execute_at,
+        cron_expression: times.cron_expression,
         interval: times.interval,
+        timezone: times.timezone,
+        dst_gap: times.dst_gap,
+        dst_overlap: times.dst_overlap,
+        misfire_policy: times.misfire_policy,
+        misfire_grace: times.misfire_grace,
+        misfire_limit: times.misfire_limit,
+        max_lateness: times.max_lateness,
+        replay_rate: times.replay_rate,
+        jitter: times.jitter,
         max_runs: times.max_runs,
         start_at: times.start_at,
         end_at: times.end_at,
-        overlap_policy: (times.schedule_type == ScheduleType::Recurring).then_some(job.spec.settings.overlap),
+        schedule_description: description(&job.spec.settings.schedule),
+        overlap_policy: (schedule_type == ScheduleType::Recurring).then_some(job.spec.settings.overlap),
         max_retries: job.spec.settings.max_retries,
         retry: retry(&job.spec.settings.retry),
         timeout_secs: Seconds::from_millis(job.spec.settings.timeout_ms),
@@ -69,7 +83,7 @@ pub fn job(view: JobView) -> JobBody {
 fn next_run_time(view: &JobView) -> Option<Timestamp> {
     let unstarted = view.open.iter().filter(|live| live.attempt == 1 && claimed_at(live).is_none());
     let open = unstarted.map(|live| live.available_at).min();
-    open.or(view.schedule.as_ref().map(|schedule| schedule.nominal))
+    open.or(view.schedule.as_ref().map(|schedule| schedule.due_at))
 }
 
 fn claimed_at(live: &Live) -> Option<Timestamp> {
@@ -103,41 +117,61 @@ fn reason_of_failure(last: &Finished, max_retries: u32) -> String {
     format!("attempt {attempt} {how} and {why}")
 }
 
-/// The fields that say when a job runs.
-struct ScheduleFields {
-    schedule_type: ScheduleType,
-    execute_at: Option<Timestamp>,
-    interval: Option<Span>,
-    max_runs: Option<u32>,
-    start_at: Option<Timestamp>,
-    end_at: Option<Timestamp>,
+/// The fields that say when a job runs, as they were submitted.
+fn schedule_fields(schedule: &Schedule) -> SubmitJob {
+    let none = SubmitJob::default();
+    let recurring = match schedule {
+        Schedule::Immediate => {
+            return SubmitJob { schedule_type: Some(ScheduleType::Immediate), ..none };
+        }
+        Schedule::OneTime { at } => {
+            let schedule_type = Some(ScheduleType::OneTime);
+            return SubmitJob { schedule_type, execute_at: Some(*at), ..none };
+        }
+        Schedule::Recurring(recurring) => recurring,
+    };
+    let spec = recurring.recurrence.spec();
+    let (cron_expression, interval) = match &spec.rule {
+        Rule::Cron { pattern, .. } => (Some(pattern.clone()), None),
+        Rule::Interval { every, .. } => (None, Some(every.clone())),
+    };
+    let span = |ms: u64| Span::from(Duration::from_millis(ms));
+    let misfire = &recurring.misfire;
+    SubmitJob {
+        schedule_type: Some(ScheduleType::Recurring),
+        cron_expression,
+        interval,
+        timezone: Some(spec.zone.clone()),
+        dst_gap: spec.dst_gap,
+        dst_overlap: spec.dst_overlap,
+        misfire_policy: Some(misfire.policy),
+        misfire_grace: Some(span(misfire.grace_ms)),
+        misfire_limit: misfire.limit,
+        max_lateness: misfire.max_lateness_ms.map(span),
+        replay_rate: misfire.replay_per_minute.map(|per_minute| ReplayRate { per_minute }),
+        jitter: (recurring.jitter_ms > 0).then(|| span(recurring.jitter_ms)),
+        max_runs: recurring.max_runs,
+        start_at: spec.start_at,
+        end_at: spec.end_at,
+        ..none
+    }
 }
 
-impl ScheduleFields {
-    fn of(settings: &Settings) -> Self {
-        let none = ScheduleFields {
-            schedule_type: ScheduleType::Immediate,
-            execute_at: None,
-            interval: None,
-            max_runs: None,
-            start_at: None,
-            end_at: None,
-        };
-        match settings.schedule {
-            Schedule::Immediate => none,
-            Schedule::OneTime { at } => {
-                ScheduleFields { schedule_type: ScheduleType::OneTime, execute_at: Some(at), ..none }
-            }
-            Schedule::Interval { every_us, anchor, max_runs, end_at } => ScheduleFields {
-                schedule_type: ScheduleType::Recurring,
-                execute_at: None,
-                interval: Some(Duration::from_micros(u64::try_from(every_us).unwrap_or(0)).into()),
-                max_runs,
-                start_at: Some(anchor),
-                end_at,
-            },
-        }
+fn description(schedule: &Schedule) -> Option<String> {
+    match schedule {
+        Schedule::Recurring(recurring) => Some(recurring.recurrence.describe()),
+        Schedule::Immediate | Schedule::OneTime { .. } => None,
     }
+}
+
+/// The next occurrences of a recurrence, and what it means.
+pub fn preview(recurrence: &Recurrence, after: Timestamp, count: usize) -> PreviewBody {
+    let occurrences = recurrence.preview(after, count).into_iter().map(|fire| OccurrencePreview {
+        scheduled_time: fire.at,
+        local_time: fire.local,
+        dst: fire.dst,
+    });
+    PreviewBody { description: recurrence.describe(), occurrences: occurrences.collect() }
 }
 
 fn retry(policy: &RetryPolicy) -> RetryBody {

@@ -4,6 +4,7 @@ use crate::execution::{DeadLetterBody, ExecutionBody};
 use crate::job::{BatchAnswer, JobBody, SubmitJob, SubmittedBody};
 use crate::page::{ExecutionsPage, Page};
 use crate::problem::Problem;
+use crate::schedule::{PreviewBody, PreviewRequest};
 use crate::stats::StatsBody;
 use crate::{API_PREFIX, PriorityBody};
 use punctual_core::ids::{ExecutionId, JobId};
@@ -172,6 +173,11 @@ impl Client {
     ) -> Result<Page<DeadLetterBody>, ClientError> {
         let query = PageQuery { limit, cursor };
         self.send(self.request(Method::GET, "/dead-letters").query(&query)).await
+    }
+
+    /// What a schedule means, and when it would fire.
+    pub async fn preview(&self, schedule: &PreviewRequest) -> Result<PreviewBody, ClientError> {
+        self.send(self.request(Method::POST, "/schedules/preview").json(schedule)).await
     }
 
     pub async fn stats(&self) -> Result<StatsBody, ClientError> {

@@ -5,9 +5,11 @@ use crate::execution::ExecutionStatus;
 use crate::object;
 use crate::priority::PriorityBody;
 use crate::problem::Problem;
+use crate::schedule::ReplayRate;
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::job::JobStatus;
-use punctual_core::schedule::OverlapPolicy;
+use punctual_core::recurrence::{DstGap, DstOverlap};
+use punctual_core::schedule::{MisfirePolicy, OverlapPolicy};
 use punctual_core::time::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::value::{RawValue, to_raw_value};
@@ -35,8 +37,31 @@ pub struct SubmitJob {
     pub execute_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<Span>,
+    /// Five fields (minute first), six (second first) or seven (year last), or `@daily` and the like.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub interval: Option<Span>,
+    pub cron_expression: Option<String>,
+    /// `90s`, `PT3H`, `daily`: hours or less are elapsed time, days or longer are steps on the zone's calendar.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<String>,
+    /// The IANA name of the zone whose clocks count; UTC if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timezone: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dst_gap: Option<DstGap>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dst_overlap: Option<DstOverlap>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub misfire_policy: Option<MisfirePolicy>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub misfire_grace: Option<Span>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub misfire_limit: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_lateness: Option<Span>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay_rate: Option<ReplayRate>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<Span>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_runs: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -166,13 +191,36 @@ pub struct JobBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execute_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub interval: Option<Span>,
+    pub cron_expression: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timezone: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dst_gap: Option<DstGap>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dst_overlap: Option<DstOverlap>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub misfire_policy: Option<MisfirePolicy>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub misfire_grace: Option<Span>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub misfire_limit: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_lateness: Option<Span>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay_rate: Option<ReplayRate>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<Span>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_runs: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_at: Option<Timestamp>,
+    /// The schedule in plain English.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule_description: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap_policy: Option<OverlapPolicy>,
     pub max_retries: u32,

@@ -12,6 +12,7 @@ mod object;
 mod page;
 mod priority;
 mod problem;
+mod schedule;
 mod stats;
 
 pub use client::{Client, ClientError, JobFilter};
@@ -25,6 +26,7 @@ pub use moment::time_fix;
 pub use page::{ExecutionsPage, Page};
 pub use priority::PriorityBody;
 pub use problem::{FieldError, Problem};
+pub use schedule::{OccurrencePreview, ParseRateError, PreviewBody, PreviewRequest, ReplayRate};
 pub use stats::{CountersBody, LaneBody, StatsBody, WorkerBody};
 
 /// Where the API lives on its server.

@@ -252,6 +252,12 @@ impl JobMark {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recurrence::RecurrenceSpec;
+    use crate::schedule::{Misfire, MisfirePolicy, Recurring};
+
+    fn every_5s() -> Recurring {
+        Recurring::new(RecurrenceSpec::interval("5s", Timestamp::EPOCH)).unwrap()
+    }
 
     #[test]
     fn default_settings_are_an_empty_document() {
@@ -262,12 +268,13 @@ mod tests {
     #[test]
     fn settings_read_back_what_they_write() {
         let settings = Settings {
-            schedule: Schedule::Interval {
-                every_us: 5_000_000,
-                anchor: Timestamp::EPOCH,
+            schedule: Recurring {
                 max_runs: Some(3),
-                end_at: None,
-            },
+                jitter_ms: 5,
+                misfire: Misfire { policy: MisfirePolicy::RunAll, limit: Some(7), ..Misfire::default() },
+                ..every_5s()
+            }
+            .into(),
             overlap: OverlapPolicy::Allow,
             max_retries: 0,
             retry: RetryPolicy::Ladder { steps_ms: vec![1, 2] },
@@ -279,6 +286,17 @@ mod tests {
     }
 
     #[test]
+    fn a_plain_recurring_schedule_is_stored_without_its_defaults() {
+        let schedule = Schedule::from(every_5s());
+        let text = serde_json::to_string(&schedule).unwrap();
+        assert_eq!(
+            text,
+            r#"{"recurring":{"recurrence":{"rule":{"interval":{"every":"5s","anchor":"1970-01-01T00:00:00Z"}}}}}"#
+        );
+        assert_eq!(serde_json::from_str::<Schedule>(&text).unwrap(), schedule);
+    }
+
+    #[test]
     fn every_problem_names_its_field() {
         let mut spec = JobSpec::named("");
         spec.queue = "x".repeat(201);
@@ -287,8 +305,7 @@ mod tests {
         spec.settings.timeout_ms = 0;
         spec.settings.max_retries = 1_001;
         spec.settings.retry = RetryPolicy::Ladder { steps_ms: vec![] };
-        spec.settings.schedule =
-            Schedule::Interval { every_us: 1, anchor: Timestamp::EPOCH, max_runs: None, end_at: None };
+        spec.settings.schedule = Recurring { max_runs: Some(0), ..every_5s() }.into();
         let fields: Vec<String> =
             spec.check().unwrap_err().into_iter().map(|problem| problem.field).collect();
         assert_eq!(
@@ -302,7 +319,7 @@ mod tests {
                 "max_retries",
                 "timeout_secs",
                 "retry.steps",
-                "interval"
+                "max_runs"
             ]
         );
         assert_eq!(JobSpec::named("report").check(), Ok(()));

@@ -39,6 +39,19 @@ pub const POLL_CAPACITY_MAX: usize = 5_000;
 /// Bytes of one log line. The rest is cut off, and the cut is marked.
 pub const LOG_LINE_BYTES_MAX: usize = 16 * 1024;
 
+/// Occurrences that one preview may show. A larger `count` is refused.
+pub const PREVIEW_MAX: usize = 1_000;
+/// Most by which a recurring job's starts may be spread. More is refused.
+pub const JITTER_MAX: Duration = Duration::from_secs(24 * 3_600);
+/// Longest grace for late occurrences. Longer ones are refused.
+pub const MISFIRE_GRACE_MAX: Duration = Duration::from_secs(24 * 3_600);
+/// Missed occurrences that a job may make up for in a minute. A higher rate is refused.
+pub const REPLAY_RATE_MAX: u32 = 6_000;
+/// Outages whose missed occurrences one job makes up for at a time. What further ones missed is skipped.
+pub const REPLAY_RANGES_MAX: usize = 16;
+/// How far a replay that was held up may run ahead of its rate to be back in step.
+pub const REPLAY_CATCH_UP: Duration = Duration::from_secs(1);
+
 /// How late an occurrence may be found and still simply run.
 pub const MISFIRE_GRACE: Duration = Duration::from_secs(60);
 /// Time limit of an attempt whose job names none.

@@ -306,8 +306,9 @@ pub struct Finished {
 mod tests {
     use super::*;
     use crate::ids::JobId;
+    use crate::recurrence::RecurrenceSpec;
     use crate::retry::RetryPolicy;
-    use crate::schedule::{OverlapPolicy, Schedule};
+    use crate::schedule::{OverlapPolicy, Recurring};
 
     const HOLDER: SessionId = SessionId(1);
     const OTHER: SessionId = SessionId(2);
@@ -339,8 +340,7 @@ mod tests {
     }
 
     fn recurring(max_retries: u32) -> Settings {
-        let schedule =
-            Schedule::Interval { every_us: 60_000_000, anchor: at(0), max_runs: None, end_at: None };
+        let schedule = Recurring::new(RecurrenceSpec::interval("60s", at(0))).unwrap().into();
         Settings { schedule, overlap: OverlapPolicy::Allow, ..one_shot(max_retries) }
     }
 

@@ -7,7 +7,7 @@ use punctual_core::ids::JobId;
 use punctual_core::job::{InvalidField, Job, JobMark, JobSpec, JobStatus};
 use punctual_core::limits;
 use punctual_core::ports::{NewJob, StoreError, SubmitOutcome};
-use punctual_core::schedule::{Schedule, is_due_at_once};
+use punctual_core::schedule::{Schedule, first_run, is_due_at_once};
 use punctual_core::time::Timestamp;
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ impl Engine {
         let mut jobs = Vec::with_capacity(checked.len());
         for job in checked {
             answers.push(job.map(|job| {
-                let submitted = submitted(&job, now);
+                let submitted = submitted(&job);
                 jobs.push(job);
                 submitted
             }));
@@ -55,17 +55,26 @@ impl Engine {
     fn admit(&self, spec: JobSpec, now: Timestamp) -> Result<Job, SubmitError> {
         spec.check().map_err(SubmitError::Invalid)?;
         let id = JobId::new(now, self.context.host.random.next_u64());
-        Ok(Job { id, version: 1, mark: JobMark::Active, created_at: now, updated_at: now, spec })
+        let job = Job { id, version: 1, mark: JobMark::Active, created_at: now, updated_at: now, spec };
+        match first_run(&job) {
+            Some(_) => Ok(job),
+            None => Err(SubmitError::Invalid(vec![never_runs(&job)])),
+        }
     }
 }
 
-fn submitted(job: &Job, now: Timestamp) -> Submitted {
-    let next_run_time = match &job.spec.settings.schedule {
-        Schedule::Immediate => now,
-        Schedule::OneTime { at } => *at,
-        Schedule::Interval { anchor, .. } => *anchor,
-    };
-    Submitted { job: job.id, status: JobStatus::Active, next_run_time: Some(next_run_time) }
+fn submitted(job: &Job) -> Submitted {
+    let next_run_time = first_run(job).map(|(_, due_at)| due_at);
+    Submitted { job: job.id, status: JobStatus::Active, next_run_time }
+}
+
+fn never_runs(job: &Job) -> InvalidField {
+    match &job.spec.settings.schedule {
+        Schedule::Recurring(recurring) if recurring.recurrence.spec().end_at.is_some() => {
+            InvalidField::new("end_at", "must not be before the first run")
+        }
+        _ => InvalidField::new("cron_expression", "must name a time that is still to come"),
+    }
 }
 
 impl Context {

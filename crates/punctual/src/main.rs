@@ -11,6 +11,7 @@ mod exit;
 mod host;
 mod job;
 mod output;
+mod schedule;
 mod serve;
 mod stats;
 
@@ -34,6 +35,9 @@ enum Command {
     /// Submit jobs and look at them
     #[command(subcommand)]
     Job(job::JobCommand),
+    /// Look at recurring schedules before using them
+    #[command(subcommand)]
+    Schedule(schedule::ScheduleCommand),
     /// Look at jobs that failed for good
     #[command(subcommand)]
     Dlq(dlq::DlqCommand),
@@ -77,6 +81,7 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Serve(args) => serve::run(args).await,
         Command::Job(command) => job::run(command).await,
+        Command::Schedule(command) => schedule::run(command).await,
         Command::Dlq(command) => dlq::run(command).await,
         Command::Stats(args) => stats::run(args).await,
         Command::Backup(args) => backup::run(args).await,

@@ -98,6 +98,13 @@ impl Clients {
                 world.audit(|auditor| auditor.acknowledged(submitted.job));
                 false
             }
+            // It reached the server only after its schedule had ended.
+            Err(SubmitError::Invalid(problems))
+                if problems.iter().all(|problem| problem.field == "end_at") =>
+            {
+                world.count("submits after their schedule's end");
+                false
+            }
             Err(SubmitError::Invalid(problems)) => {
                 let detail = format!("{job:?} was refused: {problems:?}");
                 world.object(Violation { rule: "a valid job is accepted", detail });

@@ -4,8 +4,9 @@
 use crate::handlers::{Behaviour, Failing};
 use crate::random::Rng;
 use punctual_core::job::{JobSpec, Priority};
+use punctual_core::recurrence::{RecurrenceSpec, Rule};
 use punctual_core::retry::RetryPolicy;
-use punctual_core::schedule::{OverlapPolicy, Schedule};
+use punctual_core::schedule::{Misfire, MisfirePolicy, OverlapPolicy, Recurring, Schedule};
 use punctual_core::time::Timestamp;
 use std::time::Duration;
 
@@ -95,35 +96,62 @@ fn schedule(rng: &mut Rng, now: Timestamp, faults_for: Duration) -> Schedule {
     match rng.below(10) {
         0..=4 => Schedule::Immediate,
         5..=7 => Schedule::OneTime { at: now.shifted(rng.below(span_us as u64 * 2) as i64 - span_us / 2) },
-        _ => {
-            let every_us = if rng.per_mille(100) {
-                rng.between(100_000, 400_000) as i64
-            } else {
-                rng.between(400_000, 8_000_000) as i64
-            };
-            // Some begin so long ago that their first times are missed for good.
-            let ago_us = if rng.per_mille(150) { 150_000_000 } else { 2_000_000 };
-            let anchor = now.shifted(rng.below(ago_us as u64 + 6_000_000) as i64 - ago_us);
-            let runs = rng.between(1, 12) as u32;
-            let end_at = anchor.shifted(ago_us + every_us * i64::from(runs) + 1_000_000);
-            let (max_runs, end_at) = match rng.below(3) {
-                0 => (Some(runs), None),
-                1 => (None, Some(end_at)),
-                _ => (Some(runs), Some(end_at)),
-            };
-            Schedule::Interval { every_us, anchor, max_runs, end_at }
-        }
+        _ => recurring(rng, now).into(),
+    }
+}
+
+/// Cron patterns of seconds and minutes.
+const PATTERNS: [&str; 6] = [
+    "* * * * * *",
+    "*/3 * * * * *",
+    "5-50/7 * * * * *",
+    "0,1,30 * * * * *",
+    "*/20 */2 * * * *",
+    "0 * * * * *",
+];
+
+fn recurring(rng: &mut Rng, now: Timestamp) -> Recurring {
+    let runs = rng.between(1, 12) as u32;
+    let mut spec = if rng.per_mille(500) {
+        // A zone without changes of clocks, but half an hour off the others.
+        let zone = if rng.per_mille(500) { "UTC" } else { "Asia/Kolkata" };
+        let pattern = *rng.pick(&PATTERNS);
+        RecurrenceSpec::cron(pattern, 0).in_zone(zone)
+    } else {
+        let every_ms = if rng.per_mille(100) { rng.between(100, 400) } else { rng.between(400, 8_000) };
+        let anchor = now.shifted(rng.below(8_000_000) as i64 - 2_000_000);
+        RecurrenceSpec::interval(&format!("{every_ms}ms"), anchor)
+    };
+    let is_fast = matches!(&spec.rule, Rule::Interval { every, .. } if every.len() < "1000ms".len());
+    let max_runs = (is_fast || !rng.per_mille(300)).then_some(runs);
+    if max_runs.is_none() || rng.per_mille(300) {
+        spec.end_at = Some(now.shifted(rng.between(10_000_000, 40_000_000) as i64));
+    }
+    let recurring = Recurring::new(spec).expect("the workload's schedules are valid");
+    Recurring { max_runs, misfire: misfire(rng), ..recurring }
+}
+
+fn misfire(rng: &mut Rng) -> Misfire {
+    let policy = *rng.pick(&[MisfirePolicy::SkipMissed, MisfirePolicy::RunOnce, MisfirePolicy::RunAll]);
+    let bounded = policy == MisfirePolicy::RunAll;
+    // Short, so that small outages miss something; but longer than anything takes in calm weather, or a job
+    // that has to run so many times would never get there.
+    let grace_ms = if rng.per_mille(700) { rng.between(300, 3_000) } else { Misfire::default().grace_ms };
+    Misfire {
+        policy,
+        grace_ms,
+        limit: (bounded && rng.per_mille(400)).then(|| rng.between(1, 20) as u32),
+        max_lateness_ms: (bounded && rng.per_mille(400)).then(|| rng.between(0, 20_000)),
+        replay_per_minute: (bounded && rng.per_mille(600)).then(|| rng.between(30, 600) as u32),
     }
 }
 
 /// Time that the handlers of this job need in all if every attempt is made and takes its longest, one after
 /// the other.
 pub fn work_of(spec: &JobSpec) -> Duration {
-    let runs = match spec.settings.schedule {
-        Schedule::Interval { every_us, anchor, max_runs, end_at } => {
-            let by_end = end_at.map(|end| end.since(anchor).as_micros() as u64 / every_us as u64 + 1);
-            max_runs.map(u64::from).into_iter().chain(by_end).min().unwrap_or(1)
-        }
+    let runs = match &spec.settings.schedule {
+        // Without a count they end within 40 seconds, and none fires more often than once a second.
+        Schedule::Recurring(recurring) => u64::from(recurring.max_runs.unwrap_or(40)),
         Schedule::Immediate | Schedule::OneTime { .. } => 1,
     };
     let attempts = u64::from(spec.settings.max_retries) + 1;

@@ -3,6 +3,7 @@
 mod executions;
 mod health;
 mod jobs;
+mod schedules;
 mod stats;
 
 use crate::Api;
@@ -21,6 +22,8 @@ pub fn router(api: Api) -> Router {
         .route("/jobs/batch", post(jobs::submit_batch).layer(DefaultBodyLimit::max(BATCH_BODY_BYTES_MAX)))
         .route("/jobs/{id}", get(jobs::show))
         .route("/jobs/{id}/executions", get(executions::of_job))
+        .route("/jobs/{id}/next", get(schedules::next))
+        .route("/schedules/preview", post(schedules::preview))
         .route("/executions/{id}", get(executions::show))
         .route("/dead-letters", get(executions::dead_letters))
         .route("/stats", get(stats::stats));

@@ -14,6 +14,13 @@ pub fn jitter(job_hash: u64, nominal: Timestamp, max: Duration) -> Duration {
     Duration::from_micros(below(hash, choices))
 }
 
+/// Decides what `H` stands for in the patterns of this owner's job of this name.
+pub fn seed(owner: &str, name: &str) -> u64 {
+    // The byte between them occurs in neither, so that two pairs with the same letters stay apart.
+    let bytes = owner.bytes().chain([0xFF]).chain(name.bytes());
+    bytes.fold(0, |hash, byte| mix(hash ^ u64::from(byte)))
+}
+
 /// Spreads the bits of a number over all 64 (the output step of the SplitMix64 generator): neighbours such as
 /// two consecutive nominal times come out unrelated.
 pub(super) const fn mix(number: u64) -> u64 {

@@ -24,7 +24,7 @@ mod zone;
 
 pub use cron::{CronError, CronField};
 pub use dst::{DstEffect, DstGap, DstOverlap};
-pub use hash::jitter;
+pub use hash::{jitter, seed};
 pub use interval::IntervalError;
 pub use spec::{RecurrenceError, RecurrenceSpec, Rule};
 pub use zone::{UnknownZone, tzdb_version};

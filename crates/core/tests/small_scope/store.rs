@@ -9,8 +9,9 @@ use punctual_core::lifecycle::{Ending, Status};
 use punctual_core::occurrence::{Cancelled, End, Finished, GivenBack, Live, LiveState, Next, Settled};
 use punctual_core::ports::LeaseRef;
 use punctual_core::rank::Shares;
+use punctual_core::recurrence::RecurrenceSpec;
 use punctual_core::retry::RetryPolicy;
-use punctual_core::schedule::{Beginning, OverlapPolicy, Schedule, ScheduleState, begin};
+use punctual_core::schedule::{Beginning, OverlapPolicy, Recurring, Schedule, ScheduleState, begin};
 use punctual_core::time::Timestamp;
 use std::hash::{Hash, Hasher};
 
@@ -19,7 +20,6 @@ pub const RECURRING: JobId = JobId::from_bytes([2; 16]);
 
 const SUBMITTED: Timestamp = Timestamp::from_micros(0);
 const FIRST: Timestamp = Timestamp::from_micros(10_000_000);
-const EVERY_US: i64 = 10_000_000;
 /// The time of all that happens after the fires. Rules compare times only where a fire or a gate is due, and
 /// by now all are.
 const NOW: Timestamp = Timestamp::from_micros(30_000_000);
@@ -61,7 +61,8 @@ pub fn settings(job: JobId) -> Settings {
             ..Settings::default()
         };
     }
-    let schedule = Schedule::Interval { every_us: EVERY_US, anchor: FIRST, max_runs: Some(2), end_at: None };
+    let every = Recurring::new(RecurrenceSpec::interval("10s", FIRST)).expect("it is valid");
+    let schedule = Recurring { max_runs: Some(2), ..every }.into();
     Settings { schedule, overlap: OverlapPolicy::Allow, max_retries: 0, retry, ..Settings::default() }
 }
 
@@ -71,7 +72,7 @@ fn submitted(id: JobId) -> ScheduleState {
     let job = Job { id, version, mark, created_at: SUBMITTED, updated_at: SUBMITTED, spec };
     match begin(&job, SUBMITTED, &mut Shares::default()) {
         Beginning::Later(schedule) => schedule,
-        Beginning::Due(live) => panic!("due before its time: {live:?}"),
+        other => panic!("due before its time: {other:?}"),
     }
 }
 

@@ -11,7 +11,8 @@ use anyhow::{Context, bail};
 use punctual_client::Span;
 use punctual_core::job::JobSpec;
 use punctual_core::limits::STORE_BATCH_MAX;
-use punctual_core::schedule::Schedule;
+use punctual_core::recurrence::RecurrenceSpec;
+use punctual_core::schedule::{Recurring, Schedule};
 use punctual_core::time::{Timestamp, duration_micros};
 use serde::Serialize;
 use std::time::Duration;
@@ -112,26 +113,25 @@ fn scheduled(schedule: Schedule) -> JobSpec {
 }
 
 /// The job of this number, with its nominal times spread against those of the others.
-fn spread(args: &LatenessArgs, first: Timestamp, number: u64) -> JobSpec {
+fn spread(args: &LatenessArgs, first: Timestamp, number: u64) -> anyhow::Result<JobSpec> {
     let over = args.every.unwrap_or(args.over).get();
     let shift = duration_micros(over) as i128 * i128::from(number) / i128::from(args.jobs);
     let at = first.shifted(i64::try_from(shift).unwrap_or(i64::MAX));
-    scheduled(match args.every {
+    Ok(scheduled(match args.every {
         None => Schedule::OneTime { at },
-        Some(every) => Schedule::Interval {
-            every_us: duration_micros(every.get()),
-            anchor: at,
-            max_runs: Some(args.runs),
-            end_at: None,
-        },
-    })
+        Some(every) => {
+            let recurring = Recurring::new(RecurrenceSpec::interval(&every.to_string(), at))?;
+            Recurring { max_runs: Some(args.runs), ..recurring }.into()
+        }
+    }))
 }
 
 async fn measure(stage: &Stage, args: &LatenessArgs, expected: u64) -> anyhow::Result<Vec<Duration>> {
     let (recorder, mut starts) = StartRecorder::new(stage.host.clock.clone());
     let worker = stage.start_worker(64, 64, vec![recorder]);
     let first = stage.engine.now().plus(LEAD);
-    let specs: Vec<JobSpec> = (0..args.jobs).map(|number| spread(args, first, number)).collect();
+    let specs: Vec<JobSpec> =
+        (0..args.jobs).map(|number| spread(args, first, number)).collect::<anyhow::Result<_>>()?;
     for batch in specs.chunks(STORE_BATCH_MAX) {
         Door::submit_specs(&stage.engine, batch.to_vec()).await?;
     }

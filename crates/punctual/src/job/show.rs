@@ -5,7 +5,7 @@ use crate::connect::ConnectArgs;
 use crate::exit::Exit;
 use crate::job::list::status;
 use crate::job::which::WhichJob;
-use crate::output::{OutputArgs, details, optional_time, shortened, span, table, time, time_to_millis};
+use crate::output::{OutputArgs, details, shortened, span, table, time, time_to_millis};
 use punctual_client::{Client, ExecutionBody, ExecutionsPage, JobBody};
 use punctual_core::gates::Gate;
 use punctual_core::ids::JobId;
@@ -53,11 +53,10 @@ pub fn job_details(job: &JobBody) -> String {
 }
 
 fn schedule(job: &JobBody) -> String {
-    match (job.interval, job.execute_at) {
-        (Some(every), _) => {
+    match (&job.schedule_description, job.execute_at) {
+        (Some(description), _) => {
             let runs = job.max_runs.map_or_else(String::new, |runs| format!(", {runs} times"));
-            let end = job.end_at.map_or_else(String::new, |end| format!(", until {}", time(end)));
-            format!("every {every} from {}{runs}{end}", optional_time(job.start_at))
+            format!("{description}{runs}")
         }
         (None, Some(at)) => format!("once at {}", time(at)),
         (None, None) => "at once".to_owned(),

@@ -9,7 +9,9 @@ use crate::{args, host};
 use clap::builder::RangedI64ValueParser;
 use punctual_client::{Client, PriorityBody, Seconds, Span, SubmitJob, SubmittedBody};
 use punctual_core::limits;
+use punctual_core::schedule::MisfirePolicy;
 use punctual_core::time::Timestamp;
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use std::path::PathBuf;
 
@@ -26,6 +28,8 @@ pub struct SubmitArgs {
     payload: Option<Box<RawValue>>,
     #[command(flatten)]
     when: When,
+    #[command(flatten)]
+    recurring: RecurringArgs,
     /// Which workers may take it: those that serve this queue; `default` if left out
     #[arg(long, conflicts_with = "file")]
     queue: Option<String>,
@@ -68,13 +72,47 @@ struct When {
     /// Run once, after this time, such as 5m
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     delay: Option<Span>,
-    /// Run again and again, this far apart, such as 1h
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
-    every: Option<Span>,
+    /// Run again and again, this far apart, such as 90s, 1h or daily
+    #[arg(long, value_name = "INTERVAL", allow_hyphen_values = true)]
+    every: Option<String>,
+    /// Run again and again, when this cron expression says, such as "30 2 * * MON-FRI"
+    #[arg(long, value_name = "EXPRESSION")]
+    cron: Option<String>,
+}
+
+/// What else a recurring job may have.
+#[derive(clap::Args)]
+struct RecurringArgs {
+    /// The zone whose clocks count, such as Europe/Berlin; UTC if left out
+    #[arg(long, value_name = "ZONE", conflicts_with = "file")]
+    timezone: Option<String>,
+    /// What to do about missed runs: SKIP_MISSED, RUN_ONCE or RUN_ALL
+    #[arg(long, value_name = "POLICY", value_parser = word::<MisfirePolicy>, conflicts_with = "file")]
+    misfire_policy: Option<MisfirePolicy>,
+    /// How late a run may be found and still simply start
+    #[arg(long, value_name = "DURATION", conflicts_with = "file")]
+    misfire_grace: Option<Span>,
+    /// Spread the starts over this time
+    #[arg(long, value_name = "DURATION", conflicts_with = "file")]
+    jitter: Option<Span>,
+    /// End after this many runs
+    #[arg(long, value_name = "COUNT", conflicts_with = "file")]
+    max_runs: Option<u32>,
+    /// No run before this time; an interval counts from it
+    #[arg(long, value_name = "TIME", value_parser = args::time, conflicts_with = "file")]
+    start_at: Option<Timestamp>,
+    /// No run after this time
+    #[arg(long, value_name = "TIME", value_parser = args::time, conflicts_with = "file")]
+    end_at: Option<Timestamp>,
 }
 
 fn retries() -> RangedI64ValueParser<u32> {
     RangedI64ValueParser::new().range(0..=i64::from(limits::MAX_RETRIES_MAX))
+}
+
+/// A word as it is spelled in JSON, in any case.
+fn word<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
+    serde_json::from_value(text.to_ascii_uppercase().into())
 }
 
 pub async fn run(args: SubmitArgs) -> anyhow::Result<Exit> {
@@ -134,7 +172,15 @@ impl SubmitArgs {
             priority: self.priority,
             execute_at: self.when.at,
             delay: self.when.delay,
-            interval: self.when.every,
+            cron_expression: self.when.cron.clone(),
+            interval: self.when.every.clone(),
+            timezone: self.recurring.timezone.clone(),
+            misfire_policy: self.recurring.misfire_policy,
+            misfire_grace: self.recurring.misfire_grace,
+            jitter: self.recurring.jitter,
+            max_runs: self.recurring.max_runs,
+            start_at: self.recurring.start_at,
+            end_at: self.recurring.end_at,
             max_retries: self.max_retries,
             timeout_secs: self.timeout.map(|timeout| Seconds::from(timeout.get())),
             owner_id: self.owner.clone(),

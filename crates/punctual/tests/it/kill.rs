@@ -83,7 +83,7 @@ impl Load {
     async fn intervals(self) {
         for _ in 0..5 {
             let job = SubmitJob {
-                interval: Some(Duration::from_micros(INTERVAL_US as u64).into()),
+                interval: Some(format!("{}ms", INTERVAL_US / 1_000)),
                 max_runs: Some(RUNS),
                 overlap_policy: Some(OverlapPolicy::Allow),
                 ..self.job("interval")
@@ -160,7 +160,7 @@ async fn audit(client: &Client, acknowledged: &Acknowledged) {
 async fn audit_jobs(client: Client, jobs: Vec<JobBody>) {
     for job in jobs {
         let executions = history(&client, job.job_id).await;
-        match job.interval {
+        match &job.interval {
             Some(_) => audit_interval(&client, &job, &executions).await,
             None => audit_occurrences(&job, &executions, 1),
         }
@@ -243,7 +243,9 @@ async fn audit_interval(client: &Client, job: &JobBody, executions: &[ExecutionB
             assert!(seen.insert(time), "job {} both fired and skipped {time}", job.job_id);
         }
     }
-    let anchor = job.start_at.unwrap().as_micros();
+    let anchor = seen.iter().min().copied().unwrap();
+    let after_submit = anchor - job.created_at.as_micros();
+    assert!(after_submit <= INTERVAL_US, "job {} first fired {after_submit} us late", job.job_id);
     let expected: HashSet<i64> = (0..seen.len() as i64).map(|step| anchor + step * INTERVAL_US).collect();
     assert_eq!(seen, expected, "job {} left out a nominal time", job.job_id);
 }

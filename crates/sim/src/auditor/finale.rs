@@ -94,7 +94,7 @@ fn compare_view(model: &JobModel, view: &JobView) -> Verdict {
         "job {id} is {:?}, expected {expected:?}",
         view.status()
     );
-    let next = view.schedule.as_ref().map(|schedule| schedule.nominal);
+    let next = view.schedule.as_ref().map(|schedule| schedule.due_at);
     rule!(next == model.next, "a schedule stands where it was left", "job {id}: {next:?}, {:?}", model.next);
     Ok(())
 }
@@ -137,23 +137,21 @@ fn compare_history(id: JobId, model: &JobModel, history: &[Finished]) -> Verdict
 }
 
 fn compare_skips(id: JobId, model: &JobModel, ranges: &[SkipRange]) -> Verdict {
-    let Schedule::Interval { every_us, .. } = model.spec.settings.schedule else {
+    let Some(clockwork) = &model.clockwork else {
         rule!(ranges.is_empty(), "a one-shot job skips nothing", "job {id}: {ranges:?}");
         return Ok(());
     };
     let mut got = BTreeMap::new();
     for range in ranges {
-        let mut nominal = range.first;
+        let (mut nominal, mut last) = (Some(range.first), None);
         for _ in 0..range.count {
-            let earlier = got.insert(nominal, range.reason);
-            rule!(earlier.is_none(), "no nominal time is skipped twice", "job {id}: {nominal} in {ranges:?}");
-            nominal = nominal.shifted(every_us);
+            let Some(skipped) = nominal else { break };
+            let earlier = got.insert(skipped, range.reason);
+            rule!(earlier.is_none(), "no nominal time is skipped twice", "job {id}: {skipped} in {ranges:?}");
+            last = nominal;
+            nominal = clockwork.next_after(skipped);
         }
-        rule!(
-            nominal == range.last.shifted(every_us),
-            "a range counts what lies between its ends",
-            "job {id}: {range:?}"
-        );
+        rule!(last == Some(range.last), "a range counts what lies between its ends", "job {id}: {range:?}");
     }
     let expected: BTreeMap<_, _> = model
         .fates
@@ -173,21 +171,28 @@ fn compare_skips(id: JobId, model: &JobModel, ranges: &[SkipRange]) -> Verdict {
 
 /// The nominal times are those of the schedule, from the first to the last, without a gap.
 fn accounts_for_all(id: JobId, model: &JobModel) -> Verdict {
-    let Schedule::Interval { every_us, anchor, max_runs, end_at } = model.spec.settings.schedule else {
+    let (Schedule::Recurring(recurring), Some(clockwork)) = (&model.spec.settings.schedule, &model.clockwork)
+    else {
         rule!(model.fates.len() == 1, "a one-shot job fires once", "job {id}: {:?}", model.fates);
         return Ok(());
     };
-    let times: Vec<Timestamp> = model.fates.keys().copied().collect();
-    let regular = (0..).zip(&times).all(|(k, nominal)| anchor.shifted(k * every_us) == *nominal);
-    rule!(regular, "every nominal time is accounted for", "job {id} from {anchor}: {times:?}");
+    // What was to be replayed when the last run was used up stays undone.
+    let undone = model.cursors.replay.iter().flatten();
+    let times: BTreeSet<Timestamp> = model.fates.keys().chain(undone).copied().collect();
+    let mut due = model.first;
+    for nominal in &times {
+        rule!(due == Some(*nominal), "every nominal time is accounted for", "job {id}: {due:?} of {times:?}");
+        due = clockwork.next_after(*nominal);
+    }
     let fired = model.occurrences.len();
-    let exhausted = max_runs.is_some_and(|runs| fired == runs as usize)
-        || end_at.is_some_and(|end| anchor.shifted(times.len() as i64 * every_us) > end);
+    let is_spent = recurring.max_runs.is_some_and(|runs| fired == runs as usize);
     rule!(
-        exhausted,
+        is_spent || (due.is_none() && model.cursors.replay.is_empty()),
         "a schedule ends at its last run or its end",
-        "job {id} stopped after {fired} of {max_runs:?} runs and {} times, end {end_at:?}",
-        times.len()
+        "job {id} stopped after {fired} of {:?} runs and {} times, next {due:?}, left {:?}",
+        recurring.max_runs,
+        times.len(),
+        model.cursors
     );
     Ok(())
 }

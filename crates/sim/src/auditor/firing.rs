@@ -1,18 +1,21 @@
 //! Jobs begin and schedules fire: every nominal time is fired or skipped once, for a reason that holds, and
 //! never before its time.
 
-use super::{Auditor, Fate, JobModel, Occurrence, OccurrenceState, Place, Verdict, Violation, rule};
+use super::clockwork::Clockwork;
+use super::{Auditor, Cursors, Fate, JobModel, Occurrence, OccurrenceState, Place, Verdict, Violation, rule};
 use punctual_core::ids::{Epoch, JobId, OccurrenceId, SegmentSet};
 use punctual_core::ports::{
     Begun, Due, DueKind, Fire, FireOutcome, NewJob, OpenOutcome, SubmitOutcome, TimeGate,
 };
-use punctual_core::schedule::{Schedule, SkipReason};
+use punctual_core::schedule::{MisfirePolicy, Recurring, Schedule, SkipReason};
 use punctual_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// How late an occurrence may be found and still run, in microseconds: the promise made to users.
-const MISFIRE_GRACE_US: i64 = 60_000_000;
+/// Outages whose missed times wait behind those of another.
+const REPLAYS_WAITING_MAX: usize = 16;
+/// How far a replay that was held up makes up for that, in microseconds.
+const REPLAY_CATCH_UP_US: i64 = 1_000_000;
 /// Nominal times that one fire takes at most, besides those that it skips as missed.
 const FIRES_PER_CALL_MAX: usize = 100;
 /// The most that an owner's backlog moves its next execution back, with the few hundred jobs of a run.
@@ -23,6 +26,7 @@ const OPEN_MAX: usize = 1_000;
 /// What one fire of a schedule must come to.
 struct Expected {
     fates: Vec<(Timestamp, Fate)>,
+    cursors: Cursors,
     next: Option<Timestamp>,
 }
 
@@ -50,22 +54,25 @@ impl Auditor {
         let id = new.job.id;
         rule!(!self.jobs.contains_key(&id), "a job is created once", "job {id} was created twice");
         let spec = new.job.spec.clone();
-        let at_once = match spec.settings.schedule {
-            Schedule::Immediate => Some(now),
-            Schedule::OneTime { at } => (at <= now).then_some(at),
-            Schedule::Interval { .. } => None,
+        let clockwork = match &spec.settings.schedule {
+            Schedule::Recurring(recurring) => Some(Clockwork::of(recurring)),
+            Schedule::Immediate | Schedule::OneTime { .. } => None,
         };
-        let next = match spec.settings.schedule {
-            _ if at_once.is_some() => None,
-            Schedule::Immediate => None,
-            Schedule::OneTime { at } => Some(at),
-            Schedule::Interval { anchor, .. } => Some(anchor),
+        let (at_once, first) = match (&spec.settings.schedule, &clockwork) {
+            (Schedule::OneTime { at }, _) => ((*at <= now).then_some(*at), Some(*at)),
+            (_, Some(clockwork)) => (None, clockwork.next_after(new.job.created_at)),
+            _ => (Some(now), None),
         };
+        let regular = if at_once.is_some() { None } else { first };
+        let cursors = Cursors { regular, replay: vec![], replay_due: now };
         let mut job = JobModel {
             spec,
             created_at: self.now,
             version: 1,
-            next,
+            clockwork,
+            first,
+            next: cursors.next(),
+            cursors,
             fates: BTreeMap::new(),
             occurrences: BTreeMap::new(),
             open: 0,
@@ -135,6 +142,10 @@ impl Auditor {
         let expected = expected(&job, now);
         job.version += 1;
         job.next = expected.next;
+        if job.cursors.replay.is_empty() && !expected.cursors.replay.is_empty() {
+            self.count("replays begun");
+        }
+        job.cursors = expected.cursors;
         let mut fired = Vec::new();
         for (nominal, fate) in &expected.fates {
             if let Some(earlier) = job.fates.get(nominal) {
@@ -316,33 +327,133 @@ impl Auditor {
 
 /// Walks the nominal times one by one.
 fn expected(job: &JobModel, now: Timestamp) -> Expected {
-    let mut fates = Vec::new();
-    let Some(mut nominal) = job.next else { return Expected { fates, next: None } };
-    let Schedule::Interval { every_us, max_runs, end_at, .. } = job.spec.settings.schedule else {
-        return Expected { fates: vec![(nominal, Fate::Fired)], next: None };
+    let cursors = job.cursors.clone();
+    let (Schedule::Recurring(recurring), Some(clockwork)) = (&job.spec.settings.schedule, &job.clockwork)
+    else {
+        let fates = cursors.regular.map(|nominal| (nominal, Fate::Fired)).into_iter().collect();
+        return Expected { fates, cursors: Cursors { regular: None, ..cursors }, next: None };
     };
-    let (mut open, mut fired, mut looked_at) = (job.open, job.occurrences.len(), 0);
-    let exhausted = |nominal: Timestamp, fired: usize| {
-        end_at.is_some_and(|end| nominal > end) || max_runs.is_some_and(|runs| fired >= runs as usize)
+    let mut walk = Walk {
+        recurring,
+        clockwork,
+        now,
+        cursors,
+        skips_overlap: job.skips_overlap(),
+        open: job.open,
+        fired: job.occurrences.len(),
+        looked_at: 0,
+        fates: vec![],
     };
-    while nominal <= now && !exhausted(nominal, fired) && looked_at < FIRES_PER_CALL_MAX {
-        let missed = now.as_micros() - nominal.as_micros() > MISFIRE_GRACE_US;
-        let fate = if missed {
-            Fate::Skipped(SkipReason::Misfire)
-        } else if job.skips_overlap() && open > 0 {
+    walk.settle_missed();
+    walk.regular();
+    walk.replay();
+    let next = if walk.is_spent() { None } else { walk.cursors.next() };
+    Expected { fates: walk.fates, cursors: walk.cursors, next }
+}
+
+impl Cursors {
+    pub(super) fn next(&self) -> Option<Timestamp> {
+        let replay = (!self.replay.is_empty()).then_some(self.replay_due);
+        self.regular.into_iter().chain(replay).min()
+    }
+}
+
+/// One fire of a recurring schedule, retold.
+struct Walk<'a> {
+    recurring: &'a Recurring,
+    clockwork: &'a Clockwork,
+    now: Timestamp,
+    cursors: Cursors,
+    skips_overlap: bool,
+    open: usize,
+    fired: usize,
+    looked_at: usize,
+    fates: Vec<(Timestamp, Fate)>,
+}
+
+impl Walk<'_> {
+    fn late_us(&self, nominal: Timestamp) -> i64 {
+        self.now.as_micros() - nominal.as_micros()
+    }
+
+    fn settle_missed(&mut self) {
+        let misfire = &self.recurring.misfire;
+        let mut missed = vec![];
+        while let Some(nominal) = self.cursors.regular
+            && self.late_us(nominal) > misfire.grace_ms as i64 * 1_000
+        {
+            missed.push(nominal);
+            self.cursors.regular = self.clockwork.next_after(nominal);
+        }
+        let has_room = self.cursors.replay.len() <= REPLAYS_WAITING_MAX;
+        let run = match misfire.policy {
+            _ if !has_room => 0,
+            MisfirePolicy::SkipMissed => 0,
+            MisfirePolicy::RunOnce => {
+                usize::from(self.cursors.regular.is_none_or(|nominal| nominal > self.now))
+            }
+            MisfirePolicy::RunAll => {
+                let lateness_us = misfire.max_lateness_ms.map_or(i64::MAX, |ms| ms as i64 * 1_000);
+                let recent = missed.iter().filter(|nominal| self.late_us(**nominal) <= lateness_us).count();
+                misfire.limit.map_or(recent, |limit| recent.min(limit as usize))
+            }
+        };
+        let kept = missed.split_off(missed.len() - run.min(missed.len()));
+        let skipped = Fate::Skipped(SkipReason::Misfire);
+        self.fates.extend(missed.into_iter().map(|nominal| (nominal, skipped)));
+        if !kept.is_empty() {
+            if self.cursors.replay.is_empty() {
+                self.cursors.replay_due = self.now;
+            }
+            self.cursors.replay.push(kept);
+        }
+    }
+
+    fn regular(&mut self) {
+        while let Some(nominal) = self.cursors.regular
+            && nominal <= self.now
+            && self.may_go_on()
+        {
+            self.decide(nominal);
+            self.cursors.regular = self.clockwork.next_after(nominal);
+        }
+    }
+
+    fn replay(&mut self) {
+        let spacing_us =
+            self.recurring.misfire.replay_per_minute.map_or(0, |rate| 60_000_000 / i64::from(rate));
+        if !self.cursors.replay.is_empty() {
+            self.cursors.replay_due = self.cursors.replay_due.max(self.now.shifted(-REPLAY_CATCH_UP_US));
+        }
+        while !self.cursors.replay.is_empty() && self.cursors.replay_due <= self.now && self.may_go_on() {
+            let nominal = self.cursors.replay[0].remove(0);
+            self.cursors.replay.retain(|list| !list.is_empty());
+            self.cursors.replay_due = self.cursors.replay_due.shifted(spacing_us);
+            self.decide(nominal);
+        }
+    }
+
+    fn decide(&mut self, nominal: Timestamp) {
+        self.looked_at += 1;
+        let fate = if self.skips_overlap && self.open > 0 {
             Fate::Skipped(SkipReason::Overlap)
-        } else if open >= OPEN_MAX {
+        } else if self.open >= OPEN_MAX {
             Fate::Skipped(SkipReason::Backlog)
         } else {
-            open += 1;
-            fired += 1;
+            self.open += 1;
+            self.fired += 1;
             Fate::Fired
         };
-        looked_at += usize::from(!missed);
-        fates.push((nominal, fate));
-        nominal = nominal.shifted(every_us);
+        self.fates.push((nominal, fate));
     }
-    Expected { fates, next: (!exhausted(nominal, fired)).then_some(nominal) }
+
+    fn may_go_on(&self) -> bool {
+        self.looked_at < FIRES_PER_CALL_MAX && !self.is_spent()
+    }
+
+    fn is_spent(&self) -> bool {
+        self.recurring.max_runs.is_some_and(|runs| self.fired >= runs as usize)
+    }
 }
 
 fn twice(job: JobId, nominal: Timestamp, earlier: Fate) -> Violation {

@@ -5,6 +5,7 @@
 //! has to show here.
 
 mod attempts;
+mod clockwork;
 mod finale;
 mod firing;
 mod polls;
@@ -14,6 +15,7 @@ mod sessions;
 pub use finale::{Contents, JobContents};
 pub use runs::{RESUME_GRACE, RunEnd};
 
+use clockwork::Clockwork;
 use punctual_core::ids::{Epoch, ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::job::JobSpec;
 use punctual_core::lifecycle::Status;
@@ -82,14 +84,30 @@ struct JobModel {
     /// The true time at which it was stored.
     created_at: Timestamp,
     version: u32,
-    /// The next nominal time that is neither fired nor skipped.
+    /// What a recurring schedule names.
+    clockwork: Option<Clockwork>,
+    /// Its first nominal time.
+    first: Option<Timestamp>,
+    /// When it is due next.
     next: Option<Timestamp>,
+    cursors: Cursors,
     /// What became of each nominal time that is past.
     fates: BTreeMap<Timestamp, Fate>,
     occurrences: BTreeMap<u32, Occurrence>,
     open: usize,
     /// A one-shot job whose occurrence failed for good.
     failed: bool,
+}
+
+/// What of a schedule is neither fired nor skipped yet.
+#[derive(Debug, Clone)]
+struct Cursors {
+    /// The next nominal time, from which all later ones follow.
+    regular: Option<Timestamp>,
+    /// Missed ones that will run all the same: a list for each outage.
+    replay: Vec<Vec<Timestamp>>,
+    /// When the first of those runs.
+    replay_due: Timestamp,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -276,7 +294,7 @@ impl Place {
 
 impl JobModel {
     fn is_one_shot(&self) -> bool {
-        !matches!(self.spec.settings.schedule, Schedule::Interval { .. })
+        !matches!(self.spec.settings.schedule, Schedule::Recurring(_))
     }
 
     fn skips_overlap(&self) -> bool {

@@ -9,7 +9,8 @@ use punctual_core::ports::{
     OpenOutcome, Recovered, Report, ReportAnswer, ReportOutcome, SessionOpening, Store, SubmitOutcome,
     TimeGate,
 };
-use punctual_core::schedule::Schedule;
+use punctual_core::recurrence::RecurrenceSpec;
+use punctual_core::schedule::{Recurring, Schedule};
 use punctual_core::session::Pulse;
 use punctual_core::time::Timestamp;
 use std::sync::Arc;
@@ -43,7 +44,11 @@ pub(super) fn job(number: u32) -> Job {
 }
 
 pub(super) fn every(seconds: i64) -> Schedule {
-    Schedule::Interval { every_us: seconds * SECOND_US, anchor: at(seconds), max_runs: None, end_at: None }
+    recurring_every(seconds).into()
+}
+
+pub(super) fn recurring_every(seconds: i64) -> Recurring {
+    Recurring::new(RecurrenceSpec::interval(&format!("{seconds}s"), at(seconds))).expect("it is valid")
 }
 
 pub(super) fn once(seconds: i64) -> Schedule {

@@ -46,6 +46,9 @@ macro_rules! each_conformance_case {
                 an_overlapping_fire_is_skipped,
                 consecutive_skips_are_one_range,
                 missed_occurrences_are_one_range,
+                missed_occurrences_are_replayed_beside_the_regular_ones,
+                a_replay_outlives_the_end_of_its_schedule,
+                a_schedule_that_ended_before_its_job_began_completes_it,
                 an_exhausted_schedule_completes_the_job,
                 an_offer_takes_the_first_occurrence_of_a_fire,
             }

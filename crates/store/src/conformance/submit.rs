@@ -128,7 +128,7 @@ pub async fn a_one_time_job_waits_for_its_time(store: Arc<dyn Store>) {
     let view = house.view(job.id).await;
     assert_eq!((view.status(), view.open.len()), (JobStatus::Active, 0));
     let schedule = view.schedule.expect("it has something to come");
-    assert_eq!((schedule.nominal, schedule.due_at, schedule.fired), (at(100), at(100), 0));
+    assert_eq!((schedule.nominal, schedule.due_at, schedule.fired), (Some(at(100)), at(100), 0));
     assert_eq!(schedule.schedule, once(100));
     assert_eq!(house.claim(at(200), session, 1, 1).await, [], "the offer was not used");
 }

@@ -1,10 +1,13 @@
 //! Time passes: what is due, and what a fire does.
 
-use super::fixture::{House, SECOND_US, at, every, job, job_with, once, succeeded};
+use super::fixture::{House, at, every, job, job_with, once, recurring_every, succeeded};
 use punctual_core::ids::{JobId, SegmentSet};
 use punctual_core::job::{Job, JobStatus};
 use punctual_core::ports::{DueKind, Fire, FireOutcome, Offer, Store};
-use punctual_core::schedule::{OverlapPolicy, Schedule, SkipRange, SkipReason};
+use punctual_core::recurrence::RecurrenceSpec;
+use punctual_core::schedule::{
+    Misfire, MisfirePolicy, OverlapPolicy, Recurring, Schedule, SkipRange, SkipReason,
+};
 use std::sync::Arc;
 
 pub async fn due_lists_what_falls_due_in_order(store: Arc<dyn Store>) {
@@ -92,7 +95,7 @@ pub async fn an_interval_advances_from_its_nominal_time(store: Arc<dyn Store>) {
     assert_eq!((fired, skipped, due.at), (1, 0, at(20)));
     assert_eq!(due.what, DueKind::Schedule { job: job.id, version: 2 });
     let schedule = house.view(job.id).await.schedule.expect("it goes on");
-    assert_eq!((schedule.version, schedule.nominal, schedule.fired), (2, at(20), 1));
+    assert_eq!((schedule.version, schedule.nominal, schedule.fired), (2, Some(at(20)), 1));
     assert_eq!(schedule.schedule, every(10));
 }
 
@@ -142,10 +145,57 @@ pub async fn missed_occurrences_are_one_range(store: Arc<dyn Store>) {
     assert_eq!(house.store.skipped(job.id, 10).await.unwrap(), [range]);
 }
 
+pub async fn missed_occurrences_are_replayed_beside_the_regular_ones(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let misfire = Misfire {
+        policy: MisfirePolicy::RunAll,
+        limit: Some(2),
+        replay_per_minute: Some(12),
+        ..Misfire::default()
+    };
+    let job = recurring(1, Recurring { misfire, ..recurring_every(10) }.into(), OverlapPolicy::Allow);
+    house.submit(at(1), job.clone()).await;
+    let (fired, skipped, due) = house.fired(at(1_000), job.id, 1).await;
+    assert_eq!((fired, skipped, due.expect("it goes on").at), (8, 91, at(1_005)), "the replay comes first");
+    let schedule = house.view(job.id).await.schedule.expect("it goes on");
+    let replay = schedule.replay.expect("one is left of it");
+    assert_eq!((replay.next, replay.until, replay.due_at), (at(930), at(930), at(1_005)));
+    assert_eq!((schedule.nominal, schedule.due_at), (Some(at(1_010)), at(1_005)));
+    let (fired, skipped, due) = house.fired(at(1_005), job.id, 2).await;
+    assert_eq!((fired, skipped, due.expect("it goes on").at), (1, 0, at(1_010)));
+    assert_eq!(house.view(job.id).await.schedule.expect("it goes on").replay, None);
+    let range = SkipRange { first: at(10), last: at(910), count: 91, reason: SkipReason::Misfire };
+    assert_eq!(house.store.skipped(job.id, 10).await.unwrap(), [range]);
+}
+
+pub async fn a_replay_outlives_the_end_of_its_schedule(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let misfire =
+        Misfire { policy: MisfirePolicy::RunAll, replay_per_minute: Some(60), ..Misfire::default() };
+    let spec = RecurrenceSpec { end_at: Some(at(20)), ..recurring_every(10).recurrence.spec().clone() };
+    let ended = Recurring { misfire, ..Recurring::new(spec).expect("it is valid") };
+    let job = recurring(1, ended.into(), OverlapPolicy::Allow);
+    house.submit(at(1), job.clone()).await;
+    let (fired, skipped, due) = house.fired(at(500), job.id, 1).await;
+    assert_eq!((fired, skipped, due.expect("one is left").at), (1, 0, at(501)));
+    let schedule = house.view(job.id).await.schedule.expect("one is left");
+    assert_eq!((schedule.nominal, schedule.due_at), (None, at(501)));
+    assert_eq!(house.fired(at(501), job.id, 2).await, (1, 0, None));
+}
+
+pub async fn a_schedule_that_ended_before_its_job_began_completes_it(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let spec = RecurrenceSpec { end_at: Some(at(-5)), ..RecurrenceSpec::interval("10s", at(-100)) };
+    let job = recurring(1, Recurring::new(spec).expect("it is valid").into(), OverlapPolicy::Skip);
+    let begun = house.submit(at(1), job.clone()).await;
+    assert!(begun.due.is_none() && begun.queued.is_none());
+    let view = house.view(job.id).await;
+    assert_eq!((view.status(), view.schedule), (JobStatus::Completed, None));
+}
+
 pub async fn an_exhausted_schedule_completes_the_job(store: Arc<dyn Store>) {
     let house = House::new(store);
-    let twice =
-        Schedule::Interval { every_us: 10 * SECOND_US, anchor: at(10), max_runs: Some(2), end_at: None };
+    let twice = Recurring { max_runs: Some(2), ..recurring_every(10) }.into();
     let job = recurring(1, twice, OverlapPolicy::Allow);
     house.submit(at(1), job.clone()).await;
     assert!(house.fired(at(10), job.id, 1).await.2.is_some());

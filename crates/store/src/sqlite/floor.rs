@@ -114,7 +114,7 @@ fn sample(number: usize) -> (Job, Live) {
     let job = Job { id, version: 1, mark: JobMark::Active, created_at: now, updated_at: now, spec };
     match begin(&job, now, &mut Shares::default()) {
         Beginning::Due(live) => (job, live),
-        Beginning::Later(state) => unreachable!("an immediate job is due at once: {state:?}"),
+        other => unreachable!("an immediate job is due at once: {other:?}"),
     }
 }
 

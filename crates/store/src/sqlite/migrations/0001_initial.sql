@@ -43,7 +43,7 @@ CREATE TABLE schedules (
     segment     INTEGER NOT NULL,
     version     INTEGER NOT NULL,
     due_at      INTEGER NOT NULL,
-    -- NULL: the same as due_at.
+    -- NULL: the same as due_at; beside a replay: none, only the replay is left.
     nominal     INTEGER,
     fired       INTEGER NOT NULL,
     job_version INTEGER NOT NULL,
@@ -53,7 +53,9 @@ CREATE TABLE schedules (
     -- NULL: the default owner.
     owner       TEXT,
     -- NULL: one time, at the nominal time.
-    schedule    TEXT
+    schedule    TEXT,
+    -- NULL: nothing that was missed is being made up for.
+    replay      TEXT
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX schedules_due ON schedules (segment, due_at);
@@ -119,15 +121,13 @@ CREATE TABLE dead_letters (
 CREATE TABLE skipped (
     seq    INTEGER PRIMARY KEY,
     job    BLOB NOT NULL,
-    -- Occurrences of the job that had fired before: a range with the same number follows without a gap.
-    fired  INTEGER NOT NULL,
     first  INTEGER NOT NULL,
     last   INTEGER NOT NULL,
     count  INTEGER NOT NULL,
     reason INTEGER NOT NULL
 ) STRICT;
 
-CREATE INDEX skipped_job ON skipped (job);
+CREATE INDEX skipped_job ON skipped (job, last);
 
 CREATE TABLE sessions (
     -- Never reused: a lease names its session long after the row is gone.

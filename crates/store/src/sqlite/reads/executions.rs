@@ -33,7 +33,7 @@ const LIVE_WITH_WORKER: &str = concat!(
      LEFT JOIN workers ON workers.id = sessions.worker WHERE live.job = ?1 AND live.occurrence = ?2"
 );
 const SKIPPED: &str =
-    "SELECT first, last, count, reason FROM skipped WHERE job = ?1 ORDER BY seq DESC LIMIT ?2";
+    "SELECT first, last, count, reason FROM skipped WHERE job = ?1 ORDER BY last DESC LIMIT ?2";
 const DEAD_LETTERS: &str = "SELECT dead_letters.number, dead_letters.job, dead_letters.occurrence, \
      dead_letters.attempts, dead_letters.died_at, dead_letters.error, jobs.lane, jobs.name \
      FROM dead_letters JOIN jobs ON jobs.id = dead_letters.job \

@@ -8,7 +8,8 @@ use crate::sqlite::reads::{
     OPEN_OF_JOB,
 };
 use crate::sqlite::verbs::{
-    COUNT_OPEN, FIRST_OF_LANE, LIVE_OF_SESSION, NEXT_LANE_WITH_WORK, NEXT_OF_LANE, SCHEDULE_OF_JOB,
+    COUNT_OPEN, FIRST_OF_LANE, LENGTHEN_SKIPPED, LIVE_OF_SESSION, NEXT_LANE_WITH_WORK, NEXT_OF_LANE,
+    SCHEDULE_OF_JOB,
 };
 use crate::sqlite::{LogCore, SqliteCore};
 use punctual_core::ports::Outcome;
@@ -23,6 +24,7 @@ const SEARCHES: &[(&str, &str)] = &[
     (DUE_TIME_GATES, "live USING INDEX live_due (segment=? AND available_at<?)"),
     (LIVE_OF_SESSION, "live USING INDEX live_session (session=?)"),
     (COUNT_OPEN, "live USING PRIMARY KEY (job=?)"),
+    (LENGTHEN_SKIPPED, "skipped USING INDEX skipped_job (job=? AND last=?)"),
     (SCHEDULE_OF_JOB, "schedules USING PRIMARY KEY (job=?)"),
     (HISTORY_OF_JOB, "history USING INDEX history_job (job=? AND (occurrence,attempt)<(?,?))"),
     (OPEN_OF_JOB, "live USING PRIMARY KEY (job=?)"),

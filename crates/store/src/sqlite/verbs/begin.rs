@@ -45,6 +45,7 @@ pub(super) fn submit(
                 insert_schedule(&mut schedule_insert, &state, lane_id)?;
                 Begun { due: Some(schedule_due(&state, &lane)), ..Begun::default() }
             }
+            Beginning::Over => Begun::default(),
         };
         outcomes.push(SubmitOutcome::Created(begun));
     }

@@ -4,22 +4,23 @@ use super::begin::{JobFacts, Offers, assignment, schedule_due};
 use crate::sqlite::core::Tx;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::rows::{
-    ADVANCE_SCHEDULE, Code, INSERT_LIVE, ScheduleRow, advance_schedule, counter, decode, insert_live, limit,
-    one, schedule_columns,
+    ADVANCE_SCHEDULE, Code, INSERT_LIVE, ScheduleRow, advance_schedule, counter, insert_live, limit, one,
+    schedule_columns,
 };
 use punctual_core::defects::{Defect, planted};
 use punctual_core::ids::JobId;
 use punctual_core::limits;
 use punctual_core::occurrence::{Live, LiveState};
 use punctual_core::ports::{Begun, Fire, FireOutcome, Lane, Offer};
-use punctual_core::schedule::{FirePlan, ScheduleState, SkipRange, SkipReason};
+use punctual_core::schedule::{FirePlan, ScheduleState};
 use punctual_core::time::Timestamp;
 use rusqlite::{Connection, params};
 
 pub(crate) const SCHEDULE_OF_JOB: &str =
     concat!("SELECT ", schedule_columns!(), " FROM schedules WHERE job = ?1");
 pub(crate) const COUNT_OPEN: &str = "SELECT count(*) FROM (SELECT 1 FROM live WHERE job = ?1 LIMIT ?2)";
-const LAST_SKIPPED: &str = "SELECT seq, fired, reason FROM skipped WHERE job = ?1 ORDER BY seq DESC LIMIT 1";
+pub(crate) const LENGTHEN_SKIPPED: &str =
+    "UPDATE skipped SET last = ?4, count = count + ?5 WHERE job = ?1 AND last = ?2 AND reason = ?3";
 
 pub(super) fn fire(tx: &mut Tx<'_>, now: Timestamp, fires: Vec<Fire>) -> Result<Vec<FireOutcome>, Fault> {
     let mut offers = Offers::default();
@@ -100,45 +101,32 @@ fn advance(conn: &Connection, job: JobId, next: Option<&ScheduleState>) -> Resul
     }
 }
 
-/// Records what was skipped. A range that follows the job's last one without a gap, for the same reason,
-/// lengthens that row: a job that is skipped every second for a day must not leave a row for every second.
+/// Records what was skipped. A range whose first occurrence comes right after the last one of a row, for the same
+/// reason, lengthens that row: a job that is skipped every second for a day must not leave a row for every
+/// second.
 fn record_skips(conn: &Connection, state: &ScheduleState, plan: &FirePlan) -> Result<(), Fault> {
     for range in &plan.skipped {
-        let fired_before = plan.fired.iter().filter(|live| live.scheduled_time < range.first).count();
-        let fired = i64::from(state.fired) + limit(fired_before);
-        let mut select = conn.prepare_cached(LAST_SKIPPED)?;
-        let last = one(&mut select, [state.job.as_bytes()], |row| {
-            Ok((
-                row.get::<_, i64>(0)?,
-                row.get::<_, i64>(1)?,
-                decode::<SkipReason>(row, 2, "skipped.reason")?,
-            ))
-        })?;
-        match last {
-            Some((seq, at, reason)) if at == fired && reason == range.reason => lengthen(conn, seq, range)?,
-            _ => insert_skip(conn, state.job, fired, range)?,
+        let before = state.schedule.before(range.first).map(Timestamp::as_micros);
+        let job = state.job.as_bytes();
+        let lengthened = conn.prepare_cached(LENGTHEN_SKIPPED)?.execute(params![
+            job,
+            before,
+            range.reason.code(),
+            range.last.as_micros(),
+            counter(range.count)
+        ])?;
+        if lengthened == 0 {
+            conn.prepare_cached(
+                "INSERT INTO skipped (job, first, last, count, reason) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
+            .execute(params![
+                job,
+                range.first.as_micros(),
+                range.last.as_micros(),
+                counter(range.count),
+                range.reason.code(),
+            ])?;
         }
     }
-    Ok(())
-}
-
-fn lengthen(conn: &Connection, seq: i64, range: &SkipRange) -> Result<(), Fault> {
-    conn.prepare_cached("UPDATE skipped SET last = ?2, count = count + ?3 WHERE seq = ?1")?
-        .execute(params![seq, range.last.as_micros(), counter(range.count)])?;
-    Ok(())
-}
-
-fn insert_skip(conn: &Connection, job: JobId, fired: i64, range: &SkipRange) -> Result<(), Fault> {
-    conn.prepare_cached(
-        "INSERT INTO skipped (job, fired, first, last, count, reason) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-    )?
-    .execute(params![
-        job.as_bytes(),
-        fired,
-        range.first.as_micros(),
-        range.last.as_micros(),
-        counter(range.count),
-        range.reason.code(),
-    ])?;
     Ok(())
 }

@@ -17,8 +17,8 @@ use super::write::{Write, WriteReply};
 pub(crate) use {claim::FIRST_OF_LANE, report::DELETE_LIVE};
 #[cfg(test)]
 pub(crate) use {
-    claim::NEXT_LANE_WITH_WORK, claim::NEXT_OF_LANE, fire::COUNT_OPEN, fire::SCHEDULE_OF_JOB,
-    lease::LIVE_OF_SESSION,
+    claim::NEXT_LANE_WITH_WORK, claim::NEXT_OF_LANE, fire::COUNT_OPEN, fire::LENGTHEN_SKIPPED,
+    fire::SCHEDULE_OF_JOB, lease::LIVE_OF_SESSION,
 };
 
 pub(crate) fn perform(tx: &mut Tx<'_>, write: Write) -> Result<WriteReply, Fault> {

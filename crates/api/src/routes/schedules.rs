@@ -1,0 +1,62 @@
+//! Looking ahead: when a schedule would fire, and when a job's will.
+
+use crate::error::ApiError;
+use crate::extract::{BODY_BYTES_MAX, IdInPath, JsonBody};
+use crate::json::Shape;
+use crate::query::QueryParams;
+use crate::routes::jobs::no_such_job;
+use crate::{Api, json, submission, views};
+use axum::Json;
+use axum::extract::State;
+use punctual_client::{PreviewBody, PreviewRequest};
+use punctual_core::ids::JobId;
+use punctual_core::limits;
+use punctual_core::schedule::Schedule;
+
+const COUNT_DEFAULT: usize = 10;
+
+pub async fn preview(
+    State(api): State<Api>,
+    body: JsonBody<BODY_BYTES_MAX>,
+) -> Result<Json<PreviewBody>, ApiError> {
+    let request: PreviewRequest = json::parse(&body.bytes, Shape::Schedule)?;
+    let (now, count) = (api.engine.now(), request.count.unwrap_or(COUNT_DEFAULT));
+    check_count(count)?;
+    let after = request.after.unwrap_or(now);
+    let job = request.into_job();
+    match submission::schedule(&job, now).map_err(|problem| ApiError::invalid(vec![problem]))? {
+        Schedule::Recurring(recurring) => Ok(Json(views::preview(&recurring.recurrence, after, count))),
+        Schedule::Immediate | Schedule::OneTime { .. } => {
+            Err(ApiError::field("cron_expression", "is needed (or give interval)".to_owned()))
+        }
+    }
+}
+
+/// The next nominal times of a job: none if it has nothing left to fire, or runs only once.
+pub async fn next(
+    State(api): State<Api>,
+    IdInPath(id): IdInPath<JobId>,
+    mut query: QueryParams,
+) -> Result<Json<PreviewBody>, ApiError> {
+    let count = query.parsed("count").unwrap_or(COUNT_DEFAULT);
+    query.finish()?;
+    check_count(count)?;
+    let view = api.store().job(id).await?.ok_or_else(|| no_such_job(id))?;
+    let next = view.schedule.as_ref().and_then(|schedule| schedule.nominal);
+    Ok(Json(match (&view.job.spec.settings.schedule, next) {
+        (Schedule::Recurring(recurring), Some(next)) => {
+            views::preview(&recurring.recurrence, next.shifted(-1), count)
+        }
+        (Schedule::Recurring(recurring), None) => views::preview(&recurring.recurrence, api.engine.now(), 0),
+        (Schedule::Immediate | Schedule::OneTime { .. }, _) => {
+            PreviewBody { description: "Once".to_owned(), occurrences: vec![] }
+        }
+    }))
+}
+
+fn check_count(count: usize) -> Result<(), ApiError> {
+    if (1..=limits::PREVIEW_MAX).contains(&count) {
+        return Ok(());
+    }
+    Err(ApiError::field("count", format!("must be a number from 1 to {}", limits::PREVIEW_MAX)))
+}

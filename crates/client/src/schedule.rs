@@ -1,0 +1,141 @@
+//! Recurring schedules on the wire: how fast missed occurrences are replayed, and previews.
+
+use crate::job::SubmitJob;
+use punctual_core::recurrence::{DstEffect, DstGap, DstOverlap};
+use punctual_core::time::Timestamp;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use std::fmt;
+use std::str::FromStr;
+
+/// How many missed occurrences run in a minute: `10/m`, `2/s`, or a plain number for so many a minute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReplayRate {
+    pub per_minute: u32,
+}
+
+/// The text is not a rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("must be a rate such as 10/m, 2/s or 10 (a minute)")]
+pub struct ParseRateError;
+
+impl FromStr for ReplayRate {
+    type Err = ParseRateError;
+
+    fn from_str(text: &str) -> Result<Self, ParseRateError> {
+        let (number, unit) = text.trim().split_once('/').unwrap_or((text.trim(), "m"));
+        let number: u32 = number.trim().parse().map_err(|_| ParseRateError)?;
+        let factor = match unit.trim() {
+            "m" | "min" | "minute" => 1,
+            "s" | "sec" | "second" => 60,
+            _ => return Err(ParseRateError),
+        };
+        Ok(ReplayRate { per_minute: number.checked_mul(factor).ok_or(ParseRateError)? })
+    }
+}
+
+impl fmt::Display for ReplayRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/m", self.per_minute)
+    }
+}
+
+impl Serialize for ReplayRate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ReplayRate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "a rate such as 10/m, 2/s or 10 (a minute)")]
+        enum Written {
+            Number(u32),
+            Text(String),
+        }
+        match Written::deserialize(deserializer)? {
+            Written::Number(per_minute) => Ok(ReplayRate { per_minute }),
+            Written::Text(text) => text.parse().map_err(de::Error::custom),
+        }
+    }
+}
+
+/// A schedule to look at before any job has it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PreviewRequest {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cron_expression: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timezone: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dst_gap: Option<DstGap>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dst_overlap: Option<DstOverlap>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_at: Option<Timestamp>,
+    /// The name of the job to be: with its owner it decides what `H` stands for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner_id: Option<String>,
+    /// Occurrences after this time; now if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<usize>,
+}
+
+impl PreviewRequest {
+    /// A job with this schedule.
+    pub fn into_job(self) -> SubmitJob {
+        SubmitJob {
+            name: self.name.unwrap_or_else(|| "preview".to_owned()),
+            owner_id: self.owner_id,
+            cron_expression: self.cron_expression,
+            interval: self.interval,
+            timezone: self.timezone,
+            dst_gap: self.dst_gap,
+            dst_overlap: self.dst_overlap,
+            start_at: self.start_at,
+            end_at: self.end_at,
+            ..SubmitJob::default()
+        }
+    }
+}
+
+/// A schedule in words, and its next occurrences.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PreviewBody {
+    pub description: String,
+    pub occurrences: Vec<OccurrencePreview>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OccurrencePreview {
+    pub scheduled_time: Timestamp,
+    /// RFC 3339 with the zone's offset.
+    pub local_time: String,
+    /// What a change of clocks did to it.
+    pub dst: Option<DstEffect>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_read_as_text_or_number_and_written_per_minute() {
+        for (text, per_minute) in [("\"10/m\"", 10), ("\"2/s\"", 120), ("7", 7), ("\"7\"", 7)] {
+            let rate: ReplayRate = serde_json::from_str(text).unwrap();
+            assert_eq!(rate, ReplayRate { per_minute }, "{text}");
+            assert_eq!(serde_json::to_string(&rate).unwrap(), format!("\"{per_minute}/m\""));
+        }
+        assert!("10/h".parse::<ReplayRate>().is_err());
+        assert!("fast".parse::<ReplayRate>().is_err());
+    }
+}

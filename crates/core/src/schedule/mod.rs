@@ -1,0 +1,319 @@
+//! When a job fires: what is to come of a job ([`ScheduleState`]) and how it begins. What one fire does is
+//! decided in `plan`.
+//!
+//! The next nominal time comes from the previous nominal time, never from now, so a late fire does not shift
+//! the ones after it.
+
+mod plan;
+
+pub use plan::FirePlan;
+
+use crate::ids::JobId;
+use crate::job::{Job, Priority};
+use crate::limits;
+use crate::occurrence::{Live, Origin};
+use crate::rank::Shares;
+use crate::recurrence::{Recurrence, RecurrenceError, RecurrenceSpec, jitter};
+use crate::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// When a job runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum Schedule {
+    /// As soon as it is submitted.
+    #[default]
+    Immediate,
+    /// Once, at or after a time.
+    OneTime { at: Timestamp },
+    /// Again and again. Boxed: most jobs run once.
+    Recurring(Box<Recurring>),
+}
+
+/// A schedule that fires again and again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recurring {
+    pub recurrence: Recurrence,
+    /// Occurrences that fire at most; skipped ones do not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_runs: Option<u32>,
+    /// How much later than its nominal time an occurrence may start; how much is fixed per job and occurrence.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub jitter_ms: u64,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub misfire: Misfire,
+}
+
+/// What becomes of occurrences that are found too late to simply run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Misfire {
+    #[serde(skip_serializing_if = "is_default")]
+    pub policy: MisfirePolicy,
+    /// How late an occurrence may be found and still simply run.
+    #[serde(skip_serializing_if = "is_default_grace")]
+    pub grace_ms: u64,
+    /// `RUN_ALL` runs at most this many, the latest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// `RUN_ALL` runs none that is later than this when found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_lateness_ms: Option<u64>,
+    /// How many a minute `RUN_ALL` runs; all at once if not chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replay_per_minute: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum MisfirePolicy {
+    #[default]
+    SkipMissed,
+    /// The latest one runs, unless one that simply runs is there to stand for all.
+    RunOnce,
+    RunAll,
+}
+
+impl Default for Misfire {
+    fn default() -> Self {
+        Misfire {
+            policy: MisfirePolicy::default(),
+            grace_ms: limits::MISFIRE_GRACE.as_millis() as u64,
+            limit: None,
+            max_lateness_ms: None,
+            replay_per_minute: None,
+        }
+    }
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+fn is_default_grace(grace_ms: &u64) -> bool {
+    Duration::from_millis(*grace_ms) == limits::MISFIRE_GRACE
+}
+
+impl Recurring {
+    /// This recurrence with everything else as by default.
+    pub fn new(spec: RecurrenceSpec) -> Result<Self, RecurrenceError> {
+        Ok(Recurring {
+            recurrence: Recurrence::new(spec)?,
+            max_runs: None,
+            jitter_ms: 0,
+            misfire: Misfire::default(),
+        })
+    }
+
+    /// When the occurrence of this job at `nominal` starts.
+    fn due_at(&self, job: JobId, nominal: Timestamp) -> Timestamp {
+        if self.jitter_ms == 0 {
+            return nominal;
+        }
+        let (high, low) = job.as_bytes().split_at(8);
+        let fold = |bytes: &[u8]| bytes.iter().fold(0_u64, |hash, byte| (hash << 8) | u64::from(*byte));
+        nominal.plus(jitter(fold(high) ^ fold(low), nominal, Duration::from_millis(self.jitter_ms)))
+    }
+
+    fn problem(&self) -> Option<(&'static str, String)> {
+        let misfire = &self.misfire;
+        let too_long = |ms: u64, max: Duration| Duration::from_millis(ms) > max;
+        if self.max_runs == Some(0) {
+            Some(("max_runs", "must be at least 1".to_owned()))
+        } else if too_long(self.jitter_ms, limits::JITTER_MAX) {
+            Some(("jitter", "must be at most 24h".to_owned()))
+        } else if too_long(misfire.grace_ms, limits::MISFIRE_GRACE_MAX) {
+            Some(("misfire_grace", "must be at most 24h".to_owned()))
+        } else if misfire.limit == Some(0) {
+            Some(("misfire_limit", "must be at least 1; to run none, use SKIP_MISSED".to_owned()))
+        } else if misfire.max_lateness_ms.is_some_and(|ms| too_long(ms, limits::INTERVAL_MAX)) {
+            Some(("max_lateness", "must be at most 10 years".to_owned()))
+        } else if misfire.replay_per_minute.is_some_and(|rate| rate == 0 || rate > limits::REPLAY_RATE_MAX) {
+            Some(("replay_rate", format!("must be from 1 to {} a minute", limits::REPLAY_RATE_MAX)))
+        } else {
+            None
+        }
+    }
+}
+
+impl From<Recurring> for Schedule {
+    fn from(recurring: Recurring) -> Self {
+        Schedule::Recurring(Box::new(recurring))
+    }
+}
+
+impl Schedule {
+    pub const fn is_immediate(&self) -> bool {
+        matches!(self, Schedule::Immediate)
+    }
+
+    /// Whether the job fires at most once.
+    pub const fn is_one_shot(&self) -> bool {
+        matches!(self, Schedule::Immediate | Schedule::OneTime { .. })
+    }
+
+    /// The occurrence before one of this schedule's.
+    pub fn before(&self, nominal: Timestamp) -> Option<Timestamp> {
+        match self {
+            Schedule::Immediate | Schedule::OneTime { .. } => None,
+            Schedule::Recurring(recurring) => {
+                recurring.recurrence.last_time_at_or_before(nominal.shifted(-1))
+            }
+        }
+    }
+
+    /// The field that is wrong and what would be right, if anything is.
+    pub fn problem(&self) -> Option<(&'static str, String)> {
+        match self {
+            Schedule::Immediate => None,
+            Schedule::OneTime { at } => {
+                (*at > Timestamp::MAX).then(|| ("execute_at", "must be before 9999-12-30".to_owned()))
+            }
+            Schedule::Recurring(recurring) => recurring.problem(),
+        }
+    }
+}
+
+/// What a fire does while the job has occurrences open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum OverlapPolicy {
+    /// The new occurrence is skipped: a job does not run twice at once.
+    #[default]
+    Skip,
+    /// It runs beside them.
+    Allow,
+}
+
+/// Why occurrences did not run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SkipReason {
+    Overlap,
+    Misfire,
+    Paused,
+    Calendar,
+    Dependency,
+    Backlog,
+}
+
+/// Consecutive occurrences that did not run, for one reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SkipRange {
+    pub first: Timestamp,
+    pub last: Timestamp,
+    pub count: u64,
+    pub reason: SkipReason,
+}
+
+/// What is still to come of a job: its narrow row beside the wide one. A job without one has nothing left to
+/// fire.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScheduleState {
+    pub job: JobId,
+    /// Raised by every fire and every change of the schedule; a fire compares and swaps on it.
+    pub version: u32,
+    /// The next nominal time; none when only a replay is left.
+    pub nominal: Option<Timestamp>,
+    /// When to look: the nominal time plus what delays it, or the replay's next, whichever is earlier.
+    pub due_at: Timestamp,
+    /// Missed occurrences that are being made up for, beside the regular ones.
+    pub replay: Option<Replay>,
+    /// Occurrences fired so far.
+    pub fired: u32,
+    pub job_version: u32,
+    pub queue: String,
+    pub job_type: String,
+    pub owner: String,
+    pub priority: Priority,
+    pub overlap: OverlapPolicy,
+    pub schedule: Schedule,
+}
+
+/// Missed occurrences that still have to run: fixed when they were found, and then taken one after the other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Replay {
+    /// The nominal time to run next.
+    pub next: Timestamp,
+    /// The last one.
+    pub until: Timestamp,
+    /// When `next` runs.
+    pub due_at: Timestamp,
+    /// What was missed later, with occurrences in between that were not: first and last nominal times.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub later: Vec<(Timestamp, Timestamp)>,
+}
+
+/// How a submitted job begins.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Beginning {
+    /// It is due: its first and only occurrence is open from the start.
+    Due(Live),
+    Later(ScheduleState),
+    /// Its schedule ended before it began: there is nothing to fire.
+    Over,
+}
+
+/// The first run of a job: its nominal time and when it is due. What a schedule names before the job was
+/// created was not missed. `None` if the schedule ends before that.
+pub fn first_run(job: &Job) -> Option<(Timestamp, Timestamp)> {
+    match &job.spec.settings.schedule {
+        Schedule::Immediate => Some((job.created_at, job.created_at)),
+        Schedule::OneTime { at } => Some((*at, *at)),
+        Schedule::Recurring(recurring) => {
+            let nominal = recurring.recurrence.next_time_after(job.created_at)?;
+            Some((nominal, recurring.due_at(job.id, nominal)))
+        }
+    }
+}
+
+/// Decides how a new job begins.
+pub fn begin(job: &Job, now: Timestamp, shares: &mut Shares) -> Beginning {
+    let spec = &job.spec;
+    match &spec.settings.schedule {
+        Schedule::Immediate => return due(job, now, now, shares),
+        Schedule::OneTime { at } if *at <= now => return due(job, *at, now, shares),
+        Schedule::OneTime { .. } | Schedule::Recurring(_) => {}
+    }
+    let Some((nominal, due_at)) = first_run(job) else { return Beginning::Over };
+    Beginning::Later(ScheduleState {
+        job: job.id,
+        version: 1,
+        nominal: Some(nominal),
+        due_at,
+        replay: None,
+        fired: 0,
+        job_version: job.version,
+        queue: spec.queue.clone(),
+        job_type: spec.job_type.clone(),
+        owner: spec.owner.clone(),
+        priority: spec.priority,
+        overlap: spec.settings.overlap,
+        schedule: spec.settings.schedule.clone(),
+    })
+}
+
+/// Whether a job with this schedule, submitted now, is due at once.
+pub fn is_due_at_once(schedule: &Schedule, now: Timestamp) -> bool {
+    match schedule {
+        Schedule::Immediate => true,
+        Schedule::OneTime { at } => *at <= now,
+        Schedule::Recurring(_) => false,
+    }
+}
+
+fn due(job: &Job, scheduled_time: Timestamp, now: Timestamp, shares: &mut Shares) -> Beginning {
+    let lag = shares.lag(&job.spec.queue, &job.spec.owner, now);
+    Beginning::Due(Live::fired(
+        job.id.occurrence(1),
+        scheduled_time,
+        Origin::Schedule,
+        job.version,
+        job.spec.priority,
+        now,
+        lag,
+    ))
+}

@@ -1,0 +1,254 @@
+//! The plan of one fire: which occurrences open, which are skipped and why, and what is to come afterwards.
+//!
+//! Two cursors walk the nominal times. The regular one stands at the next occurrence; at each fire, what it has
+//! fallen behind by more than the grace is *missed* and follows the schedule's policy at once: skipped as one
+//! range, by counting and never by stepping, or handed to the second cursor, the replay. The regular one goes
+//! first, so that occurrences stay on time while older ones are made up for.
+
+use super::{
+    MisfirePolicy, OverlapPolicy, Recurring, Replay, Schedule, ScheduleState, SkipRange, SkipReason,
+};
+use crate::limits;
+use crate::occurrence::{Live, Origin};
+use crate::rank::Shares;
+use crate::recurrence::Recurrence;
+use crate::time::Timestamp;
+
+/// What one fire of a schedule does, all of it in one commit.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FirePlan {
+    pub fired: Vec<Live>,
+    pub skipped: Vec<SkipRange>,
+    /// What is to come afterwards; `None` when the schedule is exhausted.
+    pub next: Option<ScheduleState>,
+}
+
+impl ScheduleState {
+    /// The plan for a schedule found due at `now`, with `open` occurrences of its job open at this moment.
+    pub fn plan(&self, now: Timestamp, open: usize, shares: &mut Shares) -> FirePlan {
+        debug_assert!(self.due_at <= now, "fired at {now}, due at {}", self.due_at);
+        match &self.schedule {
+            Schedule::Immediate | Schedule::OneTime { .. } => {
+                // One-time jobs are never missed: they run late.
+                let nominal = self.nominal.unwrap_or(self.due_at);
+                FirePlan {
+                    fired: vec![self.occurrence(self.fired + 1, nominal, now, shares)],
+                    skipped: vec![],
+                    next: None,
+                }
+            }
+            Schedule::Recurring(recurring) => {
+                let (fired, skipped) = (vec![], vec![]);
+                Planning { state: self, recurring, now, open, shares, rounds: 0, fired, skipped }.finish()
+            }
+        }
+    }
+
+    /// This schedule as a scheduler remembers it that missed its last fire: what a fire goes by under
+    /// [`crate::defects::Defect::DropVersionCheck`].
+    pub fn remembered(&self) -> ScheduleState {
+        let earlier = match self.nominal {
+            Some(nominal) if self.fired > 0 => self.schedule.before(nominal).or(self.nominal),
+            _ => self.nominal,
+        };
+        ScheduleState { nominal: earlier, due_at: earlier.unwrap_or(self.due_at), ..self.clone() }
+    }
+
+    fn occurrence(&self, number: u32, nominal: Timestamp, now: Timestamp, shares: &mut Shares) -> Live {
+        let lag = shares.lag(&self.queue, &self.owner, now);
+        Live::fired(
+            self.job.occurrence(number),
+            nominal,
+            Origin::Schedule,
+            self.job_version,
+            self.priority,
+            now,
+            lag,
+        )
+    }
+}
+
+/// The plan of a recurring schedule in the making.
+struct Planning<'a> {
+    state: &'a ScheduleState,
+    recurring: &'a Recurring,
+    now: Timestamp,
+    /// Occurrences open by now, with those of this plan.
+    open: usize,
+    shares: &'a mut Shares,
+    /// Nominal times looked at one by one.
+    rounds: usize,
+    fired: Vec<Live>,
+    skipped: Vec<SkipRange>,
+}
+
+impl Planning<'_> {
+    fn finish(mut self) -> FirePlan {
+        let (regular, replay) = self.settle_missed();
+        let regular = self.fire_regular(regular);
+        let replay = self.fire_replay(replay);
+        let next = (!self.is_spent()).then(|| self.next(regular, replay)).flatten();
+        FirePlan { fired: self.fired, skipped: self.skipped, next }
+    }
+
+    /// Decides about all that is missed, and where both cursors stand then.
+    fn settle_missed(&mut self) -> (Option<Timestamp>, Option<Replay>) {
+        let (regular, replay) = (self.state.nominal, self.state.replay.clone());
+        let grace_ms = self.recurring.misfire.grace_ms.saturating_add(self.recurring.jitter_ms);
+        let oldest = self.now.shifted(-micros(grace_ms));
+        let Some(first) = regular.filter(|first| *first < oldest) else { return (regular, replay) };
+        let missed = Missed::from(&self.recurring.recurrence, first, oldest);
+        let regular = self.recurring.recurrence.next_time_after(missed.last);
+        let has_room = replay.as_ref().is_none_or(|replay| replay.later.len() < limits::REPLAY_RANGES_MAX);
+        let kept = if has_room { self.kept(&missed, regular) } else { 0 };
+        let first_kept = match kept {
+            0 => None,
+            _ => self.recurring.recurrence.nth_time_after(first.shifted(-1), missed.count - kept),
+        };
+        let last_skipped = match first_kept {
+            None => Some(missed.last),
+            Some(kept) => self.state.schedule.before(kept).filter(|last| *last >= first),
+        };
+        if let Some(last) = last_skipped {
+            let count = if first_kept.is_none() { missed.count } else { missed.count - kept };
+            self.skipped.push(SkipRange { first, last, count, reason: SkipReason::Misfire });
+        }
+        (regular, with_missed(replay, first_kept, missed.last, self.now))
+    }
+
+    /// How many of the missed ones run all the same, counted from the latest.
+    fn kept(&self, missed: &Missed, regular: Option<Timestamp>) -> u64 {
+        let misfire = &self.recurring.misfire;
+        match misfire.policy {
+            MisfirePolicy::SkipMissed => 0,
+            MisfirePolicy::RunOnce => u64::from(regular.is_none_or(|next| next > self.now)),
+            MisfirePolicy::RunAll => {
+                let recent = misfire.max_lateness_ms.map_or(missed.count, |ms| {
+                    let before = self.now.shifted(-micros(ms)).shifted(-1);
+                    self.recurring.recurrence.count_between(before, missed.last)
+                });
+                recent.min(missed.count).min(misfire.limit.map_or(u64::MAX, u64::from))
+            }
+        }
+    }
+
+    fn fire_regular(&mut self, regular: Option<Timestamp>) -> Option<Timestamp> {
+        let mut regular = regular;
+        while let Some(nominal) = regular
+            && self.recurring.due_at(self.state.job, nominal) <= self.now
+            && self.has_rounds()
+        {
+            self.open_or_skip(nominal);
+            regular = self.recurring.recurrence.next_time_after(nominal);
+        }
+        regular
+    }
+
+    fn fire_replay(&mut self, replay: Option<Replay>) -> Option<Replay> {
+        let mut replay = replay?;
+        let spacing_us =
+            self.recurring.misfire.replay_per_minute.map_or(0, |rate| 60_000_000 / i64::from(rate));
+        // A replay that was itself held up goes on at its rate, instead of making up for that, too.
+        replay.due_at = replay.due_at.max(self.now.minus(limits::REPLAY_CATCH_UP));
+        while replay.due_at <= self.now && self.has_rounds() {
+            self.open_or_skip(replay.next);
+            replay = replay.stepped(&self.recurring.recurrence, spacing_us)?;
+        }
+        Some(replay)
+    }
+
+    /// Opens the occurrence unless the job's open ones forbid it.
+    fn open_or_skip(&mut self, nominal: Timestamp) {
+        self.rounds += 1;
+        let reason = match self.state.overlap {
+            OverlapPolicy::Skip if self.open > 0 => SkipReason::Overlap,
+            _ if self.open >= limits::OPEN_OCCURRENCES_MAX => SkipReason::Backlog,
+            _ => {
+                self.open += 1;
+                let number = self.fired_in_all() + 1;
+                self.fired.push(self.state.occurrence(number, nominal, self.now, self.shares));
+                return;
+            }
+        };
+        // The cursors, and the outages of a replay, are apart: only neighbours make a range.
+        let before = self.state.schedule.before(nominal);
+        match self.skipped.last_mut() {
+            Some(last) if last.reason == reason && before == Some(last.last) => {
+                last.last = nominal;
+                last.count += 1;
+            }
+            _ => self.skipped.push(SkipRange { first: nominal, last: nominal, count: 1, reason }),
+        }
+    }
+
+    fn next(&self, regular: Option<Timestamp>, replay: Option<Replay>) -> Option<ScheduleState> {
+        let regular_due = regular.map(|nominal| self.recurring.due_at(self.state.job, nominal));
+        let replay_due = replay.as_ref().map(|replay| replay.due_at);
+        let due_at = regular_due.into_iter().chain(replay_due).min()?;
+        let (version, fired) = (self.state.version + 1, self.fired_in_all());
+        Some(ScheduleState { version, nominal: regular, due_at, replay, fired, ..self.state.clone() })
+    }
+
+    fn has_rounds(&self) -> bool {
+        self.rounds < limits::FIRES_PER_PLAN_MAX && !self.is_spent()
+    }
+
+    /// Whether the job has had all its runs.
+    fn is_spent(&self) -> bool {
+        self.recurring.max_runs.is_some_and(|max| self.fired_in_all() >= max)
+    }
+
+    fn fired_in_all(&self) -> u32 {
+        self.state.fired + self.fired.len() as u32
+    }
+}
+
+/// What the regular cursor has fallen behind by more than the grace.
+struct Missed {
+    last: Timestamp,
+    count: u64,
+}
+
+impl Missed {
+    /// All from `first` on that are before `oldest`. The zone data may have changed since `first` was computed,
+    /// so it counts even if the schedule would no longer name it.
+    fn from(recurrence: &Recurrence, first: Timestamp, oldest: Timestamp) -> Self {
+        let last =
+            recurrence.last_time_at_or_before(oldest.shifted(-1)).map_or(first, |last| last.max(first));
+        Missed { last, count: recurrence.count_between(first.shifted(-1), last).max(1) }
+    }
+}
+
+impl Replay {
+    /// The replay after its next occurrence is dealt with; `None` if that was the last.
+    fn stepped(mut self, recurrence: &Recurrence, spacing_us: i64) -> Option<Replay> {
+        self.due_at = self.due_at.shifted(spacing_us);
+        match recurrence.next_time_after(self.next).filter(|next| *next <= self.until) {
+            Some(next) => self.next = next,
+            None if self.later.is_empty() => return None,
+            None => (self.next, self.until) = self.later.remove(0),
+        }
+        Some(self)
+    }
+}
+
+/// The replay with what was found missed just now behind what it has left.
+fn with_missed(
+    replay: Option<Replay>,
+    first: Option<Timestamp>,
+    last: Timestamp,
+    now: Timestamp,
+) -> Option<Replay> {
+    match (replay, first) {
+        (replay, None) => replay,
+        (None, Some(next)) => Some(Replay { next, until: last, due_at: now, later: vec![] }),
+        (Some(mut replay), Some(first)) => {
+            replay.later.push((first, last));
+            Some(replay)
+        }
+    }
+}
+
+fn micros(ms: u64) -> i64 {
+    i64::try_from(ms).unwrap_or(i64::MAX).saturating_mul(1_000)
+}
