@@ -44,8 +44,9 @@ macro_rules! rule {
 }
 use rule;
 
-/// How long nodes may take after the last fault to be up and to have read what is due.
-const SETTLING: Duration = Duration::from_secs(15);
+/// How long nodes may take after the last fault to be up and to have read what is due. A call that was made before
+/// may stall for 12 seconds on its way and for 12 more on its way back, and its loop waits for it.
+const SETTLING: Duration = Duration::from_secs(30);
 /// How late something may happen in calm weather: a few trips to the store and back, one after the other.
 const LATENESS_MAX: Duration = Duration::from_millis(50);
 
