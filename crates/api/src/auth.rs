@@ -6,8 +6,9 @@
 
 use crate::error::ApiError;
 use crate::{Api, secret_sha256};
-use axum::extract::{Request, State};
+use axum::extract::{FromRequestParts, Request, State};
 use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -49,24 +50,54 @@ impl TokenCache {
     }
 }
 
+/// Whose request it is, for handlers.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// The public part of the token.
+    pub token: String,
+    role: Role,
+}
+
+impl Caller {
+    /// Refuses what only operators may do, with what else to do about it.
+    pub fn check_operator(&self) -> Result<(), ApiError> {
+        if self.role >= Role::Operator {
+            return Ok(());
+        }
+        Err(ApiError::Forbidden("it concerns the jobs of everybody and needs the role operator"))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let caller = parts.extensions.get::<Caller>().cloned();
+        caller.ok_or_else(|| ApiError::Internal("a request came past the guard".to_owned()))
+    }
+}
+
 /// Lets a request through if its path is public or its token may do what its method does.
-pub async fn guard(State(api): State<Api>, request: Request, next: Next) -> Response {
+pub async fn guard(State(api): State<Api>, mut request: Request, next: Next) -> Response {
     if PUBLIC_PATHS.contains(&request.uri().path()) {
         return next.run(request).await;
     }
     match admit(&api, request.method(), request.headers()).await {
-        Ok(()) => next.run(request).await,
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
         Err(error) => error.into_response(),
     }
 }
 
-async fn admit(api: &Api, method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
+async fn admit(api: &Api, method: &Method, headers: &HeaderMap) -> Result<Caller, ApiError> {
     let token = authenticate(api, headers).await?;
     let needed = if matches!(*method, Method::GET | Method::HEAD) { Role::Viewer } else { Role::Submitter };
     if token.role < needed {
         return Err(ApiError::Forbidden("its role only allows reading"));
     }
-    Ok(())
+    Ok(Caller { token: token.id, role: token.role })
 }
 
 async fn authenticate(api: &Api, headers: &HeaderMap) -> Result<Token, ApiError> {
@@ -126,6 +157,15 @@ mod tests {
             assert!(bearer(&header(bad)).is_err(), "{bad:?}");
         }
         assert!(bearer(&header(&format!("Bearer pt_a_{}", "x".repeat(300)))).is_err());
+    }
+
+    #[test]
+    fn only_operators_and_admins_act_on_what_belongs_to_everybody() {
+        let may = |role| Caller { token: "t".to_owned(), role }.check_operator().is_ok();
+        assert_eq!(
+            [Role::Viewer, Role::Submitter, Role::Operator, Role::Admin].map(may),
+            [false, false, true, true]
+        );
     }
 
     #[test]

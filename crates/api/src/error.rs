@@ -4,6 +4,7 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use punctual_client::{FieldError, Problem};
+use punctual_core::ids::JobId;
 use punctual_core::job::InvalidField;
 use punctual_core::ports::StoreError;
 use punctual_engine::SubmitError;
@@ -25,12 +26,21 @@ pub enum ApiError {
     InvalidFields(Vec<FieldError>),
     #[error("the query has invalid parameters")]
     InvalidQuery(Vec<FieldError>),
+    #[error("the header {header} {detail}")]
+    InvalidHeader { header: &'static str, detail: String },
+    /// Another job is in the way.
+    #[error("{detail}")]
+    KeyTaken { detail: String, job: JobId },
+    #[error("the job has version {version} by now")]
+    VersionChanged { version: u32 },
     #[error("a token is needed: {0}")]
     Unauthorized(&'static str),
     #[error("the token may not do this: {0}")]
     Forbidden(&'static str),
     #[error("{0}")]
     NotFound(String),
+    #[error("{0}")]
+    Conflict(String),
     #[error("the method is not allowed here")]
     MethodNotAllowed,
     #[error("the body took too long to arrive")]
@@ -83,7 +93,23 @@ impl ApiError {
                 problem.detail = Some(summary(errors));
                 problem.errors = errors.clone();
             }
-            ApiError::MalformedJson(detail) | ApiError::NotFound(detail) => {
+            ApiError::InvalidHeader { header, detail } => {
+                let error = FieldError { field: (*header).to_owned(), detail: detail.clone() };
+                problem.detail = Some(summary(std::slice::from_ref(&error)));
+                problem.errors = vec![error];
+            }
+            ApiError::KeyTaken { detail, job } => {
+                problem.detail = Some(detail.clone());
+                problem.job_id = Some(*job);
+            }
+            ApiError::VersionChanged { version } => {
+                problem.detail = Some(format!(
+                    "the job has version {version} by now: read it again, and send what you want with \
+                     If-Match: \"{version}\""
+                ));
+                problem.version = Some(*version);
+            }
+            ApiError::MalformedJson(detail) | ApiError::NotFound(detail) | ApiError::Conflict(detail) => {
                 problem.detail = Some(detail.clone());
             }
             ApiError::Unauthorized(detail)
@@ -121,9 +147,15 @@ impl ApiError {
                 (StatusCode::UNPROCESSABLE_ENTITY, "the request has invalid fields")
             }
             ApiError::InvalidQuery(_) => (StatusCode::BAD_REQUEST, "the query has invalid parameters"),
+            ApiError::InvalidHeader { .. } => (StatusCode::BAD_REQUEST, "the request has invalid headers"),
+            ApiError::KeyTaken { .. } => (StatusCode::CONFLICT, "the unique_key is taken"),
+            ApiError::VersionChanged { .. } => {
+                (StatusCode::PRECONDITION_FAILED, "the job was changed in between")
+            }
             ApiError::Unauthorized(_) => (StatusCode::UNAUTHORIZED, "a valid token is needed"),
             ApiError::Forbidden(_) => (StatusCode::FORBIDDEN, "the token may not do this"),
             ApiError::NotFound(_) => (StatusCode::NOT_FOUND, "not found"),
+            ApiError::Conflict(_) => (StatusCode::CONFLICT, "this cannot be done as things are"),
             ApiError::MethodNotAllowed => {
                 (StatusCode::METHOD_NOT_ALLOWED, "the method is not allowed here, see the Allow header")
             }
@@ -158,6 +190,13 @@ impl From<SubmitError> for ApiError {
     fn from(error: SubmitError) -> Self {
         match error {
             SubmitError::Invalid(problems) => ApiError::invalid(problems),
+            SubmitError::KeyTaken(job) => ApiError::KeyTaken {
+                detail: format!(
+                    "job {job} has this unique_key and is not finished: wait for that one, cancel it, or use \
+                     another key"
+                ),
+                job,
+            },
             SubmitError::Unavailable(reason) => ApiError::Unavailable(reason),
         }
     }

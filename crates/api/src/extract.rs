@@ -2,12 +2,15 @@
 
 use crate::Api;
 use crate::error::ApiError;
+use crate::json::{self, Shape};
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, PathRejection};
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,25 +63,70 @@ impl<const LIMIT: usize> FromRequest<Api> for JsonBody<LIMIT> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, ApiError> {
-        check_content_type(request.headers())?;
-        // A body of unknown length may become as large as the limit.
-        let announced = content_length(request.headers()).unwrap_or(LIMIT);
-        if announced > LIMIT {
-            return Err(ApiError::BodyTooLarge { limit_bytes: LIMIT });
-        }
-        let share = api.bodies.take(announced).await?;
-        match timeout(BODY_TIMEOUT, Bytes::from_request(request, api)).await {
-            Err(_) => Err(ApiError::BodyTimeout),
-            Ok(Ok(bytes)) => Ok(JsonBody { bytes, _share: share }),
-            Ok(Err(rejection)) => Err(body_error(rejection, LIMIT)),
-        }
+        check_content_type(request.method(), request.headers())?;
+        read(request, api).await
     }
 }
 
-fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
+/// As [`JsonBody`], or nothing at all: then its type does not matter.
+pub struct OptionalBody<const LIMIT: usize>(pub JsonBody<LIMIT>);
+
+impl<const LIMIT: usize> FromRequest<Api> for OptionalBody<LIMIT> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, api: &Api) -> Result<Self, ApiError> {
+        let is_json = check_content_type(request.method(), request.headers());
+        let body = read(request, api).await?;
+        if !body.bytes.is_empty() {
+            is_json?;
+        }
+        Ok(OptionalBody(body))
+    }
+}
+
+impl<const LIMIT: usize> OptionalBody<LIMIT> {
+    /// What the body says, or the default if there is none.
+    pub fn parse<T: DeserializeOwned + Default>(&self) -> Result<T, ApiError> {
+        if self.0.bytes.is_empty() { Ok(T::default()) } else { json::parse(&self.0.bytes, Shape::Verb) }
+    }
+}
+
+/// The body of a verb that takes none: nothing, or an empty object.
+pub struct NoBody;
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+impl FromRequest<Api> for NoBody {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, api: &Api) -> Result<Self, ApiError> {
+        let body: OptionalBody<BODY_BYTES_MAX> = OptionalBody::from_request(request, api).await?;
+        body.parse::<Nothing>().map(|_| NoBody)
+    }
+}
+
+async fn read<const LIMIT: usize>(request: Request, api: &Api) -> Result<JsonBody<LIMIT>, ApiError> {
+    // A body of unknown length may become as large as the limit.
+    let announced = content_length(request.headers()).unwrap_or(LIMIT);
+    if announced > LIMIT {
+        return Err(ApiError::BodyTooLarge { limit_bytes: LIMIT });
+    }
+    let share = api.bodies.take(announced).await?;
+    match timeout(BODY_TIMEOUT, Bytes::from_request(request, api)).await {
+        Err(_) => Err(ApiError::BodyTimeout),
+        Ok(Ok(bytes)) => Ok(JsonBody { bytes, _share: share }),
+        Ok(Err(rejection)) => Err(body_error(rejection, LIMIT)),
+    }
+}
+
+fn check_content_type(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
     let Some(kind) = headers.get(CONTENT_TYPE) else { return Ok(()) };
     let essence = kind.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
-    if essence.eq_ignore_ascii_case("application/json") { Ok(()) } else { Err(ApiError::NotJson) }
+    let is = |kind: &str| essence.eq_ignore_ascii_case(kind);
+    let is_patch = *method == Method::PATCH && is("application/merge-patch+json");
+    if is("application/json") || is_patch { Ok(()) } else { Err(ApiError::NotJson) }
 }
 
 fn content_length(headers: &HeaderMap) -> Option<usize> {

@@ -12,21 +12,7 @@ use serde::de::IgnoredAny;
 use serde_json::error::Category;
 
 /// Fields of a job that are planned and not built yet: naming them as such beats "unknown field".
-const PLANNED_FIELDS: [&str; 13] = [
-    "rrule",
-    "overlap_limit",
-    "max_open",
-    "calendar",
-    "expires_at",
-    "expires_after",
-    "idempotency_key",
-    "unique_key",
-    "depends_on",
-    "concurrency_key",
-    "notify",
-    "retry.fail_on",
-    "retry.timeout_growth",
-];
+const PLANNED_FIELDS: [&str; 4] = ["rrule", "calendar", "concurrency_key", "notify"];
 
 /// Names that people bring from elsewhere, with ours: too far apart to be taken for misspellings.
 const SYNONYMS: [(&str, &str); 8] = [
@@ -47,8 +33,17 @@ pub enum Shape {
     Batch,
     /// The schedule fields of a job, to look ahead.
     Schedule,
+    ClockMove,
     /// A job inside of a batch: positions in its text would mislead whoever sent the batch.
     JobOfBatch,
+    /// Fields of a job to change.
+    Patch,
+    /// A job with a patch applied: nobody has sent its text.
+    PatchedJob,
+    /// Dead letters to act on.
+    DeadLetters,
+    /// What a verb takes along, if anything.
+    Verb,
 }
 
 pub fn parse<'a, T: Deserialize<'a>>(text: &'a [u8], shape: Shape) -> Result<T, ApiError> {
@@ -78,7 +73,25 @@ fn wrong_shape(shape: Shape) -> ApiError {
             title: "the body is not a schedule",
             detail: "send the schedule fields of a job as a JSON object, such as {\"cron_expression\": \"0 9 * * *\"}",
         },
-        Shape::JobOfBatch => ApiError::field(BODY, "must be an object, such as {\"name\": \"hello\"}"),
+        Shape::ClockMove => ApiError::WrongShape {
+            title: "the body does not say where to move the clock",
+            detail: "send a JSON object such as {\"by\": \"1h\"} or {\"to\": \"2026-03-29T03:00:00Z\"}",
+        },
+        Shape::Patch => ApiError::WrongShape {
+            title: "the body is not a change of a job",
+            detail: "send the fields to change as a JSON object, such as {\"priority\": 8}",
+        },
+        Shape::DeadLetters => ApiError::WrongShape {
+            title: "the body does not name dead letters",
+            detail: "send {\"ids\": […]} or {\"filter\": {…}}",
+        },
+        Shape::Verb => ApiError::WrongShape {
+            title: "the body is not an object",
+            detail: "send nothing, or a JSON object as the documentation of the route says",
+        },
+        Shape::JobOfBatch | Shape::PatchedJob => {
+            ApiError::field(BODY, "must be an object, such as {\"name\": \"hello\"}")
+        }
     }
 }
 
@@ -92,10 +105,8 @@ fn explain<'a, T: Deserialize<'a>>(text: &'a [u8], error: serde_json::Error, sha
         Err(traced) => traced.path().to_string(),
     };
     let position = match shape {
-        Shape::Job | Shape::Batch | Shape::Schedule => {
-            format!(" (line {} column {})", error.line(), error.column())
-        }
-        Shape::JobOfBatch => String::new(),
+        Shape::JobOfBatch | Shape::PatchedJob => String::new(),
+        _ => format!(" (line {} column {})", error.line(), error.column()),
     };
     let message = error.to_string();
     let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
@@ -173,12 +184,20 @@ fn wanted(field: &str) -> Option<String> {
     let name = name.split('[').next().unwrap_or(name);
     Some(match name {
         "max_retries" => format!("a whole number from 0 to {}", limits::MAX_RETRIES_MAX),
-        "max_runs" => format!("a whole number from 1 to {}", u32::MAX),
+        "max_runs" | "misfire_limit" => format!("a whole number from 1 to {}", u32::MAX),
+        "overlap_limit" => format!("a whole number from 1 to {}", limits::OVERLAP_LIMIT_MAX),
+        "max_open" => format!("a whole number from 1 to {}", limits::MAX_OPEN_MAX),
+        "timeout_growth" => "a number from 1.0 to 10.0".to_owned(),
+        "depends_on" if field.ends_with(']') => "the id of a job".to_owned(),
         "timeout_secs" => "a number of seconds, such as 30".to_owned(),
-        "delay" | "interval" | "max_delay" | "steps" if field != "retry.steps" => {
+        "by" | "settle" | "delay" | "interval" | "max_delay" | "steps" | "expires_after"
+            if field != "retry.steps" =>
+        {
             "a duration such as \"30s\", \"5m\" or \"PT3H\"".to_owned()
         }
-        "execute_at" | "start_at" | "end_at" => "a time such as \"2026-11-15T08:30:00Z\"".to_owned(),
+        "execute_at" | "start_at" | "end_at" | "expires_at" | "died_from" | "died_until" | "to" => {
+            "a time such as \"2026-11-15T08:30:00Z\"".to_owned()
+        }
         _ => return None,
     })
 }
@@ -275,9 +294,9 @@ mod tests {
             "must be one of IMMEDIATE, ONE_TIME, RECURRING, not SOMETIMES",
         );
         check::<SubmitJob>(
-            r#"{"name":"x","overlap_policy":"QUEUE"}"#,
+            r#"{"name":"x","overlap_policy":"WAIT"}"#,
             "overlap_policy",
-            "must be SKIP or ALLOW, not QUEUE",
+            "must be one of SKIP, ALLOW, QUEUE, REPLACE, not WAIT",
         );
     }
 
@@ -299,6 +318,12 @@ mod tests {
             "execute_at",
             "must be a time such as \"2026-11-15T08:30:00Z\", not 1763195400",
         );
+        check::<SubmitJob>(
+            r#"{"name":"x","max_open":-5}"#,
+            "max_open",
+            "must be a whole number from 1 to 10000, not -5",
+        );
+        check::<SubmitJob>(r#"{"name":"x","expires_after":5}"#, "expires_after", duration);
         check::<SubmitJob>(r#"{"name":"x","tags":"a"}"#, "tags", "must be an array, not \"a\"");
         check::<SubmitJob>(r#"{"name":["x"]}"#, "name", "must be a string, not an array");
     }
@@ -318,7 +343,23 @@ mod tests {
             "retry.steps[1]",
             "must be a duration such as 30s, 5m, 1h30m, 1d or PT3H",
         );
-        check::<SubmitJob>(r#"{"name":"x","retry":{"fail_on":[]}}"#, "retry.fail_on", "is not supported yet");
+        check::<SubmitJob>(
+            r#"{"name":"x","retry":{"timeout_growth":1.234}}"#,
+            "retry.timeout_growth",
+            "must have at most two decimals, such as 1.25",
+        );
+        let id = "0197e9a0-0000-7000-8000-000000000001";
+        check::<SubmitJob>(
+            &format!(r#"{{"name":"x","depends_on":["{id}","{id}","mine"]}}"#),
+            "depends_on[2]",
+            "is not a job id (a UUID): mine",
+        );
+        check::<SubmitJob>(
+            r#"{"name":"x","depends_on":[5]}"#,
+            "depends_on[0]",
+            "must be the id of a job, not 5",
+        );
+        check::<SubmitJob>(r#"{"name":"x","depends_on":5}"#, "depends_on", "must be an array, not 5");
         check::<BatchRequest>(
             r#"{"jobs":[{"name":"a"},{"name":"b","payload":{"x":1},"rrule":"FREQ=DAILY"}]}"#,
             "jobs[1].rrule",

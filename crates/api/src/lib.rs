@@ -5,11 +5,17 @@
 //! [`auth::PUBLIC_PATHS`] need a token; a new route is closed until it is listed there.
 
 mod auth;
+mod conditional;
+mod described;
 mod error;
+mod explain;
 mod extract;
+mod idempotency;
 mod json;
 mod metrics;
+mod patch;
 mod query;
+mod reasons;
 mod routes;
 mod server;
 mod submission;
@@ -21,7 +27,7 @@ pub use server::{Server, ServerLimits};
 use auth::TokenCache;
 use axum::Router;
 use extract::BodyShares;
-use punctual_core::ports::{Clock, Store};
+use punctual_core::ports::{Clock, DrivenClock, Store};
 use punctual_engine::Engine;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -33,13 +39,20 @@ pub struct Api {
     clock: Arc<dyn Clock>,
     tokens: Arc<TokenCache>,
     bodies: Arc<BodyShares>,
+    /// The clock that requests may drive; absent where time is the machine's.
+    driven: Option<Arc<dyn DrivenClock>>,
     /// Turns true when the server is about to stop; absent where that is never asked.
     stopping: Option<watch::Receiver<bool>>,
 }
 
 impl Api {
     pub fn new(engine: Arc<Engine>, clock: Arc<dyn Clock>) -> Self {
-        Api { engine, clock, tokens: Arc::default(), bodies: Arc::default(), stopping: None }
+        Api { engine, clock, tokens: Arc::default(), bodies: Arc::default(), driven: None, stopping: None }
+    }
+
+    /// Lets requests drive this clock, which must be the engine's calendar.
+    pub fn driving(self, clock: Arc<dyn DrivenClock>) -> Self {
+        Api { driven: Some(clock), ..self }
     }
 
     /// Calls itself not ready once `stopping` turns true, and goes on answering: load balancers send their

@@ -6,7 +6,7 @@ use std::fmt::Write;
 /// A counter: its name without prefix and suffix, what it counts, where it is read.
 type CounterRow = (&'static str, &'static str, fn(&CountersBody) -> u64);
 
-const COUNTERS: [CounterRow; 15] = [
+const COUNTERS: [CounterRow; 16] = [
     ("jobs_submitted", "Jobs submitted.", |c| c.submitted),
     ("occurrences_fired", "Occurrences fired by schedules.", |c| c.fired),
     ("occurrences_skipped", "Occurrences that did not run, for a recorded reason.", |c| c.skipped),
@@ -16,6 +16,7 @@ const COUNTERS: [CounterRow; 15] = [
     ("executions_failed", "Executions that failed.", |c| c.failed),
     ("executions_timed_out", "Executions that ran out of time.", |c| c.timed_out),
     ("executions_cancelled", "Executions that were cancelled.", |c| c.cancelled),
+    ("executions_expired", "Executions that expired before they could start.", |c| c.expired),
     ("executions_lost", "Executions whose worker session fell silent.", |c| c.lost),
     ("executions_retried", "Attempts that follow a failed one.", |c| c.retried),
     ("executions_given_back", "Executions returned unstarted.", |c| c.given_back),

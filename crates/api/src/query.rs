@@ -4,8 +4,9 @@ use crate::error::ApiError;
 use crate::suggest;
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
-use punctual_client::FieldError;
+use punctual_client::{FieldError, time_fix};
 use punctual_core::limits;
+use punctual_core::time::Timestamp;
 use std::fmt::Display;
 use std::str::FromStr;
 
@@ -48,10 +49,22 @@ impl QueryParams {
         match text.parse() {
             Ok(value) => Some(value),
             Err(error) => {
-                self.error(name, format!("{error}"));
+                let said = error.to_string();
+                let is_bare = said.starts_with("not ");
+                self.error(name, if is_bare { format!("is {said}") } else { said });
                 None
             }
         }
+    }
+
+    pub fn time(&mut self, name: &'static str) -> Option<Timestamp> {
+        let text = self.text(name)?;
+        // In a query a plus sign is a blank: an offset such as +01:00 arrives as one.
+        let time = text.replace(' ', "+").parse();
+        if time.is_err() {
+            self.error(name, time_fix(&text));
+        }
+        time.ok()
     }
 
     /// A word of a fixed set, as it is spelled in JSON, in any case: people type `active`.
@@ -83,8 +96,7 @@ impl QueryParams {
     /// Where the page before ended, if this list has made the cursor.
     pub fn cursor<T: FromStr>(&mut self, list: &str) -> Option<T> {
         let text = self.text("cursor")?;
-        let place = text.split_once('~').filter(|(made_by, _)| *made_by == list);
-        let parsed = place.and_then(|(_, place)| place.parse().ok());
+        let parsed = place_in(list, &text);
         if parsed.is_none() {
             self.error("cursor", "must be a next_cursor of this same list".to_owned());
         }
@@ -96,6 +108,7 @@ impl QueryParams {
         for (name, _) in std::mem::take(&mut self.pairs) {
             let detail = match suggest::closest(&name, self.known.iter().copied()) {
                 Some(meant) => format!("is not a known parameter, did you mean {meant}?"),
+                None if self.known.is_empty() => "is not a known parameter; there are none".to_owned(),
                 None => format!("is not a known parameter; known are {}", self.known.join(", ")),
             };
             self.errors.push(FieldError { field: name, detail });
@@ -106,6 +119,12 @@ impl QueryParams {
     fn error(&mut self, name: &str, detail: String) {
         self.errors.push(FieldError { field: name.to_owned(), detail });
     }
+}
+
+/// The place that a cursor of this list names.
+pub fn place_in<T: FromStr>(list: &str, cursor: &str) -> Option<T> {
+    let (made_by, place) = cursor.split_once('~')?;
+    if made_by == list { place.parse().ok() } else { None }
 }
 
 /// The cursor with which this list goes on.

@@ -2,27 +2,53 @@
 //! is in the way; limits are checked by core.
 
 use punctual_client::{RetryBody, RetryStrategy, ScheduleType, Span, SubmitJob};
-use punctual_core::job::{DEFAULT_OWNER, DEFAULT_QUEUE, InvalidField, JobSpec, Priority, Settings};
+use punctual_core::job::{DEFAULT_OWNER, DEFAULT_QUEUE, Expiry, InvalidField, JobSpec, Priority, Settings};
 use punctual_core::recurrence::{IntervalError, RecurrenceError, RecurrenceSpec, Rule, seed};
 use punctual_core::retry::RetryPolicy;
-use punctual_core::schedule::{Misfire, MisfirePolicy, Recurring, Schedule};
+use punctual_core::schedule::{Misfire, MisfirePolicy, OverlapPolicy, Recurring, Schedule};
 use punctual_core::time::Timestamp;
 
+/// What a description is read against.
+#[derive(Debug, Clone, Copy)]
+pub struct Basis<'a> {
+    pub now: Timestamp,
+    /// The schedule that the job has, if it is there already: its rhythm goes on where the rule is the same.
+    pub stored: Option<&'a Schedule>,
+}
+
+impl Basis<'_> {
+    /// For a job that is new.
+    pub const fn new(now: Timestamp) -> Self {
+        Basis { now, stored: None }
+    }
+
+    fn recurrence(&self) -> Option<&RecurrenceSpec> {
+        match self.stored? {
+            Schedule::Recurring(recurring) => Some(recurring.recurrence.spec()),
+            Schedule::Immediate | Schedule::OneTime { .. } => None,
+        }
+    }
+}
+
 /// The job that was meant, or all that is wrong with it.
-pub fn job_spec(job: SubmitJob, now: Timestamp) -> Result<JobSpec, Vec<InvalidField>> {
+pub fn job_spec(job: SubmitJob, basis: Basis<'_>) -> Result<JobSpec, Vec<InvalidField>> {
     let mut problems = Vec::new();
-    let schedule = schedule(&job, now).unwrap_or_else(|problem| {
+    let schedule = schedule(&job, basis).unwrap_or_else(|problem| {
         problems.push(problem);
         Schedule::Immediate
     });
-    let retry = match job.retry.map_or(Ok(RetryPolicy::default()), retry_policy) {
-        Ok(retry) => retry,
-        Err(problem) => {
-            problems.push(problem);
-            RetryPolicy::default()
-        }
-    };
+    let expiry = expiry(&job).unwrap_or_else(|problem| {
+        problems.push(problem);
+        None
+    });
     let defaults = Settings::default();
+    let retry_body = job.retry.unwrap_or_default();
+    let fail_on = retry_body.fail_on.clone().unwrap_or_default();
+    let growth = retry_body.timeout_growth;
+    let retry = retry_policy(retry_body).unwrap_or_else(|problem| {
+        problems.push(problem);
+        RetryPolicy::default()
+    });
     let spec = JobSpec {
         job_type: job.job_type.unwrap_or_else(|| job.name.clone()),
         name: job.name,
@@ -33,9 +59,17 @@ pub fn job_spec(job: SubmitJob, now: Timestamp) -> Result<JobSpec, Vec<InvalidFi
         settings: Settings {
             schedule,
             overlap: job.overlap_policy.unwrap_or_default(),
+            overlap_limit: job.overlap_limit.unwrap_or(defaults.overlap_limit),
+            max_open: job.max_open.unwrap_or(defaults.max_open),
             max_retries: job.max_retries.unwrap_or(defaults.max_retries),
             retry,
             timeout_ms: job.timeout_secs.map_or(defaults.timeout_ms, |timeout| timeout.as_millis()),
+            timeout_growth_pct: growth.map_or(defaults.timeout_growth_pct, |growth| growth.percent),
+            fail_on,
+            expiry,
+            idempotency_key: job.idempotency_key,
+            unique_key: job.unique_key,
+            depends_on: job.depends_on.unwrap_or_default(),
             tags: job.tags.unwrap_or_default(),
         },
     };
@@ -48,24 +82,15 @@ pub fn job_spec(job: SubmitJob, now: Timestamp) -> Result<JobSpec, Vec<InvalidFi
 }
 
 /// When the job runs.
-pub fn schedule(job: &SubmitJob, now: Timestamp) -> Result<Schedule, InvalidField> {
+pub fn schedule(job: &SubmitJob, basis: Basis<'_>) -> Result<Schedule, InvalidField> {
     refuse_contradictions(job)?;
     let missing = |field, kind: ScheduleType, or| {
         InvalidField::new(field, format!("is needed for schedule_type {} (or give {or})", kind.as_str()))
     };
-    let seed = || seed(job.owner_id.as_deref().unwrap_or(DEFAULT_OWNER), &job.name);
-    let rule = match (&job.cron_expression, &job.interval) {
-        (Some(pattern), _) => Some(Rule::Cron { pattern: pattern.clone(), seed: seed() }),
-        // Without a start, the first run is one interval from now.
-        (None, Some(every)) => {
-            Some(Rule::Interval { every: every.clone(), anchor: job.start_at.unwrap_or(now) })
-        }
-        (None, None) => None,
-    };
-    match (job.schedule_type, rule, job.execute_at, job.delay) {
+    match (job.schedule_type, rule(job, basis), job.execute_at, job.delay) {
         (_, Some(rule), _, _) => recurring(job, rule),
         (_, None, Some(at), _) => Ok(Schedule::OneTime { at }),
-        (_, None, None, Some(delay)) => Ok(Schedule::OneTime { at: now.plus(delay.get()) }),
+        (_, None, None, Some(delay)) => Ok(Schedule::OneTime { at: basis.now.plus(delay.get()) }),
         (Some(kind @ ScheduleType::OneTime), None, None, None) => Err(missing("execute_at", kind, "delay")),
         (Some(kind @ ScheduleType::Recurring), None, None, None) => {
             Err(missing("cron_expression", kind, "interval"))
@@ -74,29 +99,77 @@ pub fn schedule(job: &SubmitJob, now: Timestamp) -> Result<Schedule, InvalidFiel
     }
 }
 
-/// The schedule fields that were given, each with the kind of schedule that it belongs to.
+/// The rule of a recurring job. One that the job has already stays as it is: what `H` stands for, and when an
+/// interval without a start began to count.
+fn rule(job: &SubmitJob, basis: Basis<'_>) -> Option<Rule> {
+    let stored = basis.recurrence();
+    match (&job.cron_expression, &job.interval) {
+        (Some(pattern), _) => match stored.map(|spec| &spec.rule) {
+            Some(kept @ Rule::Cron { pattern: same, .. }) if same == pattern => Some(kept.clone()),
+            _ => {
+                let seed = seed(job.owner_id.as_deref().unwrap_or(DEFAULT_OWNER), &job.name);
+                Some(Rule::Cron { pattern: pattern.clone(), seed })
+            }
+        },
+        (None, Some(every)) => {
+            let kept = stored.and_then(|spec| match &spec.rule {
+                Rule::Interval { every: same, anchor } if same == every && spec.start_at.is_none() => {
+                    Some(*anchor)
+                }
+                _ => None,
+            });
+            // Without a start, the first run is one interval from now.
+            let anchor = job.start_at.or(kept).unwrap_or(basis.now);
+            Some(Rule::Interval { every: every.clone(), anchor })
+        }
+        (None, None) => None,
+    }
+}
+
+fn expiry(job: &SubmitJob) -> Result<Option<Expiry>, InvalidField> {
+    match (job.expires_at, job.expires_after) {
+        (Some(_), Some(_)) => {
+            Err(InvalidField::new("expires_after", "cannot be combined with expires_at: give one of the two"))
+        }
+        (Some(at), None) => Ok(Some(Expiry::At(at))),
+        (None, Some(after)) => Ok(Some(Expiry::AfterMs(millis(after)))),
+        (None, None) => Ok(None),
+    }
+}
+
+/// A field that belongs to one kind of schedule, and whether a job has it.
+type ScheduleField = (&'static str, ScheduleType, fn(&SubmitJob) -> bool);
+
+/// The fields that say when a job runs, beside `schedule_type`.
+pub const SCHEDULE_FIELDS: [ScheduleField; 16] = [
+    ("execute_at", ScheduleType::OneTime, |job| job.execute_at.is_some()),
+    ("delay", ScheduleType::OneTime, |job| job.delay.is_some()),
+    ("cron_expression", ScheduleType::Recurring, |job| job.cron_expression.is_some()),
+    ("interval", ScheduleType::Recurring, |job| job.interval.is_some()),
+    ("timezone", ScheduleType::Recurring, |job| job.timezone.is_some()),
+    ("dst_gap", ScheduleType::Recurring, |job| job.dst_gap.is_some()),
+    ("dst_overlap", ScheduleType::Recurring, |job| job.dst_overlap.is_some()),
+    ("misfire_policy", ScheduleType::Recurring, |job| job.misfire_policy.is_some()),
+    ("misfire_grace", ScheduleType::Recurring, |job| job.misfire_grace.is_some()),
+    ("misfire_limit", ScheduleType::Recurring, |job| job.misfire_limit.is_some()),
+    ("max_lateness", ScheduleType::Recurring, |job| job.max_lateness.is_some()),
+    ("replay_rate", ScheduleType::Recurring, |job| job.replay_rate.is_some()),
+    ("jitter", ScheduleType::Recurring, |job| job.jitter.is_some()),
+    ("max_runs", ScheduleType::Recurring, |job| job.max_runs.is_some()),
+    ("start_at", ScheduleType::Recurring, |job| job.start_at.is_some()),
+    ("end_at", ScheduleType::Recurring, |job| job.end_at.is_some()),
+];
+
+/// Fields of recurring jobs that are not about time.
+pub const RECURRING_FIELDS: [ScheduleField; 2] = [
+    ("overlap_limit", ScheduleType::Recurring, |job| job.overlap_limit.is_some()),
+    ("max_open", ScheduleType::Recurring, |job| job.max_open.is_some()),
+];
+
+/// The fields that were given, each with the kind of schedule that it belongs to.
 fn given(job: &SubmitJob) -> impl Iterator<Item = (&'static str, ScheduleType)> {
-    use ScheduleType::{OneTime, Recurring};
-    [
-        ("execute_at", OneTime, job.execute_at.is_some()),
-        ("delay", OneTime, job.delay.is_some()),
-        ("cron_expression", Recurring, job.cron_expression.is_some()),
-        ("interval", Recurring, job.interval.is_some()),
-        ("timezone", Recurring, job.timezone.is_some()),
-        ("dst_gap", Recurring, job.dst_gap.is_some()),
-        ("dst_overlap", Recurring, job.dst_overlap.is_some()),
-        ("misfire_policy", Recurring, job.misfire_policy.is_some()),
-        ("misfire_grace", Recurring, job.misfire_grace.is_some()),
-        ("misfire_limit", Recurring, job.misfire_limit.is_some()),
-        ("max_lateness", Recurring, job.max_lateness.is_some()),
-        ("replay_rate", Recurring, job.replay_rate.is_some()),
-        ("jitter", Recurring, job.jitter.is_some()),
-        ("max_runs", Recurring, job.max_runs.is_some()),
-        ("start_at", Recurring, job.start_at.is_some()),
-        ("end_at", Recurring, job.end_at.is_some()),
-    ]
-    .into_iter()
-    .filter_map(|(field, kind, is_given)| is_given.then_some((field, kind)))
+    let fields = SCHEDULE_FIELDS.into_iter().chain(RECURRING_FIELDS);
+    fields.filter_map(|(field, kind, is_given)| is_given(job).then_some((field, kind)))
 }
 
 fn refuse_contradictions(job: &SubmitJob) -> Result<(), InvalidField> {
@@ -137,7 +210,7 @@ fn refuse_contradictions(job: &SubmitJob) -> Result<(), InvalidField> {
     }
 }
 
-/// Bounds of a replay without a replay would be a misunderstanding.
+/// Bounds of a replay without a replay, or of a queue without one, would be a misunderstanding.
 fn refuse_idle_bounds(job: &SubmitJob) -> Result<(), InvalidField> {
     let bounds = [
         ("misfire_limit", job.misfire_limit.is_some()),
@@ -147,6 +220,9 @@ fn refuse_idle_bounds(job: &SubmitJob) -> Result<(), InvalidField> {
     match bounds.into_iter().find(|(_, is_given)| *is_given) {
         Some((field, _)) if job.misfire_policy != Some(MisfirePolicy::RunAll) => {
             Err(InvalidField::new(field, "only applies to misfire_policy RUN_ALL"))
+        }
+        _ if job.overlap_limit.is_some() && job.overlap_policy != Some(OverlapPolicy::Queue) => {
+            Err(InvalidField::new("overlap_limit", "only applies to overlap_policy QUEUE"))
         }
         _ => Ok(()),
     }
@@ -231,13 +307,14 @@ fn millis(span: Span) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use punctual_core::schedule::Overlap;
 
     fn now() -> Timestamp {
         "2026-11-15T08:30:00Z".parse().unwrap()
     }
 
     fn spec(json: &str) -> Result<JobSpec, Vec<InvalidField>> {
-        job_spec(serde_json::from_str(json).unwrap(), now())
+        job_spec(serde_json::from_str(json).unwrap(), Basis::new(now()))
     }
 
     fn schedule_of(json: &str) -> Schedule {
@@ -342,6 +419,18 @@ mod tests {
                 "misfire_limit only applies to misfire_policy RUN_ALL",
             ),
             (
+                r#"{"name":"x","cron_expression":"@daily","overlap_policy":"REPLACE","overlap_limit":3}"#,
+                "overlap_limit only applies to overlap_policy QUEUE",
+            ),
+            (
+                r#"{"name":"x","max_open":3}"#,
+                "max_open only applies to recurring jobs: give cron_expression or interval, too",
+            ),
+            (
+                r#"{"name":"x","expires_at":"2026-11-15T09:00:00Z","expires_after":"1h"}"#,
+                "expires_after cannot be combined with expires_at: give one of the two",
+            ),
+            (
                 r#"{"name":"x","cron_expression":"0 25 * * *"}"#,
                 "cron_expression is not a cron expression: hour 25 is out of range, use 0–23 (column 3)",
             ),
@@ -364,6 +453,50 @@ mod tests {
         ] {
             assert_eq!(refused(json), [problem], "{json}");
         }
+    }
+
+    #[test]
+    fn what_controls_a_job_is_taken_over() {
+        let json = r#"{"name":"x","interval":"1h","overlap_policy":"QUEUE","overlap_limit":3,"max_open":50,
+            "expires_after":"5m","unique_key":"u","idempotency_key":"i",
+            "retry":{"fail_on":["TIMED_OUT","no such file"],"timeout_growth":1.5}}"#;
+        let settings = spec(json).unwrap().settings;
+        assert_eq!(settings.overlap(), Overlap { policy: OverlapPolicy::Queue, limit: 3, max_open: 50 });
+        assert_eq!(settings.expiry, Some(Expiry::AfterMs(300_000)));
+        assert_eq!(
+            (settings.unique_key.as_deref(), settings.idempotency_key.as_deref()),
+            (Some("u"), Some("i"))
+        );
+        assert_eq!(settings.fail_on, ["TIMED_OUT", "no such file"]);
+        assert_eq!((settings.timeout_growth_pct, settings.retry), (150, RetryPolicy::default()));
+    }
+
+    #[test]
+    fn the_rhythm_of_an_unchanged_rule_goes_on() {
+        let hour = r#"{"name":"x","interval":"1h"}"#;
+        let stored = schedule_of(hour);
+        let later = now().plus(std::time::Duration::from_secs(600));
+        let basis = Basis { now: later, stored: Some(&stored) };
+        let again = |json: &str| {
+            let job: SubmitJob = serde_json::from_str(json).unwrap();
+            schedule(&job, basis).unwrap()
+        };
+        assert_eq!(again(hour), stored);
+        let anchor = |schedule: &Schedule| match schedule {
+            Schedule::Recurring(recurring) => match recurring.recurrence.spec().rule {
+                Rule::Interval { anchor, .. } => anchor,
+                Rule::Cron { .. } => panic!("a cron rule"),
+            },
+            other => panic!("not recurring: {other:?}"),
+        };
+        assert_eq!(anchor(&again(r#"{"name":"x","interval":"1h","jitter":"5s"}"#)), now());
+        assert_eq!(anchor(&again(r#"{"name":"x","interval":"2h"}"#)), later);
+
+        let hashed = r#"{"name":"x","cron_expression":"H H * * *"}"#;
+        let stored = schedule_of(hashed);
+        let renamed: SubmitJob = serde_json::from_str(&hashed.replace("\"x\"", "\"y\"")).unwrap();
+        assert_eq!(schedule(&renamed, Basis { now: later, stored: Some(&stored) }), Ok(stored.clone()));
+        assert_ne!(schedule(&renamed, Basis::new(later)), Ok(stored));
     }
 
     #[test]

@@ -1,92 +1,114 @@
 //! From what the store shows to what goes over the wire.
 
+use crate::{described, reasons};
 use punctual_client::{
     DeadLetterBody, ExecutionBody, ExecutionStatus, JobBody, LaneBody, LastExecution, OccurrencePreview,
-    PreviewBody, PriorityBody, ReplayRate, RetryBody, RetryStrategy, ScheduleType, Seconds, SkipRangeBody,
-    Span, SubmitJob, SubmittedBody, WorkerBody,
+    PreviewBody, PriorityBody, QueueBody, ScheduleType, Seconds, SkipRangeBody, SubmittedBody, WorkerBody,
 };
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::job::JobStatus;
-use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::{Finished, Live, LiveState};
-use punctual_core::ports::{DeadLetter, Depth, JobView, SessionRow};
-use punctual_core::recurrence::{Recurrence, Rule};
-use punctual_core::retry::RetryPolicy;
-use punctual_core::schedule::{Schedule, SkipRange};
+use punctual_core::ports::{DeadLetter, Depth, ExecutionView, JobView, PausedQueue, SessionRow};
+use punctual_core::recurrence::Recurrence;
+use punctual_core::schedule::SkipRange;
 use punctual_core::time::Timestamp;
 use punctual_engine::Submitted;
 use serde_json::value::RawValue;
-use std::time::Duration;
+use std::collections::BTreeMap;
 
 pub fn submitted(submitted: Submitted) -> SubmittedBody {
-    SubmittedBody { job_id: submitted.job, status: submitted.status, next_run_time: submitted.next_run_time }
+    SubmittedBody {
+        job_id: submitted.job,
+        status: submitted.status,
+        next_run_time: submitted.next_run_time,
+        existing: submitted.is_existing,
+    }
 }
 
 pub fn job(view: JobView) -> JobBody {
     let status = view.status();
-    let last = view.last_finished.as_ref();
+    let status_reason = reasons::of_status(&view);
     let next_run_time = next_run_time(&view);
-    let next_retry_time = view.open.iter().find(|live| waits_for_retry(live)).map(|live| live.available_at);
-    let last_run_time = view.open.iter().find_map(claimed_at).or(last.and_then(|last| last.started_at));
+    let retried = view.open.iter().find(|live| waits_for_retry(live));
+    let next_retry_time = retried.map(|live| live.available_at);
+    let last = view.last_finished;
+    let last_started = last.as_ref().and_then(|last| last.started_at);
+    let last_run_time = view.open.iter().find_map(claimed_at).or(last_started);
     let job = view.job;
-    let times = schedule_fields(&job.spec.settings.schedule);
-    let schedule_type = times.schedule_type.unwrap_or(ScheduleType::Immediate);
+    let said = described::as_submitted(&job.spec);
+    let settings = job.spec.settings;
     JobBody {
         job_id: job.id,
-        name: job.spec.name,
+        name: said.name,
         job_type: job.spec.job_type,
         payload: raw_json(job.spec.payload),
         queue: job.spec.queue,
         priority: PriorityBody(job.spec.priority),
-        schedule_type,
-        execute_at: times.execute_at,
-        cron_expression: times.cron_expression,
-        interval: times.interval,
-        timezone: times.timezone,
-        dst_gap: times.dst_gap,
-        dst_overlap: times.dst_overlap,
-        misfire_policy: times.misfire_policy,
-        misfire_grace: times.misfire_grace,
-        misfire_limit: times.misfire_limit,
-        max_lateness: times.max_lateness,
-        replay_rate: times.replay_rate,
-        jitter: times.jitter,
-        max_runs: times.max_runs,
-        start_at: times.start_at,
-        end_at: times.end_at,
-        schedule_description: description(&job.spec.settings.schedule),
-        overlap_policy: (schedule_type == ScheduleType::Recurring).then_some(job.spec.settings.overlap),
-        max_retries: job.spec.settings.max_retries,
-        retry: retry(&job.spec.settings.retry),
-        timeout_secs: Seconds::from_millis(job.spec.settings.timeout_ms),
+        schedule_type: said.schedule_type.unwrap_or(ScheduleType::Immediate),
+        execute_at: said.execute_at,
+        cron_expression: said.cron_expression,
+        interval: said.interval,
+        timezone: said.timezone,
+        dst_gap: said.dst_gap,
+        dst_overlap: said.dst_overlap,
+        misfire_policy: said.misfire_policy,
+        misfire_grace: said.misfire_grace,
+        misfire_limit: said.misfire_limit,
+        max_lateness: said.max_lateness,
+        replay_rate: said.replay_rate,
+        jitter: said.jitter,
+        max_runs: said.max_runs,
+        start_at: said.start_at,
+        end_at: said.end_at,
+        schedule_description: described::in_words(&settings.schedule),
+        overlap_policy: said.overlap_policy,
+        overlap_limit: said.overlap_limit,
+        max_open: said.max_open,
+        max_retries: settings.max_retries,
+        retry: said.retry.unwrap_or_default(),
+        timeout_secs: Seconds::from_millis(settings.timeout_ms),
+        expires_at: said.expires_at,
+        expires_after: said.expires_after,
         owner_id: job.spec.owner,
-        tags: job.spec.settings.tags,
+        idempotency_key: settings.idempotency_key,
+        unique_key: settings.unique_key,
+        depends_on: settings.depends_on,
+        tags: settings.tags,
         status,
-        status_reason: last
-            .filter(|_| status == JobStatus::Failed)
-            .map(|last| reason_of_failure(last, job.spec.settings.max_retries)),
+        status_reason,
         next_run_time,
         next_retry_time,
         last_run_time,
-        last_error: last.and_then(|last| last.error.clone()),
-        last_execution: last.map(|last| LastExecution {
+        last_error: last.as_ref().and_then(|last| last.error.clone()),
+        last_execution: last.as_ref().map(|last| LastExecution {
             execution_id: last.id,
             status: last.status.into(),
             completed_at: last.completed_at,
         }),
+        result: last.and_then(|last| last.result).and_then(raw_json),
+        execution_id: None,
         version: job.version,
         created_at: job.created_at,
         updated_at: job.updated_at,
     }
 }
 
-fn next_run_time(view: &JobView) -> Option<Timestamp> {
-    let unstarted = view.open.iter().filter(|live| live.attempt == 1 && claimed_at(live).is_none());
-    let open = unstarted.map(|live| live.available_at).min();
-    open.or(view.schedule.as_ref().map(|schedule| schedule.due_at))
+/// When the next occurrence runs, as far as anybody can tell: what waits for another job, for another
+/// occurrence or for a resume has no time.
+pub fn next_run_time(view: &JobView) -> Option<Timestamp> {
+    let has_time = |live: &&Live| {
+        live.attempt == 1
+            && claimed_at(live).is_none()
+            && !UNTIMED.iter().any(|gate| live.is_closed_by(*gate))
+    };
+    let open = view.open.iter().filter(has_time).map(|live| live.available_at).min();
+    open.or(view.schedule.as_ref().and_then(|schedule| schedule.due_at))
 }
 
-fn claimed_at(live: &Live) -> Option<Timestamp> {
+/// Gates of which nobody knows when they open.
+const UNTIMED: [Gate; 3] = [Gate::Dependency, Gate::Overlap, Gate::Paused];
+
+pub fn claimed_at(live: &Live) -> Option<Timestamp> {
     match live.state {
         LiveState::Running(lease) => Some(lease.claimed_at),
         LiveState::Waiting(_) | LiveState::Queued => None,
@@ -94,74 +116,7 @@ fn claimed_at(live: &Live) -> Option<Timestamp> {
 }
 
 fn waits_for_retry(live: &Live) -> bool {
-    let waits_for_time = matches!(live.state, LiveState::Waiting(gates) if gates.contains(Gate::Time));
-    waits_for_time && live.attempt > 1
-}
-
-/// Why a job stays queued although nothing else is in its way.
-pub fn reason_of_queueing(job_type: &str) -> String {
-    format!("waits for a worker that has a handler for {job_type}; none is connected")
-}
-
-fn reason_of_failure(last: &Finished, max_retries: u32) -> String {
-    let attempt = last.id.attempt;
-    let how = match last.status {
-        Status::TimedOut => "ran out of time",
-        Status::Lost => "was lost with its worker",
-        Status::Skipped => "was skipped",
-        Status::Expired => "expired",
-        Status::Succeeded | Status::Failed | Status::Cancelled => "failed",
-    };
-    // Retries were left and none followed: the handler has said that another try would not help.
-    let why = if attempt <= max_retries { "cannot be retried" } else { "no retry is left" };
-    format!("attempt {attempt} {how} and {why}")
-}
-
-/// The fields that say when a job runs, as they were submitted.
-fn schedule_fields(schedule: &Schedule) -> SubmitJob {
-    let none = SubmitJob::default();
-    let recurring = match schedule {
-        Schedule::Immediate => {
-            return SubmitJob { schedule_type: Some(ScheduleType::Immediate), ..none };
-        }
-        Schedule::OneTime { at } => {
-            let schedule_type = Some(ScheduleType::OneTime);
-            return SubmitJob { schedule_type, execute_at: Some(*at), ..none };
-        }
-        Schedule::Recurring(recurring) => recurring,
-    };
-    let spec = recurring.recurrence.spec();
-    let (cron_expression, interval) = match &spec.rule {
-        Rule::Cron { pattern, .. } => (Some(pattern.clone()), None),
-        Rule::Interval { every, .. } => (None, Some(every.clone())),
-    };
-    let span = |ms: u64| Span::from(Duration::from_millis(ms));
-    let misfire = &recurring.misfire;
-    SubmitJob {
-        schedule_type: Some(ScheduleType::Recurring),
-        cron_expression,
-        interval,
-        timezone: Some(spec.zone.clone()),
-        dst_gap: spec.dst_gap,
-        dst_overlap: spec.dst_overlap,
-        misfire_policy: Some(misfire.policy),
-        misfire_grace: Some(span(misfire.grace_ms)),
-        misfire_limit: misfire.limit,
-        max_lateness: misfire.max_lateness_ms.map(span),
-        replay_rate: misfire.replay_per_minute.map(|per_minute| ReplayRate { per_minute }),
-        jitter: (recurring.jitter_ms > 0).then(|| span(recurring.jitter_ms)),
-        max_runs: recurring.max_runs,
-        start_at: spec.start_at,
-        end_at: spec.end_at,
-        ..none
-    }
-}
-
-fn description(schedule: &Schedule) -> Option<String> {
-    match schedule {
-        Schedule::Recurring(recurring) => Some(recurring.recurrence.describe()),
-        Schedule::Immediate | Schedule::OneTime { .. } => None,
-    }
+    live.attempt > 1 && live.is_closed_by(Gate::Time) && !live.is_closed_by(Gate::Paused)
 }
 
 /// The next occurrences of a recurrence, and what it means.
@@ -172,28 +127,6 @@ pub fn preview(recurrence: &Recurrence, after: Timestamp, count: usize) -> Previ
         dst: fire.dst,
     });
     PreviewBody { description: recurrence.describe(), occurrences: occurrences.collect() }
-}
-
-fn retry(policy: &RetryPolicy) -> RetryBody {
-    let span = |ms: &u64| Span::from(Duration::from_millis(*ms));
-    match policy {
-        RetryPolicy::Exponential { delay_ms, max_delay_ms } => RetryBody {
-            strategy: Some(RetryStrategy::Exponential),
-            delay: Some(span(delay_ms)),
-            max_delay: Some(span(max_delay_ms)),
-            steps: None,
-        },
-        RetryPolicy::Fixed { delay_ms } => RetryBody {
-            strategy: Some(RetryStrategy::Fixed),
-            delay: Some(span(delay_ms)),
-            ..RetryBody::default()
-        },
-        RetryPolicy::Ladder { steps_ms } => RetryBody {
-            strategy: Some(RetryStrategy::Ladder),
-            steps: Some(steps_ms.iter().map(span).collect()),
-            ..RetryBody::default()
-        },
-    }
 }
 
 pub fn live(live: &Live, worker: Option<String>) -> ExecutionBody {
@@ -213,6 +146,8 @@ pub fn live(live: &Live, worker: Option<String>) -> ExecutionBody {
         gates: gates.iter().collect(),
         worker_id: worker,
         available_at: live.available_at,
+        expires_at: live.expires_at,
+        cancel_requested: matches!(live.state, LiveState::Running(lease) if lease.cancel_requested),
         started_at: claimed_at(live),
         completed_at: None,
         error_message: None,
@@ -230,10 +165,12 @@ pub fn finished(finished: Finished) -> ExecutionBody {
         origin: finished.origin,
         attempt_number: finished.id.attempt,
         status: ExecutionStatus::from(finished.status),
-        reason: None,
+        reason: finished.reason.map(reasons::word_of),
         gates: vec![],
         worker_id: finished.worker,
         available_at: finished.available_at,
+        expires_at: None,
+        cancel_requested: false,
         started_at: finished.started_at,
         completed_at: Some(finished.completed_at),
         error_message: finished.error,
@@ -254,8 +191,19 @@ pub fn dead_letter(letter: DeadLetter) -> DeadLetterBody {
         job_type: letter.job_type,
         queue: letter.queue,
         attempts: letter.attempts,
+        scheduled_time: letter.scheduled_time,
         died_at: letter.died_at,
         error_message: letter.error,
+    }
+}
+
+pub const fn status_word(status: JobStatus) -> &'static str {
+    match status {
+        JobStatus::Active => "ACTIVE",
+        JobStatus::Paused => "PAUSED",
+        JobStatus::Completed => "COMPLETED",
+        JobStatus::Failed => "FAILED",
+        JobStatus::Cancelled => "CANCELLED",
     }
 }
 
@@ -267,6 +215,44 @@ pub fn lane(depth: Depth) -> LaneBody {
         queued: depth.queued,
         running: depth.running,
         oldest_queued_at: depth.oldest_queued,
+    }
+}
+
+pub fn execution(view: ExecutionView) -> ExecutionBody {
+    match view {
+        ExecutionView::Live { live: open, worker } => live(&open, worker),
+        ExecutionView::Finished(ended) => finished(ended),
+    }
+}
+
+/// Every queue that has live work or is paused, by name.
+pub fn queues(depths: Vec<Depth>, paused: Vec<PausedQueue>) -> Vec<QueueBody> {
+    let mut queues: BTreeMap<String, QueueBody> = BTreeMap::new();
+    for depth in depths {
+        let queue = depth.lane.queue();
+        let body = queues.entry(queue.to_owned()).or_insert_with(|| idle_queue(queue.to_owned()));
+        body.waiting += depth.waiting;
+        body.queued += depth.queued;
+        body.running += depth.running;
+        body.oldest_queued_at = body.oldest_queued_at.into_iter().chain(depth.oldest_queued).min();
+    }
+    for PausedQueue { queue, paused_at } in paused {
+        let body = queues.entry(queue.clone()).or_insert_with(|| idle_queue(queue));
+        (body.paused, body.paused_at) = (true, Some(paused_at));
+    }
+    queues.into_values().collect()
+}
+
+/// A queue of which nothing is live and which is not paused.
+pub fn idle_queue(queue: String) -> QueueBody {
+    QueueBody {
+        queue,
+        paused: false,
+        paused_at: None,
+        waiting: 0,
+        queued: 0,
+        running: 0,
+        oldest_queued_at: None,
     }
 }
 
@@ -283,4 +269,67 @@ pub fn worker(session: SessionRow) -> WorkerBody {
 /// JSON text as it is; `None` if it is not JSON, which only a damaged store could bring about.
 fn raw_json(text: String) -> Option<Box<RawValue>> {
     RawValue::from_string(text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_core::ids::JobId;
+    use punctual_core::job::{Job, JobMark, JobSpec, Priority};
+    use punctual_core::occurrence::Origin;
+    use punctual_core::ports::Lane;
+    use std::time::Duration;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_micros(seconds * 1_000_000)
+    }
+
+    fn view(state: LiveState) -> JobView {
+        let id = JobId::new(at(0), 1);
+        let spec = JobSpec::named("report");
+        let (mark, numbered) = (JobMark::Active, None);
+        let job = Job { id, version: 3, mark, numbered, created_at: at(0), updated_at: at(0), spec };
+        let live = Live::fired(
+            id.occurrence(1),
+            at(5),
+            Origin::Schedule,
+            3,
+            Priority::DEFAULT,
+            at(5),
+            Duration::ZERO,
+        );
+        JobView { job, schedule: None, open: vec![Live { state, ..live }], last_finished: None }
+    }
+
+    #[test]
+    fn a_run_that_waits_for_something_without_a_time_has_none() {
+        assert_eq!(job(view(LiveState::Queued)).next_run_time, Some(at(5)));
+        let behind = |gate| job(view(LiveState::Waiting(Gates::only(gate)))).next_run_time;
+        assert_eq!(behind(Gate::Time), Some(at(5)));
+        assert_eq!(UNTIMED.map(behind), [None; 3]);
+        let mut retried = view(LiveState::Waiting(Gates::only(Gate::Time).with(Gate::Paused)));
+        retried.open[0].attempt = 2;
+        assert_eq!(job(retried.clone()).next_retry_time, None);
+        retried.open[0].state = LiveState::Waiting(Gates::only(Gate::Time));
+        assert_eq!(job(retried).next_retry_time, Some(at(5)));
+    }
+
+    #[test]
+    fn a_queue_adds_up_its_lanes_and_is_there_while_it_is_paused() {
+        let depth = |queue: &str, job_type: &str, queued, oldest| Depth {
+            lane: Lane::new(queue, job_type),
+            waiting: 1,
+            queued,
+            running: 2,
+            oldest_queued: oldest,
+        };
+        let depths =
+            vec![depth("b", "x", 0, None), depth("b", "y", 2, Some(at(7))), depth("b", "z", 1, Some(at(6)))];
+        let paused = |queue: &str| PausedQueue { queue: queue.to_owned(), paused_at: at(9) };
+        let listed = queues(depths, vec![paused("a"), paused("b")]);
+        let (a, b) = (&listed[0], &listed[1]);
+        assert_eq!((a.queue.as_str(), a.paused_at, a.queued), ("a", Some(at(9)), 0));
+        assert_eq!((b.waiting, b.queued, b.running, b.oldest_queued_at), (3, 3, 6, Some(at(6))));
+        assert!(b.paused);
+    }
 }

@@ -1,18 +1,26 @@
 //! A client of the HTTP API.
 
-use crate::execution::{DeadLetterBody, ExecutionBody};
+use crate::clock::{ClockBody, ClockMoved, MoveClock};
+use crate::dead_letter::{
+    DeadLetterBody, DeadLetterFilter, DeadLetterSelection, DiscardAnswer, RedriveAnswer,
+};
+use crate::execution::{ExecutionBody, TriggerRequest};
+use crate::explain::ExplainBody;
 use crate::job::{BatchAnswer, JobBody, SubmitJob, SubmittedBody};
 use crate::page::{ExecutionsPage, Page};
 use crate::problem::Problem;
+use crate::queue::QueueBody;
 use crate::schedule::{PreviewBody, PreviewRequest};
 use crate::stats::StatsBody;
-use crate::{API_PREFIX, PriorityBody};
+use crate::{API_PREFIX, IDEMPOTENCY_KEY, PriorityBody};
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::job::JobStatus;
+use reqwest::header::IF_MATCH;
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+use std::fmt::Write;
 use std::time::Duration;
 
 /// How long one request may take, from connecting to the last byte of the answer.
@@ -30,6 +38,8 @@ pub struct Client {
     http: reqwest::Client,
     server: String,
     token: String,
+    /// The name of the request, where it has one.
+    request_key: Option<String>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +67,15 @@ impl ClientError {
     }
 
     pub fn is_not_found(&self) -> bool {
-        matches!(self, ClientError::Refused(problem) if problem.status == 404)
+        self.problem().is_some_and(|problem| problem.status == 404)
+    }
+
+    /// What the server said was wrong.
+    pub fn problem(&self) -> Option<&Problem> {
+        match self {
+            ClientError::Refused(problem) => Some(problem),
+            _ => None,
+        }
     }
 }
 
@@ -118,30 +136,91 @@ impl Client {
             .user_agent(concat!("punctual/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|error| bad(error.to_string()))?;
-        Ok(Client { http, server: address, token: token.into() })
+        Ok(Client { http, server: address, token: token.into(), request_key: None })
     }
 
     pub fn server(&self) -> &str {
         &self.server
     }
 
+    /// The same client, but its submits and triggers carry this `Idempotency-Key`: repeating one does nothing
+    /// twice and has the same answer, for 24 hours. Use a new key for everything that is to be done anew.
+    pub fn with_request_key(&self, key: impl Into<String>) -> Client {
+        Client { request_key: Some(key.into()), ..self.clone() }
+    }
+
+    /// Submits a job. If one with its `idempotency_key` is there, the answer is about that one and says so.
     pub async fn submit(&self, job: &SubmitJob) -> Result<SubmittedBody, ClientError> {
-        self.send(self.request(Method::POST, "/jobs").json(job)).await
+        self.submit_body(job).await
     }
 
     /// Submits many jobs at once, with an outcome per job, in their order.
     pub async fn submit_batch(&self, jobs: &[SubmitJob]) -> Result<BatchAnswer, ClientError> {
-        self.send(self.request(Method::POST, "/jobs/batch").json(&BatchBody { jobs })).await
+        self.send(self.once("/jobs/batch").json(&BatchBody { jobs })).await
     }
 
     /// Submits a job as it was written: whether it is one, the server says.
     pub async fn submit_json(&self, job: &RawValue) -> Result<SubmittedBody, ClientError> {
-        self.send(self.request(Method::POST, "/jobs").json(job)).await
+        self.submit_body(job).await
     }
 
     /// Submits many jobs as they were written, with an outcome per job, in their order.
     pub async fn submit_batch_json(&self, jobs: &[Box<RawValue>]) -> Result<BatchAnswer, ClientError> {
-        self.send(self.request(Method::POST, "/jobs/batch").json(&BatchBody { jobs })).await
+        self.send(self.once("/jobs/batch").json(&BatchBody { jobs })).await
+    }
+
+    /// Gives a job a whole new description, with an expected version if another change in between is to be
+    /// noticed.
+    pub async fn replace(
+        &self,
+        id: JobId,
+        job: &impl Serialize,
+        expected_version: Option<u32>,
+    ) -> Result<JobBody, ClientError> {
+        self.change(Method::PUT, id, job, expected_version).await
+    }
+
+    /// Changes the fields that the patch names (RFC 7396; null resets a field to its default) and no others.
+    pub async fn update(
+        &self,
+        id: JobId,
+        patch: &impl Serialize,
+        expected_version: Option<u32>,
+    ) -> Result<JobBody, ClientError> {
+        self.change(Method::PATCH, id, patch, expected_version).await
+    }
+
+    pub async fn delete(&self, id: JobId) -> Result<(), ClientError> {
+        self.exchange(self.request(Method::DELETE, &format!("/jobs/{id}"))).await.map(|_| ())
+    }
+
+    /// Lets what runs finish and holds the rest.
+    pub async fn pause(&self, id: JobId) -> Result<JobBody, ClientError> {
+        self.send(self.request(Method::POST, &format!("/jobs/{id}/pause"))).await
+    }
+
+    pub async fn resume(&self, id: JobId) -> Result<JobBody, ClientError> {
+        self.send(self.request(Method::POST, &format!("/jobs/{id}/resume"))).await
+    }
+
+    /// Stops its firing, drops what waits and asks what runs to stop.
+    pub async fn cancel(&self, id: JobId) -> Result<JobBody, ClientError> {
+        self.send(self.request(Method::POST, &format!("/jobs/{id}/cancel"))).await
+    }
+
+    /// Runs the latest dead occurrence again; the answer's `execution_id` is the attempt that was added.
+    pub async fn retry(&self, id: JobId) -> Result<JobBody, ClientError> {
+        self.send(self.request(Method::POST, &format!("/jobs/{id}/retry"))).await
+    }
+
+    /// Adds an occurrence now; the schedule does not move.
+    pub async fn trigger(&self, id: JobId, how: TriggerRequest) -> Result<ExecutionBody, ClientError> {
+        self.send(self.once(&format!("/jobs/{id}/trigger")).json(&how)).await
+    }
+
+    /// Why the job does what it does.
+    pub async fn explain(&self, id: JobId) -> Result<ExplainBody, ClientError> {
+        self.send(self.request(Method::GET, &format!("/jobs/{id}/explain"))).await
     }
 
     pub async fn job(&self, id: JobId) -> Result<JobBody, ClientError> {
@@ -166,13 +245,43 @@ impl Client {
         self.send(self.request(Method::GET, &format!("/executions/{id}"))).await
     }
 
+    /// Ends an execution that has not started, or asks a running one to stop.
+    pub async fn cancel_execution(&self, id: ExecutionId) -> Result<ExecutionBody, ClientError> {
+        self.send(self.request(Method::POST, &format!("/executions/{id}/cancel"))).await
+    }
+
     pub async fn dead_letters(
         &self,
+        filter: &DeadLetterFilter,
         limit: Option<usize>,
         cursor: Option<&str>,
     ) -> Result<Page<DeadLetterBody>, ClientError> {
         let query = PageQuery { limit, cursor };
-        self.send(self.request(Method::GET, "/dead-letters").query(&query)).await
+        self.send(self.request(Method::GET, "/dead-letters").query(filter).query(&query)).await
+    }
+
+    /// Runs dead occurrences again, one bounded step of them.
+    pub async fn redrive(&self, which: &DeadLetterSelection) -> Result<RedriveAnswer, ClientError> {
+        self.send(self.request(Method::POST, "/dead-letters/redrive").json(which)).await
+    }
+
+    /// Deletes dead letters, one bounded step of them.
+    pub async fn discard(&self, which: &DeadLetterSelection) -> Result<DiscardAnswer, ClientError> {
+        self.send(self.request(Method::POST, "/dead-letters/discard").json(which)).await
+    }
+
+    /// Every queue that has live work or is paused.
+    pub async fn queues(&self) -> Result<Page<QueueBody>, ClientError> {
+        self.send(self.request(Method::GET, "/queues")).await
+    }
+
+    /// Keeps everything of this queue waiting; what runs goes on.
+    pub async fn pause_queue(&self, queue: &str) -> Result<QueueBody, ClientError> {
+        self.send(self.request(Method::POST, &format!("/queues/{}/pause", segment(queue)))).await
+    }
+
+    pub async fn resume_queue(&self, queue: &str) -> Result<QueueBody, ClientError> {
+        self.send(self.request(Method::POST, &format!("/queues/{}/resume", segment(queue)))).await
     }
 
     /// What a schedule means, and when it would fire.
@@ -182,6 +291,20 @@ impl Client {
 
     pub async fn stats(&self) -> Result<StatsBody, ClientError> {
         self.send(self.request(Method::GET, "/stats")).await
+    }
+
+    pub async fn clock(&self) -> Result<ClockBody, ClientError> {
+        self.send(self.request(Method::GET, "/clock")).await
+    }
+
+    /// Lets time pass on a server whose clock is driven: everything on the way fires at its own time.
+    pub async fn advance_clock(&self, way: &MoveClock) -> Result<ClockMoved, ClientError> {
+        self.send(self.request(Method::POST, "/clock/advance").json(way)).await
+    }
+
+    /// Lets time leap on a server whose clock is driven: what lies in between was missed.
+    pub async fn jump_clock(&self, way: &MoveClock) -> Result<ClockMoved, ClientError> {
+        self.send(self.request(Method::POST, "/clock/jump").json(way)).await
     }
 
     /// Looks at a job until it is finished. A recurring job without an end never is: bound the wait outside.
@@ -211,7 +334,42 @@ impl Client {
         self.http.request(method, format!("{}{API_PREFIX}{path}", self.server)).bearer_auth(&self.token)
     }
 
+    /// A request of which the server remembers the answer, if it has a key.
+    fn once(&self, path: &str) -> RequestBuilder {
+        let request = self.request(Method::POST, path);
+        match &self.request_key {
+            Some(key) => request.header(IDEMPOTENCY_KEY, key),
+            None => request,
+        }
+    }
+
+    async fn submit_body(&self, job: &(impl Serialize + ?Sized)) -> Result<SubmittedBody, ClientError> {
+        let (status, body) = self.exchange(self.once("/jobs").json(job)).await?;
+        let submitted: SubmittedBody = parsed(&body)?;
+        Ok(SubmittedBody { existing: status == StatusCode::OK, ..submitted })
+    }
+
+    async fn change(
+        &self,
+        method: Method,
+        id: JobId,
+        body: &impl Serialize,
+        expected_version: Option<u32>,
+    ) -> Result<JobBody, ClientError> {
+        let mut request = self.request(method, &format!("/jobs/{id}")).json(body);
+        if let Some(version) = expected_version {
+            request = request.header(IF_MATCH, format!("\"{version}\""));
+        }
+        self.send(request).await
+    }
+
     async fn send<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, ClientError> {
+        let (_, body) = self.exchange(request).await?;
+        parsed(&body)
+    }
+
+    /// The status and body of a successful answer.
+    async fn exchange(&self, request: RequestBuilder) -> Result<(StatusCode, Vec<u8>), ClientError> {
         let unreachable = |source| ClientError::Unreachable { server: self.server.clone(), source };
         let response = request.send().await.map_err(unreachable)?;
         let status = response.status();
@@ -219,8 +377,26 @@ impl Client {
         if !status.is_success() {
             return Err(ClientError::Refused(Box::new(problem_of(status, &body))));
         }
-        serde_json::from_slice(&body).map_err(|error| ClientError::Unexpected(error.to_string()))
+        Ok((status, body.into()))
     }
+}
+
+fn parsed<T: DeserializeOwned>(body: &[u8]) -> Result<T, ClientError> {
+    serde_json::from_slice(body).map_err(|error| ClientError::Unexpected(error.to_string()))
+}
+
+/// A name as one segment of a path.
+fn segment(name: &str) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_~".contains(byte);
+    let mut text = String::with_capacity(name.len());
+    for byte in name.as_bytes() {
+        if plain(byte) {
+            text.push(char::from(*byte));
+        } else {
+            let _ = write!(text, "%{byte:02X}");
+        }
+    }
+    text
 }
 
 /// A proxy of the environment would look for this machine's server on its own.
@@ -234,4 +410,15 @@ fn problem_of(status: StatusCode, body: &[u8]) -> Problem {
     serde_json::from_slice(body).unwrap_or_else(|_| {
         Problem::new(status.as_u16(), status.canonical_reason().unwrap_or("the server refused"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_stays_one_segment_of_a_path() {
+        assert_eq!(segment("mail-eu_1"), "mail-eu_1");
+        assert_eq!(segment("a/b c.ü"), "a%2Fb%20c%2E%C3%BC");
+    }
 }

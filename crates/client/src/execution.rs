@@ -1,7 +1,7 @@
-//! Executions, skipped occurrences and dead letters on the wire.
+//! Executions and skipped occurrences on the wire.
 
 use punctual_core::gates::Gate;
-use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
+use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::lifecycle::{State, Status};
 use punctual_core::occurrence::Origin;
 use punctual_core::schedule::SkipReason;
@@ -27,11 +27,26 @@ pub struct ExecutionBody {
     pub gates: Vec<Gate>,
     pub worker_id: Option<String>,
     pub available_at: Timestamp,
+    /// When it ends unless it has started; only of one that has not ended.
+    #[serde(default)]
+    pub expires_at: Option<Timestamp>,
+    /// It runs and has been asked to stop.
+    #[serde(default)]
+    pub cancel_requested: bool,
     pub started_at: Option<Timestamp>,
     pub completed_at: Option<Timestamp>,
     pub error_message: Option<String>,
     pub result: Option<Box<RawValue>>,
     pub progress: Option<f64>,
+}
+
+/// How to trigger a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TriggerRequest {
+    /// Beside what is open, whatever the job's `overlap_policy`.
+    #[serde(rename = "override", default)]
+    pub despite_overlap: bool,
 }
 
 /// Where an execution is in its life, as one word.
@@ -109,17 +124,4 @@ pub struct SkipRangeBody {
     pub last: Timestamp,
     pub count: u64,
     pub reason: SkipReason,
-}
-
-/// An occurrence that failed for good.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeadLetterBody {
-    pub occurrence_id: OccurrenceId,
-    pub job_id: JobId,
-    pub name: String,
-    pub job_type: String,
-    pub queue: String,
-    pub attempts: u32,
-    pub died_at: Timestamp,
-    pub error_message: Option<String>,
 }

@@ -5,6 +5,7 @@ use crate::execution::ExecutionStatus;
 use crate::object;
 use crate::priority::PriorityBody;
 use crate::problem::Problem;
+use crate::retry::RetryBody;
 use crate::schedule::ReplayRate;
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::job::JobStatus;
@@ -70,6 +71,12 @@ pub struct SubmitJob {
     pub end_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap_policy: Option<OverlapPolicy>,
+    /// How many occurrences may wait behind an open one under `QUEUE`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap_limit: Option<u32>,
+    /// How many occurrences may be open at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_open: Option<u32>,
     /// Retries after the first attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_retries: Option<u32>,
@@ -77,8 +84,23 @@ pub struct SubmitJob {
     pub retry: Option<RetryBody>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_secs: Option<Seconds>,
+    /// Ends a job that runs once and has not started by then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// Ends each occurrence that has not started this long after its scheduled time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_after: Option<Span>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner_id: Option<String>,
+    /// Names one job of its owner: submitting it again answers with that job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+    /// Names one unfinished job of its owner: submitting another one meanwhile is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unique_key: Option<String>,
+    /// Jobs that must succeed first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depends_on: Option<Vec<JobId>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tags: Option<Vec<String>>,
 }
@@ -127,34 +149,15 @@ impl<'de> Deserialize<'de> for ScheduleType {
     }
 }
 
-/// How long to wait between attempts.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RetryBody {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub strategy: Option<RetryStrategy>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delay: Option<Span>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_delay: Option<Span>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub steps: Option<Vec<Span>>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RetryStrategy {
-    Exponential,
-    Fixed,
-    Ladder,
-}
-
 /// The answer to one accepted submit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubmittedBody {
     pub job_id: JobId,
     pub status: JobStatus,
     pub next_run_time: Option<Timestamp>,
+    /// An earlier submit with the same `idempotency_key` had created it: nothing new was kept.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub existing: bool,
 }
 
 /// Many jobs in one request.
@@ -223,10 +226,24 @@ pub struct JobBody {
     pub schedule_description: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap_policy: Option<OverlapPolicy>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap_limit: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_open: Option<u32>,
     pub max_retries: u32,
     pub retry: RetryBody,
     pub timeout_secs: Seconds,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_after: Option<Span>,
     pub owner_id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unique_key: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub depends_on: Vec<JobId>,
     pub tags: Vec<String>,
     pub status: JobStatus,
     /// Why the job has this status, where the status alone does not say it.
@@ -236,6 +253,12 @@ pub struct JobBody {
     pub last_run_time: Option<Timestamp>,
     pub last_error: Option<String>,
     pub last_execution: Option<LastExecution>,
+    /// What the latest finished execution left, if it left anything.
+    #[serde(default)]
+    pub result: Option<Box<RawValue>>,
+    /// The execution that a retry of the job has added; only in the answer to the retry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution_id: Option<ExecutionId>,
     /// Raised by every update.
     pub version: u32,
     pub created_at: Timestamp,

@@ -4,30 +4,45 @@
 //! the API and the core to say. This crate must not know the engine, any store, or HTTP servers.
 
 mod client;
+mod clock;
+mod dead_letter;
 mod duration;
 mod execution;
+mod explain;
 mod job;
 mod moment;
 mod object;
 mod page;
 mod priority;
 mod problem;
+mod queue;
+mod retry;
 mod schedule;
 mod stats;
 
 pub use client::{Client, ClientError, JobFilter};
+pub use clock::{ClockBody, ClockMode, ClockMoved, MoveClock};
+pub use dead_letter::{
+    DeadLetterBody, DeadLetterFilter, DeadLetterSelection, DiscardAnswer, RedriveAnswer, RefusedLetter,
+};
 pub use duration::{ParseSpanError, Seconds, Span};
-pub use execution::{DeadLetterBody, ExecutionBody, ExecutionStatus, SkipRangeBody};
+pub use execution::{ExecutionBody, ExecutionStatus, SkipRangeBody, TriggerRequest};
+pub use explain::{ExecutionExplained, ExplainBody, RecentOccurrence};
 pub use job::{
-    BatchAnswer, BatchItem, BatchRequest, JobBody, LastExecution, RetryBody, RetryStrategy, ScheduleType,
-    SubmitJob, SubmittedBody,
+    BatchAnswer, BatchItem, BatchRequest, JobBody, LastExecution, ScheduleType, SubmitJob, SubmittedBody,
 };
 pub use moment::time_fix;
 pub use page::{ExecutionsPage, Page};
 pub use priority::PriorityBody;
 pub use problem::{FieldError, Problem};
+pub use queue::QueueBody;
+pub use retry::{Growth, RetryBody, RetryStrategy};
 pub use schedule::{OccurrencePreview, ParseRateError, PreviewBody, PreviewRequest, ReplayRate};
 pub use stats::{CountersBody, LaneBody, StatsBody, WorkerBody};
 
 /// Where the API lives on its server.
 pub const API_PREFIX: &str = "/api/v1";
+/// The header that names a request, so that repeating it does nothing twice.
+pub const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
+/// The header of an answer that was given before and is only repeated.
+pub const IDEMPOTENT_REPLAYED: &str = "Idempotent-Replayed";

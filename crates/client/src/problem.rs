@@ -1,5 +1,6 @@
 //! Errors as RFC 9457 problem details.
 
+use punctual_core::ids::JobId;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -17,6 +18,12 @@ pub struct Problem {
     /// What is wrong with the request, by field.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
+    /// The other job that is in the way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_id: Option<JobId>,
+    /// The version that the job has by now, where another one was expected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,7 +40,15 @@ fn about_blank() -> String {
 
 impl Problem {
     pub fn new(status: u16, title: impl Into<String>) -> Self {
-        Problem { kind: about_blank(), title: title.into(), status, detail: None, errors: vec![] }
+        Problem {
+            kind: about_blank(),
+            title: title.into(),
+            status,
+            detail: None,
+            errors: vec![],
+            job_id: None,
+            version: None,
+        }
     }
 }
 

@@ -46,6 +46,7 @@ pub struct CountersBody {
     pub failed: u64,
     pub timed_out: u64,
     pub cancelled: u64,
+    pub expired: u64,
     pub lost: u64,
     pub retried: u64,
     pub given_back: u64,

@@ -20,10 +20,20 @@ pub enum Defect {
     DropTurn,
     /// A worker keeps its handlers running after its lease has run out.
     KeepRunningWithoutLease,
+    /// A retry or give-back of a paused job's execution does not wait for the resume.
+    ForgetPause,
+    /// The end of an occurrence does not open the overlap gate of the one that waits behind it.
+    ForgetFollower,
+    /// A dependent is released when any of the jobs it depends on has succeeded.
+    ReleaseByAnyParent,
+    /// A claim hands out an execution whose expiry has passed.
+    ClaimExpired,
+    /// A unique key admits a second unfinished job.
+    AdmitSecondHolder,
 }
 
 impl Defect {
-    pub const ALL: [Defect; 7] = [
+    pub const ALL: [Defect; 12] = [
         Defect::DropVersionCheck,
         Defect::DropEpoch,
         Defect::ExpireByWallClock,
@@ -31,6 +41,11 @@ impl Defect {
         Defect::LoseRetry,
         Defect::DropTurn,
         Defect::KeepRunningWithoutLease,
+        Defect::ForgetPause,
+        Defect::ForgetFollower,
+        Defect::ReleaseByAnyParent,
+        Defect::ClaimExpired,
+        Defect::AdmitSecondHolder,
     ];
 }
 

@@ -25,6 +25,11 @@ impl JobId {
         JobId(Uuid::from_u128(millis << 80 | 0x7 << 76 | fraction << 64 | 0b10 << 62 | random))
     }
 
+    /// When it was made, cut to the millisecond.
+    pub const fn made_at(&self) -> Timestamp {
+        Timestamp::from_micros((self.0.as_u128() >> 80) as i64 * 1_000)
+    }
+
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         JobId(Uuid::from_bytes(bytes))
     }
@@ -219,6 +224,7 @@ mod tests {
         assert_eq!(execution.to_string(), format!("{job}.12.3"));
         assert_eq!(execution.to_string().parse(), Ok(execution));
         assert_eq!(execution.occurrence.to_string().parse(), Ok(execution.occurrence));
+        assert_eq!(job.made_at(), Timestamp::from_micros(1_763_195_400_123_000));
         assert_eq!(Uuid::parse_str(&job.to_string()).unwrap().get_version_num(), 7);
         for bad in [
             "",

@@ -1,9 +1,10 @@
 //! What a user asked for, checked once at the door.
 
 use crate::ids::JobId;
+use crate::lifecycle::Status;
 use crate::limits;
 use crate::retry::RetryPolicy;
-use crate::schedule::{OverlapPolicy, Schedule};
+use crate::schedule::{Overlap, OverlapPolicy, Schedule};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -59,6 +60,9 @@ pub struct Job {
     /// Raised by every update.
     pub version: u32,
     pub mark: JobMark,
+    /// The last occurrence number given, kept here once no schedule is left to count them; `None` as long as
+    /// there can only have been the first.
+    pub numbered: Option<u32>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub spec: JobSpec,
@@ -85,14 +89,53 @@ pub struct Settings {
     pub schedule: Schedule,
     #[serde(skip_serializing_if = "is_default")]
     pub overlap: OverlapPolicy,
+    #[serde(skip_serializing_if = "is_default_overlap_limit")]
+    pub overlap_limit: u32,
+    #[serde(skip_serializing_if = "is_default_max_open")]
+    pub max_open: u32,
     #[serde(skip_serializing_if = "is_default_max_retries")]
     pub max_retries: u32,
     #[serde(skip_serializing_if = "is_default")]
     pub retry: RetryPolicy,
     #[serde(skip_serializing_if = "is_default_timeout")]
     pub timeout_ms: u64,
+    /// By how much each charged attempt lengthens the timeout of the next, in percent of it: 100 leaves it.
+    #[serde(skip_serializing_if = "is_no_growth")]
+    pub timeout_growth_pct: u32,
+    /// Failures that no retry can mend: a status word, or a text that the error message contains.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fail_on: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expiry: Option<Expiry>,
+    /// Names one job of its owner for as long as that is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+    /// Names one unfinished job of its owner.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unique_key: Option<String>,
+    /// One-shot jobs that must succeed first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub depends_on: Vec<JobId>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
+}
+
+/// When an occurrence that has not started is not wanted any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Expiry {
+    At(Timestamp),
+    /// This long after its scheduled time.
+    AfterMs(u64),
+}
+
+impl Expiry {
+    pub fn of(self, scheduled_time: Timestamp) -> Timestamp {
+        match self {
+            Expiry::At(at) => at,
+            Expiry::AfterMs(ms) => scheduled_time.plus(Duration::from_millis(ms)),
+        }
+    }
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -101,6 +144,18 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 
 fn is_default_max_retries(max_retries: &u32) -> bool {
     *max_retries == limits::MAX_RETRIES_DEFAULT
+}
+
+fn is_default_overlap_limit(overlap_limit: &u32) -> bool {
+    *overlap_limit == limits::OVERLAP_LIMIT_DEFAULT
+}
+
+fn is_default_max_open(max_open: &u32) -> bool {
+    *max_open == limits::MAX_OPEN_DEFAULT
+}
+
+fn is_no_growth(percent: &u32) -> bool {
+    *percent == 100
 }
 
 fn is_default_timeout(timeout_ms: &u64) -> bool {
@@ -112,11 +167,58 @@ impl Default for Settings {
         Settings {
             schedule: Schedule::Immediate,
             overlap: OverlapPolicy::default(),
+            overlap_limit: limits::OVERLAP_LIMIT_DEFAULT,
+            max_open: limits::MAX_OPEN_DEFAULT,
             max_retries: limits::MAX_RETRIES_DEFAULT,
             retry: RetryPolicy::default(),
             timeout_ms: limits::TIMEOUT_DEFAULT.as_millis() as u64,
+            timeout_growth_pct: 100,
+            fail_on: Vec::new(),
+            expiry: None,
+            idempotency_key: None,
+            unique_key: None,
+            depends_on: Vec::new(),
             tags: Vec::new(),
         }
+    }
+}
+
+impl Settings {
+    /// The rules for occurrences that are due while others of the job are open.
+    pub fn overlap(&self) -> Overlap {
+        Overlap { policy: self.overlap, limit: self.overlap_limit, max_open: self.max_open }
+    }
+
+    /// The time limit of an attempt before which this many were charged.
+    pub fn timeout_after(&self, charged: u32) -> Duration {
+        let mut timeout = Duration::from_millis(self.timeout_ms);
+        if self.timeout_growth_pct == 100 {
+            return timeout;
+        }
+        for _ in 0..charged {
+            timeout = (timeout * self.timeout_growth_pct / 100).min(limits::TIMEOUT_MAX);
+            if timeout == limits::TIMEOUT_MAX {
+                break;
+            }
+        }
+        timeout
+    }
+
+    /// When the occurrence scheduled for this time expires.
+    pub fn expires_at(&self, scheduled_time: Timestamp) -> Option<Timestamp> {
+        self.expiry.map(|expiry| expiry.of(scheduled_time))
+    }
+
+    /// Whether the job has asked not to retry a failure like this one.
+    pub fn fails_for_good(&self, status: Status, error: Option<&str>) -> bool {
+        let word = match status {
+            Status::TimedOut => Some("TIMED_OUT"),
+            Status::Lost => Some("LOST"),
+            _ => None,
+        };
+        self.fail_on.iter().any(|text| {
+            word == Some(text.as_str()) || error.is_some_and(|error| error.contains(text.as_str()))
+        })
     }
 }
 
@@ -198,11 +300,68 @@ impl JobSpec {
         if let Some((field, fix)) = settings.schedule.problem() {
             problems.push(InvalidField::new(field, fix));
         }
+        settings.check_control(&mut problems);
         if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
+}
 
-    pub fn timeout(&self) -> Duration {
-        Duration::from_millis(self.settings.timeout_ms)
+impl Settings {
+    /// What is wrong with the settings about other jobs, other occurrences and failures.
+    fn check_control(&self, problems: &mut Vec<InvalidField>) {
+        let mut refuse = |field: &str, fix: String| problems.push(InvalidField::new(field, fix));
+        let up_to = |max: u32| format!("must be from 1 to {max}");
+        if self.overlap_limit == 0 || self.overlap_limit > limits::OVERLAP_LIMIT_MAX {
+            refuse("overlap_limit", up_to(limits::OVERLAP_LIMIT_MAX));
+        }
+        if self.max_open == 0 || self.max_open > limits::MAX_OPEN_MAX {
+            refuse("max_open", up_to(limits::MAX_OPEN_MAX));
+        }
+        if !(100..=limits::TIMEOUT_GROWTH_PCT_MAX).contains(&self.timeout_growth_pct) {
+            refuse("retry.timeout_growth", "must be from 1.0 to 10.0".to_owned());
+        }
+        if self.fail_on.len() > limits::FAIL_ON_MAX {
+            refuse("retry.fail_on", format!("must name at most {} texts", limits::FAIL_ON_MAX));
+        }
+        if let Some(fix) = self.fail_on.iter().find_map(|text| name_problem(text)) {
+            refuse("retry.fail_on", format!("each {fix}"));
+        }
+        for (field, key) in [("idempotency_key", &self.idempotency_key), ("unique_key", &self.unique_key)] {
+            if let Some(fix) = key.as_deref().and_then(name_problem) {
+                refuse(field, fix);
+            }
+        }
+        if let Some((field, fix)) = self.expiry_problem() {
+            refuse(field, fix.to_owned());
+        }
+        if self.depends_on.len() > limits::DEPENDS_ON_MAX {
+            refuse("depends_on", format!("must name at most {} jobs", limits::DEPENDS_ON_MAX));
+        }
+        if !self.depends_on.is_empty() && !self.schedule.is_one_shot() {
+            refuse("depends_on", "only applies to jobs that run once".to_owned());
+        }
+        let mut sorted = self.depends_on.clone();
+        sorted.sort_unstable();
+        if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
+            refuse("depends_on", "must name each job once".to_owned());
+        }
+    }
+
+    fn expiry_problem(&self) -> Option<(&'static str, &'static str)> {
+        match (self.expiry?, &self.schedule) {
+            (Expiry::At(_), Schedule::Recurring(_)) => Some((
+                "expires_at",
+                "only applies to jobs that run once: give expires_after, or end_at to end the schedule",
+            )),
+            (Expiry::At(at), Schedule::OneTime { at: execute_at }) if at <= *execute_at => {
+                Some(("expires_at", "must be after the time of the run"))
+            }
+            (Expiry::At(at), _) if at > Timestamp::MAX => Some(("expires_at", "must be before 9999-12-30")),
+            (Expiry::AfterMs(0), _) => Some(("expires_after", "must be more than 0")),
+            (Expiry::AfterMs(ms), _) if Duration::from_millis(ms) > limits::EXPIRES_AFTER_MAX => {
+                Some(("expires_after", "must be at most 10 years"))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -224,6 +383,8 @@ pub enum JobMark {
     Paused,
     Failed,
     Cancelled,
+    /// Hidden, and gone as soon as nothing of it is live.
+    Deleted,
 }
 
 /// A job's status as people see it.
@@ -242,9 +403,10 @@ impl JobMark {
         match self {
             JobMark::Active if has_schedule || has_open_occurrence => JobStatus::Active,
             JobMark::Active => JobStatus::Completed,
-            JobMark::Paused => JobStatus::Paused,
+            JobMark::Paused if has_schedule || has_open_occurrence => JobStatus::Paused,
+            JobMark::Paused => JobStatus::Completed,
             JobMark::Failed => JobStatus::Failed,
-            JobMark::Cancelled => JobStatus::Cancelled,
+            JobMark::Cancelled | JobMark::Deleted => JobStatus::Cancelled,
         }
     }
 }
@@ -279,7 +441,12 @@ mod tests {
             max_retries: 0,
             retry: RetryPolicy::Ladder { steps_ms: vec![1, 2] },
             timeout_ms: 5,
+            timeout_growth_pct: 150,
+            fail_on: vec!["TIMED_OUT".to_owned()],
+            expiry: Some(Expiry::AfterMs(9)),
+            unique_key: Some("nightly".to_owned()),
             tags: vec!["a".to_owned()],
+            ..Settings::default()
         };
         let text = serde_json::to_string(&settings).unwrap();
         assert_eq!(serde_json::from_str::<Settings>(&text).unwrap(), settings, "{text}");
@@ -294,6 +461,69 @@ mod tests {
             r#"{"recurring":{"recurrence":{"rule":{"interval":{"every":"5s","anchor":"1970-01-01T00:00:00Z"}}}}}"#
         );
         assert_eq!(serde_json::from_str::<Schedule>(&text).unwrap(), schedule);
+    }
+
+    #[test]
+    fn a_growing_timeout_grows_with_each_charged_attempt_up_to_the_longest() {
+        let settings = Settings { timeout_ms: 10_000, timeout_growth_pct: 150, ..Settings::default() };
+        let seconds = |charged| settings.timeout_after(charged).as_secs_f64();
+        assert_eq!([seconds(0), seconds(1), seconds(2)], [10.0, 15.0, 22.5]);
+        assert_eq!(settings.timeout_after(u32::MAX), limits::TIMEOUT_MAX);
+        assert_eq!(Settings::default().timeout_after(u32::MAX), limits::TIMEOUT_DEFAULT);
+    }
+
+    #[test]
+    fn a_failure_is_for_good_by_its_status_word_or_by_a_part_of_its_message() {
+        let fail_on = vec!["TIMED_OUT".to_owned(), "no such file".to_owned()];
+        let settings = Settings { fail_on, ..Settings::default() };
+        assert!(settings.fails_for_good(Status::TimedOut, None));
+        assert!(settings.fails_for_good(Status::Failed, Some("open: no such file or directory")));
+        assert!(!settings.fails_for_good(Status::Failed, Some("connection refused")));
+        assert!(!settings.fails_for_good(Status::Lost, None));
+    }
+
+    #[test]
+    fn an_expiry_must_leave_room_for_the_run() {
+        let field = |schedule, expiry| {
+            let settings = Settings { schedule, expiry: Some(expiry), ..Settings::default() };
+            settings.expiry_problem().map(|(field, _)| field)
+        };
+        let at = Timestamp::from_micros(5_000_000);
+        assert_eq!(field(Schedule::OneTime { at }, Expiry::At(at)), Some("expires_at"));
+        assert_eq!(field(Schedule::OneTime { at }, Expiry::At(at.shifted(1))), None);
+        assert_eq!(field(every_5s().into(), Expiry::At(at)), Some("expires_at"));
+        assert_eq!(field(every_5s().into(), Expiry::AfterMs(0)), Some("expires_after"));
+        assert_eq!(field(every_5s().into(), Expiry::AfterMs(1)), None);
+    }
+
+    #[test]
+    fn limits_on_occurrences_failures_and_dependencies_name_their_fields() {
+        let fields = |change: fn(&mut Settings)| {
+            let mut spec = JobSpec::named("report");
+            change(&mut spec.settings);
+            let problems = spec.check().err().unwrap_or_default();
+            problems.into_iter().map(|problem| problem.field).collect::<Vec<_>>()
+        };
+        let parent = |n| JobId::new(Timestamp::EPOCH, n);
+        assert_eq!(fields(|settings| settings.overlap_limit = 0), ["overlap_limit"]);
+        assert_eq!(fields(|settings| settings.max_open = limits::MAX_OPEN_MAX + 1), ["max_open"]);
+        assert_eq!(fields(|settings| settings.timeout_growth_pct = 99), ["retry.timeout_growth"]);
+        assert_eq!(fields(|settings| settings.timeout_growth_pct = 1_001), ["retry.timeout_growth"]);
+        assert_eq!(fields(|settings| settings.fail_on = vec![String::new()]), ["retry.fail_on"]);
+        assert_eq!(fields(|settings| settings.unique_key = Some(String::new())), ["unique_key"]);
+        assert_eq!(fields(|settings| settings.idempotency_key = Some("\n".to_owned())), ["idempotency_key"]);
+        assert_eq!(
+            fields(|settings| settings.depends_on = vec![JobId::from_bytes([7; 16]); 2]),
+            ["depends_on"]
+        );
+        let recurring = |settings: &mut Settings| {
+            settings.schedule = every_5s().into();
+            settings.depends_on = vec![JobId::from_bytes([7; 16])];
+        };
+        assert_eq!(fields(recurring), ["depends_on"]);
+        let mut many = JobSpec::named("report");
+        many.settings.depends_on = (0..=limits::DEPENDS_ON_MAX as u64).map(parent).collect();
+        assert_eq!(many.check().unwrap_err().len(), 1);
     }
 
     #[test]

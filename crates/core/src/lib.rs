@@ -5,6 +5,7 @@
 //! database, protocol, clock or source of randomness: those are port traits in [`ports`], and `now` is
 //! always a parameter.
 
+pub mod control;
 pub mod defects;
 pub mod gates;
 pub mod ids;

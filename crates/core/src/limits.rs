@@ -26,8 +26,27 @@ pub const ERROR_BYTES_MAX: usize = 8 * 1024;
 pub const RESULT_BYTES_MAX: usize = 64 * 1024;
 /// Occurrences that one fire of one schedule may create; the rest follow in the next round.
 pub const FIRES_PER_PLAN_MAX: usize = 100;
-/// Open occurrences of one recurring job. Further ones are skipped with reason `backlog`.
-pub const OPEN_OCCURRENCES_MAX: usize = 1_000;
+/// Open occurrences of a job that names no `max_open`. Further ones are skipped with reason `backlog`.
+pub const MAX_OPEN_DEFAULT: u32 = 1_000;
+/// Highest `max_open`. A higher one is refused.
+pub const MAX_OPEN_MAX: u32 = 10_000;
+/// Occurrences that wait behind an open one under `QUEUE` when the job names no `overlap_limit`. Further ones
+/// are skipped with reason `overlap`.
+pub const OVERLAP_LIMIT_DEFAULT: u32 = 10;
+/// Highest `overlap_limit`. A higher one is refused.
+pub const OVERLAP_LIMIT_MAX: u32 = 1_000;
+/// Jobs that one job may depend on. More are refused.
+pub const DEPENDS_ON_MAX: usize = 100;
+/// Dependents of finished jobs that one transaction releases or skips; the rest follow in the next ones.
+pub const DEPENDENTS_PER_STEP_MAX: usize = 1_000;
+/// Texts of `retry.fail_on`. More are refused.
+pub const FAIL_ON_MAX: usize = 32;
+/// Highest `retry.timeout_growth`, in percent. A higher one is refused.
+pub const TIMEOUT_GROWTH_PCT_MAX: u32 = 1_000;
+/// Executions ahead in the queue that an explanation counts; of more it says so.
+pub const POSITION_MAX: usize = 10_000;
+/// Bytes of an `Idempotency-Key` header. Longer ones are refused.
+pub const REQUEST_KEY_BYTES_MAX: usize = 200;
 /// Items of one page of a list. A larger `limit` is refused.
 pub const PAGE_ITEMS_MAX: usize = 1_000;
 /// Items of a page when the caller names no limit.
@@ -52,6 +71,11 @@ pub const REPLAY_RANGES_MAX: usize = 16;
 /// How far a replay that was held up may run ahead of its rate to be back in step.
 pub const REPLAY_CATCH_UP: Duration = Duration::from_secs(1);
 
+/// Due times that one request to advance a driven clock may pass. It answers how far it got; ask again.
+pub const ADVANCE_STEPS_MAX: usize = 10_000;
+/// How long such a request may take in real time before it answers how far it got.
+pub const ADVANCE_TIME_MAX: Duration = Duration::from_secs(30);
+
 /// How late an occurrence may be found and still simply run.
 pub const MISFIRE_GRACE: Duration = Duration::from_secs(60);
 /// Time limit of an attempt whose job names none.
@@ -63,3 +87,7 @@ pub const SESSION_LEASE: Duration = Duration::from_secs(6);
 /// Shortest and longest lease that a worker may ask for.
 pub const SESSION_LEASE_MIN: Duration = Duration::from_millis(500);
 pub const SESSION_LEASE_MAX: Duration = Duration::from_secs(600);
+/// How long the answer to a request with an `Idempotency-Key` is replayed.
+pub const REQUESTS_KEPT: Duration = Duration::from_secs(24 * 3_600);
+/// Longest time after which an occurrence expires. A longer one is refused.
+pub const EXPIRES_AFTER_MAX: Duration = INTERVAL_MAX;

@@ -8,6 +8,7 @@ use crate::ids::{Epoch, ExecutionId, OccurrenceId, SessionId};
 use crate::job::{JobMark, Priority, Settings};
 use crate::lifecycle::{Ending, Event, Refused, State, Status, step};
 use crate::rank::rank;
+use crate::schedule::SkipReason;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -37,7 +38,44 @@ pub struct Live {
     pub available_at: Timestamp,
     pub scheduled_time: Timestamp,
     pub origin: Origin,
+    /// The version of the job that the current attempt runs by, or was fired by.
     pub job_version: u32,
+    /// When it ends unless it has started.
+    pub expires_at: Option<Timestamp>,
+    pub ties: Ties,
+}
+
+/// What others have to do with this occurrence: noted in its row, so that the end of one that nobody waits for
+/// costs no look-up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Ties {
+    /// Occurrences of the same job may wait behind it.
+    pub followed: bool,
+    /// Jobs may depend on how it ends.
+    pub awaited: bool,
+    /// Triggered while its job was paused: the pause does not hold it.
+    pub exempt: bool,
+}
+
+impl Ties {
+    pub const fn bits(self) -> u8 {
+        self.followed as u8 | (self.awaited as u8) << 1 | (self.exempt as u8) << 2
+    }
+
+    /// The ties with these bits; `None` if a bit names none.
+    pub const fn from_bits(bits: u8) -> Option<Self> {
+        if bits > 0b111 {
+            return None;
+        }
+        Some(Ties { followed: bits & 1 != 0, awaited: bits & 2 != 0, exempt: bits & 4 != 0 })
+    }
+}
+
+/// What the rules need to know of a job when one of its attempts ends.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms<'a> {
+    pub settings: &'a Settings,
+    pub mark: JobMark,
 }
 
 /// The live states, with what each needs.
@@ -79,6 +117,8 @@ impl Live {
             scheduled_time,
             origin,
             job_version,
+            expires_at: None,
+            ties: Ties::default(),
         }
     }
 
@@ -103,20 +143,114 @@ impl Live {
         (lease.session == session && self.execution() == execution && self.epoch == epoch).then_some(lease)
     }
 
-    /// Claimed by a session.
-    pub fn claimed(&self, session: SessionId, now: Timestamp) -> Result<Live, Refused> {
-        step(self.state(), Event::Claim)?;
-        let lease = Lease { session, claimed_at: now, cancel_requested: false };
-        Ok(Live { state: LiveState::Running(lease), epoch: self.epoch.next(), ..self.clone() })
+    pub fn is_closed_by(&self, gate: Gate) -> bool {
+        matches!(self.state, LiveState::Waiting(gates) if gates.contains(gate))
     }
 
-    /// Returned unstarted: neither charged nor numbered, and back at its old place in the queue. The job's
-    /// settings matter only if a cancel was requested.
-    pub fn given_back(&self, settings: Option<&Settings>, now: Timestamp) -> Result<GivenBack, Refused> {
+    pub fn is_running(&self) -> bool {
+        matches!(self.state, LiveState::Running(_))
+    }
+
+    /// When time will change something about it: its time gate opens, or it expires.
+    pub fn look_at(&self) -> Option<Timestamp> {
+        let opens_at = self.is_closed_by(Gate::Time).then_some(self.available_at);
+        let expires_at = self.expires_at.filter(|_| !self.is_running());
+        opens_at.into_iter().chain(expires_at).min()
+    }
+
+    /// Whether its expiry has passed before it could start.
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        !self.is_running() && self.expires_at.is_some_and(|at| at <= now)
+    }
+
+    /// Claimed by a session, to run by this version of the job.
+    pub fn claimed(&self, session: SessionId, job_version: u32, now: Timestamp) -> Result<Live, Refused> {
+        step(self.state(), Event::Claim)?;
+        let lease = Lease { session, claimed_at: now, cancel_requested: false };
+        let state = LiveState::Running(lease);
+        Ok(Live { state, epoch: self.epoch.next(), job_version, ..self.clone() })
+    }
+
+    /// Returned unstarted: neither charged nor numbered, and back at its old place in the queue.
+    pub fn given_back(&self, terms: Option<Terms<'_>>, now: Timestamp) -> Result<GivenBack, Refused> {
         Ok(match step(self.state(), Event::GiveBack)? {
-            State::Finished(status) => GivenBack::Closed(self.closed_by_cancel(status, settings, now)),
-            _ => GivenBack::Queued(Live { state: LiveState::Queued, ..self.clone() }),
+            State::Finished(status) => {
+                let finished = self.finished(status, now);
+                GivenBack::Closed(Settled { finished, next: Next::closed_with(JobMark::Cancelled, terms) })
+            }
+            _ => GivenBack::Queued(Live { state: self.ready_under(terms), ..self.clone() }),
         })
+    }
+
+    /// The state of an execution that only a pause can keep from being claimed.
+    fn ready_under(&self, terms: Option<Terms<'_>>) -> LiveState {
+        match self.gates_under(terms, Gates::NONE) {
+            Gates::NONE => LiveState::Queued,
+            gates => LiveState::Waiting(gates),
+        }
+    }
+
+    /// These gates, and that of the pause if the job is paused.
+    fn gates_under(&self, terms: Option<Terms<'_>>, gates: Gates) -> Gates {
+        let is_held = terms.is_some_and(|terms| terms.mark == JobMark::Paused) && !self.ties.exempt;
+        if is_held && !planted(Defect::ForgetPause) { gates.with(Gate::Paused) } else { gates }
+    }
+
+    /// Time has come to look at it: it expires, or its time gate opens.
+    pub fn looked_at(&self, terms: Option<Terms<'_>>, now: Timestamp) -> Result<Looked, Refused> {
+        if self.is_expired(now) {
+            return self.expired(terms, now).map(Looked::Expired);
+        }
+        if self.look_at().is_some_and(|at| at > now) {
+            return Ok(Looked::TooEarly);
+        }
+        self.gate_opened(Gate::Time, now).map(Looked::Opened)
+    }
+
+    /// Its expiry passed before it started.
+    pub fn expired(&self, terms: Option<Terms<'_>>, now: Timestamp) -> Result<Settled, Refused> {
+        let mut settled = self.never_started(Event::Expire, terms, now)?;
+        settled.finished.error = Some("it had not started when it expired".to_owned());
+        Ok(settled)
+    }
+
+    /// It will not run, for a reason of which `why` says more.
+    pub fn skipped(
+        &self,
+        reason: SkipReason,
+        why: String,
+        terms: Option<Terms<'_>>,
+        now: Timestamp,
+    ) -> Result<Settled, Refused> {
+        let mut settled = self.never_started(Event::Skip, terms, now)?;
+        settled.finished.reason = Some(reason);
+        settled.finished.error = Some(why);
+        Ok(settled)
+    }
+
+    fn never_started(
+        &self,
+        event: Event,
+        terms: Option<Terms<'_>>,
+        now: Timestamp,
+    ) -> Result<Settled, Refused> {
+        let State::Finished(status) = step(self.state(), event)? else {
+            unreachable!("{event:?} ends what has not started");
+        };
+        let Next::Closed { job_mark, .. } = Next::closed_with(JobMark::Failed, terms) else {
+            unreachable!("closed");
+        };
+        // What never ran has nothing to be redriven; what failed before it expired has.
+        let next = Next::Closed { dead_letter: self.charged > 0, job_mark };
+        Ok(Settled { finished: self.finished(status, now), next })
+    }
+
+    /// One gate closes on what has not started.
+    pub fn gate_closed(&self, gate: Gate) -> Result<Live, Refused> {
+        let State::Waiting(gates) = step(self.state(), Event::CloseGate(gate))? else {
+            unreachable!("behind a closed gate one waits");
+        };
+        Ok(Live { state: LiveState::Waiting(gates), ..self.clone() })
     }
 
     /// One gate opens; behind the last one the execution is ready and gets its rank.
@@ -136,9 +270,12 @@ impl Live {
     }
 
     /// A cancel is asked for: what has not started ends here, what runs is asked to stop.
-    pub fn cancelled(&self, settings: Option<&Settings>, now: Timestamp) -> Result<Cancelled, Refused> {
+    pub fn cancelled(&self, terms: Option<Terms<'_>>, now: Timestamp) -> Result<Cancelled, Refused> {
         Ok(match (step(self.state(), Event::Cancel)?, self.state) {
-            (State::Finished(status), _) => Cancelled::Closed(self.closed_by_cancel(status, settings, now)),
+            (State::Finished(status), _) => {
+                let finished = self.finished(status, now);
+                Cancelled::Closed(Settled { finished, next: Next::closed_with(JobMark::Cancelled, terms) })
+            }
             (_, LiveState::Running(lease)) => Cancelled::Requested(Live {
                 state: LiveState::Running(Lease { cancel_requested: true, ..lease }),
                 ..self.clone()
@@ -149,9 +286,9 @@ impl Live {
 
     /// The run has ended: what goes into history, and whether the occurrence goes on.
     ///
-    /// `settings` are those of the job; they may be missing when the run succeeded or the job is gone, and
-    /// then nothing is retried.
-    pub fn settled(&self, end: End, settings: Option<&Settings>, now: Timestamp) -> Result<Settled, Refused> {
+    /// `terms` are those of the job; they may be missing when the run succeeded or the job is gone, and then
+    /// nothing is retried.
+    pub fn settled(&self, end: End, terms: Option<Terms<'_>>, now: Timestamp) -> Result<Settled, Refused> {
         let State::Finished(status) = step(self.state(), Event::End(end.ending))? else {
             unreachable!("an ended run is finished");
         };
@@ -163,35 +300,39 @@ impl Live {
         finished.result = end.result;
         let next = match status {
             Status::Succeeded => Next::Closed { dead_letter: false, job_mark: None },
-            Status::Cancelled => Next::closed_with(JobMark::Cancelled, settings),
-            _ => self.retried(end.ending, end.retryable, settings, now),
+            Status::Cancelled => Next::closed_with(JobMark::Cancelled, terms),
+            _ if end.retryable => self.retried(&finished, terms, now),
+            _ => Next::closed_with(JobMark::Failed, terms),
         };
         Ok(Settled { finished, next })
     }
 
-    fn retried(&self, ending: Ending, retryable: bool, settings: Option<&Settings>, now: Timestamp) -> Next {
+    fn retried(&self, finished: &Finished, terms: Option<Terms<'_>>, now: Timestamp) -> Next {
         let charged = self.charged + 1;
-        let Some(settings) = settings.filter(|settings| retryable && charged <= settings.max_retries) else {
-            return Next::closed_with(JobMark::Failed, settings);
+        let (status, error) = (finished.status, finished.error.as_deref());
+        let may_retry = |terms: &Terms<'_>| {
+            charged <= terms.settings.max_retries && !terms.settings.fails_for_good(status, error)
+        };
+        let Some(terms) = terms.filter(may_retry) else {
+            return Next::closed_with(JobMark::Failed, terms);
         };
         if planted(Defect::LoseRetry) {
             return Next::Closed { dead_letter: false, job_mark: None };
         }
         let next = Live { attempt: self.attempt + 1, charged, ..self.clone() };
-        Next::Retry(match ending {
+        let next = match status {
             // Nothing is known to be wrong with the job, only with its worker: at once, at its old place.
-            Ending::Lost => Live { state: LiveState::Queued, available_at: now, ..next },
+            Status::Lost => Live { state: self.ready_under(Some(terms)), available_at: now, ..next },
             _ => Live {
-                state: LiveState::Waiting(Gates::only(Gate::Time)),
-                available_at: now.plus(settings.retry.delay(charged, self.id)),
+                state: LiveState::Waiting(self.gates_under(Some(terms), Gates::only(Gate::Time))),
+                available_at: now.plus(terms.settings.retry.delay(charged, self.id)),
                 ..next
             },
-        })
-    }
-
-    fn closed_by_cancel(&self, status: Status, settings: Option<&Settings>, now: Timestamp) -> Settled {
-        let next = Next::closed_with(JobMark::Cancelled, settings);
-        Settled { finished: self.finished(status, now), next }
+        };
+        if next.expires_at.is_some_and(|at| at <= next.available_at) {
+            return Next::closed_with(JobMark::Failed, Some(terms));
+        }
+        Next::Retry(next)
     }
 
     fn finished(&self, status: Status, completed_at: Timestamp) -> Finished {
@@ -211,10 +352,19 @@ impl Live {
             completed_at,
             session: lease.map(|lease| lease.session),
             worker: None,
+            reason: None,
             error: None,
             result: None,
         }
     }
+}
+
+/// What a look at a waiting or queued execution leads to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Looked {
+    Opened(Live),
+    Expired(Settled),
+    TooEarly,
 }
 
 /// The end of a run as told.
@@ -247,6 +397,7 @@ impl End {
 /// What a give-back leads to.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GivenBack {
+    /// Claimable again, or held by a pause.
     Queued(Live),
     /// A cancel had been requested: the occurrence ends here.
     Closed(Settled),
@@ -271,14 +422,19 @@ pub struct Settled {
 pub enum Next {
     /// With another attempt.
     Retry(Live),
-    /// No: the live row goes; a dead letter is kept if it failed for good, and a one-shot job is marked.
+    /// No: the live row goes; a dead letter is kept if it failed for good, and a one-shot job of which nothing
+    /// is left is marked.
     Closed { dead_letter: bool, job_mark: Option<JobMark> },
 }
 
 impl Next {
-    fn closed_with(mark: JobMark, settings: Option<&Settings>) -> Self {
-        let one_shot = settings.is_some_and(|settings| settings.schedule.is_one_shot());
-        Next::Closed { dead_letter: mark == JobMark::Failed, job_mark: one_shot.then_some(mark) }
+    /// Ended without success. A one-shot job is marked by it, unless a verb has marked it before.
+    fn closed_with(mark: JobMark, terms: Option<Terms<'_>>) -> Self {
+        let is_marked = terms.is_some_and(|terms| {
+            terms.settings.schedule.is_one_shot()
+                && !matches!(terms.mark, JobMark::Cancelled | JobMark::Deleted)
+        });
+        Next::Closed { dead_letter: mark == JobMark::Failed, job_mark: is_marked.then_some(mark) }
     }
 }
 
@@ -297,274 +453,12 @@ pub struct Finished {
     pub session: Option<SessionId>,
     /// The name of the worker, filled in when read.
     pub worker: Option<String>,
+    /// Why it was skipped, if it was.
+    pub reason: Option<SkipReason>,
     pub error: Option<String>,
     /// JSON text.
     pub result: Option<String>,
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ids::JobId;
-    use crate::recurrence::RecurrenceSpec;
-    use crate::retry::RetryPolicy;
-    use crate::schedule::{OverlapPolicy, Recurring};
-
-    const HOLDER: SessionId = SessionId(1);
-    const OTHER: SessionId = SessionId(2);
-    const RETRY_DELAY: Duration = Duration::from_secs(5);
-
-    fn at(seconds: i64) -> Timestamp {
-        Timestamp::from_micros(1_763_195_400_000_000 + seconds * 1_000_000)
-    }
-
-    fn fired() -> Live {
-        let id = JobId::new(at(0), 1).occurrence(1);
-        Live::fired(id, at(0), Origin::Schedule, 1, Priority::DEFAULT, at(0), Duration::ZERO)
-    }
-
-    fn running() -> Live {
-        fired().claimed(HOLDER, at(1)).unwrap()
-    }
-
-    fn cancel_requested() -> Live {
-        match running().cancelled(None, at(2)).unwrap() {
-            Cancelled::Requested(live) => live,
-            Cancelled::Closed(settled) => panic!("a running execution ended by a request: {settled:?}"),
-        }
-    }
-
-    fn one_shot(max_retries: u32) -> Settings {
-        let retry = RetryPolicy::Ladder { steps_ms: vec![RETRY_DELAY.as_millis() as u64] };
-        Settings { max_retries, retry, ..Settings::default() }
-    }
-
-    fn recurring(max_retries: u32) -> Settings {
-        let schedule = Recurring::new(RecurrenceSpec::interval("60s", at(0))).unwrap().into();
-        Settings { schedule, overlap: OverlapPolicy::Allow, ..one_shot(max_retries) }
-    }
-
-    fn end(ending: Ending) -> End {
-        let error = (ending == Ending::Failed).then(|| "out of paper".to_owned());
-        End { ending, retryable: true, started_at: Some(at(1)), completed_at: at(9), error, result: None }
-    }
-
-    fn next(settled: Settled) -> Live {
-        match settled.next {
-            Next::Retry(live) => live,
-            closed => panic!("no further attempt: {closed:?}"),
-        }
-    }
-
-    #[test]
-    fn a_claim_leases_to_the_session_and_raises_the_epoch() {
-        let live = running();
-        let lease = Lease { session: HOLDER, claimed_at: at(1), cancel_requested: false };
-        assert_eq!(live, Live { state: LiveState::Running(lease), epoch: Epoch(1), ..fired() });
-        assert!(live.claimed(OTHER, at(2)).is_err());
-    }
-
-    #[test]
-    fn a_lease_is_held_only_by_its_session_in_its_epoch_and_attempt() {
-        let live = running();
-        let execution = live.execution();
-        assert!(live.held_by(HOLDER, execution, Epoch(1)).is_some());
-        assert_eq!(live.held_by(OTHER, execution, Epoch(1)), None);
-        assert_eq!(live.held_by(HOLDER, execution, Epoch(0)), None);
-        assert_eq!(live.held_by(HOLDER, execution, Epoch(2)), None);
-        assert_eq!(live.held_by(HOLDER, live.id.attempt(2), Epoch(1)), None);
-        assert_eq!(fired().held_by(HOLDER, execution, Epoch(0)), None);
-    }
-
-    #[test]
-    fn given_back_is_neither_charged_nor_numbered_and_keeps_its_place_and_epoch() {
-        let given_back = running().given_back(None, at(5)).unwrap();
-        assert_eq!(given_back, GivenBack::Queued(Live { epoch: Epoch(1), ..fired() }));
-        assert!(fired().given_back(None, at(5)).is_err());
-    }
-
-    #[test]
-    fn given_back_after_a_cancel_request_ends_cancelled() {
-        let given_back = cancel_requested().given_back(Some(&one_shot(3)), at(5)).unwrap();
-        let GivenBack::Closed(Settled { finished, next }) = given_back else {
-            panic!("queued again although a cancel was requested");
-        };
-        assert_eq!(next, Next::Closed { dead_letter: false, job_mark: Some(JobMark::Cancelled) });
-        assert_eq!((finished.status, finished.completed_at), (Status::Cancelled, at(5)));
-        assert_eq!(finished.session, Some(HOLDER));
-    }
-
-    #[test]
-    fn only_the_last_gate_makes_ready_and_ranks_by_when_it_could_have_started() {
-        let gates = Gates::only(Gate::Time).with(Gate::Paused);
-        let waiting = Live { state: LiveState::Waiting(gates), available_at: at(10), rank: 0, ..fired() };
-        let half_open = waiting.gate_opened(Gate::Time, at(11)).unwrap();
-        assert_eq!(half_open, Live { state: LiveState::Waiting(Gates::only(Gate::Paused)), ..waiting });
-        let ready = half_open.gate_opened(Gate::Paused, at(500)).unwrap();
-        assert_eq!(ready.state, LiveState::Queued);
-        assert_eq!(ready.rank, rank(at(10), Priority::DEFAULT, Duration::ZERO));
-        assert!(ready.gate_opened(Gate::Paused, at(501)).is_err());
-    }
-
-    #[test]
-    fn no_gate_opens_under_a_running_execution() {
-        for gate in Gate::ALL {
-            assert!(running().gate_opened(gate, at(2)).is_err());
-        }
-    }
-
-    #[test]
-    fn a_success_closes_the_occurrence_and_keeps_what_was_told() {
-        let told = End { result: Some("42".to_owned()), ..end(Ending::Succeeded) };
-        let settled = running().settled(told, None, at(10)).unwrap();
-        assert_eq!(settled.next, Next::Closed { dead_letter: false, job_mark: None });
-        let finished = settled.finished;
-        assert_eq!((finished.id, finished.epoch), (fired().execution(), Epoch(1)));
-        assert_eq!((finished.status, finished.session), (Status::Succeeded, Some(HOLDER)));
-        assert_eq!((finished.started_at, finished.completed_at), (Some(at(1)), at(9)));
-        assert_eq!((finished.result.as_deref(), finished.error), (Some("42"), None));
-    }
-
-    #[test]
-    fn what_does_not_run_cannot_end() {
-        let waiting = Live { state: LiveState::Waiting(Gates::only(Gate::Time)), ..fired() };
-        for live in [fired(), waiting] {
-            for ending in Ending::ALL {
-                assert!(live.settled(end(ending), Some(&one_shot(3)), at(10)).is_err());
-            }
-        }
-    }
-
-    #[test]
-    fn a_failure_waits_out_its_backoff_behind_the_time_gate() {
-        for ending in [Ending::Failed, Ending::TimedOut] {
-            let retry = next(running().settled(end(ending), Some(&one_shot(3)), at(10)).unwrap());
-            assert_eq!(retry.state, LiveState::Waiting(Gates::only(Gate::Time)));
-            assert_eq!((retry.attempt, retry.charged, retry.epoch), (2, 1, Epoch(1)));
-            assert_eq!(retry.available_at, at(10).plus(RETRY_DELAY));
-        }
-    }
-
-    #[test]
-    fn a_loss_is_charged_and_requeued_at_once_at_its_old_rank() {
-        let live = Live { rank: -7, ..running() };
-        let settled = live.settled(End::lost(at(1), at(10)), Some(&one_shot(3)), at(10)).unwrap();
-        assert_eq!(settled.finished.status, Status::Lost);
-        let retry = next(settled);
-        assert_eq!((retry.state, retry.rank, retry.available_at), (LiveState::Queued, -7, at(10)));
-        assert_eq!((retry.attempt, retry.charged), (2, 1));
-    }
-
-    /// The statuses of all attempts of an occurrence whose every run ends this way, and how it was closed.
-    fn run_until_closed(ending: Ending, settings: &Settings) -> (Vec<Status>, Next) {
-        let (mut live, mut statuses) = (fired(), vec![]);
-        loop {
-            if live.state != LiveState::Queued {
-                live = live.gate_opened(Gate::Time, at(1_000)).unwrap();
-            }
-            let running = live.claimed(HOLDER, at(1)).unwrap();
-            let settled = running.settled(end(ending), Some(settings), at(10)).unwrap();
-            assert_eq!(settled.finished.id.attempt as usize, statuses.len() + 1);
-            statuses.push(settled.finished.status);
-            match settled.next {
-                Next::Retry(next) => live = next,
-                closed => return (statuses, closed),
-            }
-        }
-    }
-
-    #[test]
-    fn three_retries_mean_four_attempts_and_then_a_dead_letter() {
-        for (ending, status) in [
-            (Ending::Failed, Status::Failed),
-            (Ending::TimedOut, Status::TimedOut),
-            (Ending::Lost, Status::Lost),
-        ] {
-            let (statuses, closed) = run_until_closed(ending, &one_shot(3));
-            assert_eq!(statuses, [status; 4]);
-            assert_eq!(closed, Next::Closed { dead_letter: true, job_mark: Some(JobMark::Failed) });
-        }
-    }
-
-    #[test]
-    fn no_retries_mean_at_most_once_even_when_lost() {
-        for ending in [Ending::Failed, Ending::TimedOut, Ending::Lost] {
-            assert_eq!(run_until_closed(ending, &one_shot(0)).0.len(), 1);
-        }
-    }
-
-    #[test]
-    fn give_backs_use_up_no_attempt() {
-        let mut live = fired();
-        for _ in 0..10 {
-            let GivenBack::Queued(queued) =
-                live.claimed(HOLDER, at(1)).unwrap().given_back(None, at(2)).unwrap()
-            else {
-                panic!("cancelled without a request");
-            };
-            live = queued;
-        }
-        let failed =
-            live.claimed(HOLDER, at(3)).unwrap().settled(end(Ending::Failed), Some(&one_shot(1)), at(4));
-        let retry = next(failed.unwrap());
-        assert_eq!((retry.attempt, retry.charged, retry.epoch), (2, 1, Epoch(11)));
-    }
-
-    #[test]
-    fn a_failure_that_no_retry_can_mend_goes_to_the_dead_letters_at_once() {
-        let told = End { retryable: false, ..end(Ending::Failed) };
-        let settled = running().settled(told, Some(&one_shot(3)), at(10)).unwrap();
-        assert_eq!(settled.next, Next::Closed { dead_letter: true, job_mark: Some(JobMark::Failed) });
-        assert_eq!(settled.finished.error.as_deref(), Some("out of paper"));
-    }
-
-    #[test]
-    fn a_recurring_job_is_not_marked_by_one_occurrence() {
-        let failed = running().settled(end(Ending::Failed), Some(&recurring(0)), at(10)).unwrap();
-        assert_eq!(failed.next, Next::Closed { dead_letter: true, job_mark: None });
-        let cancelled =
-            cancel_requested().settled(end(Ending::Cancelled), Some(&recurring(3)), at(10)).unwrap();
-        assert_eq!(cancelled.next, Next::Closed { dead_letter: false, job_mark: None });
-    }
-
-    #[test]
-    fn nothing_is_retried_for_a_job_that_is_gone() {
-        let settled = running().settled(end(Ending::Failed), None, at(10)).unwrap();
-        assert_eq!(settled.next, Next::Closed { dead_letter: true, job_mark: None });
-    }
-
-    #[test]
-    fn cancelling_what_has_not_started_ends_it_without_a_holder() {
-        let waiting = Live { state: LiveState::Waiting(Gates::only(Gate::Overlap)), ..fired() };
-        for live in [fired(), waiting] {
-            let cancelled = live.cancelled(Some(&recurring(3)), at(2)).unwrap();
-            let Cancelled::Closed(Settled { finished, next }) = cancelled else {
-                panic!("it has not started, so nobody can be asked to stop");
-            };
-            assert_eq!(next, Next::Closed { dead_letter: false, job_mark: None });
-            assert_eq!((finished.status, finished.completed_at), (Status::Cancelled, at(2)));
-            assert_eq!((finished.session, finished.started_at), (None, None));
-        }
-    }
-
-    #[test]
-    fn cancelling_a_run_leaves_its_lease_and_is_asked_for_once() {
-        let requested = cancel_requested();
-        let lease = requested.held_by(HOLDER, requested.execution(), Epoch(1)).unwrap();
-        assert!(lease.cancel_requested);
-        assert!(requested.cancelled(None, at(3)).is_err());
-    }
-
-    #[test]
-    fn after_a_requested_cancel_every_ending_is_cancelled_and_none_is_retried() {
-        for ending in Ending::ALL {
-            let settled = cancel_requested().settled(end(ending), Some(&one_shot(3)), at(10)).unwrap();
-            assert_eq!(settled.finished.status, Status::Cancelled, "{ending:?}");
-            assert_eq!(
-                settled.next,
-                Next::Closed { dead_letter: false, job_mark: Some(JobMark::Cancelled) },
-                "{ending:?}"
-            );
-        }
-    }
-}
+mod tests;

@@ -23,18 +23,25 @@ impl Agenda {
         }
     }
 
-    /// Remembers what is due within the look-ahead; what is later stays with the store.
-    pub(crate) fn add(&self, now: Timestamp, due: Due) {
+    /// Remembers what is due within the look-ahead; what is later, or too much, stays with the store. Returns
+    /// whether it is remembered.
+    pub(crate) fn add(&self, now: Timestamp, due: Due) -> bool {
         if due.at > self.horizon(now) {
-            return;
+            return false;
         }
         let mut wheel = self.lock();
         let earlier = wheel.next_due().is_none_or(|next| due.at < next);
-        wheel.add(now, due);
+        let held = wheel.add(now, due);
         drop(wheel);
         if earlier {
             self.changed.notify_one();
         }
+        held
+    }
+
+    /// Lets the fire loop look again: the time has leapt.
+    pub(crate) fn wake(&self) {
+        self.changed.notify_one();
     }
 
     pub(crate) fn horizon(&self, now: Timestamp) -> Timestamp {
@@ -53,7 +60,7 @@ impl Agenda {
         self.lock().is_full()
     }
 
-    /// Waits until something is added that is due before all else.
+    /// Waits until something is added that is due before all else, or the time has leapt.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }

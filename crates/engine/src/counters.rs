@@ -47,6 +47,8 @@ counters! {
     failed,
     timed_out,
     cancelled,
+    /// Executions that expired before they could start.
+    expired,
     /// Executions of lost sessions.
     lost,
     /// Attempts that will follow a failed one.

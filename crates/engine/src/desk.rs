@@ -117,11 +117,11 @@ impl Desk {
     /// more.
     pub(crate) fn claimed(&self, offer: Offer, outcome: ClaimOutcome) -> Vec<LeaseRef> {
         match outcome {
-            ClaimOutcome::Claimed(assignments) if assignments.is_empty() => {
+            ClaimOutcome::Claimed { assignments, .. } if assignments.is_empty() => {
                 self.nothing(offer);
                 Vec::new()
             }
-            ClaimOutcome::Claimed(assignments) => self.answer(offer, Ok(assignments)),
+            ClaimOutcome::Claimed { assignments, .. } => self.answer(offer, Ok(assignments)),
             ClaimOutcome::StaleTurn => self.answer(offer, Err(WorkerPortError::StaleTurn)),
             ClaimOutcome::SessionLost => self.answer(offer, Err(WorkerPortError::SessionLost)),
         }
@@ -244,6 +244,7 @@ fn serves(poll: &Poll, queue: &str, job_type: &str) -> bool {
 mod tests {
     use super::*;
     use punctual_core::ids::{Epoch, JobId, SessionId};
+    use punctual_core::ports::Begun;
     use punctual_core::time::Timestamp;
     use std::time::Duration;
 
@@ -276,7 +277,7 @@ mod tests {
         let desk = Desk::default();
         let answer = desk.park(poll(1, 1, capacity));
         assert_eq!(desk.take_unchecked().len(), 1);
-        desk.claimed(offer(1, 1), ClaimOutcome::Claimed(vec![]));
+        desk.claimed(offer(1, 1), ClaimOutcome::Claimed { assignments: vec![], begun: Begun::default() });
         (desk, answer)
     }
 
@@ -333,7 +334,7 @@ mod tests {
         let _answer = desk.park(poll(1, 1, 5));
         desk.take_unchecked();
         desk.wake(&BTreeSet::from([Lane::new("default", "noop")]));
-        desk.claimed(offer(1, 1), ClaimOutcome::Claimed(vec![]));
+        desk.claimed(offer(1, 1), ClaimOutcome::Claimed { assignments: vec![], begun: Begun::default() });
         assert_eq!(desk.take_unchecked().len(), 1);
     }
 
@@ -377,7 +378,7 @@ mod tests {
         let (desk, _first) = idle(2);
         let _second = desk.park(poll(2, 1, 9));
         desk.take_unchecked();
-        desk.claimed(offer(2, 1), ClaimOutcome::Claimed(vec![]));
+        desk.claimed(offer(2, 1), ClaimOutcome::Claimed { assignments: vec![], begun: Begun::default() });
         assert_eq!(desk.reserve(&mut Reservation::default(), "default", "noop"), Some(offer(2, 1)));
     }
 }

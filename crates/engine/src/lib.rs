@@ -10,24 +10,29 @@
 
 mod agenda;
 mod batcher;
+mod control;
 mod counters;
 mod desk;
+mod drive;
 mod loops;
 mod submit;
 mod timekeeper;
 mod wheel;
 mod work;
 
+pub use control::ControlError;
 pub use counters::CounterSnapshot;
-pub use submit::{SubmitError, Submitted};
+pub use drive::{Drive, Driven};
+pub use submit::{IdSource, SubmitError, Submitted};
 
 use agenda::Agenda;
 use batcher::Batcher;
 use counters::Counters;
 use desk::Desk;
-use futures_util::future::join5;
-use punctual_core::ids::SegmentSet;
+use futures_util::future::{join, join5};
+use punctual_core::ids::{ExecutionId, SegmentSet};
 use punctual_core::job::Job;
+use punctual_core::lifecycle::Status;
 use punctual_core::ports::{
     Beat, BeatOutcome, Begun, Host, Lane, LeaseRef, Offer, Report, ReportAnswer, Store, StoreError,
 };
@@ -51,6 +56,10 @@ pub struct EngineConfig {
     pub retain_interval: Duration,
     /// How long history and logs are kept.
     pub history_kept: Duration,
+    /// How long jobs are kept after they have finished; `None` for good. Those with dead letters stay.
+    pub jobs_kept: Option<Duration>,
+    /// How often dependents are looked for that the end of a job has not reached.
+    pub resolve_interval: Duration,
     /// How often the offset to the store's clock is measured.
     pub clock_interval: Duration,
     pub segments: SegmentSet,
@@ -65,6 +74,8 @@ impl Default for EngineConfig {
             recover_interval: Duration::from_secs(1),
             retain_interval: Duration::from_secs(60),
             history_kept: Duration::from_secs(30 * 24 * 3_600),
+            jobs_kept: None,
+            resolve_interval: Duration::from_secs(1),
             clock_interval: Duration::from_secs(1),
             segments: SegmentSet::ALL,
         }
@@ -74,9 +85,11 @@ impl Default for EngineConfig {
 /// One node's engine.
 pub struct Engine {
     context: Arc<Context>,
-    submits: Batcher<Job, ()>,
+    submits: Batcher<Job, submit::Kept>,
     reports: Batcher<Report, ReportAnswer>,
     beats: Batcher<Beat, BeatOutcome>,
+    /// Held by whoever drives the clock: one at a time, so that what was fired on the way is known.
+    driving: tokio::sync::Mutex<()>,
 }
 
 /// What all parts of the engine share.
@@ -87,15 +100,18 @@ struct Context {
     time: Timekeeper,
     desk: Desk,
     agenda: Agenda,
+    /// Held while a batch is fired and counted.
+    firing: tokio::sync::Mutex<()>,
     counters: Counters,
 }
 
 impl Engine {
     pub fn new(config: EngineConfig, host: Host, store: Arc<dyn Store>) -> Arc<Engine> {
         let context = Arc::new(Context {
-            time: Timekeeper::new(host.clock.clone()),
+            time: Timekeeper::new(host.calendar.clone()),
             desk: Desk::default(),
             agenda: Agenda::new(config.look_ahead),
+            firing: tokio::sync::Mutex::default(),
             counters: Counters::default(),
             config,
             host,
@@ -105,6 +121,7 @@ impl Engine {
             submits: context.clone().submit_batcher(),
             reports: context.clone().report_batcher(),
             beats: context.clone().beat_batcher(),
+            driving: tokio::sync::Mutex::default(),
             context,
         })
     }
@@ -117,14 +134,14 @@ impl Engine {
     /// Runs all loops for as long as the future is polled.
     pub async fn run(self: Arc<Self>) {
         let context = &self.context;
-        join5(
+        let punctual = join5(
             loops::keep_time(context),
             loops::fire(context),
             loops::dispatch(context),
             loops::recover(context),
-            loops::retain(context),
-        )
-        .await;
+            loops::resolve(context),
+        );
+        join(punctual, loops::retain(context)).await;
     }
 
     /// The store, for reading.
@@ -150,14 +167,26 @@ impl Context {
         for one in begun {
             assigned.extend(one.assigned);
             lanes.extend(one.queued);
-            if let Some(due) = one.due {
+            for due in one.due {
                 self.agenda.add(self.time.now(), due);
             }
+            self.count_ended(&one.ended);
         }
         self.counters.claimed.add(assigned.len() as u64);
         let undelivered = self.desk.settle(reservation, assigned);
         self.return_undelivered(undelivered);
         self.wake(lanes);
+    }
+
+    fn count_ended(&self, ended: &[(ExecutionId, Status)]) {
+        for (_, status) in ended {
+            match status {
+                Status::Cancelled => self.counters.cancelled.add(1),
+                Status::Skipped => self.counters.skipped.add(1),
+                Status::Expired => self.counters.expired.add(1),
+                other => debug_assert!(false, "{other:?} ends nothing that has not started"),
+            }
+        }
     }
 
     /// Lets the dispatch loop look at the polls that these lanes concern.

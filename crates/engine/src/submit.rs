@@ -4,9 +4,9 @@ use crate::batcher::Batcher;
 use crate::desk::Reservation;
 use crate::{Context, Engine};
 use punctual_core::ids::JobId;
-use punctual_core::job::{InvalidField, Job, JobMark, JobSpec, JobStatus};
+use punctual_core::job::{Expiry, InvalidField, Job, JobMark, JobSpec, JobStatus, Settings};
 use punctual_core::limits;
-use punctual_core::ports::{NewJob, StoreError, SubmitOutcome};
+use punctual_core::ports::{Begun, NewJob, ParentProblem, StoreError, SubmitOutcome};
 use punctual_core::schedule::{Schedule, first_run, is_due_at_once};
 use punctual_core::time::Timestamp;
 use std::sync::Arc;
@@ -15,60 +15,134 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Submitted {
     pub job: JobId,
+    /// As it stands right after the submit, if that created it.
     pub status: JobStatus,
     pub next_run_time: Option<Timestamp>,
+    /// Whether an earlier submit with the same `idempotency_key` had created it.
+    pub is_existing: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
     #[error("the job is not valid")]
     Invalid(Vec<InvalidField>),
+    /// Another unfinished job of the owner has the `unique_key`.
+    #[error("job {0} has this unique_key and is not finished")]
+    KeyTaken(JobId),
     /// Whether the job was kept is unknown.
     #[error("{0}")]
     Unavailable(String),
+}
+
+/// Where the ids of a submit come from when it may be repeated: the same source gives the same ids, so that no
+/// job is kept twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IdSource {
+    pub at: Timestamp,
+    pub seed: u64,
+}
+
+impl IdSource {
+    fn id(self, place: usize) -> JobId {
+        const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+        let mut mixed = self.seed.wrapping_add(STEP.wrapping_mul(place as u64 + 1));
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        JobId::new(self.at, mixed ^ mixed >> 31)
+    }
+}
+
+/// What became of an admitted job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
+    New,
+    Existing(JobId),
+    KeyTaken(JobId),
+    BadParent { parent: JobId, problem: ParentProblem },
 }
 
 impl Engine {
     /// Keeps these jobs, each for itself: an invalid one does not keep the others out. Answered when they are
     /// durable.
     pub async fn submit(&self, specs: Vec<JobSpec>) -> Vec<Result<Submitted, SubmitError>> {
+        self.submit_from(specs, None).await
+    }
+
+    /// As [`Engine::submit`], with ids from this source.
+    pub async fn submit_from(
+        &self,
+        specs: Vec<JobSpec>,
+        ids: Option<IdSource>,
+    ) -> Vec<Result<Submitted, SubmitError>> {
         let now = self.now();
-        let checked: Vec<Result<Job, SubmitError>> =
-            specs.into_iter().map(|spec| self.admit(spec, now)).collect();
-        let mut answers: Vec<Result<Submitted, SubmitError>> = Vec::with_capacity(checked.len());
-        let mut jobs = Vec::with_capacity(checked.len());
-        for job in checked {
-            answers.push(job.map(|job| {
+        let mut answers: Vec<Result<Submitted, SubmitError>> = Vec::with_capacity(specs.len());
+        let mut jobs = Vec::with_capacity(specs.len());
+        for (place, spec) in specs.into_iter().enumerate() {
+            let id = match ids {
+                Some(source) => source.id(place),
+                None => JobId::new(now, self.context.host.random.next_u64()),
+            };
+            answers.push(admit(id, spec, now).map(|job| {
                 let submitted = submitted(&job);
                 jobs.push(job);
                 submitted
             }));
         }
-        if let Err(error) = self.submits.call(jobs).await {
-            for answer in answers.iter_mut().filter(|answer| answer.is_ok()) {
-                *answer = Err(SubmitError::Unavailable(error.to_string()));
+        let mut kept = match self.submits.call(jobs).await {
+            Ok(kept) => Ok(kept.into_iter()),
+            Err(error) => Err(SubmitError::Unavailable(error.to_string())),
+        };
+        for answer in &mut answers {
+            let Ok(submitted) = answer else { continue };
+            let outcome = match &mut kept {
+                Ok(kept) => kept.next().expect("the batcher answers once per item"),
+                Err(error) => {
+                    *answer = Err(error.clone());
+                    continue;
+                }
+            };
+            match outcome {
+                Kept::New => {}
+                Kept::Existing(job) => {
+                    *submitted = Submitted { job, is_existing: true, ..submitted.clone() };
+                }
+                Kept::KeyTaken(job) => *answer = Err(SubmitError::KeyTaken(job)),
+                Kept::BadParent { parent, problem } => {
+                    *answer = Err(SubmitError::Invalid(vec![bad_parent(parent, problem)]));
+                }
             }
         }
         answers
     }
+}
 
-    fn admit(&self, spec: JobSpec, now: Timestamp) -> Result<Job, SubmitError> {
-        spec.check().map_err(SubmitError::Invalid)?;
-        let id = JobId::new(now, self.context.host.random.next_u64());
-        let job = Job { id, version: 1, mark: JobMark::Active, created_at: now, updated_at: now, spec };
-        match first_run(&job) {
-            Some(_) => Ok(job),
-            None => Err(SubmitError::Invalid(vec![never_runs(&job)])),
-        }
+fn admit(id: JobId, spec: JobSpec, now: Timestamp) -> Result<Job, SubmitError> {
+    spec.check().map_err(SubmitError::Invalid)?;
+    if let Some(problem) = expired(&spec.settings, now) {
+        return Err(SubmitError::Invalid(vec![problem]));
+    }
+    let mark = JobMark::Active;
+    let job = Job { id, version: 1, mark, numbered: None, created_at: now, updated_at: now, spec };
+    match first_run(&job) {
+        Some(_) => Ok(job),
+        None => Err(SubmitError::Invalid(vec![never_runs(&job)])),
     }
 }
 
 fn submitted(job: &Job) -> Submitted {
     let next_run_time = first_run(job).map(|(_, due_at)| due_at);
-    Submitted { job: job.id, status: JobStatus::Active, next_run_time }
+    Submitted { job: job.id, status: JobStatus::Active, next_run_time, is_existing: false }
 }
 
-fn never_runs(job: &Job) -> InvalidField {
+/// What is wrong with an expiry that has passed already.
+pub(crate) fn expired(settings: &Settings, now: Timestamp) -> Option<InvalidField> {
+    match settings.expiry {
+        Some(Expiry::At(at)) if at <= now => Some(InvalidField::new("expires_at", "must be in the future")),
+        _ => None,
+    }
+}
+
+pub(crate) fn never_runs(job: &Job) -> InvalidField {
     match &job.spec.settings.schedule {
         Schedule::Recurring(recurring) if recurring.recurrence.spec().end_at.is_some() => {
             InvalidField::new("end_at", "must not be before the first run")
@@ -77,19 +151,30 @@ fn never_runs(job: &Job) -> InvalidField {
     }
 }
 
+fn bad_parent(parent: JobId, problem: ParentProblem) -> InvalidField {
+    let fix = match problem {
+        ParentProblem::NotThere => format!("names job {parent}, which is not there"),
+        ParentProblem::Recurring => {
+            format!("names job {parent}, which is recurring: name jobs that run once")
+        }
+    };
+    InvalidField::new("depends_on", fix)
+}
+
 impl Context {
-    pub(crate) fn submit_batcher(self: Arc<Self>) -> Batcher<Job, ()> {
+    pub(crate) fn submit_batcher(self: Arc<Self>) -> Batcher<Job, Kept> {
         let spawn = self.host.spawn.clone();
         Batcher::new(spawn, limits::STORE_BATCH_MAX, move |jobs| Box::pin(self.clone().submit_batch(jobs)))
     }
 
-    async fn submit_batch(self: Arc<Self>, jobs: Vec<Job>) -> Result<Vec<()>, StoreError> {
+    async fn submit_batch(self: Arc<Self>, jobs: Vec<Job>) -> Result<Vec<Kept>, StoreError> {
         let now = self.time.now();
         let mut reservation = Reservation::default();
         let jobs: Vec<NewJob> = jobs
             .into_iter()
             .map(|job| {
-                let due = is_due_at_once(&job.spec.settings.schedule, now);
+                let settings = &job.spec.settings;
+                let due = is_due_at_once(&settings.schedule, now) && settings.depends_on.is_empty();
                 let offer =
                     due.then(|| self.desk.reserve(&mut reservation, &job.spec.queue, &job.spec.job_type));
                 NewJob { job, offer: offer.flatten() }
@@ -97,14 +182,11 @@ impl Context {
             .collect();
         match self.store.submit(now, jobs).await {
             Ok(outcomes) => {
-                let count = outcomes.len();
-                self.counters.submitted.add(count as u64);
-                let begun = outcomes.into_iter().filter_map(|outcome| match outcome {
-                    SubmitOutcome::Created(begun) => Some(begun),
-                    SubmitOutcome::AlreadyThere => None,
-                });
+                let (kept, begun): (Vec<Kept>, Vec<Begun>) = outcomes.into_iter().map(kept).unzip();
+                let new = kept.iter().filter(|kept| **kept == Kept::New).count();
+                self.counters.submitted.add(new as u64);
                 self.follow_up(begun, reservation);
-                Ok(vec![(); count])
+                Ok(kept)
             }
             Err(error) => {
                 self.counters.store_errors.add(1);
@@ -113,4 +195,15 @@ impl Context {
             }
         }
     }
+}
+
+fn kept(outcome: SubmitOutcome) -> (Kept, Begun) {
+    let kept = match outcome {
+        SubmitOutcome::Created(begun) => return (Kept::New, begun),
+        SubmitOutcome::AlreadyThere => Kept::New,
+        SubmitOutcome::Existing(job) => Kept::Existing(job),
+        SubmitOutcome::KeyTaken(job) => Kept::KeyTaken(job),
+        SubmitOutcome::BadParent { parent, problem } => Kept::BadParent { parent, problem },
+    };
+    (kept, Begun::default())
 }

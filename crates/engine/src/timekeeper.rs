@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub(crate) struct Timekeeper {
+    /// The host's calendar: a driven one stands still with the store's time, so the estimate is exact.
     clock: Arc<dyn Clock>,
     known: Mutex<Option<(Timestamp, Monotonic)>>,
 }

@@ -56,10 +56,8 @@ impl WorkerPort for Engine {
 
     async fn give_back(&self, session: SessionId, leases: Vec<LeaseRef>) -> Result<(), WorkerPortError> {
         let context = &self.context;
-        let lanes = context.store.give_back(self.now(), session, leases).await.map_err(unavailable)?;
-        let lanes: Vec<_> = lanes.into_iter().flatten().collect();
-        context.counters.given_back.add(lanes.len() as u64);
-        context.wake(lanes);
+        let outcomes = context.store.give_back(self.now(), session, leases).await.map_err(unavailable)?;
+        context.returned(outcomes.into_iter().flatten().collect());
         Ok(())
     }
 
@@ -86,14 +84,18 @@ fn unavailable(error: StoreError) -> WorkerPortError {
 impl Context {
     fn given_back(&self, outcome: ResyncOutcome) -> Result<(), WorkerPortError> {
         match outcome {
-            ResyncOutcome::GivenBack(lanes) => {
-                self.counters.given_back.add(lanes.len() as u64);
-                self.wake(lanes);
+            ResyncOutcome::GivenBack(begun) => {
+                self.returned(begun);
                 Ok(())
             }
             ResyncOutcome::StaleTurn => Err(WorkerPortError::StaleTurn),
             ResyncOutcome::SessionLost => Err(WorkerPortError::SessionLost),
         }
+    }
+
+    fn returned(&self, begun: Vec<Begun>) {
+        self.counters.given_back.add(begun.len() as u64);
+        self.follow_up(begun, Reservation::default());
     }
 
     pub(crate) fn report_batcher(self: Arc<Self>) -> Batcher<Report, ReportAnswer> {
@@ -114,7 +116,7 @@ impl Context {
             self.count_report(ending, outcome);
         }
         let answers = outcomes.iter().map(|outcome| outcome.answer).collect();
-        self.follow_up(outcomes.into_iter().map(|outcome| outcome.retry), Reservation::default());
+        self.follow_up(outcomes.into_iter().map(|outcome| outcome.begun), Reservation::default());
         Ok(answers)
     }
 
@@ -132,7 +134,7 @@ impl Context {
             (ReportAnswer::Accepted, Ending::Cancelled) => counters.cancelled.add(1),
             (ReportAnswer::Accepted, Ending::Lost) => counters.lost.add(1),
         }
-        if outcome.retry != Begun::default() {
+        if outcome.is_retried {
             counters.retried.add(1);
         }
     }

@@ -14,7 +14,7 @@ pub use builtin::builtin_executors;
 use futures_util::future::{Either, select};
 use punctual_core::limits;
 use punctual_core::ports::{Executor, Host, Report, SessionOpening, WorkerPort};
-use session::{End, Event, Session};
+use session::{End, Event, Now, Session};
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
@@ -120,8 +120,7 @@ impl Worker {
             };
             match self.port.open_session(opening).await {
                 Ok(grant) => {
-                    let received_at = self.host.clock.monotonic();
-                    return Some(session::Opened { grant, sent_at, received_at });
+                    return Some(session::Opened { grant, sent_at, received: self.now() });
                 }
                 Err(error) => tracing::warn!(%error, "no session yet; trying again"),
             }
@@ -131,6 +130,10 @@ impl Worker {
             }
             pause = (pause * 2).min(OPENING_PAUSE_MAX);
         }
+    }
+
+    fn now(&self) -> Now {
+        Now { clock: self.host.clock.monotonic(), calendar: self.host.calendar.monotonic() }
     }
 
     async fn run_session(
@@ -147,7 +150,7 @@ impl Worker {
         let mut session = Session::new(self.config.clone(), job_types, opened, unreported);
         let mut event = Event::Opened;
         loop {
-            for action in session.handle(event, self.host.clock.monotonic()) {
+            for action in session.handle(event, self.now()) {
                 hands.act(action);
             }
             if let Some(end) = session.take_end() {

@@ -90,8 +90,8 @@ impl Hands<'_> {
         let lease = assignment.lease();
         let (stop, stopped) = oneshot::channel();
         self.stops.insert(lease, stop);
-        let clock = self.worker.host.clock.clone();
-        let timeout = clock.sleep(assignment.timeout);
+        let calendar = self.worker.host.calendar.clone();
+        let timeout = self.worker.host.clock.sleep(assignment.timeout);
         let handler = match self.worker.executors.get(&assignment.job_type) {
             Some(executor) => executor.execute(ExecutionContext { assignment, deadline }),
             None => {
@@ -99,7 +99,7 @@ impl Hands<'_> {
                 Box::pin(async move { Outcome::Failed { error, retryable: true } })
             }
         };
-        let (events, started_at) = (self.events.clone(), clock.monotonic());
+        let (events, started_at) = (self.events.clone(), calendar.monotonic());
         self.worker.host.spawn.spawn(Box::pin(async move {
             let handler = AssertUnwindSafe(handler).catch_unwind();
             let outcome = match select(stopped, select(pin!(handler), timeout)).await {
@@ -110,7 +110,7 @@ impl Hands<'_> {
                 Either::Right((Either::Left((Err(panic), _)), _)) => panicked(&*panic),
                 Either::Right((Either::Right(_), _)) => Outcome::TimedOut,
             };
-            let _ = events.send(Event::Ended { lease, started_at, ended_at: clock.monotonic(), outcome });
+            let _ = events.send(Event::Ended { lease, started_at, ended_at: calendar.monotonic(), outcome });
         }));
     }
 

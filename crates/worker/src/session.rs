@@ -11,6 +11,13 @@ use punctual_core::time::{Monotonic, Timestamp};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+/// The present, by both of the worker's clocks: leases go by the one, what is told of a run by the other.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Now {
+    pub(crate) clock: Monotonic,
+    pub(crate) calendar: Monotonic,
+}
+
 /// What has happened.
 #[derive(Debug)]
 pub(crate) enum Event {
@@ -26,6 +33,7 @@ pub(crate) enum Event {
     Resynced(Result<(), WorkerPortError>),
     /// The pause after a failed poll or resync is over.
     Rested,
+    /// By the calendar.
     Ended {
         lease: LeaseRef,
         started_at: Monotonic,
@@ -74,12 +82,12 @@ pub(crate) enum End {
     Lost(Vec<Report>),
 }
 
-/// A session just opened, and when by the worker's own clock.
+/// A session just opened, when it was asked for by the worker's own clock, and when it was granted by both.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Opened {
     pub(crate) grant: SessionGrant,
     pub(crate) sent_at: Monotonic,
-    pub(crate) received_at: Monotonic,
+    pub(crate) received: Now,
 }
 
 /// What the session is doing to get more work. Polls and resyncs never overlap: each uses the next turn.
@@ -96,7 +104,7 @@ pub(crate) struct Session {
     config: WorkerConfig,
     job_types: Vec<String>,
     grant: SessionGrant,
-    /// A moment of the house's time and of the worker's clock that belong together.
+    /// A moment of the house's time and of the worker's calendar that belong together.
     time: (Timestamp, Monotonic),
     keeper: LeaseKeeper,
     beat: u64,
@@ -126,7 +134,7 @@ impl Session {
             config,
             job_types,
             grant: opened.grant,
-            time: (opened.grant.now, opened.received_at),
+            time: (opened.grant.now, opened.received.calendar),
             beat: 0,
             turn: 0,
             intake: Intake::Free,
@@ -147,12 +155,12 @@ impl Session {
         self.end.take()
     }
 
-    pub(crate) fn handle(&mut self, event: Event, now: Monotonic) -> Vec<Action> {
+    pub(crate) fn handle(&mut self, event: Event, now: Now) -> Vec<Action> {
         let mut actions = Vec::new();
         match event {
             Event::Opened => {
                 actions.push(Action::After(self.keeper.beat_interval(), Event::BeatDue));
-                actions.push(self.watch_lease(now));
+                actions.push(self.watch_lease(now.clock));
             }
             Event::BeatDue => {
                 self.beat += 1;
@@ -160,7 +168,7 @@ impl Session {
                 actions.push(Action::After(self.keeper.beat_interval(), Event::BeatDue));
             }
             Event::Beaten { sent_at, result } => self.beaten(sent_at, result, now, &mut actions),
-            Event::LeaseDue => actions.push(self.watch_lease(now)),
+            Event::LeaseDue => actions.push(self.watch_lease(now.clock)),
             Event::Polled(result) => self.polled(result, &mut actions),
             Event::Resynced(result) => self.resynced(result, &mut actions),
             Event::Rested => self.intake = Intake::Free,
@@ -178,11 +186,11 @@ impl Session {
         }
         // After a pause any event may come before the one that watches the lease. Nothing may start once it has
         // run out; a beat just confirmed or an outcome just told still counts.
-        if self.end.is_none() && self.lease_is_over(now) {
+        if self.end.is_none() && self.lease_is_over(now.clock) {
             self.lose("the lease ran out without a confirmed beat", &mut actions);
         }
         if self.end.is_none() {
-            self.next_actions(now, &mut actions);
+            self.next_actions(now.calendar, &mut actions);
         }
         actions
     }
@@ -191,16 +199,16 @@ impl Session {
         &mut self,
         sent_at: Monotonic,
         result: Result<BeatAnswer, WorkerPortError>,
-        now: Monotonic,
+        now: Now,
         actions: &mut Vec<Action>,
     ) {
         match result {
             Ok(answer) => {
                 self.keeper.confirmed(sent_at);
-                self.time = (answer.now, now);
+                self.time = (answer.now, now.calendar);
                 self.resync_owed |= answer.turn > self.turn;
                 for lease in answer.cancel {
-                    self.cancel(lease, now, actions);
+                    self.cancel(lease, now.calendar, actions);
                 }
             }
             Err(WorkerPortError::SessionLost) => self.lose("the session was declared lost", actions),
@@ -209,12 +217,12 @@ impl Session {
         }
     }
 
-    fn cancel(&mut self, lease: LeaseRef, now: Monotonic, actions: &mut Vec<Action>) {
+    fn cancel(&mut self, lease: LeaseRef, calendar: Monotonic, actions: &mut Vec<Action>) {
         if self.running.contains_key(&lease) {
             actions.push(Action::Stop { lease, outcome: Outcome::Cancelled });
         } else if let Some(index) = self.ready.iter().position(|assignment| assignment.lease() == lease) {
             self.ready.remove(index);
-            let now = self.house_time(now);
+            let now = self.house_time(calendar);
             let end = Outcome::Cancelled.into_end(now, now);
             self.finished.push(Report { session: self.grant.session, lease, end });
         }
@@ -304,11 +312,11 @@ impl Session {
     }
 
     /// What follows from the state, whatever the event was.
-    fn next_actions(&mut self, now: Monotonic, actions: &mut Vec<Action>) {
+    fn next_actions(&mut self, calendar: Monotonic, actions: &mut Vec<Action>) {
         if self.draining {
             self.give_back_ready(actions);
         } else {
-            self.start_ready(now, actions);
+            self.start_ready(calendar, actions);
             self.take_in(actions);
         }
         if self.reporting.is_empty() && !self.finished.is_empty() && !self.report_resting {
@@ -320,11 +328,13 @@ impl Session {
         }
     }
 
-    fn start_ready(&mut self, now: Monotonic, actions: &mut Vec<Action>) {
+    fn start_ready(&mut self, calendar: Monotonic, actions: &mut Vec<Action>) {
         while self.running.len() < self.config.slots {
             let Some(assignment) = self.ready.pop_front() else { return };
             self.running.insert(assignment.lease(), assignment.clone());
-            let deadline = self.house_time(now).plus(assignment.timeout);
+            // The worker's idea of the time may lie behind: nothing starts before it is available.
+            let started_at = self.house_time(calendar).max(assignment.available_at);
+            let deadline = started_at.plus(assignment.timeout);
             actions.push(Action::Start { assignment, deadline });
         }
     }
@@ -385,7 +395,7 @@ impl Session {
             .collect()
     }
 
-    /// The house's time at a moment of the worker's clock, near the present.
+    /// The house's time at a moment of the worker's calendar, near the present.
     fn house_time(&self, at: Monotonic) -> Timestamp {
         let (time, then) = self.time;
         if at >= then { time.plus(at.since(then)) } else { time.minus(then.since(at)) }
@@ -401,6 +411,10 @@ mod tests {
 
     fn at(ms: u64) -> Monotonic {
         Monotonic::from_micros(1_000_000_000 + ms * 1_000)
+    }
+
+    fn now(ms: u64) -> Now {
+        Now { clock: at(ms), calendar: at(ms) }
     }
 
     fn assignment(number: u32) -> Assignment {
@@ -426,9 +440,9 @@ mod tests {
     fn opened() -> (Session, Vec<Action>) {
         let config = WorkerConfig { slots: 2, prefetch: 2, lease: LEASE, ..WorkerConfig::default() };
         let grant = SessionGrant { session: SessionId(7), now: Timestamp::from_micros(5_000_000) };
-        let opened = Opened { grant, sent_at: at(0), received_at: at(0) };
+        let opened = Opened { grant, sent_at: at(0), received: now(0) };
         let mut session = Session::new(config, vec!["noop".to_owned()], opened, Vec::new());
-        let actions = session.handle(Event::Opened, at(0));
+        let actions = session.handle(Event::Opened, now(0));
         (session, actions)
     }
 
@@ -458,7 +472,7 @@ mod tests {
     fn polls_for_all_its_places_and_starts_no_more_than_its_slots() {
         let (mut session, actions) = opened();
         assert_eq!(polls(&actions), [(1, 4)]);
-        let actions = session.handle(Event::Polled(Ok(assignments(1..5))), at(1));
+        let actions = session.handle(Event::Polled(Ok(assignments(1..5))), now(1));
         assert_eq!(starts(&actions), 2);
         assert_eq!(polls(&actions), [], "the reserve is full");
     }
@@ -466,61 +480,61 @@ mod tests {
     #[test]
     fn an_empty_answer_leaves_the_turn_for_the_next_poll() {
         let (mut session, _) = opened();
-        let actions = session.handle(Event::Polled(Ok(vec![])), at(1));
+        let actions = session.handle(Event::Polled(Ok(vec![])), now(1));
         assert_eq!(polls(&actions), [(1, 4)]);
     }
 
     #[test]
     fn a_lost_answer_is_followed_by_a_resync_with_all_that_is_held() {
         let (mut session, _) = opened();
-        session.handle(Event::Polled(Ok(assignments(1..3))), at(1));
-        session.handle(Event::Polled(Err(WorkerPortError::Unavailable("gone".to_owned()))), at(2));
-        let actions = session.handle(Event::Rested, at(300));
+        session.handle(Event::Polled(Ok(assignments(1..3))), now(1));
+        session.handle(Event::Polled(Err(WorkerPortError::Unavailable("gone".to_owned()))), now(2));
+        let actions = session.handle(Event::Rested, now(300));
         let held: Vec<LeaseRef> = assignments(1..3).iter().map(Assignment::lease).collect();
         assert!(
             matches!(&actions[..], [Action::Resync { turn: 3, held: found }] if *found == held),
             "{actions:?}"
         );
-        let actions = session.handle(Event::Resynced(Ok(())), at(301));
+        let actions = session.handle(Event::Resynced(Ok(())), now(301));
         assert_eq!(polls(&actions), [(4, 2)]);
     }
 
     #[test]
     fn a_turn_that_nobody_here_used_is_followed_by_a_resync() {
         let (mut session, _) = opened();
-        session.handle(Event::Polled(Ok(assignments(1..5))), at(1));
+        session.handle(Event::Polled(Ok(assignments(1..5))), now(1));
         let known = BeatAnswer { now: Timestamp::EPOCH, turn: 1, cancel: vec![] };
-        let actions = session.handle(Event::Beaten { sent_at: at(2), result: Ok(known.clone()) }, at(3));
+        let actions = session.handle(Event::Beaten { sent_at: at(2), result: Ok(known.clone()) }, now(3));
         assert!(actions.is_empty(), "{actions:?}");
         let unknown = BeatAnswer { turn: 2, ..known };
-        let actions = session.handle(Event::Beaten { sent_at: at(4), result: Ok(unknown) }, at(5));
+        let actions = session.handle(Event::Beaten { sent_at: at(4), result: Ok(unknown) }, now(5));
         assert!(matches!(&actions[..], [Action::Resync { turn: 2, held }] if held.len() == 4), "{actions:?}");
     }
 
     #[test]
     fn an_outcome_stays_held_until_it_is_acknowledged() {
         let (mut session, _) = opened();
-        session.handle(Event::Polled(Ok(assignments(1..2))), at(1));
-        let actions = session.handle(ended(1), at(2));
+        session.handle(Event::Polled(Ok(assignments(1..2))), now(1));
+        let actions = session.handle(ended(1), now(2));
         assert!(actions.iter().any(|action| matches!(action, Action::Report(reports) if reports.len() == 1)));
         assert_eq!(session.held().len(), 1);
-        session.handle(Event::Reported(Err(WorkerPortError::Unavailable("gone".to_owned()))), at(3));
+        session.handle(Event::Reported(Err(WorkerPortError::Unavailable("gone".to_owned()))), now(3));
         assert_eq!(session.held().len(), 1);
-        let actions = session.handle(Event::ReportRested, at(300));
+        let actions = session.handle(Event::ReportRested, now(300));
         assert!(actions.iter().any(|action| matches!(action, Action::Report(reports) if reports.len() == 1)));
-        session.handle(Event::Reported(Ok(vec![ReportAnswer::AlreadyAccepted])), at(301));
+        session.handle(Event::Reported(Ok(vec![ReportAnswer::AlreadyAccepted])), now(301));
         assert_eq!(session.held(), []);
     }
 
     #[test]
     fn handlers_stop_when_the_last_confirmed_beat_grows_old() {
         let (mut session, _) = opened();
-        session.handle(Event::Polled(Ok(assignments(1..2))), at(1));
+        session.handle(Event::Polled(Ok(assignments(1..2))), now(1));
         let answer = BeatAnswer { now: Timestamp::EPOCH, turn: 1, cancel: vec![] };
-        session.handle(Event::Beaten { sent_at: at(1_200), result: Ok(answer) }, at(1_300));
-        let actions = session.handle(Event::LeaseDue, at(4_800));
+        session.handle(Event::Beaten { sent_at: at(1_200), result: Ok(answer) }, now(1_300));
+        let actions = session.handle(Event::LeaseDue, now(4_800));
         assert!(session.take_end().is_none(), "the beat of 1,200 ms counts: {actions:?}");
-        let actions = session.handle(Event::LeaseDue, at(6_000));
+        let actions = session.handle(Event::LeaseDue, now(6_000));
         assert!(matches!(actions[..], [.., Action::StopAll]), "{actions:?}");
         assert!(matches!(session.take_end(), Some(End::Lost(_))));
     }
@@ -528,7 +542,7 @@ mod tests {
     #[test]
     fn nothing_starts_after_a_pause_longer_than_the_lease_whatever_event_comes_first() {
         let (mut session, _) = opened();
-        let actions = session.handle(Event::Polled(Ok(assignments(1..3))), at(60_000));
+        let actions = session.handle(Event::Polled(Ok(assignments(1..3))), now(60_000));
         assert!(matches!(actions[..], [Action::StopAll]), "{actions:?}");
         assert!(matches!(session.take_end(), Some(End::Lost(_))));
     }
@@ -536,20 +550,20 @@ mod tests {
     #[test]
     fn a_lost_session_keeps_the_outcomes_that_nobody_acknowledged() {
         let (mut session, _) = opened();
-        session.handle(Event::Polled(Ok(assignments(1..4))), at(1));
-        session.handle(ended(1), at(2));
-        session.handle(ended(2), at(3));
-        session.handle(Event::Beaten { sent_at: at(4), result: Err(WorkerPortError::SessionLost) }, at(5));
+        session.handle(Event::Polled(Ok(assignments(1..4))), now(1));
+        session.handle(ended(1), now(2));
+        session.handle(ended(2), now(3));
+        session.handle(Event::Beaten { sent_at: at(4), result: Err(WorkerPortError::SessionLost) }, now(5));
         assert!(matches!(session.take_end(), Some(End::Lost(reports)) if reports.len() == 2));
     }
 
     #[test]
     fn a_cancel_stops_what_runs_and_ends_what_waits() {
         let (mut session, _) = opened();
-        session.handle(Event::Polled(Ok(assignments(1..4))), at(1));
+        session.handle(Event::Polled(Ok(assignments(1..4))), now(1));
         let cancel = vec![assignment(1).lease(), assignment(3).lease(), assignment(9).lease()];
         let answer = BeatAnswer { now: Timestamp::EPOCH, turn: 1, cancel };
-        let actions = session.handle(Event::Beaten { sent_at: at(2), result: Ok(answer) }, at(3));
+        let actions = session.handle(Event::Beaten { sent_at: at(2), result: Ok(answer) }, now(3));
         let stopped =
             |action: &Action| matches!(action, Action::Stop { lease, .. } if *lease == assignment(1).lease());
         assert!(actions.iter().any(stopped), "{actions:?}");
@@ -560,26 +574,26 @@ mod tests {
     #[test]
     fn draining_gives_back_what_has_not_started_and_closes_when_the_rest_is_reported() {
         let (mut session, _) = opened();
-        session.handle(Event::Polled(Ok(assignments(1..4))), at(1));
-        let actions = session.handle(Event::Drain, at(2));
+        session.handle(Event::Polled(Ok(assignments(1..4))), now(1));
+        let actions = session.handle(Event::Drain, now(2));
         assert!(actions.iter().any(|action| matches!(action, Action::GiveBack(leases) if leases.len() == 1)));
         assert_eq!(polls(&actions), []);
-        session.handle(Event::GaveBack, at(3));
-        session.handle(ended(1), at(4));
-        session.handle(Event::Reported(Ok(vec![ReportAnswer::Accepted])), at(5));
-        session.handle(ended(2), at(6));
-        let actions = session.handle(Event::Reported(Ok(vec![ReportAnswer::Accepted])), at(7));
+        session.handle(Event::GaveBack, now(3));
+        session.handle(ended(1), now(4));
+        session.handle(Event::Reported(Ok(vec![ReportAnswer::Accepted])), now(5));
+        session.handle(ended(2), now(6));
+        let actions = session.handle(Event::Reported(Ok(vec![ReportAnswer::Accepted])), now(7));
         assert!(matches!(actions[..], [Action::Close]), "{actions:?}");
-        session.handle(Event::Closed, at(8));
+        session.handle(Event::Closed, now(8));
         assert!(matches!(session.take_end(), Some(End::Drained)));
     }
 
     #[test]
     fn past_the_grace_running_handlers_are_stopped_and_reported() {
         let (mut session, _) = opened();
-        session.handle(Event::Polled(Ok(assignments(1..2))), at(1));
-        session.handle(Event::Drain, at(2));
-        let actions = session.handle(Event::GraceOver, at(30_002));
+        session.handle(Event::Polled(Ok(assignments(1..2))), now(1));
+        session.handle(Event::Drain, now(2));
+        let actions = session.handle(Event::GraceOver, now(30_002));
         let failed =
             |action: &Action| matches!(action, Action::Stop { outcome: Outcome::Interrupted { .. }, .. });
         assert!(actions.iter().any(failed), "{actions:?}");

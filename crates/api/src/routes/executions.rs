@@ -1,17 +1,17 @@
-//! Reading executions: open, finished, skipped and dead.
+//! Executions: open, finished and skipped; and the cancel of one.
 
 use crate::error::ApiError;
-use crate::extract::IdInPath;
+use crate::extract::{IdInPath, NoBody};
 use crate::query::{QueryParams, next_cursor};
-use crate::routes::jobs::no_such_job;
+use crate::routes::jobs;
 use crate::{Api, views};
 use axum::Json;
 use axum::extract::State;
-use punctual_client::{DeadLetterBody, ExecutionBody, ExecutionsPage, Page, SkipRangeBody};
+use punctual_client::{ExecutionBody, ExecutionsPage, SkipRangeBody};
 use punctual_core::ids::{ExecutionId, JobId, SessionId};
 use punctual_core::limits;
 use punctual_core::occurrence::{Live, LiveState};
-use punctual_core::ports::{ExecutionView, StoreError};
+use punctual_core::ports::{CancelOutcome, StoreError};
 use std::collections::HashMap;
 
 /// The open ones and the skipped ranges on the first page, then history page by page.
@@ -23,7 +23,7 @@ pub async fn of_job(
     let before: Option<ExecutionId> = query.cursor("executions");
     let limit = query.limit();
     query.finish()?;
-    let view = api.store().job(job).await?.ok_or_else(|| no_such_job(job))?;
+    let view = jobs::view(&api, job).await?;
     let (mut items, skipped) = match before {
         None => (open(&api, &view.open).await?, skipped(&api, job).await?),
         Some(_) => (vec![], vec![]),
@@ -34,7 +34,7 @@ pub async fn of_job(
     Ok(Json(ExecutionsPage { items, skipped, next_cursor: next_cursor("executions", history.next) }))
 }
 
-async fn open(api: &Api, open: &[Live]) -> Result<Vec<ExecutionBody>, StoreError> {
+pub async fn open(api: &Api, open: &[Live]) -> Result<Vec<ExecutionBody>, StoreError> {
     let any_running = open.iter().any(|live| matches!(live.state, LiveState::Running(_)));
     let workers: HashMap<SessionId, String> = if any_running {
         let sessions = api.store().sessions().await?;
@@ -58,23 +58,33 @@ pub async fn show(
     State(api): State<Api>,
     IdInPath(id): IdInPath<ExecutionId>,
 ) -> Result<Json<ExecutionBody>, ApiError> {
-    match api.store().execution(id).await? {
-        Some(ExecutionView::Live { live, worker }) => Ok(Json(views::live(&live, worker))),
-        Some(ExecutionView::Finished(finished)) => Ok(Json(views::finished(finished))),
-        None => Err(ApiError::NotFound(format!("there is no execution {id}"))),
-    }
+    Ok(Json(read(&api, id).await?))
 }
 
-pub async fn dead_letters(
+pub async fn read(api: &Api, id: ExecutionId) -> Result<ExecutionBody, ApiError> {
+    let view = api.store().execution(id).await?;
+    view.map(views::execution).ok_or_else(|| no_such_execution(id))
+}
+
+fn no_such_execution(id: ExecutionId) -> ApiError {
+    ApiError::NotFound(format!("there is no execution {id}"))
+}
+
+/// Ends what has not started, asks what runs to stop.
+pub async fn cancel(
     State(api): State<Api>,
-    mut query: QueryParams,
-) -> Result<Json<Page<DeadLetterBody>>, ApiError> {
-    let before: Option<u64> = query.cursor("dead-letters");
-    let limit = query.limit();
-    query.finish()?;
-    let page = api.store().dead_letters(before, limit).await?;
-    Ok(Json(Page {
-        items: page.items.into_iter().map(views::dead_letter).collect(),
-        next_cursor: next_cursor("dead-letters", page.next),
-    }))
+    IdInPath(id): IdInPath<ExecutionId>,
+    _: NoBody,
+) -> Result<Json<ExecutionBody>, ApiError> {
+    match api.engine.cancel_execution(id).await? {
+        CancelOutcome::Cancelled(_) | CancelOutcome::Asked => Ok(Json(read(&api, id).await?)),
+        CancelOutcome::Finished => {
+            let ended = read(&api, id).await?;
+            Err(ApiError::Conflict(format!(
+                "the execution has ended {}: nothing of it is left to cancel",
+                ended.status
+            )))
+        }
+        CancelOutcome::NotThere => Err(no_such_execution(id)),
+    }
 }

@@ -30,8 +30,10 @@ pub async fn api_root() -> Json<Value> {
         "version": env!("CARGO_PKG_VERSION"),
         "jobs": format!("{API_PREFIX}/jobs"),
         "batch": format!("{API_PREFIX}/jobs/batch"),
+        "queues": format!("{API_PREFIX}/queues"),
         "dead_letters": format!("{API_PREFIX}/dead-letters"),
         "stats": format!("{API_PREFIX}/stats"),
+        "clock": format!("{API_PREFIX}/clock"),
         "documentation": "docs/api.md",
     }))
 }

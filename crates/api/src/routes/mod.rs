@@ -1,10 +1,17 @@
 //! Which path leads where.
 
+mod clock;
+mod control;
+mod dead_letters;
 mod executions;
+mod explain;
 mod health;
 mod jobs;
+mod queues;
 mod schedules;
 mod stats;
+mod submit;
+mod update;
 
 use crate::Api;
 use crate::auth;
@@ -18,15 +25,33 @@ use punctual_client::API_PREFIX;
 
 pub fn router(api: Api) -> Router {
     let v1 = Router::new()
-        .route("/jobs", get(jobs::list).post(jobs::submit))
-        .route("/jobs/batch", post(jobs::submit_batch).layer(DefaultBodyLimit::max(BATCH_BODY_BYTES_MAX)))
-        .route("/jobs/{id}", get(jobs::show))
+        .route("/jobs", get(jobs::list).post(submit::submit))
+        .route("/jobs/batch", post(submit::submit_batch).layer(DefaultBodyLimit::max(BATCH_BODY_BYTES_MAX)))
+        .route(
+            "/jobs/{id}",
+            get(jobs::show).put(update::replace).patch(update::patch).delete(control::delete),
+        )
+        .route("/jobs/{id}/pause", post(control::pause))
+        .route("/jobs/{id}/resume", post(control::resume))
+        .route("/jobs/{id}/cancel", post(control::cancel))
+        .route("/jobs/{id}/retry", post(control::retry))
+        .route("/jobs/{id}/trigger", post(control::trigger))
+        .route("/jobs/{id}/explain", get(explain::explain))
         .route("/jobs/{id}/executions", get(executions::of_job))
         .route("/jobs/{id}/next", get(schedules::next))
         .route("/schedules/preview", post(schedules::preview))
         .route("/executions/{id}", get(executions::show))
-        .route("/dead-letters", get(executions::dead_letters))
-        .route("/stats", get(stats::stats));
+        .route("/executions/{id}/cancel", post(executions::cancel))
+        .route("/dead-letters", get(dead_letters::list))
+        .route("/dead-letters/redrive", post(dead_letters::redrive))
+        .route("/dead-letters/discard", post(dead_letters::discard))
+        .route("/queues", get(queues::list))
+        .route("/queues/{queue}/pause", post(queues::pause))
+        .route("/queues/{queue}/resume", post(queues::resume))
+        .route("/stats", get(stats::stats))
+        .route("/clock", get(clock::show))
+        .route("/clock/advance", post(clock::advance))
+        .route("/clock/jump", post(clock::jump));
     Router::new()
         .nest(API_PREFIX, v1)
         .route("/", get(health::root))

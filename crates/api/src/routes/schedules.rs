@@ -4,7 +4,8 @@ use crate::error::ApiError;
 use crate::extract::{BODY_BYTES_MAX, IdInPath, JsonBody};
 use crate::json::Shape;
 use crate::query::QueryParams;
-use crate::routes::jobs::no_such_job;
+use crate::routes::jobs;
+use crate::submission::Basis;
 use crate::{Api, json, submission, views};
 use axum::Json;
 use axum::extract::State;
@@ -24,7 +25,7 @@ pub async fn preview(
     check_count(count)?;
     let after = request.after.unwrap_or(now);
     let job = request.into_job();
-    match submission::schedule(&job, now).map_err(|problem| ApiError::invalid(vec![problem]))? {
+    match submission::schedule(&job, Basis::new(now)).map_err(|problem| ApiError::invalid(vec![problem]))? {
         Schedule::Recurring(recurring) => Ok(Json(views::preview(&recurring.recurrence, after, count))),
         Schedule::Immediate | Schedule::OneTime { .. } => {
             Err(ApiError::field("cron_expression", "is needed (or give interval)".to_owned()))
@@ -41,7 +42,7 @@ pub async fn next(
     let count = query.parsed("count").unwrap_or(COUNT_DEFAULT);
     query.finish()?;
     check_count(count)?;
-    let view = api.store().job(id).await?.ok_or_else(|| no_such_job(id))?;
+    let view = jobs::view(&api, id).await?;
     let next = view.schedule.as_ref().and_then(|schedule| schedule.nominal);
     Ok(Json(match (&view.job.spec.settings.schedule, next) {
         (Schedule::Recurring(recurring), Some(next)) => {

@@ -41,6 +41,7 @@ fn counters(counted: CounterSnapshot) -> CountersBody {
         failed: counted.failed,
         timed_out: counted.timed_out,
         cancelled: counted.cancelled,
+        expired: counted.expired,
         lost: counted.lost,
         retried: counted.retried,
         given_back: counted.given_back,

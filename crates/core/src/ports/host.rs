@@ -16,6 +16,12 @@ pub trait Clock: Send + Sync {
     fn sleep(&self, duration: Duration) -> Task;
 }
 
+/// A clock that stands still until someone moves it, for people who try out their schedules.
+pub trait DrivenClock: Clock {
+    /// Moves the clock on. A time that it has reached already changes nothing: it never goes back.
+    fn set(&self, to: Timestamp);
+}
+
 pub trait Random: Send + Sync {
     fn next_u64(&self) -> u64;
 }
@@ -28,7 +34,11 @@ pub trait Spawn: Send + Sync {
 /// What a node has of the machine it runs on.
 #[derive(Clone)]
 pub struct Host {
+    /// Elapsed time, which nobody drives: leases, beats, timeouts and all waits go by it.
     pub clock: Arc<dyn Clock>,
+    /// The time by which schedules go, and which the store tells. The same as `clock`, unless it is driven; a
+    /// driven one moves schedules and loses no worker, because nothing about sessions looks at it.
+    pub calendar: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
     pub spawn: Arc<dyn Spawn>,
 }

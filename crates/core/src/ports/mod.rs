@@ -6,6 +6,6 @@ mod store;
 mod worker;
 
 pub use executor::{ExecutionContext, Executor, Outcome};
-pub use host::{Clock, Host, Random, Spawn, Task};
+pub use host::{Clock, DrivenClock, Host, Random, Spawn, Task};
 pub use store::*;
 pub use worker::*;

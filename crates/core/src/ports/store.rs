@@ -2,15 +2,17 @@
 //!
 //! Every verb takes many items, runs as one transaction, locks rows in the order of their keys, and answers
 //! with an outcome per item, in the order of the items. Between reading and writing it asks the rules in this
-//! crate (`begin`, `ScheduleState::plan`, the functions of `Live`) what to do: a store compares and swaps, it
-//! decides nothing. `now` is a parameter; no store calls a clock of its own inside a verb.
+//! crate (`begin`, `ScheduleState::plan`, `Standing::apply`, the functions of `Live`) what to do: a store
+//! compares and swaps, it decides nothing. `now` is a parameter; no store calls a clock of its own inside a verb.
 //!
 //! An `Err` means that nothing is known: the transaction may or may not have been committed. Every verb can be
-//! repeated safely, because it names what it expects to find.
+//! repeated safely, because it names what it expects to find; only a trigger adds an occurrence each time.
 
-use crate::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
+use crate::control::{Refusal, Verb};
+use crate::ids::{Epoch, ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
 use crate::job::{Job, JobStatus, Priority};
-use crate::occurrence::{Finished, Live};
+use crate::lifecycle::Status;
+use crate::occurrence::{Finished, Live, Origin};
 use crate::ports::{Assignment, LeaseRef, Report, ReportAnswer, SessionOpening};
 use crate::schedule::{ScheduleState, SkipRange};
 use crate::session::Pulse;
@@ -32,22 +34,22 @@ pub trait Store: Send + Sync {
     async fn due(&self, segments: SegmentSet, until: Timestamp, limit: usize)
     -> Result<Vec<Due>, StoreError>;
     async fn fire(&self, now: Timestamp, fires: Vec<Fire>) -> Result<Vec<FireOutcome>, StoreError>;
-    async fn open_time_gates(
-        &self,
-        now: Timestamp,
-        gates: Vec<TimeGate>,
-    ) -> Result<Vec<OpenOutcome>, StoreError>;
+    /// Opens the time gates of waiting attempts and ends what has expired.
+    async fn look(&self, now: Timestamp, looks: Vec<Look>) -> Result<Vec<LookOutcome>, StoreError>;
+    /// Releases or skips up to `limit` dependents of jobs that have finished, as far as the commit that finished
+    /// them has not done so.
+    async fn resolve(&self, now: Timestamp, limit: usize) -> Result<Resolved, StoreError>;
 
     // Work is handed out and comes back.
     async fn claim(&self, now: Timestamp, claims: Vec<Claim>) -> Result<Vec<ClaimOutcome>, StoreError>;
     async fn report(&self, now: Timestamp, reports: Vec<Report>) -> Result<Vec<ReportOutcome>, StoreError>;
-    /// Returns unstarted executions. Per item the lane that has work again, or `None` if the lease is gone.
+    /// Returns unstarted executions. Per item what follows from it, or `None` if the lease is gone.
     async fn give_back(
         &self,
         now: Timestamp,
         session: SessionId,
         leases: Vec<LeaseRef>,
-    ) -> Result<Vec<Option<Lane>>, StoreError>;
+    ) -> Result<Vec<Option<Begun>>, StoreError>;
     /// Uses up the turn and gives back all leases of the session that are not in `held`.
     async fn resync(&self, now: Timestamp, resync: Resync) -> Result<ResyncOutcome, StoreError>;
 
@@ -66,6 +68,34 @@ pub trait Store: Send + Sync {
     /// Closes a session; what it still holds in the store goes back unstarted.
     async fn close_session(&self, now: Timestamp, session: SessionId) -> Result<ResyncOutcome, StoreError>;
 
+    // People act.
+    async fn control(
+        &self,
+        now: Timestamp,
+        controls: Vec<Control>,
+    ) -> Result<Vec<ControlOutcome>, StoreError>;
+    /// Cancels single executions.
+    async fn cancel(
+        &self,
+        now: Timestamp,
+        executions: Vec<ExecutionId>,
+    ) -> Result<Vec<CancelOutcome>, StoreError>;
+    /// Runs dead occurrences again.
+    async fn redrive(
+        &self,
+        now: Timestamp,
+        dead: Vec<OccurrenceId>,
+    ) -> Result<Vec<ControlOutcome>, StoreError>;
+    /// Deletes dead letters; per item whether it was there.
+    async fn discard(&self, dead: Vec<OccurrenceId>) -> Result<Vec<bool>, StoreError>;
+    /// Nothing of a paused queue is claimed. Answers with what can be claimed again.
+    async fn pause_queue(&self, now: Timestamp, queue: String, pausing: Pausing)
+    -> Result<Begun, StoreError>;
+    /// Notes that a request with this key is under way, unless one was before.
+    async fn begin_request(&self, now: Timestamp, request: NewRequest) -> Result<RequestState, StoreError>;
+    /// Keeps the answer to a request that was begun.
+    async fn answer_request(&self, request: RequestKey, answer: StoredAnswer) -> Result<(), StoreError>;
+
     // People look.
     async fn job(&self, id: JobId) -> Result<Option<JobView>, StoreError>;
     async fn jobs(&self, query: JobQuery) -> Result<Page<JobView, JobId>, StoreError>;
@@ -80,11 +110,12 @@ pub trait Store: Send + Sync {
     /// Ranges of occurrences that did not run, latest first.
     async fn skipped(&self, job: JobId, limit: usize) -> Result<Vec<SkipRange>, StoreError>;
     /// Latest first.
-    async fn dead_letters(
-        &self,
-        before: Option<u64>,
-        limit: usize,
-    ) -> Result<Page<DeadLetter, u64>, StoreError>;
+    async fn dead_letters(&self, query: DeadLetterQuery) -> Result<Page<DeadLetter, u64>, StoreError>;
+    /// The queues that are paused.
+    async fn paused_queues(&self) -> Result<Vec<PausedQueue>, StoreError>;
+    /// How many executions of the same lane go before this queued one, counted up to `limit`; `None` if it is
+    /// not queued.
+    async fn ahead(&self, occurrence: OccurrenceId, limit: usize) -> Result<Option<usize>, StoreError>;
     /// How much is live, by lane.
     async fn depths(&self) -> Result<Vec<Depth>, StoreError>;
 
@@ -98,8 +129,12 @@ pub trait Store: Send + Sync {
     ) -> Result<Page<LogLine, u64>, StoreError>;
 
     // Housekeeping.
-    /// Deletes up to `limit` rows each of history and logs older than `before`.
-    async fn retain(&self, before: Timestamp, limit: usize) -> Result<Retained, StoreError>;
+    /// Deletes up to `limit` rows each of history, skipped ranges, logs and request answers that are old.
+    async fn retain(&self, horizon: Horizon, limit: usize) -> Result<Retained, StoreError>;
+    /// Marks finished jobs without dead letters for deletion, looking at up to `limit` of them.
+    async fn retire(&self, now: Timestamp, retirement: Retirement) -> Result<Retired, StoreError>;
+    /// Deletes up to `limit` rows of deleted jobs of which nothing is live. Whether there is more.
+    async fn purge(&self, limit: usize) -> Result<bool, StoreError>;
     /// Writes a trifle durably: whether it can is what readiness means.
     async fn probe(&self, now: Timestamp) -> Result<(), StoreError>;
     async fn put_token(&self, token: Token) -> Result<(), StoreError>;
@@ -160,17 +195,44 @@ pub enum SubmitOutcome {
     Created(Begun),
     /// A job with this id is there already: an earlier try of the same submit had been committed.
     AlreadyThere,
+    /// A job of this owner has its `idempotency_key`: that one is meant.
+    Existing(JobId),
+    /// An unfinished job of this owner has its `unique_key`.
+    KeyTaken(JobId),
+    /// A job in `depends_on` cannot be depended on.
+    BadParent {
+        parent: JobId,
+        problem: ParentProblem,
+    },
 }
 
-/// What became of a new occurrence or gate: where work appeared and what is due next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ParentProblem {
+    NotThere,
+    /// Only jobs that run once succeed or fail as a whole.
+    Recurring,
+}
+
+/// What a commit brought about: where work appeared, what is due next, what ended unstarted.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Begun {
     /// Work leased to the offer.
     pub assigned: Vec<(Offer, Assignment)>,
-    /// The lane in which something is claimable now.
-    pub queued: Option<Lane>,
+    /// The lanes in which something is claimable now.
+    pub queued: Vec<Lane>,
     /// What will fall due next because of this.
-    pub due: Option<Due>,
+    pub due: Vec<Due>,
+    /// Executions that ended without having started: cancelled, skipped or expired.
+    pub ended: Vec<(ExecutionId, Status)>,
+}
+
+impl Begun {
+    pub fn add(&mut self, other: Begun) {
+        self.assigned.extend(other.assigned);
+        self.queued.extend(other.queued);
+        self.due.extend(other.due);
+        self.ended.extend(other.ended);
+    }
 }
 
 /// Something that falls due.
@@ -185,8 +247,8 @@ pub struct Due {
 pub enum DueKind {
     /// A schedule is to be fired, if it still has this version.
     Schedule { job: JobId, version: u32 },
-    /// The time gate of a waiting attempt is to be opened.
-    TimeGate { occurrence: OccurrenceId, attempt: u32 },
+    /// The time gate of an attempt opens, or it expires.
+    Live { occurrence: OccurrenceId, attempt: u32 },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -211,15 +273,16 @@ pub enum FireOutcome {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TimeGate {
+pub struct Look {
     pub occurrence: OccurrenceId,
     pub attempt: u32,
     pub offer: Option<Offer>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum OpenOutcome {
+pub enum LookOutcome {
     Opened(Begun),
+    Expired(Begun),
     /// The gate is open already, another attempt is under way, or the occurrence is closed.
     Conflict,
     /// By the time given it is not due yet.
@@ -236,10 +299,14 @@ pub struct Claim {
     pub job_types: Vec<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum ClaimOutcome {
-    /// In the order of rank. Empty leaves the turn unused.
-    Claimed(Vec<Assignment>),
+    Claimed {
+        /// In the order of rank. Empty leaves the turn unused.
+        assignments: Vec<Assignment>,
+        /// What follows from executions that had expired before they could be claimed.
+        begun: Begun,
+    },
     StaleTurn,
     SessionLost,
 }
@@ -247,8 +314,10 @@ pub enum ClaimOutcome {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReportOutcome {
     pub answer: ReportAnswer,
-    /// When another attempt is to come: where it queues or when it is due.
-    pub retry: Begun,
+    /// Whether another attempt is to come.
+    pub is_retried: bool,
+    /// Where that queues or when it is due, and what else follows.
+    pub begun: Begun,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -258,10 +327,10 @@ pub struct Resync {
     pub held: Vec<LeaseRef>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum ResyncOutcome {
-    /// The lanes that have work again.
-    GivenBack(Vec<Lane>),
+    /// What follows from each lease that went back.
+    GivenBack(Vec<Begun>),
     StaleTurn,
     SessionLost,
 }
@@ -299,10 +368,108 @@ pub struct SessionRow {
 pub struct Recovered {
     /// Executions that ended LOST.
     pub lost: Vec<ExecutionId>,
-    /// Lanes that have work again because of retries.
-    pub queued: Vec<Lane>,
+    /// What follows from it: retries, mostly.
+    pub begun: Begun,
     /// Whether there is more to recover than the limit allowed.
     pub more: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Resolved {
+    pub begun: Begun,
+    /// Dependents that were released or skipped.
+    pub dependents: usize,
+    /// Whether there is more to resolve than the limit allowed.
+    pub more: bool,
+}
+
+/// One verb for one job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Control {
+    pub job: JobId,
+    pub verb: Verb,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum ControlOutcome {
+    Done(Controlled),
+    Refused(Refusal),
+    /// There is no such job or dead letter.
+    NotThere,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Controlled {
+    pub begun: Begun,
+    /// The version of the job by now.
+    pub version: u32,
+    /// The execution that the verb added.
+    pub added: Option<ExecutionId>,
+    /// Running executions that were asked to stop.
+    pub asked: Vec<ExecutionId>,
+    /// Occurrences that were skipped.
+    pub skipped: u64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum CancelOutcome {
+    /// It had not started and has ended.
+    Cancelled(Begun),
+    /// It runs and is asked to stop.
+    Asked,
+    /// It has ended before.
+    Finished,
+    NotThere,
+}
+
+/// Whether a queue hands out work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pausing {
+    Pause,
+    Resume,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PausedQueue {
+    pub queue: String,
+    pub paused_at: Timestamp,
+}
+
+/// The name that a client gave to one of its requests, so that repeating it does nothing twice.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RequestKey {
+    /// The id of the token that was used.
+    pub token: String,
+    pub key: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewRequest {
+    pub request: RequestKey,
+    /// What was asked, so that a key used for something else is noticed.
+    pub fingerprint: [u8; 32],
+    /// Randomness that ids of this request are derived from, in every try of it.
+    pub seed: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RequestState {
+    /// Not answered yet: begun by this call or by an earlier one, whose time and seed count.
+    Begun {
+        at: Timestamp,
+        seed: u64,
+        is_new: bool,
+    },
+    Answered(StoredAnswer),
+    /// The key was used for a different request.
+    Mismatch,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredAnswer {
+    pub status: u16,
+    pub location: Option<String>,
+    pub body: String,
 }
 
 /// A job with what its status is derived from.
@@ -365,7 +532,28 @@ pub struct DeadLetter {
     pub job_type: String,
     pub queue: String,
     pub attempts: u32,
+    /// The last lease epoch: another attempt goes on from it.
+    pub epoch: Epoch,
+    pub scheduled_time: Timestamp,
+    pub origin: Origin,
     pub died_at: Timestamp,
+    pub error: Option<String>,
+}
+
+/// Which dead letters to list, latest first.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct DeadLetterQuery {
+    pub before: Option<u64>,
+    pub limit: usize,
+    pub job: Option<JobId>,
+    pub name: Option<String>,
+    pub job_type: Option<String>,
+    pub queue: Option<String>,
+    /// Those that died from this time on.
+    pub died_from: Option<Timestamp>,
+    /// Those that died before this time.
+    pub died_until: Option<Timestamp>,
+    /// Those whose error contains this text.
     pub error: Option<String>,
 }
 
@@ -397,10 +585,37 @@ pub enum LogStream {
     Log,
 }
 
+/// How far back things are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Horizon {
+    /// History, skipped ranges and logs from before this time go.
+    pub history: Timestamp,
+    /// Answers to requests from before this time go.
+    pub requests: Timestamp,
+}
+
+/// A walk over jobs, oldest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retirement {
+    /// Jobs that finished before this time go.
+    pub finished_before: Timestamp,
+    pub after: Option<JobId>,
+    pub limit: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Retired {
+    pub jobs: u64,
+    /// Where the walk goes on; `None` at its end.
+    pub next: Option<JobId>,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Retained {
     pub history: u64,
     pub logs: u64,
+    pub skipped: u64,
+    pub requests: u64,
     /// Whether there is more to delete than the limit allowed.
     pub more: bool,
 }

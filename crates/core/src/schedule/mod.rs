@@ -6,12 +6,13 @@
 
 mod plan;
 
-pub use plan::FirePlan;
+pub use plan::{FirePlan, Present};
 
+use crate::gates::{Gate, Gates};
 use crate::ids::JobId;
-use crate::job::{Job, Priority};
+use crate::job::{Expiry, Job, Priority};
 use crate::limits;
-use crate::occurrence::{Live, Origin};
+use crate::occurrence::{Live, LiveState, Origin, Ties};
 use crate::rank::Shares;
 use crate::recurrence::{Recurrence, RecurrenceError, RecurrenceSpec, jitter};
 use crate::time::Timestamp;
@@ -185,6 +186,38 @@ pub enum OverlapPolicy {
     Skip,
     /// It runs beside them.
     Allow,
+    /// It waits until they have ended, with a limit on how many wait.
+    Queue,
+    /// They are cancelled, and it starts when they have ended.
+    Replace,
+}
+
+/// The rules for occurrences that are due while others of the job are open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Overlap {
+    pub policy: OverlapPolicy,
+    /// How many may wait under [`OverlapPolicy::Queue`].
+    pub limit: u32,
+    /// How many may be open at all.
+    pub max_open: u32,
+}
+
+impl Default for Overlap {
+    fn default() -> Self {
+        Overlap {
+            policy: OverlapPolicy::default(),
+            limit: limits::OVERLAP_LIMIT_DEFAULT,
+            max_open: limits::MAX_OPEN_DEFAULT,
+        }
+    }
+}
+
+impl Overlap {
+    /// The ties of an occurrence that is fired under these rules.
+    pub(crate) fn ties(self) -> Ties {
+        let followed = matches!(self.policy, OverlapPolicy::Queue | OverlapPolicy::Replace);
+        Ties { followed, ..Ties::default() }
+    }
 }
 
 /// Why occurrences did not run.
@@ -217,18 +250,26 @@ pub struct ScheduleState {
     pub version: u32,
     /// The next nominal time; none when only a replay is left.
     pub nominal: Option<Timestamp>,
-    /// When to look: the nominal time plus what delays it, or the replay's next, whichever is earlier.
-    pub due_at: Timestamp,
+    /// When to look: the nominal time plus what delays it, or the replay's next, whichever is earlier. None
+    /// while the job is paused.
+    pub due_at: Option<Timestamp>,
     /// Missed occurrences that are being made up for, beside the regular ones.
     pub replay: Option<Replay>,
     /// Occurrences fired so far.
     pub fired: u32,
+    /// The last occurrence number given; triggers take numbers, too.
+    pub numbered: u32,
     pub job_version: u32,
     pub queue: String,
     pub job_type: String,
     pub owner: String,
     pub priority: Priority,
-    pub overlap: OverlapPolicy,
+    pub overlap: Overlap,
+    pub expiry: Option<Expiry>,
+    /// Whether the job depends on others.
+    pub depends: bool,
+    /// Whether others may depend on how its next occurrence ends.
+    pub awaited: bool,
     pub schedule: Schedule,
 }
 
@@ -260,38 +301,68 @@ pub enum Beginning {
 /// The first run of a job: its nominal time and when it is due. What a schedule names before the job was
 /// created was not missed. `None` if the schedule ends before that.
 pub fn first_run(job: &Job) -> Option<(Timestamp, Timestamp)> {
+    run_after(job, job.created_at)
+}
+
+/// The first run of a job whose schedule counts from `since`.
+fn run_after(job: &Job, since: Timestamp) -> Option<(Timestamp, Timestamp)> {
     match &job.spec.settings.schedule {
-        Schedule::Immediate => Some((job.created_at, job.created_at)),
+        Schedule::Immediate => Some((since, since)),
         Schedule::OneTime { at } => Some((*at, *at)),
         Schedule::Recurring(recurring) => {
-            let nominal = recurring.recurrence.next_time_after(job.created_at)?;
+            let nominal = recurring.recurrence.next_time_after(since)?;
             Some((nominal, recurring.due_at(job.id, nominal)))
         }
     }
 }
 
-/// Decides how a new job begins.
-pub fn begin(job: &Job, now: Timestamp, shares: &mut Shares) -> Beginning {
+/// Decides how a new job begins, while jobs it depends on are unfinished or not.
+pub fn begin(job: &Job, now: Timestamp, waits_for_parents: bool, shares: &mut Shares) -> Beginning {
     let spec = &job.spec;
-    match &spec.settings.schedule {
-        Schedule::Immediate => return due(job, now, now, shares),
-        Schedule::OneTime { at } if *at <= now => return due(job, *at, now, shares),
-        Schedule::OneTime { .. } | Schedule::Recurring(_) => {}
+    let due_since = match &spec.settings.schedule {
+        Schedule::Immediate => Some(now),
+        Schedule::OneTime { at } => Some(*at).filter(|at| *at <= now),
+        Schedule::Recurring(_) => None,
+    };
+    if let Some(scheduled_time) = due_since {
+        let lag = shares.lag(&spec.queue, &spec.owner, now);
+        let id = job.id.occurrence(1);
+        let live = Live::fired(id, scheduled_time, Origin::Schedule, job.version, spec.priority, now, lag);
+        let state = if waits_for_parents { behind(Gate::Dependency) } else { live.state };
+        let expires_at = spec.settings.expires_at(scheduled_time);
+        return Beginning::Due(Live { state, expires_at, ties: spec.settings.overlap().ties(), ..live });
     }
-    let Some((nominal, due_at)) = first_run(job) else { return Beginning::Over };
-    Beginning::Later(ScheduleState {
+    match scheduled(job, job.created_at) {
+        Some(state) => Beginning::Later(state),
+        None => Beginning::Over,
+    }
+}
+
+fn behind(gate: Gate) -> LiveState {
+    LiveState::Waiting(Gates::only(gate))
+}
+
+/// What is to come of a job whose schedule counts from `since`; `None` if that is nothing.
+pub(crate) fn scheduled(job: &Job, since: Timestamp) -> Option<ScheduleState> {
+    let (nominal, due_at) = run_after(job, since)?;
+    let spec = &job.spec;
+    Some(ScheduleState {
         job: job.id,
         version: 1,
         nominal: Some(nominal),
-        due_at,
+        due_at: Some(due_at),
         replay: None,
         fired: 0,
+        numbered: 0,
         job_version: job.version,
         queue: spec.queue.clone(),
         job_type: spec.job_type.clone(),
         owner: spec.owner.clone(),
         priority: spec.priority,
-        overlap: spec.settings.overlap,
+        overlap: spec.settings.overlap(),
+        expiry: spec.settings.expiry,
+        depends: !spec.settings.depends_on.is_empty(),
+        awaited: false,
         schedule: spec.settings.schedule.clone(),
     })
 }
@@ -305,15 +376,44 @@ pub fn is_due_at_once(schedule: &Schedule, now: Timestamp) -> bool {
     }
 }
 
-fn due(job: &Job, scheduled_time: Timestamp, now: Timestamp, shares: &mut Shares) -> Beginning {
-    let lag = shares.lag(&job.spec.queue, &job.spec.owner, now);
-    Beginning::Due(Live::fired(
-        job.id.occurrence(1),
-        scheduled_time,
-        Origin::Schedule,
-        job.version,
-        job.spec.priority,
-        now,
-        lag,
-    ))
+impl ScheduleState {
+    /// Held: nothing of it falls due until it is released.
+    pub(crate) fn held(&self) -> ScheduleState {
+        ScheduleState { version: self.version + 1, due_at: None, ..self.clone() }
+    }
+
+    /// Goes on at `now` after a pause: what fell due meanwhile is skipped as one range, but a one-time job runs
+    /// late and a replay goes on. `None` if nothing is left.
+    pub(crate) fn released(&self, now: Timestamp) -> (Option<ScheduleState>, Option<SkipRange>) {
+        let Schedule::Recurring(recurring) = &self.schedule else {
+            let state = ScheduleState { version: self.version + 1, due_at: self.nominal, ..self.clone() };
+            return (Some(state), None);
+        };
+        let (nominal, skipped) = self.passed_over(recurring, now);
+        let mut replay = self.replay.clone();
+        if let Some(replay) = &mut replay {
+            replay.due_at = replay.due_at.max(now);
+        }
+        let regular_due = nominal.map(|nominal| recurring.due_at(self.job, nominal));
+        let due_at = regular_due.into_iter().chain(replay.as_ref().map(|replay| replay.due_at)).min();
+        let state = ScheduleState { version: self.version + 1, nominal, due_at, replay, ..self.clone() };
+        (due_at.is_some().then_some(state), skipped)
+    }
+
+    /// Where the regular cursor stands after all that is due by `now`, and what it passed over.
+    fn passed_over(&self, recurring: &Recurring, now: Timestamp) -> (Option<Timestamp>, Option<SkipRange>) {
+        let is_due = |nominal: &Timestamp| recurring.due_at(self.job, *nominal) <= now;
+        let Some(first) = self.nominal.filter(is_due) else { return (self.nominal, None) };
+        let recurrence = &recurring.recurrence;
+        let jitter = Duration::from_millis(recurring.jitter_ms);
+        // What is older than the jitter is due; of the rest, each has a delay of its own.
+        let mut last =
+            recurrence.last_time_at_or_before(now.minus(jitter)).map_or(first, |last| last.max(first));
+        while let Some(next) = recurrence.next_time_after(last).filter(is_due) {
+            last = next;
+        }
+        let count = recurrence.count_between(first.shifted(-1), last).max(1);
+        let skipped = SkipRange { first, last, count, reason: SkipReason::Paused };
+        (recurrence.next_time_after(last), Some(skipped))
+    }
 }

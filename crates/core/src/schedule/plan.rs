@@ -6,10 +6,11 @@
 //! first, so that occurrences stay on time while older ones are made up for.
 
 use super::{
-    MisfirePolicy, OverlapPolicy, Recurring, Replay, Schedule, ScheduleState, SkipRange, SkipReason,
+    MisfirePolicy, OverlapPolicy, Recurring, Replay, Schedule, ScheduleState, SkipRange, SkipReason, behind,
 };
+use crate::gates::Gate;
 use crate::limits;
-use crate::occurrence::{Live, Origin};
+use crate::occurrence::{Cancelled, Live, Origin, Ties};
 use crate::rank::Shares;
 use crate::recurrence::Recurrence;
 use crate::time::Timestamp;
@@ -19,29 +20,74 @@ use crate::time::Timestamp;
 pub struct FirePlan {
     pub fired: Vec<Live>,
     pub skipped: Vec<SkipRange>,
+    /// Open occurrences that give way to a fired one.
+    pub replaced: Vec<Cancelled>,
+    /// The last occurrence number given.
+    pub numbered: u32,
     /// What is to come afterwards; `None` when the schedule is exhausted.
     pub next: Option<ScheduleState>,
 }
 
+/// What a fire finds of its job at that moment.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Present {
+    /// Open occurrences, counted up to `max_open`.
+    pub open: usize,
+    /// Those of them that wait behind others.
+    pub behind: usize,
+    /// The open ones themselves, as far as the policy is to replace them.
+    pub replaceable: Vec<Live>,
+    /// Whether a job that this one depends on is unfinished.
+    pub waits_for_parents: bool,
+}
+
 impl ScheduleState {
-    /// The plan for a schedule found due at `now`, with `open` occurrences of its job open at this moment.
-    pub fn plan(&self, now: Timestamp, open: usize, shares: &mut Shares) -> FirePlan {
-        debug_assert!(self.due_at <= now, "fired at {now}, due at {}", self.due_at);
+    /// The plan for a schedule found due at `now`.
+    pub fn plan(&self, now: Timestamp, present: Present, shares: &mut Shares) -> FirePlan {
+        debug_assert!(
+            self.due_at.is_some_and(|due_at| due_at <= now),
+            "fired at {now}, due at {:?}",
+            self.due_at
+        );
         match &self.schedule {
-            Schedule::Immediate | Schedule::OneTime { .. } => {
-                // One-time jobs are never missed: they run late.
-                let nominal = self.nominal.unwrap_or(self.due_at);
-                FirePlan {
-                    fired: vec![self.occurrence(self.fired + 1, nominal, now, shares)],
-                    skipped: vec![],
-                    next: None,
-                }
+            Schedule::Immediate | Schedule::OneTime { .. } => self.plan_once(now, present, shares),
+            Schedule::Recurring(recurring) => Planning {
+                state: self,
+                recurring,
+                now,
+                present,
+                shares,
+                rounds: 0,
+                fired: vec![],
+                skipped: vec![],
+                replaced: vec![],
             }
-            Schedule::Recurring(recurring) => {
-                let (fired, skipped) = (vec![], vec![]);
-                Planning { state: self, recurring, now, open, shares, rounds: 0, fired, skipped }.finish()
-            }
+            .finish(),
         }
+    }
+
+    /// One-time jobs are never missed and never skipped: they run late, after what was triggered before.
+    fn plan_once(&self, now: Timestamp, present: Present, shares: &mut Shares) -> FirePlan {
+        let numbered = self.numbered + 1;
+        let mut live = self.occurrence(numbered, self.nominal.unwrap_or(now), now, shares);
+        let (is_gated, replaced) = match self.overlap.policy {
+            OverlapPolicy::Allow => (false, vec![]),
+            OverlapPolicy::Skip | OverlapPolicy::Queue => (present.open > 0, vec![]),
+            OverlapPolicy::Replace => replaced(&present.replaceable, now),
+        };
+        let gates = [(Gate::Dependency, present.waits_for_parents), (Gate::Overlap, is_gated)];
+        for (gate, _) in gates.into_iter().filter(|(_, is_closed)| *is_closed) {
+            live = live.gate_closed(gate).expect("nothing that was just fired has started");
+        }
+        // Another one that waits may get its turn after it.
+        live.ties.followed |= is_gated || present.behind > 0;
+        FirePlan { fired: vec![live], skipped: vec![], replaced, numbered, next: None }
+    }
+
+    /// The next occurrence as it would have been if it had come to be fired.
+    pub fn unfired(&self, now: Timestamp) -> Live {
+        let nominal = self.nominal.unwrap_or(now);
+        self.occurrence(self.numbered + 1, nominal, now, &mut Shares::default())
     }
 
     /// This schedule as a scheduler remembers it that missed its last fire: what a fire goes by under
@@ -51,20 +97,18 @@ impl ScheduleState {
             Some(nominal) if self.fired > 0 => self.schedule.before(nominal).or(self.nominal),
             _ => self.nominal,
         };
-        ScheduleState { nominal: earlier, due_at: earlier.unwrap_or(self.due_at), ..self.clone() }
+        ScheduleState { nominal: earlier, due_at: earlier.or(self.due_at), ..self.clone() }
     }
 
     fn occurrence(&self, number: u32, nominal: Timestamp, now: Timestamp, shares: &mut Shares) -> Live {
         let lag = shares.lag(&self.queue, &self.owner, now);
-        Live::fired(
-            self.job.occurrence(number),
-            nominal,
-            Origin::Schedule,
-            self.job_version,
-            self.priority,
-            now,
-            lag,
-        )
+        let id = self.job.occurrence(number);
+        let live = Live::fired(id, nominal, Origin::Schedule, self.job_version, self.priority, now, lag);
+        Live {
+            expires_at: self.expiry.map(|expiry| expiry.of(nominal)),
+            ties: Ties { awaited: self.awaited, ..self.overlap.ties() },
+            ..live
+        }
     }
 }
 
@@ -73,13 +117,14 @@ struct Planning<'a> {
     state: &'a ScheduleState,
     recurring: &'a Recurring,
     now: Timestamp,
-    /// Occurrences open by now, with those of this plan.
-    open: usize,
+    /// The job as found, with what this plan has opened since.
+    present: Present,
     shares: &'a mut Shares,
     /// Nominal times looked at one by one.
     rounds: usize,
     fired: Vec<Live>,
     skipped: Vec<SkipRange>,
+    replaced: Vec<Cancelled>,
 }
 
 impl Planning<'_> {
@@ -88,7 +133,8 @@ impl Planning<'_> {
         let regular = self.fire_regular(regular);
         let replay = self.fire_replay(replay);
         let next = (!self.is_spent()).then(|| self.next(regular, replay)).flatten();
-        FirePlan { fired: self.fired, skipped: self.skipped, next }
+        let numbered = self.numbered();
+        FirePlan { fired: self.fired, skipped: self.skipped, replaced: self.replaced, numbered, next }
     }
 
     /// Decides about all that is missed, and where both cursors stand then.
@@ -160,16 +206,54 @@ impl Planning<'_> {
     /// Opens the occurrence unless the job's open ones forbid it.
     fn open_or_skip(&mut self, nominal: Timestamp) {
         self.rounds += 1;
-        let reason = match self.state.overlap {
-            OverlapPolicy::Skip if self.open > 0 => SkipReason::Overlap,
-            _ if self.open >= limits::OPEN_OCCURRENCES_MAX => SkipReason::Backlog,
-            _ => {
-                self.open += 1;
-                let number = self.fired_in_all() + 1;
-                self.fired.push(self.state.occurrence(number, nominal, self.now, self.shares));
-                return;
+        let overlap = self.state.overlap;
+        let (open, behind) = (self.present.open, self.present.behind);
+        match overlap.policy {
+            OverlapPolicy::Skip if open > 0 => self.skip(nominal, SkipReason::Overlap),
+            OverlapPolicy::Queue if open > 0 && behind >= overlap.limit as usize => {
+                self.skip(nominal, SkipReason::Overlap);
+            }
+            OverlapPolicy::Replace => self.replace(nominal),
+            _ if open >= overlap.max_open as usize => self.skip(nominal, SkipReason::Backlog),
+            OverlapPolicy::Queue if open > 0 => self.open(nominal, Some(Gate::Overlap)),
+            _ => self.open(nominal, None),
+        }
+    }
+
+    fn open(&mut self, nominal: Timestamp, gate: Option<Gate>) {
+        let mut live = self.state.occurrence(self.numbered() + 1, nominal, self.now, self.shares);
+        if let Some(gate) = gate {
+            live.state = behind(gate);
+            self.present.behind += 1;
+        }
+        // Under an earlier policy some may have come to wait.
+        live.ties.followed |= self.present.behind > 0;
+        self.present.open += 1;
+        self.fired.push(live);
+    }
+
+    /// All that is open gives way, but not to a replay of what was missed before it. What this very plan has
+    /// opened before never starts: it is skipped.
+    fn replace(&mut self, nominal: Timestamp) {
+        let is_later = |live: &Live| live.origin == Origin::Schedule && live.scheduled_time > nominal;
+        if self.fired.iter().chain(&self.present.replaceable).any(is_later) {
+            return self.skip(nominal, SkipReason::Overlap);
+        }
+        let is_gated = match self.fired.pop() {
+            Some(given_way) => {
+                self.skip(given_way.scheduled_time, SkipReason::Overlap);
+                given_way.is_closed_by(Gate::Overlap)
+            }
+            None => {
+                let (is_gated, replaced) = replaced(&self.present.replaceable, self.now);
+                self.replaced = replaced;
+                is_gated
             }
         };
+        self.open(nominal, is_gated.then_some(Gate::Overlap));
+    }
+
+    fn skip(&mut self, nominal: Timestamp, reason: SkipReason) {
         // The cursors, and the outages of a replay, are apart: only neighbours make a range.
         let before = self.state.schedule.before(nominal);
         match self.skipped.last_mut() {
@@ -184,9 +268,17 @@ impl Planning<'_> {
     fn next(&self, regular: Option<Timestamp>, replay: Option<Replay>) -> Option<ScheduleState> {
         let regular_due = regular.map(|nominal| self.recurring.due_at(self.state.job, nominal));
         let replay_due = replay.as_ref().map(|replay| replay.due_at);
-        let due_at = regular_due.into_iter().chain(replay_due).min()?;
-        let (version, fired) = (self.state.version + 1, self.fired_in_all());
-        Some(ScheduleState { version, nominal: regular, due_at, replay, fired, ..self.state.clone() })
+        let due_at = Some(regular_due.into_iter().chain(replay_due).min()?);
+        let (version, fired, numbered) = (self.state.version + 1, self.fired_in_all(), self.numbered());
+        Some(ScheduleState {
+            version,
+            nominal: regular,
+            due_at,
+            replay,
+            fired,
+            numbered,
+            ..self.state.clone()
+        })
     }
 
     fn has_rounds(&self) -> bool {
@@ -200,6 +292,11 @@ impl Planning<'_> {
 
     fn fired_in_all(&self) -> u32 {
         self.state.fired + self.fired.len() as u32
+    }
+
+    /// The last occurrence number given.
+    fn numbered(&self) -> u32 {
+        self.state.numbered + self.fired.len() as u32
     }
 }
 
@@ -247,6 +344,13 @@ fn with_missed(
             Some(replay)
         }
     }
+}
+
+/// What becomes of open occurrences that give way, and whether one of them has to come to its end first.
+fn replaced(open: &[Live], now: Timestamp) -> (bool, Vec<Cancelled>) {
+    // One that was asked to stop before is not asked again.
+    let replaced = open.iter().filter_map(|live| live.cancelled(None, now).ok()).collect();
+    (open.iter().any(Live::is_running), replaced)
 }
 
 fn micros(ms: u64) -> i64 {

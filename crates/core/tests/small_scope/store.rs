@@ -6,18 +6,19 @@ use punctual_core::gates::Gate;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::job::{Job, JobMark, JobSpec, Settings};
 use punctual_core::lifecycle::{Ending, Status};
-use punctual_core::occurrence::{Cancelled, End, Finished, GivenBack, Live, LiveState, Next, Settled};
+use punctual_core::occurrence::{Cancelled, End, Finished, GivenBack, Live, LiveState, Next, Settled, Terms};
 use punctual_core::ports::LeaseRef;
 use punctual_core::rank::Shares;
 use punctual_core::recurrence::RecurrenceSpec;
 use punctual_core::retry::RetryPolicy;
-use punctual_core::schedule::{Beginning, OverlapPolicy, Recurring, Schedule, ScheduleState, begin};
+use punctual_core::schedule::{Beginning, OverlapPolicy, Present, Recurring, Schedule, ScheduleState, begin};
 use punctual_core::time::Timestamp;
 use std::hash::{Hash, Hasher};
 
 pub const ONE_SHOT: JobId = JobId::from_bytes([1; 16]);
 pub const RECURRING: JobId = JobId::from_bytes([2; 16]);
 
+const JOB_VERSION: u32 = 1;
 const SUBMITTED: Timestamp = Timestamp::from_micros(0);
 const FIRST: Timestamp = Timestamp::from_micros(10_000_000);
 /// The time of all that happens after the fires. Rules compare times only where a fire or a gate is due, and
@@ -68,9 +69,9 @@ pub fn settings(job: JobId) -> Settings {
 
 fn submitted(id: JobId) -> ScheduleState {
     let spec = JobSpec { settings: settings(id), ..JobSpec::named("") };
-    let (version, mark) = (1, JobMark::Active);
-    let job = Job { id, version, mark, created_at: SUBMITTED, updated_at: SUBMITTED, spec };
-    match begin(&job, SUBMITTED, &mut Shares::default()) {
+    let (version, mark, numbered) = (JOB_VERSION, JobMark::Active, None);
+    let job = Job { id, version, mark, numbered, created_at: SUBMITTED, updated_at: SUBMITTED, spec };
+    match begin(&job, SUBMITTED, false, &mut Shares::default()) {
         Beginning::Later(schedule) => schedule,
         other => panic!("due before its time: {other:?}"),
     }
@@ -158,14 +159,15 @@ impl Store {
     pub fn fire(&mut self, reading: &ScheduleState, broken: Option<Broken>) -> Vec<OccurrenceId> {
         let row = self.schedules.iter().position(|row| row.0.job == reading.job);
         let current = row.map(|row| self.schedules[row].0.clone());
-        let now = reading.due_at;
+        let now = reading.due_at.expect("nobody pauses a job");
         let from = match current {
             _ if broken == Some(Broken::FireWithoutVersion) => reading.clone(),
-            Some(current) if current.version == reading.version && current.due_at <= now => current,
+            Some(current) if current.version == reading.version && current.due_at <= Some(now) => current,
             _ => return vec![],
         };
         let open = self.live.iter().filter(|row| row.0.id.job == reading.job).count();
-        let plan = from.plan(now, open, &mut Shares::default());
+        let present = Present { open, ..Present::default() };
+        let plan = from.plan(now, present, &mut Shares::default());
         let fired = plan.fired.iter().map(|live| live.id).collect();
         self.schedules.retain(|row| row.0.job != reading.job);
         self.schedules.extend(plan.next.map(ScheduleRow));
@@ -196,7 +198,7 @@ impl Store {
         }
         let queued = self.live.iter_mut().filter(|row| row.0.state == LiveState::Queued);
         let Some(row) = queued.min_by_key(|row| (row.0.rank, row.0.id)) else { return Claimed::Nothing };
-        row.0 = row.0.claimed(session, NOW).expect("a queued row is claimable");
+        row.0 = row.0.claimed(session, JOB_VERSION, NOW).expect("a queued row is claimable");
         asking.turn = turn;
         Claimed::Lease(LeaseRef { execution: row.0.execution(), epoch: row.0.epoch })
     }
@@ -299,7 +301,11 @@ impl Store {
     fn settle(&mut self, row: usize, end: End) {
         let live = &self.live[row].0;
         let occurrence = live.id;
-        let settled = live.settled(end, Some(&settings(occurrence.job)), NOW);
+        let settled = live.settled(
+            end,
+            Some(Terms { settings: &settings(occurrence.job), mark: JobMark::Active }),
+            NOW,
+        );
         let Settled { finished, next } = settled.expect("a held row is running");
         match next {
             Next::Retry(next) => {

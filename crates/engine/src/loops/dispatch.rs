@@ -1,6 +1,7 @@
 //! Claims queued work for parked polls.
 
 use crate::Context;
+use crate::desk::Reservation;
 use futures_util::future::select;
 use punctual_core::ports::{Claim, ClaimOutcome, Offer};
 use std::pin::pin;
@@ -26,9 +27,10 @@ async fn claim(context: &Context, claims: Vec<Claim>) {
     match context.store.claim(context.time.now(), claims).await {
         Ok(outcomes) => {
             let mut undelivered = Vec::new();
-            for (offer, outcome) in offers.into_iter().zip(outcomes) {
-                if let ClaimOutcome::Claimed(assignments) = &outcome {
+            for (offer, mut outcome) in offers.into_iter().zip(outcomes) {
+                if let ClaimOutcome::Claimed { assignments, begun } = &mut outcome {
                     context.counters.claimed.add(assignments.len() as u64);
+                    context.follow_up([std::mem::take(begun)], Reservation::default());
                 }
                 let leases = context.desk.claimed(offer, outcome);
                 if !leases.is_empty() {

@@ -1,11 +1,11 @@
-//! Fires what is due: schedules and the time gates of waiting attempts. Due times come from the store ahead of
+//! Fires what is due: schedules, the time gates of waiting attempts, expiries. Due times come from the store ahead of
 //! time and from everyone on this node who commits one.
 
 use crate::Context;
 use crate::desk::Reservation;
-use futures_util::future::{join, select};
+use futures_util::future::{join, pending, select};
 use punctual_core::limits;
-use punctual_core::ports::{Due, DueKind, Fire, FireOutcome, OpenOutcome, StoreError, TimeGate};
+use punctual_core::ports::{Due, DueKind, Fire, FireOutcome, Look, LookOutcome, StoreError, Task};
 use punctual_core::time::{Monotonic, Timestamp};
 use std::pin::pin;
 use std::time::Duration;
@@ -70,36 +70,39 @@ async fn refill(context: &Context) -> Monotonic {
 fn source(due: &Due) -> (bool, u8) {
     match due.what {
         DueKind::Schedule { job, .. } => (true, job.segment().index()),
-        DueKind::TimeGate { occurrence, .. } => (false, occurrence.job.segment().index()),
+        DueKind::Live { occurrence, .. } => (false, occurrence.job.segment().index()),
     }
 }
 
 async fn sleep_until_due(context: &Context, refill_at: Monotonic) {
-    let until_refill = refill_at.since(context.host.clock.monotonic());
-    let until_due = context.agenda.next_due().map_or(Duration::MAX, |at| at.since(context.time.now()));
-    let changed = pin!(context.agenda.changed());
-    select(changed, context.host.clock.sleep(until_refill.min(until_due))).await;
+    let host = &context.host;
+    let refill = host.clock.sleep(refill_at.since(host.clock.monotonic()));
+    let due: Task = match context.agenda.next_due() {
+        Some(at) => host.calendar.sleep(at.since(context.time.now())),
+        None => Box::pin(pending()),
+    };
+    select(pin!(context.agenda.changed()), select(due, refill)).await;
 }
 
 async fn fire_batch(context: &Context, due: Vec<Due>) -> Result<(), StoreError> {
+    let _firing = context.firing.lock().await;
     let now = context.time.now();
-    let (mut fires, mut gates) = (Vec::new(), Vec::new());
-    let (mut fire_places, mut gate_places) = (Reservation::default(), Reservation::default());
+    let (mut fires, mut looks) = (Vec::new(), Vec::new());
+    let (mut fire_places, mut look_places) = (Reservation::default(), Reservation::default());
     for entry in due {
         match entry.what {
             DueKind::Schedule { job, version } => {
                 let offer = context.desk.reserve(&mut fire_places, entry.lane.queue(), entry.lane.job_type());
                 fires.push(Fire { job, version, offer });
             }
-            DueKind::TimeGate { occurrence, attempt } => {
-                let offer = context.desk.reserve(&mut gate_places, entry.lane.queue(), entry.lane.job_type());
-                gates.push(TimeGate { occurrence, attempt, offer });
+            DueKind::Live { occurrence, attempt } => {
+                let offer = context.desk.reserve(&mut look_places, entry.lane.queue(), entry.lane.job_type());
+                looks.push(Look { occurrence, attempt, offer });
             }
         }
     }
     let (fired, opened) =
-        join(fire_schedules(context, now, fires, fire_places), open_gates(context, now, gates, gate_places))
-            .await;
+        join(fire_schedules(context, now, fires, fire_places), look(context, now, looks, look_places)).await;
     fired.and(opened)
 }
 
@@ -135,20 +138,20 @@ async fn fire_schedules(
     Ok(())
 }
 
-async fn open_gates(
+async fn look(
     context: &Context,
     now: Timestamp,
-    gates: Vec<TimeGate>,
+    looks: Vec<Look>,
     places: Reservation,
 ) -> Result<(), StoreError> {
-    if gates.is_empty() {
+    if looks.is_empty() {
         return Ok(());
     }
-    match context.store.open_time_gates(now, gates).await {
+    match context.store.look(now, looks).await {
         Ok(outcomes) => {
             let begun = outcomes.into_iter().filter_map(|outcome| match outcome {
-                OpenOutcome::Opened(begun) => Some(begun),
-                OpenOutcome::Conflict | OpenOutcome::NotDue => None,
+                LookOutcome::Opened(begun) | LookOutcome::Expired(begun) => Some(begun),
+                LookOutcome::Conflict | LookOutcome::NotDue => None,
             });
             context.follow_up(begun, places);
             Ok(())

@@ -1,6 +1,7 @@
 //! Finds silent sessions and puts their work back on its way.
 
 use crate::Context;
+use crate::desk::Reservation;
 use punctual_core::defects::{Defect, planted};
 use punctual_core::limits;
 use punctual_core::ports::{SessionRow, StoreError};
@@ -36,7 +37,7 @@ async fn round(context: &Context, observer: &mut SessionObserver) -> Result<(), 
             tracing::warn!(count = recovered.lost.len(), "executions of lost workers are recovered");
         }
         context.counters.lost.add(recovered.lost.len() as u64);
-        context.wake(recovered.queued);
+        context.follow_up([recovered.begun], Reservation::default());
         if !recovered.more {
             return Ok(());
         }

@@ -1,23 +1,43 @@
-//! Deletes history and logs that have been kept long enough, a bounded step at a time.
+//! Deletes what has been kept long enough, a bounded step at a time: history, logs, skipped ranges and answers to
+//! requests; finished jobs, if asked to; and all that is left of deleted jobs.
 
 use crate::Context;
+use punctual_core::limits;
+use punctual_core::ports::{Horizon, Retirement, StoreError};
+use std::time::Duration;
 
-/// Rows deleted in one transaction.
+/// Rows deleted, or jobs looked at, in one transaction.
 const STEP_ROWS: usize = 1_000;
 
 pub(crate) async fn retain(context: &Context) {
     loop {
         context.host.clock.sleep(context.config.retain_interval).await;
-        let before = context.time.now().minus(context.config.history_kept);
-        loop {
-            match context.store.retain(before, STEP_ROWS).await {
-                Ok(retained) if retained.more => continue,
-                Ok(_) => break,
-                Err(error) => {
-                    tracing::warn!(%error, "old history could not be deleted; trying again later");
-                    break;
-                }
-            }
+        if let Err(error) = round(context).await {
+            tracing::warn!(%error, "what is old could not be deleted; trying again later");
+        }
+    }
+}
+
+async fn round(context: &Context) -> Result<(), StoreError> {
+    let store = &context.store;
+    let age = |kept: Duration| context.time.now().minus(kept);
+    let horizon = Horizon { history: age(context.config.history_kept), requests: age(limits::REQUESTS_KEPT) };
+    while store.retain(horizon, STEP_ROWS).await?.more {}
+    if let Some(kept) = context.config.jobs_kept {
+        retire(context, kept).await?;
+    }
+    while store.purge(STEP_ROWS).await? {}
+    Ok(())
+}
+
+async fn retire(context: &Context, kept: Duration) -> Result<(), StoreError> {
+    let now = context.time.now();
+    let mut after = None;
+    loop {
+        let step = Retirement { finished_before: now.minus(kept), after, limit: STEP_ROWS };
+        after = context.store.retire(now, step).await?.next;
+        if after.is_none() {
+            return Ok(());
         }
     }
 }

@@ -194,7 +194,7 @@ pub async fn a_doubled_claim_is_granted_once(store: Arc<dyn Store>) {
     let doubled = claim(session, 1, &[], &["report"]);
     let twice = vec![Claim { limit: 3, ..doubled.clone() }, Claim { limit: 3, ..doubled }];
     let outcomes = house.store.claim(at(2), twice).await.unwrap();
-    assert!(matches!(&outcomes[0], ClaimOutcome::Claimed(assignments) if assignments.len() == 3));
+    assert!(matches!(&outcomes[0], ClaimOutcome::Claimed { assignments, .. } if assignments.len() == 3));
     assert_eq!(outcomes[1], ClaimOutcome::StaleTurn);
 }
 
@@ -205,7 +205,7 @@ fn claim(session: SessionId, turn: u64, queues: &[&str], job_types: &[&str]) -> 
 
 async fn claimed(house: &House, claim: Claim) -> Vec<u32> {
     match house.claim_from(at(100), claim).await {
-        ClaimOutcome::Claimed(assignments) => numbers(&assignments),
+        ClaimOutcome::Claimed { assignments, .. } => numbers(&assignments),
         other => panic!("claimed: {other:?}"),
     }
 }

@@ -1,13 +1,16 @@
 //! What the cases share: times, jobs, and the verbs with the answers they expect.
 
-use punctual_core::ids::{ExecutionId, JobId, SessionId};
-use punctual_core::job::{Job, JobMark, JobSpec};
-use punctual_core::lifecycle::Ending;
-use punctual_core::occurrence::End;
+use punctual_core::control::{Refusal, Verb};
+use punctual_core::gates::{Gate, Gates};
+use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
+use punctual_core::job::{Job, JobMark, JobSpec, JobStatus};
+use punctual_core::lifecycle::{Ending, Status};
+use punctual_core::occurrence::{End, Finished, LiveState};
 use punctual_core::ports::{
-    Assignment, Begun, Claim, ClaimOutcome, Due, DueKind, Fire, FireOutcome, JobView, NewJob, Offer,
-    OpenOutcome, Recovered, Report, ReportAnswer, ReportOutcome, SessionOpening, Store, SubmitOutcome,
-    TimeGate,
+    Assignment, Beat, BeatOutcome, Begun, CancelOutcome, Claim, ClaimOutcome, Control, ControlOutcome,
+    Controlled, DeadLetter, DeadLetterQuery, Due, DueKind, Fire, FireOutcome, JobView, Lane, LeaseRef, Look,
+    LookOutcome, NewJob, Offer, Recovered, Report, ReportAnswer, ReportOutcome, SessionOpening, Store,
+    SubmitOutcome,
 };
 use punctual_core::recurrence::RecurrenceSpec;
 use punctual_core::schedule::{Recurring, Schedule};
@@ -33,6 +36,7 @@ pub(super) fn job_with(number: u32, change: impl FnOnce(&mut JobSpec)) -> Job {
         id: JobId::new(created_at, u64::from(number)),
         version: 1,
         mark: JobMark::Active,
+        numbered: None,
         created_at,
         updated_at: created_at,
         spec,
@@ -75,6 +79,11 @@ pub(super) fn failed(seconds: i64) -> End {
         error: Some("it broke".to_owned()),
         result: None,
     }
+}
+
+/// A failure that no further attempt can mend.
+pub(super) fn died(seconds: i64) -> End {
+    End { retryable: false, ..failed(seconds) }
 }
 
 /// A store with the verbs as sentences; an unexpected answer fails the case.
@@ -121,7 +130,7 @@ impl House {
         limit: usize,
     ) -> Vec<Assignment> {
         match self.try_claim(now, session, turn, limit).await {
-            ClaimOutcome::Claimed(assignments) => assignments,
+            ClaimOutcome::Claimed { assignments, .. } => assignments,
             other => panic!("claimed: {other:?}"),
         }
     }
@@ -162,24 +171,27 @@ impl House {
     pub async fn accept(&self, now: Timestamp, session: SessionId, of: &Assignment, end: End) -> Begun {
         let outcome = self.report(now, session, of, end).await;
         assert_eq!(outcome.answer, ReportAnswer::Accepted);
-        outcome.retry
+        outcome.begun
     }
 
     pub async fn fire(&self, now: Timestamp, job: JobId, version: u32) -> FireOutcome {
         self.store.fire(now, vec![Fire { job, version, offer: None }]).await.unwrap().pop().unwrap()
     }
 
-    /// Fires a schedule that must be due: how many occurrences fired, how many were skipped, what is due next.
+    /// Fires a schedule that must be due: how many occurrences fired, how many were skipped, when it fires next.
     pub async fn fired(&self, now: Timestamp, job: JobId, version: u32) -> (usize, u64, Option<Due>) {
         match self.fire(now, job, version).await {
-            FireOutcome::Fired { begun, occurrences, skipped } => (occurrences.len(), skipped, begun.due),
+            FireOutcome::Fired { begun, occurrences, skipped } => {
+                let is_schedule = |due: &Due| matches!(due.what, DueKind::Schedule { .. });
+                (occurrences.len(), skipped, begun.due.into_iter().find(is_schedule))
+            }
             other => panic!("fired: {other:?}"),
         }
     }
 
-    pub async fn open_gate(&self, now: Timestamp, of: ExecutionId, offer: Option<Offer>) -> OpenOutcome {
-        let gate = TimeGate { occurrence: of.occurrence, attempt: of.attempt, offer };
-        self.store.open_time_gates(now, vec![gate]).await.unwrap().pop().unwrap()
+    pub async fn look(&self, now: Timestamp, of: ExecutionId, offer: Option<Offer>) -> LookOutcome {
+        let look = Look { occurrence: of.occurrence, attempt: of.attempt, offer };
+        self.store.look(now, vec![look]).await.unwrap().pop().unwrap()
     }
 
     /// Loses a session that has never beaten and recovers all it held.
@@ -195,14 +207,171 @@ impl House {
     pub async fn view(&self, id: JobId) -> JobView {
         self.store.job(id).await.unwrap().expect("the job is there")
     }
+
+    pub async fn status(&self, id: JobId) -> JobStatus {
+        self.view(id).await.status()
+    }
+
+    /// What is open of a job: occurrence numbers and states, in the order of the numbers.
+    pub async fn open(&self, id: JobId) -> Vec<(u32, LiveState)> {
+        let open = self.view(id).await.open;
+        open.iter().rev().map(|live| (live.id.number, live.state)).collect()
+    }
+
+    /// What has ended of a job: occurrence numbers, attempts and statuses, oldest first.
+    pub async fn ended(&self, id: JobId) -> Vec<(u32, u32, Status)> {
+        let history = self.store.history(id, None, 1_000).await.unwrap().items;
+        let facts =
+            |finished: &Finished| (finished.id.occurrence.number, finished.id.attempt, finished.status);
+        history.iter().rev().map(facts).collect()
+    }
+
+    /// The times of all that falls due up to a moment.
+    pub async fn due(&self, until: Timestamp) -> Vec<Timestamp> {
+        let due = self.store.due(SegmentSet::ALL, until, 1_000).await.unwrap();
+        due.iter().map(|due| due.at).collect()
+    }
+
+    pub async fn try_submit(&self, now: Timestamp, job: Job) -> SubmitOutcome {
+        self.store.submit(now, vec![NewJob { job, offer: None }]).await.unwrap().remove(0)
+    }
+
+    pub async fn control(&self, now: Timestamp, job: JobId, verb: Verb) -> ControlOutcome {
+        self.store.control(now, vec![Control { job, verb }]).await.unwrap().remove(0)
+    }
+
+    /// Applies a verb that must be carried out.
+    pub async fn done(&self, now: Timestamp, job: JobId, verb: Verb) -> Controlled {
+        match self.control(now, job, verb).await {
+            ControlOutcome::Done(controlled) => controlled,
+            other => panic!("done: {other:?}"),
+        }
+    }
+
+    /// Applies a verb that must be refused.
+    pub async fn refused(&self, now: Timestamp, job: JobId, verb: Verb) -> Refusal {
+        match self.control(now, job, verb).await {
+            ControlOutcome::Refused(refusal) => refusal,
+            other => panic!("refused: {other:?}"),
+        }
+    }
+
+    pub async fn redrive(&self, now: Timestamp, dead: OccurrenceId) -> ControlOutcome {
+        self.store.redrive(now, vec![dead]).await.unwrap().remove(0)
+    }
+
+    /// Runs a dead occurrence again.
+    pub async fn redriven(&self, now: Timestamp, dead: OccurrenceId) -> Controlled {
+        match self.redrive(now, dead).await {
+            ControlOutcome::Done(controlled) => controlled,
+            other => panic!("redriven: {other:?}"),
+        }
+    }
+
+    pub async fn cancel(&self, now: Timestamp, execution: ExecutionId) -> CancelOutcome {
+        self.store.cancel(now, vec![execution]).await.unwrap().remove(0)
+    }
+
+    pub async fn worker(&self) -> Worker {
+        Worker { house: self.clone(), session: self.open_session("w").await, turn: 0, beat: 0 }
+    }
+
+    /// All dead letters, latest first.
+    pub async fn dead_letters(&self) -> Vec<DeadLetter> {
+        let query = DeadLetterQuery { limit: 1_000, ..DeadLetterQuery::default() };
+        self.store.dead_letters(query).await.unwrap().items
+    }
+}
+
+/// A worker that counts its own turns and beats.
+pub(super) struct Worker {
+    house: House,
+    pub session: SessionId,
+    turn: u64,
+    beat: u64,
+}
+
+impl Worker {
+    /// Claims executions of the job type `report` from all queues.
+    pub async fn claim(&mut self, now: Timestamp, limit: usize) -> Vec<Assignment> {
+        let claimed = self.house.claim(now, self.session, self.turn + 1, limit).await;
+        self.turn += u64::from(!claimed.is_empty());
+        claimed
+    }
+
+    pub async fn claim_one(&mut self, now: Timestamp) -> Assignment {
+        self.claim(now, 1).await.pop().expect("there is something to claim")
+    }
+
+    /// Claims all that one queue has for one job type: the executions.
+    pub async fn claim_in(&mut self, now: Timestamp, queue: &str, job_type: &str) -> Vec<ExecutionId> {
+        let (queues, job_types) = (vec![queue.to_owned()], vec![job_type.to_owned()]);
+        let claim = Claim { session: self.session, turn: self.turn + 1, limit: 100, queues, job_types };
+        let ClaimOutcome::Claimed { assignments, .. } = self.house.claim_from(now, claim).await else {
+            panic!("the worker is alive");
+        };
+        self.turn += u64::from(!assignments.is_empty());
+        assignments.iter().map(|assignment| assignment.execution).collect()
+    }
+
+    /// Whether there is nothing that it could claim.
+    pub async fn is_idle(&mut self, now: Timestamp) -> bool {
+        self.claim(now, 1).await.is_empty()
+    }
+
+    /// A free place at this worker.
+    pub fn offer(&self) -> Offer {
+        Offer { session: self.session, turn: self.turn + 1 }
+    }
+
+    /// Reports an end that must be accepted; what follows from it.
+    pub async fn end(&self, now: Timestamp, of: &Assignment, end: End) -> Begun {
+        self.house.accept(now, self.session, of, end).await
+    }
+
+    /// Claims one execution and ends it; which one, and what follows from it.
+    pub async fn run(&mut self, now: Timestamp, end: End) -> (ExecutionId, Begun) {
+        let assignment = self.claim_one(now).await;
+        let begun = self.end(now, &assignment, end).await;
+        (assignment.execution, begun)
+    }
+
+    pub async fn give_back(&self, now: Timestamp, of: &Assignment) -> Begun {
+        let mut begun = self.house.store.give_back(now, self.session, vec![of.lease()]).await.unwrap();
+        begun.remove(0).expect("it holds the lease")
+    }
+
+    /// Beats, and hears what it is asked to stop.
+    pub async fn beat(&mut self, now: Timestamp) -> Vec<LeaseRef> {
+        self.beat += 1;
+        let beat = Beat { session: self.session, beat: self.beat };
+        match self.house.store.beat(now, vec![beat]).await.unwrap().remove(0) {
+            BeatOutcome::Counted { cancel, .. } => cancel,
+            BeatOutcome::SessionLost => panic!("the worker is alive"),
+        }
+    }
+
+    /// Falls silent, and what it held is recovered.
+    pub async fn lose(&self, now: Timestamp) -> Recovered {
+        assert_eq!(self.house.lose(now, self.session, self.beat).await, [true]);
+        self.house.store.recover(now, 1_000).await.unwrap()
+    }
+}
+
+/// The only gate that keeps an execution waiting.
+pub(super) fn behind(gate: Gate) -> LiveState {
+    LiveState::Waiting(Gates::only(gate))
+}
+
+/// The lane of a job that names none.
+pub(super) fn lane() -> Lane {
+    Lane::new("default", "report")
 }
 
 /// The time gate that a failed attempt is waiting behind.
 pub(super) fn time_gate(begun: &Begun) -> (Timestamp, ExecutionId) {
-    match &begun.due {
-        Some(Due { at, what: DueKind::TimeGate { occurrence, attempt }, .. }) => {
-            (*at, occurrence.attempt(*attempt))
-        }
+    match &begun.due[..] {
+        [Due { at, what: DueKind::Live { occurrence, attempt }, .. }] => (*at, occurrence.attempt(*attempt)),
         other => panic!("due: {other:?}"),
     }
 }

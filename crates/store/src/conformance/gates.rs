@@ -5,7 +5,7 @@ use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{ExecutionId, SegmentSet, SessionId};
 use punctual_core::job::JobStatus;
 use punctual_core::occurrence::LiveState;
-use punctual_core::ports::{DueKind, Offer, OpenOutcome, Store};
+use punctual_core::ports::{DueKind, LookOutcome, Offer, Store};
 use punctual_core::time::Timestamp;
 use std::sync::Arc;
 
@@ -22,17 +22,17 @@ pub async fn a_failed_attempt_waits_behind_its_time_gate(store: Arc<dyn Store>) 
 
     assert_eq!(house.store.due(SegmentSet::ALL, due_at.shifted(-1), 10).await.unwrap(), []);
     let due = house.store.due(SegmentSet::ALL, due_at, 10).await.unwrap();
-    let what = DueKind::TimeGate { occurrence: execution.occurrence, attempt: 2 };
+    let what = DueKind::Live { occurrence: execution.occurrence, attempt: 2 };
     assert_eq!(due.iter().map(|due| (due.at, due.what)).collect::<Vec<_>>(), [(due_at, what)]);
 }
 
 pub async fn a_time_gate_opens_when_its_time_has_come(store: Arc<dyn Store>) {
     let house = House::new(store);
     let (session, due_at, execution) = fail_once(&house).await;
-    let OpenOutcome::Opened(begun) = house.open_gate(due_at, execution, None).await else {
+    let LookOutcome::Opened(begun) = house.look(due_at, execution, None).await else {
         panic!("its time has come");
     };
-    assert!(begun.queued.is_some() && begun.due.is_none());
+    assert!(begun.queued.len() == 1 && begun.due.is_empty());
     let assignment = house.claim_one(due_at, session, 2).await;
     assert_eq!((assignment.execution, assignment.epoch.0), (execution, 2));
     assert_eq!(house.store.due(SegmentSet::ALL, due_at, 10).await.unwrap(), []);
@@ -41,17 +41,17 @@ pub async fn a_time_gate_opens_when_its_time_has_come(store: Arc<dyn Store>) {
 pub async fn a_time_gate_does_not_open_before_its_time(store: Arc<dyn Store>) {
     let house = House::new(store);
     let (session, due_at, execution) = fail_once(&house).await;
-    assert_eq!(house.open_gate(due_at.shifted(-1), execution, None).await, OpenOutcome::NotDue);
+    assert_eq!(house.look(due_at.shifted(-1), execution, None).await, LookOutcome::NotDue);
     assert_eq!(house.claim(at(10), session, 2, 10).await, []);
 }
 
 pub async fn a_time_gate_opens_once(store: Arc<dyn Store>) {
     let house = House::new(store);
     let (session, due_at, execution) = fail_once(&house).await;
-    assert!(matches!(house.open_gate(due_at, execution, None).await, OpenOutcome::Opened(_)));
-    assert_eq!(house.open_gate(due_at, execution, None).await, OpenOutcome::Conflict);
+    assert!(matches!(house.look(due_at, execution, None).await, LookOutcome::Opened(_)));
+    assert_eq!(house.look(due_at, execution, None).await, LookOutcome::Conflict);
     house.claim_one(due_at, session, 2).await;
-    assert_eq!(house.open_gate(due_at, execution, None).await, OpenOutcome::Conflict);
+    assert_eq!(house.look(due_at, execution, None).await, LookOutcome::Conflict);
 }
 
 pub async fn a_time_gate_of_another_attempt_conflicts(store: Arc<dyn Store>) {
@@ -59,7 +59,7 @@ pub async fn a_time_gate_of_another_attempt_conflicts(store: Arc<dyn Store>) {
     let (_, due_at, execution) = fail_once(&house).await;
     let unknown = job(99).id.occurrence(1).attempt(2);
     for other in [execution.occurrence.attempt(1), execution.occurrence.attempt(3), unknown] {
-        assert_eq!(house.open_gate(due_at, other, None).await, OpenOutcome::Conflict);
+        assert_eq!(house.look(due_at, other, None).await, LookOutcome::Conflict);
     }
 }
 
@@ -67,10 +67,10 @@ pub async fn an_opened_gate_leases_to_a_valid_offer(store: Arc<dyn Store>) {
     let house = House::new(store);
     let (session, due_at, execution) = fail_once(&house).await;
     let offer = Offer { session, turn: 2 };
-    let OpenOutcome::Opened(begun) = house.open_gate(due_at, execution, Some(offer)).await else {
+    let LookOutcome::Opened(begun) = house.look(due_at, execution, Some(offer)).await else {
         panic!("its time has come");
     };
-    assert_eq!(begun.queued, None);
+    assert_eq!(begun.queued, []);
     let (to, assignment) = begun.assigned.into_iter().next().expect("it is leased");
     assert_eq!((to, assignment.execution, assignment.epoch.0), (offer, execution, 2));
     assert_eq!(assignment.payload, "null");

@@ -1,8 +1,11 @@
 //! Logs, retention and tokens.
 
-use super::fixture::{House, at, job, succeeded};
+use super::fixture::{House, at, died, every, job, job_with, once, succeeded};
+use punctual_core::control::Verb;
 use punctual_core::ids::ExecutionId;
-use punctual_core::ports::{LogLine, LogStream, Role, Store, Token};
+use punctual_core::job::Expiry;
+use punctual_core::ports::{Horizon, LogLine, LogStream, Retirement, Role, Store, Token};
+use punctual_core::time::Timestamp;
 use std::sync::Arc;
 
 pub async fn log_lines_are_read_in_order_and_in_pages(store: Arc<dyn Store>) {
@@ -41,7 +44,7 @@ pub async fn log_lines_of_other_executions_stay_out(store: Arc<dyn Store>) {
 pub async fn retention_deletes_only_what_is_older(store: Arc<dyn Store>) {
     let house = House::new(store);
     finish_jobs(&house, 4).await;
-    let retained = house.store.retain(at(12), 100).await.unwrap();
+    let retained = house.store.retain(before(at(12)), 100).await.unwrap();
     assert_eq!((retained.history, retained.logs, retained.more), (2, 2, false));
     for n in 0..4 {
         let id = job(n).id;
@@ -50,16 +53,16 @@ pub async fn retention_deletes_only_what_is_older(store: Arc<dyn Store>) {
         let execution = id.occurrence(1).attempt(1);
         assert_eq!(house.store.logs(execution, None, 10).await.unwrap().items.len() == 1, kept, "job {n}");
     }
-    let again = house.store.retain(at(12), 100).await.unwrap();
+    let again = house.store.retain(before(at(12)), 100).await.unwrap();
     assert_eq!((again.history, again.logs), (0, 0));
 }
 
 pub async fn retention_is_bounded_and_says_when_there_is_more(store: Arc<dyn Store>) {
     let house = House::new(store);
     finish_jobs(&house, 5).await;
-    let first = house.store.retain(at(1_000), 3).await.unwrap();
+    let first = house.store.retain(before(at(1_000)), 3).await.unwrap();
     assert_eq!((first.history, first.logs, first.more), (3, 3, true));
-    let second = house.store.retain(at(1_000), 3).await.unwrap();
+    let second = house.store.retain(before(at(1_000)), 3).await.unwrap();
     assert_eq!((second.history, second.logs, second.more), (2, 2, false));
 }
 
@@ -72,6 +75,76 @@ pub async fn a_token_is_found_by_its_id_and_can_be_replaced(store: Arc<dyn Store
     store.put_token(replaced.clone()).await.unwrap();
     assert_eq!(store.token("t1").await.unwrap(), Some(replaced));
     assert_eq!(store.token("t2").await.unwrap(), None);
+}
+
+pub async fn jobs_that_finished_long_ago_are_retired(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    finish_jobs(&house, 3).await;
+    house.submit(at(4), job(5)).await;
+    house.submit(at(4), job_with(6, |spec| spec.settings.schedule = once(900))).await;
+    let step = Retirement { finished_before: at(12), after: None, limit: 100 };
+    let retired = house.store.retire(at(500), step).await.unwrap();
+    assert_eq!((retired.jobs, retired.next), (2, None));
+    let mut left = Vec::new();
+    for n in [0, 1, 2, 5, 6] {
+        left.extend(house.store.job(job(n).id).await.unwrap().map(|_| n));
+    }
+    assert_eq!(left, [2, 5, 6], "what ended later, what is queued and what is to come");
+    assert!(!house.store.purge(100).await.unwrap());
+    assert_eq!((house.ended(job(0).id).await.len(), house.ended(job(2).id).await.len()), (0, 1));
+    assert_eq!(house.store.retire(at(501), step).await.unwrap().jobs, 0);
+}
+
+pub async fn a_job_with_a_dead_letter_is_not_retired(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let mut worker = house.worker().await;
+    house.submit(at(1), job(1)).await;
+    let (execution, _) = worker.run(at(2), died(2)).await;
+    let step = Retirement { finished_before: at(100), after: None, limit: 100 };
+    assert_eq!(house.store.retire(at(500), step).await.unwrap().jobs, 0);
+    house.store.discard(vec![execution.occurrence]).await.unwrap();
+    assert_eq!(house.store.retire(at(500), step).await.unwrap().jobs, 1);
+}
+
+pub async fn every_finished_status_is_retired(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    house.submit(at(1), job(1)).await;
+    house.done(at(2), job(1).id, Verb::Cancel).await;
+    house.submit(at(1), job_with(2, |spec| spec.settings.expiry = Some(Expiry::AfterMs(1)))).await;
+    house.look(at(3), job(2).id.occurrence(1).attempt(1), None).await;
+    let step = Retirement { finished_before: at(100), after: None, limit: 100 };
+    assert_eq!(house.store.retire(at(500), step).await.unwrap().jobs, 2);
+}
+
+pub async fn retirement_walks_over_the_jobs_in_steps(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    finish_jobs(&house, 5).await;
+    let mut step = Retirement { finished_before: at(100), after: None, limit: 2 };
+    let mut retired = Vec::new();
+    for _step in 0..10 {
+        let found = house.store.retire(at(500), step).await.unwrap();
+        retired.push(found.jobs);
+        step.after = found.next;
+        if found.next.is_none() {
+            break;
+        }
+    }
+    assert_eq!((retired[..3].to_vec(), retired.len()), (vec![2, 2, 1], 3));
+}
+
+pub async fn retention_reaches_skipped_ranges(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let job = job_with(1, |spec| spec.settings.schedule = every(10));
+    house.submit(at(1), job.clone()).await;
+    house.done(at(5), job.id, Verb::Pause).await;
+    house.done(at(35), job.id, Verb::Resume).await;
+    assert_eq!(house.store.retain(before(at(30)), 10).await.unwrap().skipped, 0);
+    assert_eq!(house.store.retain(before(at(31)), 10).await.unwrap().skipped, 1);
+    assert_eq!(house.store.skipped(job.id, 10).await.unwrap(), []);
+}
+
+fn before(time: Timestamp) -> Horizon {
+    Horizon { history: time, requests: time }
 }
 
 fn line(execution: ExecutionId, n: usize) -> LogLine {

@@ -34,6 +34,49 @@ macro_rules! each_conformance_case {
                 a_one_time_job_of_the_past_is_due_at_once,
                 a_thousand_concurrent_submits_are_neither_lost_nor_doubled,
             }
+            keys {
+                an_idempotency_key_names_one_job,
+                an_idempotency_key_names_its_job_after_that_has_finished,
+                a_repeated_submit_of_a_keyed_job_is_already_there,
+                the_first_of_a_batch_gets_the_key,
+                racing_submits_with_one_key_create_one_job,
+                owners_have_keys_of_their_own,
+                a_key_names_either_one_job_or_one_unfinished_job,
+                a_deleted_job_frees_its_keys,
+                a_retired_job_frees_its_keys,
+                a_unique_key_admits_one_unfinished_job,
+                every_end_of_a_job_gives_its_unique_key_free,
+                a_cancelled_job_keeps_its_unique_key_while_it_runs,
+                a_finished_job_whose_unique_key_was_taken_cannot_begin_again,
+            }
+            dependencies {
+                a_child_waits_until_all_its_parents_have_succeeded,
+                the_final_failure_of_one_parent_skips_the_child,
+                a_failure_that_is_retried_leaves_the_child_waiting,
+                a_skipped_child_skips_its_own_children,
+                a_chain_runs_link_by_link,
+                a_child_whose_parents_are_done_waits_for_its_time,
+                a_child_that_is_due_waits_for_its_parents,
+                a_child_that_is_to_come_is_skipped_with_its_schedule,
+                a_child_of_a_parent_that_is_done_starts_at_once,
+                a_child_of_a_parent_that_did_not_succeed_is_skipped_at_once,
+                what_cannot_be_depended_on_is_refused,
+                a_batch_can_bring_parents_and_children,
+                a_parent_that_is_cancelled_skips_its_children,
+                a_parent_that_expires_skips_its_children,
+                a_parent_that_is_lost_for_good_skips_its_children,
+                very_many_children_are_released_in_steps,
+                very_many_children_are_skipped_in_steps,
+                a_child_that_is_due_between_two_steps_waits_for_its_turn,
+                a_child_that_was_cancelled_stays_cancelled,
+                a_child_that_was_deleted_stays_deleted,
+                a_paused_child_is_released_and_still_held,
+                a_redriven_parent_has_new_children_wait,
+                a_parent_fails_when_nothing_of_it_can_succeed_any_more,
+                a_parent_whose_run_is_replaced_keeps_its_children_waiting,
+                a_run_in_line_behind_a_skipped_child_starts,
+                a_skipped_child_that_was_triggered_before_goes_on_counting,
+            }
             time {
                 due_lists_what_falls_due_in_order,
                 due_is_limited_per_segment_and_looks_only_at_its_segments,
@@ -52,6 +95,19 @@ macro_rules! each_conformance_case {
                 an_exhausted_schedule_completes_the_job,
                 an_offer_takes_the_first_occurrence_of_a_fire,
             }
+            overlap {
+                queued_occurrences_start_one_after_the_other,
+                occurrences_queue_up_to_the_limit,
+                the_line_moves_on_however_its_first_one_ends,
+                one_in_line_can_leave_it,
+                the_line_waits_for_the_retries_of_its_first_one,
+                a_replaced_occurrence_that_has_not_started_is_cancelled,
+                a_replaced_run_is_asked_to_stop_and_its_successor_waits_for_the_end,
+                a_successor_starts_when_the_worker_of_the_replaced_run_is_lost,
+                a_successor_starts_when_the_replaced_run_is_given_back,
+                a_successor_that_waits_is_replaced_in_turn,
+                no_more_than_max_open_occurrences_are_open,
+            }
             gates {
                 a_failed_attempt_waits_behind_its_time_gate,
                 a_time_gate_opens_when_its_time_has_come,
@@ -59,6 +115,20 @@ macro_rules! each_conformance_case {
                 a_time_gate_opens_once,
                 a_time_gate_of_another_attempt_conflicts,
                 an_opened_gate_leases_to_a_valid_offer,
+            }
+            expiry {
+                what_is_queued_expires_when_it_is_looked_at,
+                what_has_expired_is_not_claimed,
+                what_is_claimed_in_time_does_not_expire,
+                what_comes_back_after_its_expiry_is_not_claimed_again,
+                what_waits_for_its_retry_expires,
+                a_retry_keeps_the_expiry_of_its_occurrence,
+                a_retry_that_would_come_after_the_expiry_is_a_dead_letter,
+                what_a_pause_holds_expires_all_the_same,
+                each_fire_of_a_recurring_job_expires_for_itself,
+                an_offer_does_not_take_what_has_expired,
+                a_run_found_after_its_expiry_ends_at_its_first_look,
+                a_redriven_occurrence_does_not_expire,
             }
             claim {
                 an_assignment_carries_what_a_worker_needs,
@@ -76,6 +146,15 @@ macro_rules! each_conformance_case {
                 racing_claimers_get_disjoint_work,
                 a_doubled_claim_is_granted_once,
             }
+            queues {
+                nothing_of_a_paused_queue_is_claimed,
+                a_resumed_queue_names_all_its_lanes,
+                an_offer_takes_nothing_of_a_paused_queue,
+                one_batch_of_offered_jobs_heeds_each_queue,
+                what_runs_of_a_paused_queue_finishes_and_goes_back,
+                paused_queues_are_listed,
+                an_execution_knows_how_many_go_before_it,
+            }
             report {
                 a_success_closes_the_occurrence,
                 a_repeated_report_was_accepted_already,
@@ -89,6 +168,9 @@ macro_rules! each_conformance_case {
                 a_cancelled_run_ends_the_job_cancelled,
                 a_recurring_job_outlives_a_failed_occurrence,
                 one_call_settles_many_reports_in_order,
+                an_error_that_the_job_calls_final_is_not_retried,
+                a_loss_that_the_job_calls_final_is_not_retried,
+                a_growing_timeout_grows_with_every_charged_attempt,
             }
             sessions {
                 sessions_are_listed_until_they_close,
@@ -109,6 +191,101 @@ macro_rules! each_conformance_case {
                 a_resync_with_a_used_turn_is_stale,
                 a_closed_session_gives_back_all_it_holds,
             }
+            pause {
+                a_pause_holds_what_is_queued,
+                a_pause_lets_what_runs_finish,
+                a_paused_schedule_does_not_fall_due,
+                a_one_time_job_whose_time_passed_in_a_pause_runs_late,
+                a_job_resumed_before_its_time_waits_for_it,
+                what_fell_due_in_a_pause_is_skipped_as_one_range,
+                a_schedule_that_ended_in_a_pause_completes_the_job_on_resume,
+                a_retry_that_falls_due_in_a_pause_waits_for_the_resume,
+                what_comes_back_in_a_pause_is_held,
+                pausing_twice_is_pausing_once,
+                what_has_finished_cannot_be_paused_or_resumed,
+            }
+            trigger {
+                a_trigger_adds_an_occurrence_and_leaves_the_schedule,
+                numbers_are_unique_across_fires_and_triggers,
+                a_trigger_obeys_the_policy_skip_unless_told_otherwise,
+                a_trigger_under_allow_runs_beside,
+                a_trigger_under_queue_waits_in_line_while_there_is_room,
+                a_trigger_under_replace_takes_the_place_of_what_is_open,
+                a_trigger_works_while_the_job_is_paused,
+                the_next_pause_holds_what_was_triggered_in_the_last,
+                a_trigger_makes_a_finished_job_active_again,
+                a_cancelled_job_cannot_be_triggered,
+                a_one_time_run_comes_after_what_was_triggered_before,
+            }
+            cancel {
+                a_cancelled_job_does_not_fire,
+                cancelling_a_job_ends_what_is_queued,
+                cancelling_a_job_ends_what_waits_for_its_retry,
+                cancelling_a_job_asks_what_runs_to_stop,
+                a_cancelled_run_is_never_retried,
+                cancelling_a_job_takes_all_its_occurrences,
+                a_paused_job_can_be_cancelled,
+                cancelling_twice_is_cancelling_once,
+                what_has_finished_cannot_be_cancelled,
+                cancelling_an_execution_that_has_not_started_ends_it,
+                cancelling_an_execution_that_runs_asks_its_worker,
+                an_outcome_accepted_before_the_cancel_stands,
+                cancelling_names_one_attempt,
+                a_recurring_job_outlives_a_cancelled_execution,
+            }
+            update {
+                an_update_names_the_version_it_was_made_from,
+                an_update_that_changes_nothing_keeps_the_version,
+                what_names_a_job_cannot_be_changed,
+                a_new_queue_or_job_type_moves_what_is_queued,
+                a_new_queue_moves_what_waits_for_its_retry,
+                a_new_queue_moves_the_retry_of_what_runs,
+                a_new_queue_moves_what_is_to_come,
+                a_new_priority_reorders_what_is_queued,
+                the_next_claim_runs_by_the_new_description,
+                what_runs_keeps_the_version_it_was_claimed_by,
+                a_gate_that_opens_to_an_offer_hands_out_the_new_description,
+                a_new_schedule_counts_from_now,
+                a_run_that_has_not_started_moves_to_its_new_time,
+                a_finished_job_with_a_new_time_runs_again,
+                a_paused_job_stays_paused_under_its_new_description,
+                a_cancelled_job_cannot_be_updated,
+                an_update_that_moves_nothing_wakes_nobody,
+            }
+            delete {
+                a_deleted_job_is_hidden_everywhere,
+                a_page_without_deleted_jobs_still_leads_on,
+                deleting_ends_what_has_not_started,
+                what_runs_of_a_deleted_job_still_reports,
+                a_purge_removes_what_is_left_of_deleted_jobs,
+                a_purge_waits_for_what_runs,
+                a_purge_is_bounded_and_says_when_there_is_more,
+            }
+            dead_letters {
+                a_redrive_adds_the_next_attempt_to_the_same_occurrence,
+                a_redriven_occurrence_has_a_fresh_budget,
+                the_epoch_of_a_redriven_occurrence_goes_on,
+                redriving_twice_finds_nothing,
+                retrying_a_job_redrives_its_latest_dead_occurrence,
+                a_redrive_waits_behind_what_is_open,
+                a_redrive_under_allow_runs_beside_what_is_open,
+                a_redrive_of_a_paused_job_waits_for_the_resume,
+                a_cancelled_job_is_not_redriven,
+                a_discarded_dead_letter_is_gone,
+                a_dead_letter_tells_what_died,
+                dead_letters_are_filtered_by_every_field,
+                filtered_dead_letters_are_listed_in_pages,
+            }
+            requests {
+                a_new_request_is_begun_by_its_first_call,
+                a_repeated_request_goes_on_with_the_first_time_and_seed,
+                an_answered_request_is_answered_again,
+                an_answer_to_a_request_that_was_never_begun_is_not_kept,
+                a_key_used_for_something_else_is_noticed,
+                tokens_have_keys_of_their_own,
+                racing_requests_with_one_key_begin_once,
+                a_request_is_forgotten_after_a_day,
+            }
             views {
                 what_is_not_there_is_not_found,
                 a_status_follows_the_life_of_a_job,
@@ -127,6 +304,11 @@ macro_rules! each_conformance_case {
                 retention_deletes_only_what_is_older,
                 retention_is_bounded_and_says_when_there_is_more,
                 a_token_is_found_by_its_id_and_can_be_replaced,
+                jobs_that_finished_long_ago_are_retired,
+                a_job_with_a_dead_letter_is_not_retired,
+                every_finished_status_is_retired,
+                retirement_walks_over_the_jobs_in_steps,
+                retention_reaches_skipped_ranges,
             }
         }
     };

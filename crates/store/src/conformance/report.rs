@@ -5,9 +5,10 @@ use punctual_core::ids::{Epoch, SegmentSet, SessionId};
 use punctual_core::job::{Job, JobStatus};
 use punctual_core::lifecycle::{Ending, Status};
 use punctual_core::occurrence::End;
-use punctual_core::ports::{Assignment, Begun, OpenOutcome, Report, ReportAnswer, Store};
+use punctual_core::ports::{Assignment, Begun, LookOutcome, Report, ReportAnswer, Store};
 use punctual_core::retry::RetryPolicy;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub async fn a_success_closes_the_occurrence(store: Arc<dyn Store>) {
     let house = House::new(store);
@@ -29,7 +30,7 @@ pub async fn a_repeated_report_was_accepted_already(store: Arc<dyn Store>) {
     let (session, assignment) = run(&house, job(1)).await;
     house.accept(at(3), session, &assignment, succeeded(3)).await;
     let again = house.report(at(4), session, &assignment, succeeded(3)).await;
-    assert_eq!((again.answer, again.retry), (ReportAnswer::AlreadyAccepted, Begun::default()));
+    assert_eq!((again.answer, again.begun), (ReportAnswer::AlreadyAccepted, Begun::default()));
 
     let (session, assignment) = run(&house, job(2)).await;
     house.accept(at(3), session, &assignment, failed(3)).await;
@@ -90,14 +91,14 @@ pub async fn an_exhausted_job_fails_and_leaves_a_dead_letter(store: Arc<dyn Stor
         let (due_at, next) =
             time_gate(&house.accept(now, session, &assignment, failed(10 * attempt)).await);
         assert_eq!(due_at, at(10 * attempt + 1));
-        assert!(matches!(house.open_gate(due_at, next, None).await, OpenOutcome::Opened(_)));
+        assert!(matches!(house.look(due_at, next, None).await, LookOutcome::Opened(_)));
         assignment = house.claim_one(due_at, session, attempt as u64 + 1).await;
         assert_eq!(i64::from(assignment.execution.attempt), attempt + 1);
     }
     assert_eq!(house.accept(at(50), session, &assignment, failed(50)).await, Begun::default());
     let view = house.view(job.id).await;
     assert_eq!((view.status(), view.open.len()), (JobStatus::Failed, 0));
-    let letters = house.store.dead_letters(None, 10).await.unwrap().items;
+    let letters = house.dead_letters().await;
     let letter = &letters[0];
     assert_eq!((letters.len(), letter.occurrence, letter.attempts), (1, job.id.occurrence(1), 3));
     assert_eq!((letter.died_at, letter.error.as_deref()), (at(50), Some("it broke")));
@@ -116,7 +117,7 @@ pub async fn an_error_that_is_not_retryable_ends_the_job(store: Arc<dyn Store>) 
     let end = End { retryable: false, ..failed(3) };
     assert_eq!(house.accept(at(3), session, &assignment, end).await, Begun::default());
     assert_eq!(house.view(job(1).id).await.status(), JobStatus::Failed);
-    assert_eq!(house.store.dead_letters(None, 10).await.unwrap().items.len(), 1);
+    assert_eq!(house.dead_letters().await.len(), 1);
 }
 
 pub async fn no_retries_means_at_most_once(store: Arc<dyn Store>) {
@@ -136,7 +137,7 @@ pub async fn a_cancelled_run_ends_the_job_cancelled(store: Arc<dyn Store>) {
     let view = house.view(job(1).id).await;
     assert_eq!(view.status(), JobStatus::Cancelled);
     assert_eq!(view.last_finished.expect("it has run").status, Status::Cancelled);
-    assert_eq!(house.store.dead_letters(None, 10).await.unwrap().items, []);
+    assert_eq!(house.dead_letters().await, []);
 }
 
 pub async fn a_recurring_job_outlives_a_failed_occurrence(store: Arc<dyn Store>) {
@@ -151,7 +152,7 @@ pub async fn a_recurring_job_outlives_a_failed_occurrence(store: Arc<dyn Store>)
     let assignment = house.claim_one(at(11), session, 1).await;
     house.accept(at(12), session, &assignment, failed(12)).await;
     assert_eq!(house.view(job.id).await.status(), JobStatus::Active);
-    assert_eq!(house.store.dead_letters(None, 10).await.unwrap().items.len(), 1);
+    assert_eq!(house.dead_letters().await.len(), 1);
     house.fired(at(20), job.id, 2).await;
     let next = house.claim_one(at(21), session, 2).await;
     assert_eq!(next.execution, job.id.occurrence(2).attempt(1));
@@ -171,7 +172,57 @@ pub async fn one_call_settles_many_reports_in_order(store: Arc<dyn Store>) {
     let answers: Vec<_> = outcomes.iter().map(|outcome| outcome.answer).collect();
     use ReportAnswer::{Accepted, AlreadyAccepted};
     assert_eq!(answers, [Accepted, Accepted, AlreadyAccepted, Accepted]);
-    assert!(outcomes[1].retry.due.is_some());
+    assert!(outcomes[1].is_retried && outcomes[1].begun.due.len() == 1);
+}
+
+pub async fn an_error_that_the_job_calls_final_is_not_retried(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let picky = |number, fail_on: &str| {
+        job_with(number, |spec| spec.settings.fail_on = vec!["no such thing".to_owned(), fail_on.to_owned()])
+    };
+    let timed_out = End { ending: Ending::TimedOut, error: None, ..failed(3) };
+    let cases = [
+        (picky(1, "broke"), failed(3), JobStatus::Failed),
+        (picky(2, "TIMED_OUT"), timed_out.clone(), JobStatus::Failed),
+        (picky(3, "out of paper"), failed(3), JobStatus::Active),
+        (picky(4, "LOST"), timed_out, JobStatus::Active),
+    ];
+    for (job, end, status) in cases {
+        let (session, assignment) = run(&house, job.clone()).await;
+        let outcome = house.report(at(3), session, &assignment, end).await;
+        assert_eq!(outcome.is_retried, status == JobStatus::Active, "{:?}", job.spec.settings.fail_on);
+        assert_eq!(house.status(job.id).await, status, "{:?}", job.spec.settings.fail_on);
+    }
+    assert_eq!(house.dead_letters().await.len(), 2);
+}
+
+pub async fn a_loss_that_the_job_calls_final_is_not_retried(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let fragile = job_with(1, |spec| spec.settings.fail_on = vec!["LOST".to_owned()]);
+    let (session, _) = run(&house, fragile).await;
+    let recovered = house.lose_and_recover(at(9), session).await;
+    assert_eq!((recovered.lost.len(), recovered.begun), (1, Begun::default()));
+    assert_eq!(house.status(job(1).id).await, JobStatus::Failed);
+}
+
+pub async fn a_growing_timeout_grows_with_every_charged_attempt(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let mut worker = house.worker().await;
+    let job = job_with(1, |spec| {
+        spec.settings.timeout_ms = 10_000;
+        spec.settings.timeout_growth_pct = 150;
+        spec.settings.retry = RetryPolicy::Ladder { steps_ms: vec![1_000] };
+    });
+    house.submit(at(1), job.clone()).await;
+    for (attempt, timeout_ms) in [(1, 10_000), (2, 15_000), (3, 22_500)] {
+        let now = 10 * i64::from(attempt);
+        let unstarted = worker.claim_one(at(now)).await;
+        worker.give_back(at(now), &unstarted).await;
+        let assignment = worker.claim_one(at(now)).await;
+        assert_eq!(assignment.timeout, Duration::from_millis(timeout_ms), "attempt {attempt}");
+        worker.end(at(now), &assignment, failed(now)).await;
+        house.look(at(now + 1), job.id.occurrence(1).attempt(attempt + 1), None).await;
+    }
 }
 
 /// Submits a job and claims it, under the first turn of a new session.

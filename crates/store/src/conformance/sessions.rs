@@ -6,7 +6,7 @@ use punctual_core::job::JobStatus;
 use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::LiveState;
 use punctual_core::ports::{
-    Assignment, Beat, BeatOutcome, ClaimOutcome, Lane, ReportAnswer, Resync, ResyncOutcome, SessionOpening,
+    Assignment, Beat, BeatOutcome, Begun, ClaimOutcome, Lane, ReportAnswer, Resync, ResyncOutcome, SessionOpening,
     SessionRow, Store,
 };
 use punctual_core::session::Pulse;
@@ -96,7 +96,7 @@ pub async fn a_lost_execution_is_charged_and_retried_at_once(store: Arc<dyn Stor
     let (session, assignment) = hold(&house, 1).await;
     let recovered = house.lose_and_recover(at(9), session).await;
     assert_eq!(recovered.lost, [assignment.execution]);
-    assert_eq!((recovered.queued, recovered.more), (vec![Lane::new("default", "report")], false));
+    assert_eq!((recovered.begun.queued, recovered.more), (vec![Lane::new("default", "report")], false));
     let view = house.view(job(1).id).await;
     assert_eq!(view.status(), JobStatus::Active);
     let live = &view.open[0];
@@ -125,9 +125,9 @@ pub async fn a_lost_execution_without_retries_is_a_dead_letter(store: Arc<dyn St
     house.submit(at(1), job_with(1, |spec| spec.settings.max_retries = 0)).await;
     house.claim_one(at(2), session, 1).await;
     let recovered = house.lose_and_recover(at(9), session).await;
-    assert_eq!((recovered.lost.len(), recovered.queued), (1, vec![]));
+    assert_eq!((recovered.lost.len(), recovered.begun.queued), (1, vec![]));
     assert_eq!(house.view(job(1).id).await.status(), JobStatus::Failed);
-    assert_eq!(house.store.dead_letters(None, 10).await.unwrap().items.len(), 1);
+    assert_eq!(house.dead_letters().await.len(), 1);
 }
 
 pub async fn recovery_is_bounded_and_says_when_there_is_more(store: Arc<dyn Store>) {
@@ -171,8 +171,8 @@ pub async fn losing_embedded_sessions_spares_the_others(store: Arc<dyn Store>) {
 pub async fn work_given_back_is_neither_charged_nor_numbered(store: Arc<dyn Store>) {
     let house = House::new(store);
     let (session, assignment) = hold(&house, 1).await;
-    let lanes = house.store.give_back(at(3), session, vec![assignment.lease()]).await.unwrap();
-    assert_eq!(lanes, [Some(Lane::new("default", "report"))]);
+    let begun = house.store.give_back(at(3), session, vec![assignment.lease()]).await.unwrap();
+    assert_eq!(begun, [Some(queued_in("default"))]);
     let view = house.view(job(1).id).await;
     let live = &view.open[0];
     assert_eq!((live.state, live.attempt, live.charged), (LiveState::Queued, 1, 0));
@@ -210,8 +210,8 @@ pub async fn a_resync_gives_back_only_what_is_not_held(store: Arc<dyn Store>) {
     let claimed = house.claim(at(4), session, 1, 3).await;
     let resync = Resync { session, turn: 2, held: vec![claimed[1].lease()] };
     let outcome = house.store.resync(at(5), resync).await.unwrap();
-    let ResyncOutcome::GivenBack(lanes) = outcome else { panic!("resynced: {outcome:?}") };
-    let lanes: BTreeSet<_> = lanes.into_iter().collect();
+    let ResyncOutcome::GivenBack(begun) = outcome else { panic!("resynced: {outcome:?}") };
+    let lanes: BTreeSet<_> = begun.into_iter().flat_map(|begun| begun.queued).collect();
     assert_eq!(lanes, BTreeSet::from([Lane::new("q1", "report"), Lane::new("q3", "report")]));
     house.accept(at(6), session, &claimed[1], succeeded(6)).await;
     assert_eq!(house.report(at(6), session, &claimed[0], succeeded(6)).await.answer, ReportAnswer::Stale);
@@ -240,13 +240,17 @@ pub async fn a_resync_with_a_used_turn_is_stale(store: Arc<dyn Store>) {
 pub async fn a_closed_session_gives_back_all_it_holds(store: Arc<dyn Store>) {
     let house = House::new(store);
     let (session, assignment) = hold(&house, 1).await;
-    let lanes = vec![Lane::new("default", "report")];
-    assert_eq!(house.store.close_session(at(3), session).await.unwrap(), ResyncOutcome::GivenBack(lanes));
+    let given_back = ResyncOutcome::GivenBack(vec![queued_in("default")]);
+    assert_eq!(house.store.close_session(at(3), session).await.unwrap(), given_back);
     assert_eq!(house.report(at(4), session, &assignment, succeeded(4)).await.answer, ReportAnswer::Stale);
     let beat = house.store.beat(at(4), vec![Beat { session, beat: 1 }]).await.unwrap();
     assert_eq!(beat, [BeatOutcome::SessionLost]);
     let other = house.open_session("other").await;
     assert_eq!(house.claim_one(at(5), other, 1).await.execution.attempt, 1);
+}
+
+fn queued_in(queue: &str) -> Begun {
+    Begun { queued: vec![Lane::new(queue, "report")], ..Begun::default() }
 }
 
 /// A session that holds the n-th job, under its first turn.

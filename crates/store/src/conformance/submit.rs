@@ -4,7 +4,7 @@ use super::fixture::{House, at, every, job, job_with, once};
 use punctual_core::ids::JobId;
 use punctual_core::job::{JobStatus, Priority};
 use punctual_core::occurrence::LiveState;
-use punctual_core::ports::{DueKind, JobQuery, Lane, NewJob, Offer, Store, SubmitOutcome};
+use punctual_core::ports::{Begun, DueKind, JobQuery, Lane, NewJob, Offer, Store, SubmitOutcome};
 use punctual_core::retry::RetryPolicy;
 use punctual_core::schedule::OverlapPolicy;
 use std::collections::BTreeSet;
@@ -13,8 +13,8 @@ use std::sync::Arc;
 pub async fn a_submitted_job_is_queued(store: Arc<dyn Store>) {
     let house = House::new(store);
     let begun = house.submit(at(1), job(1)).await;
-    assert_eq!(begun.queued, Some(Lane::new("default", "report")));
-    assert_eq!((begun.assigned, begun.due), (vec![], None));
+    let queued = vec![Lane::new("default", "report")];
+    assert_eq!(begun, Begun { queued, ..Begun::default() });
     let view = house.view(job(1).id).await;
     assert_eq!((view.status(), &view.job, &view.schedule), (JobStatus::Active, &job(1), &None));
     assert_eq!(view.open.len(), 1);
@@ -72,7 +72,7 @@ pub async fn a_valid_offer_leases_the_job(store: Arc<dyn Store>) {
     let session = house.open_session("w").await;
     let offer = Offer { session, turn: 1 };
     let begun = house.submit_to(at(1), job(1), Some(offer)).await;
-    assert_eq!((begun.queued, begun.due), (None, None));
+    assert_eq!((begun.queued, begun.due), (vec![], vec![]));
     let (to, assignment) = begun.assigned.into_iter().next().expect("it is leased");
     assert_eq!((to, assignment.execution, assignment.epoch.0), (offer, job(1).id.occurrence(1).attempt(1), 1));
     let open = house.view(job(1).id).await.open;
@@ -88,7 +88,7 @@ pub async fn one_offer_takes_all_jobs_of_its_call(store: Arc<dyn Store>) {
         assert!(matches!(outcome, SubmitOutcome::Created(begun) if begun.assigned.len() == 1));
     }
     let later = house.submit_to(at(2), job(4), offer).await;
-    assert!(later.assigned.is_empty() && later.queued.is_some(), "another call finds the turn used");
+    assert!(later.assigned.is_empty() && later.queued.len() == 1, "another call finds the turn used");
 }
 
 pub async fn an_offer_with_a_used_turn_queues(store: Arc<dyn Store>) {
@@ -97,14 +97,14 @@ pub async fn an_offer_with_a_used_turn_queues(store: Arc<dyn Store>) {
     house.submit(at(1), job(1)).await;
     house.claim_one(at(1), session, 1).await;
     let begun = house.submit_to(at(2), job(2), Some(Offer { session, turn: 1 })).await;
-    assert!(begun.assigned.is_empty() && begun.queued.is_some());
+    assert!(begun.assigned.is_empty() && begun.queued.len() == 1);
 }
 
 pub async fn an_offer_from_the_future_queues(store: Arc<dyn Store>) {
     let house = House::new(store);
     let session = house.open_session("w").await;
     let begun = house.submit_to(at(1), job(1), Some(Offer { session, turn: 2 })).await;
-    assert!(begun.assigned.is_empty() && begun.queued.is_some());
+    assert!(begun.assigned.is_empty() && begun.queued.len() == 1);
     house.claim_one(at(2), session, 1).await;
 }
 
@@ -113,7 +113,7 @@ pub async fn an_offer_of_a_lost_session_queues(store: Arc<dyn Store>) {
     let session = house.open_session("w").await;
     house.lose(at(1), session, 0).await;
     let begun = house.submit_to(at(2), job(1), Some(Offer { session, turn: 1 })).await;
-    assert!(begun.assigned.is_empty() && begun.queued.is_some());
+    assert!(begun.assigned.is_empty() && begun.queued.len() == 1);
 }
 
 pub async fn a_one_time_job_waits_for_its_time(store: Arc<dyn Store>) {
@@ -121,14 +121,14 @@ pub async fn a_one_time_job_waits_for_its_time(store: Arc<dyn Store>) {
     let job = job_with(1, |spec| spec.settings.schedule = once(100));
     let session = house.open_session("w").await;
     let begun = house.submit_to(at(1), job.clone(), Some(Offer { session, turn: 1 })).await;
-    let due = begun.due.expect("it is due later");
+    let due = begun.due.first().expect("it is due later");
     assert_eq!((due.at, due.what), (at(100), DueKind::Schedule { job: job.id, version: 1 }));
     assert_eq!(due.lane, Lane::new("default", "report"));
-    assert_eq!((begun.assigned, begun.queued), (vec![], None));
+    assert_eq!((begun.due.len(), begun.assigned, begun.queued), (1, vec![], vec![]));
     let view = house.view(job.id).await;
     assert_eq!((view.status(), view.open.len()), (JobStatus::Active, 0));
     let schedule = view.schedule.expect("it has something to come");
-    assert_eq!((schedule.nominal, schedule.due_at, schedule.fired), (Some(at(100)), at(100), 0));
+    assert_eq!((schedule.nominal, schedule.due_at, schedule.fired), (Some(at(100)), Some(at(100)), 0));
     assert_eq!(schedule.schedule, once(100));
     assert_eq!(house.claim(at(200), session, 1, 1).await, [], "the offer was not used");
 }
@@ -136,7 +136,7 @@ pub async fn a_one_time_job_waits_for_its_time(store: Arc<dyn Store>) {
 pub async fn a_one_time_job_of_the_past_is_due_at_once(store: Arc<dyn Store>) {
     let house = House::new(store);
     let job = job_with(1, |spec| spec.settings.schedule = once(-100));
-    assert!(house.submit(at(1), job.clone()).await.queued.is_some());
+    assert!(house.submit(at(1), job.clone()).await.queued.len() == 1);
     let live = house.view(job.id).await.open.remove(0);
     assert_eq!((live.scheduled_time, live.available_at), (at(-100), at(1)));
 }

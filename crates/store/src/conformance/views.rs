@@ -5,7 +5,7 @@ use punctual_core::ids::JobId;
 use punctual_core::job::{JobStatus, Priority};
 use punctual_core::lifecycle::Ending;
 use punctual_core::occurrence::End;
-use punctual_core::ports::{Depth, ExecutionView, JobQuery, Lane, NewJob, Store};
+use punctual_core::ports::{DeadLetterQuery, Depth, ExecutionView, JobQuery, Lane, NewJob, Store};
 use std::sync::Arc;
 
 pub async fn what_is_not_there_is_not_found(store: Arc<dyn Store>) {
@@ -17,7 +17,7 @@ pub async fn what_is_not_there_is_not_found(store: Arc<dyn Store>) {
     let jobs = store.jobs(JobQuery { limit: 10, ..JobQuery::default() }).await.unwrap();
     assert!(jobs.items.is_empty() && jobs.next.is_none());
     assert_eq!(store.skipped(id, 10).await.unwrap(), []);
-    assert_eq!(store.dead_letters(None, 10).await.unwrap().items, []);
+    assert_eq!(store.dead_letters(DeadLetterQuery::default()).await.unwrap().items, []);
     assert_eq!(store.depths().await.unwrap(), []);
     assert_eq!(store.token("none").await.unwrap(), None);
 }
@@ -185,8 +185,8 @@ pub async fn dead_letters_are_listed_latest_first_in_pages(store: Arc<dyn Store>
         let assignment = house.claim_one(at(2), session, u64::from(n)).await;
         house.accept(at(3), session, &assignment, End { retryable: false, ..failed(3) }).await;
     }
-    let first = house.store.dead_letters(None, 2).await.unwrap();
-    let second = house.store.dead_letters(first.next, 2).await.unwrap();
+    let first = house.store.dead_letters(DeadLetterQuery { limit: 2, ..DeadLetterQuery::default() }).await.unwrap();
+    let second = house.store.dead_letters(DeadLetterQuery { before: first.next, limit: 2, ..DeadLetterQuery::default() }).await.unwrap();
     let listed: Vec<_> =
         first.items.iter().chain(&second.items).map(|letter| letter.occurrence.job).collect();
     assert_eq!(listed, [job(3).id, job(2).id, job(1).id]);

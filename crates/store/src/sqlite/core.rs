@@ -5,7 +5,7 @@
 use super::connection::{self, Durability};
 use super::fault::Fault;
 use super::migrate;
-use super::names::{Lanes, SessionWorkers};
+use super::names::{Lanes, PausedQueues, SessionWorkers};
 use super::reads::Reads;
 use super::verbs;
 use super::write::{Write, WriteReply};
@@ -26,7 +26,17 @@ pub struct SqliteCore {
 pub(crate) struct Memory {
     pub lanes: Lanes,
     pub workers: SessionWorkers,
+    pub paused: PausedQueues,
     pub shares: Shares,
+}
+
+impl Memory {
+    /// Forgets what may have been learned in a transaction that did not commit.
+    fn forget(&mut self) {
+        self.lanes.forget();
+        self.workers.forget();
+        self.paused.forget();
+    }
 }
 
 /// A write under way: inside a transaction, with what the core remembers.
@@ -92,8 +102,7 @@ impl SqliteCore {
         {
             tracing::error!(%error, "a transaction could not be rolled back");
         }
-        self.memory.lanes.forget();
-        self.memory.workers.forget();
+        self.memory.forget();
     }
 
     /// The bare connection, set and migrated.
@@ -129,8 +138,7 @@ impl SqliteCore {
             Err(fault) => {
                 self.run("ROLLBACK TO one")?;
                 self.run("RELEASE one")?;
-                self.memory.lanes.forget();
-                self.memory.workers.forget();
+                self.memory.forget();
                 Ok(Err(fault.into()))
             }
         }

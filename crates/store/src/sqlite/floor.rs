@@ -5,8 +5,7 @@
 use super::core::SqliteCore;
 use super::fault::Fault;
 use super::rows::{
-    INSERT_HISTORY, INSERT_JOB, INSERT_LIVE, UPDATE_LIVE, insert_history, insert_job, insert_live,
-    update_live,
+    INSERT_HISTORY, INSERT_JOB, INSERT_LIVE, UPDATE_LIVE, insert_history, insert_live, update_live, write_job,
 };
 use super::verbs::{DELETE_LIVE, FIRST_OF_LANE};
 use punctual_core::ids::{JobId, SessionId};
@@ -111,8 +110,9 @@ fn sample(number: usize) -> (Job, Live) {
     let mut spec = JobSpec::named("noop");
     spec.payload = format!("\"{}\"", "x".repeat(PAYLOAD_BYTES - 2));
     let id = JobId::new(now, number as u64);
-    let job = Job { id, version: 1, mark: JobMark::Active, created_at: now, updated_at: now, spec };
-    match begin(&job, now, &mut Shares::default()) {
+    let job =
+        Job { id, version: 1, mark: JobMark::Active, numbered: None, created_at: now, updated_at: now, spec };
+    match begin(&job, now, false, &mut Shares::default()) {
         Beginning::Due(live) => (job, live),
         other => unreachable!("an immediate job is due at once: {other:?}"),
     }
@@ -126,7 +126,7 @@ fn insert(conn: &Connection, jobs: &[(Job, Live)]) -> Result<(), Fault> {
     let mut job_insert = conn.prepare_cached(INSERT_JOB)?;
     let mut live_insert = conn.prepare_cached(INSERT_LIVE)?;
     for (job, live) in jobs {
-        insert_job(&mut job_insert, job, LANE)?;
+        write_job(&mut job_insert, job, LANE)?;
         insert_live(&mut live_insert, live, LANE)?;
     }
     transaction.commit()?;
@@ -141,7 +141,7 @@ fn claim(conn: &Connection, jobs: &[(Job, Live)]) -> Result<(), Fault> {
     drop(rows);
     let mut update = conn.prepare_cached(UPDATE_LIVE)?;
     for (_, live) in jobs {
-        update_live(&mut update, &live.claimed(SESSION, live.available_at)?)?;
+        update_live(&mut update, &live.claimed(SESSION, 1, live.available_at)?)?;
     }
     transaction.commit()?;
     Ok(())
@@ -162,7 +162,7 @@ fn complete(conn: &Connection, jobs: &[(Job, Live)]) -> Result<(), Fault> {
 fn finished(live: &Live) -> Result<Finished, Fault> {
     let now = live.available_at;
     let end: End = Outcome::Succeeded { result: None }.into_end(now, now);
-    Ok(live.claimed(SESSION, now)?.settled(end, None, now)?.finished)
+    Ok(live.claimed(SESSION, 1, now)?.settled(end, None, now)?.finished)
 }
 
 #[cfg(test)]

@@ -22,6 +22,84 @@ const RULES: &[(&str, &str)] = &[
         "an attempt that is both live and finished",
         "SELECT count(*) FROM live JOIN history USING (job, occurrence, attempt)",
     ),
+    (
+        "a live row that is looked at too early, too late or never",
+        "SELECT count(*) FROM live WHERE look_at IS NOT CASE WHEN state = 2 THEN NULL \
+         WHEN state = 0 AND (gates & 1) = 1 THEN min(available_at, coalesce(expires_at, available_at)) \
+         ELSE expires_at END",
+    ),
+    (
+        "a schedule that is held although its job is not paused, or is not although it is",
+        "SELECT count(*) FROM schedules JOIN jobs ON jobs.id = job WHERE (due_at IS NULL) <> (mark = 1)",
+    ),
+    (
+        "an execution that a pause holds although its job is not paused, or does not although it is",
+        "SELECT count(*) FROM live JOIN jobs ON jobs.id = job WHERE state <> 2 AND (ties & 4) = 0 \
+         AND ((gates & 16) = 16) <> (mark = 1)",
+    ),
+    (
+        "an execution that waits for parents although none is left to wait for",
+        "SELECT count(*) FROM live WHERE state = 0 AND (gates & 2) = 2 \
+         AND job NOT IN (SELECT child FROM dependencies)",
+    ),
+    (
+        "a child whose parent will not tell it that it has ended",
+        "SELECT count(*) FROM dependencies WHERE parent NOT IN (SELECT parent FROM resolutions) \
+         AND NOT EXISTS (SELECT 1 FROM schedules WHERE job = parent AND (ties & 2) = 2) \
+         AND NOT EXISTS (SELECT 1 FROM live WHERE job = parent AND (ties & 2) = 2)",
+    ),
+    (
+        "a line of occurrences with nothing before it",
+        "SELECT count(*) FROM live AS line WHERE state = 0 AND (gates & 4) = 4 AND NOT EXISTS \
+         (SELECT 1 FROM live AS head WHERE head.job = line.job AND NOT (head.state = 0 AND (head.gates & 4) = 4))",
+    ),
+    (
+        "an occurrence before a line of which it does not know",
+        "SELECT count(*) FROM live AS head WHERE (ties & 1) = 0 AND EXISTS \
+         (SELECT 1 FROM live AS line WHERE line.job = head.job AND line.state = 0 AND (line.gates & 4) = 4)",
+    ),
+    (
+        "a deleted job with a schedule, a key, a dead letter or something that was not stopped",
+        "SELECT count(*) FROM jobs WHERE mark = 4 AND (id IN (SELECT job FROM schedules) \
+         OR id IN (SELECT job FROM job_keys) OR id IN (SELECT job FROM dead_letters) \
+         OR id IN (SELECT job FROM live WHERE cancel_requested = 0))",
+    ),
+    (
+        "a cancelled job with a schedule or something that was not stopped",
+        "SELECT count(*) FROM jobs WHERE mark = 3 AND (id IN (SELECT job FROM schedules) \
+         OR id IN (SELECT job FROM live WHERE cancel_requested = 0))",
+    ),
+    (
+        "a failed job of which something is open or to come",
+        "SELECT count(*) FROM jobs WHERE mark = 2 \
+         AND (id IN (SELECT job FROM schedules) OR id IN (SELECT job FROM live))",
+    ),
+    (
+        "a unique key that two unfinished jobs have",
+        "SELECT count(*) FROM (SELECT 1 FROM jobs WHERE settings LIKE '%unique_key%' AND mark <> 4 \
+         AND (id IN (SELECT job FROM schedules) OR id IN (SELECT job FROM live)) \
+         GROUP BY owner, json_extract(settings, '$.unique_key') HAVING count(*) > 1)",
+    ),
+    ("a key without its job", "SELECT count(*) FROM job_keys WHERE job NOT IN (SELECT id FROM jobs)"),
+    (
+        "a dead letter without its job",
+        "SELECT count(*) FROM dead_letters WHERE job NOT IN (SELECT id FROM jobs)",
+    ),
+    (
+        "an occurrence that is both dead and open",
+        "SELECT count(*) FROM dead_letters JOIN live USING (job, occurrence)",
+    ),
+    (
+        "a number that may be given twice",
+        "SELECT count(*) FROM schedules WHERE coalesce(numbered, fired) < \
+         max(coalesce((SELECT max(occurrence) FROM live WHERE live.job = schedules.job), 0), \
+         coalesce((SELECT max(occurrence) FROM history WHERE history.job = schedules.job), 0))",
+    ),
+    (
+        "a request to stop that no beat will bring",
+        "SELECT count(*) FROM live JOIN sessions ON sessions.id = session \
+         WHERE state = 2 AND cancel_requested = 1 AND attention = 0",
+    ),
 ];
 
 /// Everything that is wrong; empty when all is well.

@@ -6,7 +6,7 @@ use super::fault::Fault;
 use super::migrate;
 use super::reads::cut;
 use super::rows::{Code, all, count, counter, decode, job_id, limit, time};
-use punctual_core::ids::ExecutionId;
+use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::limits;
 use punctual_core::ports::{LogLine, Page, StoreError};
 use punctual_core::time::Timestamp;
@@ -57,6 +57,19 @@ impl LogCore {
         wanted: usize,
     ) -> Result<Page<LogLine, u64>, StoreError> {
         read_lines(&self.conn, execution, after, wanted)
+    }
+
+    /// Deletes all lines of these jobs.
+    pub fn forget(&mut self, jobs: &[JobId]) -> Result<(), StoreError> {
+        for job in jobs {
+            self.forget_job(*job)?;
+        }
+        Ok(())
+    }
+
+    fn forget_job(&mut self, job: JobId) -> Result<(), Fault> {
+        self.conn.prepare_cached("DELETE FROM lines WHERE job = ?1")?.execute([job.as_bytes()])?;
+        Ok(())
     }
 
     /// Deletes up to `wanted` of the oldest lines, if they are older than `before`; says how many.

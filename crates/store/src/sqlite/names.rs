@@ -1,13 +1,13 @@
-//! Names that rows refer to by number: lanes, and the workers of sessions. Both tables only ever grow, so what
-//! is remembered of committed rows stays true; what was learned in a transaction that did not commit must be
-//! forgotten.
+//! Names that rows refer to by number: lanes, and the workers of sessions; and the names of paused queues. The
+//! writer is the only one to change these tables, so what is remembered of committed rows stays true; what was
+//! learned in a transaction that did not commit must be forgotten.
 
 use super::fault::Fault;
 use super::rows::{all, one};
 use punctual_core::ids::SessionId;
 use punctual_core::ports::Lane;
 use rusqlite::{Connection, params};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Lanes by number and by name. Ordered maps, so that whoever walks them sees the same order in every run.
 #[derive(Debug, Default)]
@@ -62,6 +62,13 @@ impl Lanes {
         Ok(lanes)
     }
 
+    /// All lanes that lead through a queue.
+    pub fn through(&mut self, conn: &Connection, queue: &str) -> Result<Vec<Lane>, Fault> {
+        self.load_once(conn)?;
+        let numbers = self.by_name.get(queue).into_iter().flat_map(BTreeMap::values);
+        Ok(numbers.filter_map(|number| self.by_id.get(number)).cloned().collect())
+    }
+
     /// Forgets everything; the next look-up reads the table again.
     pub fn forget(&mut self) {
         *self = Lanes::default();
@@ -92,6 +99,28 @@ impl Lanes {
         let types = self.by_name.entry(lane.queue().to_owned()).or_default();
         types.insert(lane.job_type().to_owned(), id);
         self.by_id.insert(id, lane);
+    }
+}
+
+/// The queues that are paused.
+#[derive(Debug, Default)]
+pub(crate) struct PausedQueues(Option<BTreeSet<String>>);
+
+impl PausedQueues {
+    pub fn contains(&mut self, conn: &Connection, queue: &str) -> Result<bool, Fault> {
+        if let Some(paused) = &self.0 {
+            return Ok(paused.contains(queue));
+        }
+        let mut select = conn.prepare_cached("SELECT queue FROM paused_queues")?;
+        let paused: BTreeSet<String> = all(&mut select, [], |row| Ok(row.get(0)?))?.into_iter().collect();
+        let is_paused = paused.contains(queue);
+        self.0 = Some(paused);
+        Ok(is_paused)
+    }
+
+    /// Forgets everything; the next look-up reads the table again.
+    pub fn forget(&mut self) {
+        self.0 = None;
     }
 }
 

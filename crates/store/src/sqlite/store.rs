@@ -11,15 +11,17 @@ use super::names::Lanes;
 use super::open::{LOCK_FILE, LOGS_FILE, MAIN_FILE, OpenError, OpenFile, SqliteOptions, refuse_emptied};
 use super::reads::Reads;
 use super::threads::{Batcher, Pool, gone, panicked};
+use super::verbs::Purged;
 use super::write::{Write, WriteReply};
 use async_trait::async_trait;
-use punctual_core::ids::{ExecutionId, JobId, SegmentSet, SessionId};
+use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::{
-    Beat, BeatOutcome, Claim, ClaimOutcome, Clock, DeadLetter, Depth, Due, ExecutionView, Fire, FireOutcome,
-    JobQuery, JobView, Lane, LeaseRef, LogLine, NewJob, OpenOutcome, Page, Recovered, Report, ReportOutcome,
-    Resync, ResyncOutcome, Retained, SessionOpening, SessionRow, Store, StoreError, SubmitOutcome, TimeGate,
-    Token,
+    Beat, BeatOutcome, Begun, CancelOutcome, Claim, ClaimOutcome, Clock, Control, ControlOutcome, DeadLetter,
+    DeadLetterQuery, Depth, Due, ExecutionView, Fire, FireOutcome, Horizon, JobQuery, JobView, LeaseRef,
+    LogLine, Look, LookOutcome, NewJob, NewRequest, Page, PausedQueue, Pausing, Recovered, Report,
+    ReportOutcome, RequestKey, RequestState, Resolved, Resync, ResyncOutcome, Retained, Retired, Retirement,
+    SessionOpening, SessionRow, Store, StoreError, StoredAnswer, SubmitOutcome, Token,
 };
 use punctual_core::schedule::SkipRange;
 use punctual_core::session::Pulse;
@@ -56,6 +58,7 @@ struct WriteRequest {
 enum LogRequest {
     Append { lines: Vec<LogLine>, answer: oneshot::Sender<Result<(), StoreError>> },
     Retain { before: Timestamp, limit: usize, answer: oneshot::Sender<Result<u64, StoreError>> },
+    Forget { jobs: Vec<JobId>, answer: oneshot::Sender<Result<(), StoreError>> },
 }
 
 /// What a reading thread owns.
@@ -201,6 +204,7 @@ fn spawn_log_writer(mut logs: LogCore) -> std::io::Result<Batcher<LogRequest>> {
     let weight = |request: &LogRequest| match request {
         LogRequest::Append { lines, .. } => lines.len().max(1),
         LogRequest::Retain { limit, .. } => (*limit).max(1),
+        LogRequest::Forget { jobs, .. } => jobs.len(),
     };
     Batcher::spawn("store-logs", TRANSACTION_LINES_MAX, weight, move |requests: Vec<LogRequest>| {
         let handled = catch_unwind(AssertUnwindSafe(|| handle_log_requests(&mut logs, requests)));
@@ -216,6 +220,7 @@ fn handle_log_requests(logs: &mut LogCore, requests: Vec<LogRequest>) {
     let mut lines = Vec::new();
     let mut answers = Vec::new();
     let mut retains = Vec::new();
+    let mut forgets = Vec::new();
     for request in requests {
         match request {
             LogRequest::Append { lines: more, answer } => {
@@ -223,11 +228,15 @@ fn handle_log_requests(logs: &mut LogCore, requests: Vec<LogRequest>) {
                 answers.push(answer);
             }
             LogRequest::Retain { before, limit, answer } => retains.push((before, limit, answer)),
+            LogRequest::Forget { jobs, answer } => forgets.push((jobs, answer)),
         }
     }
     let appended = if lines.is_empty() { Ok(()) } else { logs.append(&lines) };
     for answer in answers {
         let _ = answer.send(appended.clone());
+    }
+    for (jobs, answer) in forgets {
+        let _ = answer.send(logs.forget(&jobs));
     }
     for (before, limit, answer) in retains {
         let _ = answer.send(logs.retain(before, limit));
@@ -267,12 +276,12 @@ impl Store for SqliteStore {
         written!(self, Write::Fire { now, fires }, WriteReply::Fired(outcomes) => outcomes)
     }
 
-    async fn open_time_gates(
-        &self,
-        now: Timestamp,
-        gates: Vec<TimeGate>,
-    ) -> Result<Vec<OpenOutcome>, StoreError> {
-        written!(self, Write::OpenTimeGates { now, gates }, WriteReply::TimeGatesOpened(outcomes) => outcomes)
+    async fn look(&self, now: Timestamp, looks: Vec<Look>) -> Result<Vec<LookOutcome>, StoreError> {
+        written!(self, Write::Look { now, looks }, WriteReply::Looked(outcomes) => outcomes)
+    }
+
+    async fn resolve(&self, now: Timestamp, limit: usize) -> Result<Resolved, StoreError> {
+        written!(self, Write::Resolve { now, limit }, WriteReply::Resolved(resolved) => resolved)
     }
 
     async fn claim(&self, now: Timestamp, claims: Vec<Claim>) -> Result<Vec<ClaimOutcome>, StoreError> {
@@ -288,8 +297,8 @@ impl Store for SqliteStore {
         now: Timestamp,
         session: SessionId,
         leases: Vec<LeaseRef>,
-    ) -> Result<Vec<Option<Lane>>, StoreError> {
-        written!(self, Write::GiveBack { now, session, leases }, WriteReply::GivenBack(lanes) => lanes)
+    ) -> Result<Vec<Option<Begun>>, StoreError> {
+        written!(self, Write::GiveBack { now, session, leases }, WriteReply::GivenBack(begun) => begun)
     }
 
     async fn resync(&self, now: Timestamp, resync: Resync) -> Result<ResyncOutcome, StoreError> {
@@ -324,6 +333,51 @@ impl Store for SqliteStore {
         written!(self, Write::CloseSession { now, session }, WriteReply::SessionClosed(outcome) => outcome)
     }
 
+    async fn control(
+        &self,
+        now: Timestamp,
+        controls: Vec<Control>,
+    ) -> Result<Vec<ControlOutcome>, StoreError> {
+        written!(self, Write::Control { now, controls }, WriteReply::Controlled(outcomes) => outcomes)
+    }
+
+    async fn cancel(
+        &self,
+        now: Timestamp,
+        executions: Vec<ExecutionId>,
+    ) -> Result<Vec<CancelOutcome>, StoreError> {
+        written!(self, Write::Cancel { now, executions }, WriteReply::Cancelled(outcomes) => outcomes)
+    }
+
+    async fn redrive(
+        &self,
+        now: Timestamp,
+        dead: Vec<OccurrenceId>,
+    ) -> Result<Vec<ControlOutcome>, StoreError> {
+        written!(self, Write::Redrive { now, dead }, WriteReply::Redriven(outcomes) => outcomes)
+    }
+
+    async fn discard(&self, dead: Vec<OccurrenceId>) -> Result<Vec<bool>, StoreError> {
+        written!(self, Write::Discard { dead }, WriteReply::Discarded(outcomes) => outcomes)
+    }
+
+    async fn pause_queue(
+        &self,
+        now: Timestamp,
+        queue: String,
+        pausing: Pausing,
+    ) -> Result<Begun, StoreError> {
+        written!(self, Write::PauseQueue { now, queue, pausing }, WriteReply::QueuePaused(begun) => begun)
+    }
+
+    async fn begin_request(&self, now: Timestamp, request: NewRequest) -> Result<RequestState, StoreError> {
+        written!(self, Write::BeginRequest { now, request }, WriteReply::RequestBegun(state) => state)
+    }
+
+    async fn answer_request(&self, request: RequestKey, answer: StoredAnswer) -> Result<(), StoreError> {
+        written!(self, Write::AnswerRequest { request, answer }, WriteReply::RequestAnswered => ())
+    }
+
     async fn job(&self, id: JobId) -> Result<Option<JobView>, StoreError> {
         self.read(move |reads| reads.job(id)).await
     }
@@ -349,12 +403,16 @@ impl Store for SqliteStore {
         self.read(move |reads| reads.skipped(job, limit)).await
     }
 
-    async fn dead_letters(
-        &self,
-        before: Option<u64>,
-        limit: usize,
-    ) -> Result<Page<DeadLetter, u64>, StoreError> {
-        self.read(move |reads| reads.dead_letters(before, limit)).await
+    async fn dead_letters(&self, query: DeadLetterQuery) -> Result<Page<DeadLetter, u64>, StoreError> {
+        self.read(move |reads| reads.dead_letters(&query)).await
+    }
+
+    async fn paused_queues(&self) -> Result<Vec<PausedQueue>, StoreError> {
+        self.read(|reads| reads.paused_queues()).await
+    }
+
+    async fn ahead(&self, occurrence: OccurrenceId, limit: usize) -> Result<Option<usize>, StoreError> {
+        self.read(move |reads| reads.ahead(occurrence, limit)).await
     }
 
     async fn depths(&self) -> Result<Vec<Depth>, StoreError> {
@@ -376,15 +434,33 @@ impl Store for SqliteStore {
         self.readers.run(move |reader| read_lines(&reader.logs, execution, after, limit)).await
     }
 
-    async fn retain(&self, before: Timestamp, limit: usize) -> Result<Retained, StoreError> {
+    async fn retain(&self, horizon: Horizon, limit: usize) -> Result<Retained, StoreError> {
         let (answer, answered) = oneshot::channel();
+        let before = horizon.history;
         self.log_writer.send(LogRequest::Retain { before, limit, answer }).await?;
         let retained: Result<_, StoreError> =
-            written!(self, Write::Retain { before, limit }, WriteReply::Retained(retained) => retained);
+            written!(self, Write::Retain { horizon, limit }, WriteReply::Retained(retained) => retained);
         let retained = retained?;
         let logs = answered.await.map_err(|_| gone())??;
         let more = retained.more || (limit > 0 && logs == limit as u64);
         Ok(Retained { logs, more, ..retained })
+    }
+
+    async fn retire(&self, now: Timestamp, retirement: Retirement) -> Result<Retired, StoreError> {
+        written!(self, Write::Retire { now, retirement }, WriteReply::Retired(retired) => retired)
+    }
+
+    async fn purge(&self, limit: usize) -> Result<bool, StoreError> {
+        let purged: Result<Purged, StoreError> =
+            written!(self, Write::Purge { limit }, WriteReply::Purged(purged) => purged);
+        let Purged { jobs, more } = purged?;
+        if !jobs.is_empty() {
+            // If this does not come to pass, the lines go when they are old.
+            let (answer, answered) = oneshot::channel();
+            self.log_writer.send(LogRequest::Forget { jobs, answer }).await?;
+            answered.await.map_err(|_| gone())??;
+        }
+        Ok(more)
     }
 
     async fn probe(&self, now: Timestamp) -> Result<(), StoreError> {

@@ -1,10 +1,12 @@
 //! The writing verbs as values, so that many of them can share one transaction.
 
-use punctual_core::ids::SessionId;
+use super::verbs::Purged;
+use punctual_core::ids::{ExecutionId, OccurrenceId, SessionId};
 use punctual_core::ports::{
-    Beat, BeatOutcome, Claim, ClaimOutcome, Fire, FireOutcome, Lane, LeaseRef, NewJob, OpenOutcome,
-    Recovered, Report, ReportOutcome, Resync, ResyncOutcome, Retained, SessionOpening, SubmitOutcome,
-    TimeGate, Token,
+    Beat, BeatOutcome, Begun, CancelOutcome, Claim, ClaimOutcome, Control, ControlOutcome, Fire, FireOutcome,
+    Horizon, LeaseRef, Look, LookOutcome, NewJob, NewRequest, Pausing, Recovered, Report, ReportOutcome,
+    RequestKey, RequestState, Resolved, Resync, ResyncOutcome, Retained, Retired, Retirement, SessionOpening,
+    StoredAnswer, SubmitOutcome, Token,
 };
 use punctual_core::session::Pulse;
 use punctual_core::time::Timestamp;
@@ -20,9 +22,9 @@ pub enum Write {
         now: Timestamp,
         fires: Vec<Fire>,
     },
-    OpenTimeGates {
+    Look {
         now: Timestamp,
-        gates: Vec<TimeGate>,
+        looks: Vec<Look>,
     },
     Claim {
         now: Timestamp,
@@ -64,9 +66,48 @@ pub enum Write {
         now: Timestamp,
         session: SessionId,
     },
-    /// History only: log lines are in a database of their own, see [`super::LogCore`].
+    Resolve {
+        now: Timestamp,
+        limit: usize,
+    },
+    Control {
+        now: Timestamp,
+        controls: Vec<Control>,
+    },
+    Cancel {
+        now: Timestamp,
+        executions: Vec<ExecutionId>,
+    },
+    Redrive {
+        now: Timestamp,
+        dead: Vec<OccurrenceId>,
+    },
+    Discard {
+        dead: Vec<OccurrenceId>,
+    },
+    PauseQueue {
+        now: Timestamp,
+        queue: String,
+        pausing: Pausing,
+    },
+    BeginRequest {
+        now: Timestamp,
+        request: NewRequest,
+    },
+    AnswerRequest {
+        request: RequestKey,
+        answer: StoredAnswer,
+    },
+    /// All but log lines: they are in a database of their own, see [`super::LogCore`].
     Retain {
-        before: Timestamp,
+        horizon: Horizon,
+        limit: usize,
+    },
+    Retire {
+        now: Timestamp,
+        retirement: Retirement,
+    },
+    Purge {
         limit: usize,
     },
     Probe {
@@ -83,7 +124,7 @@ impl Write {
         let items = match self {
             Write::Submit { jobs, .. } => jobs.len(),
             Write::Fire { fires, .. } => fires.len(),
-            Write::OpenTimeGates { gates, .. } => gates.len(),
+            Write::Look { looks, .. } => looks.len(),
             Write::Claim { claims, .. } => {
                 claims.iter().fold(0_usize, |sum, claim| sum.saturating_add(claim.limit))
             }
@@ -91,11 +132,21 @@ impl Write {
             Write::GiveBack { leases, .. } => leases.len(),
             Write::Beat { beats, .. } => beats.len(),
             Write::LoseSessions { silent, .. } => silent.len(),
-            Write::Recover { limit, .. } | Write::Retain { limit, .. } => *limit,
+            Write::Control { controls, .. } => controls.len(),
+            Write::Cancel { executions, .. } => executions.len(),
+            Write::Redrive { dead, .. } | Write::Discard { dead } => dead.len(),
+            Write::Recover { limit, .. }
+            | Write::Resolve { limit, .. }
+            | Write::Retain { limit, .. }
+            | Write::Purge { limit } => *limit,
+            Write::Retire { retirement, .. } => retirement.limit,
             Write::Resync { .. }
             | Write::OpenSession { .. }
             | Write::LoseEmbeddedSessions { .. }
             | Write::CloseSession { .. }
+            | Write::PauseQueue { .. }
+            | Write::BeginRequest { .. }
+            | Write::AnswerRequest { .. }
             | Write::Probe { .. }
             | Write::PutToken { .. } => 1,
         };
@@ -108,10 +159,10 @@ impl Write {
 pub enum WriteReply {
     Submitted(Vec<SubmitOutcome>),
     Fired(Vec<FireOutcome>),
-    TimeGatesOpened(Vec<OpenOutcome>),
+    Looked(Vec<LookOutcome>),
     Claimed(Vec<ClaimOutcome>),
     Reported(Vec<ReportOutcome>),
-    GivenBack(Vec<Option<Lane>>),
+    GivenBack(Vec<Option<Begun>>),
     Resynced(ResyncOutcome),
     SessionOpened(SessionId),
     Beaten(Vec<BeatOutcome>),
@@ -119,7 +170,17 @@ pub enum WriteReply {
     EmbeddedSessionsLost(usize),
     Recovered(Recovered),
     SessionClosed(ResyncOutcome),
+    Resolved(Resolved),
+    Controlled(Vec<ControlOutcome>),
+    Cancelled(Vec<CancelOutcome>),
+    Redriven(Vec<ControlOutcome>),
+    Discarded(Vec<bool>),
+    QueuePaused(Begun),
+    RequestBegun(RequestState),
+    RequestAnswered,
     Retained(Retained),
+    Retired(Retired),
+    Purged(Purged),
     Probed,
     TokenPut,
 }

@@ -10,9 +10,8 @@ use rusqlite::{Row, params};
 
 pub(crate) const DUE_SCHEDULES: &str = "SELECT due_at, lane, job, version FROM schedules \
      WHERE segment = ?1 AND due_at <= ?2 ORDER BY due_at LIMIT ?3";
-pub(crate) const DUE_TIME_GATES: &str = "SELECT available_at, lane, job, occurrence, attempt FROM live \
-     WHERE segment = ?1 AND state = 0 AND (gates & 1) = 1 AND available_at <= ?2 \
-     ORDER BY available_at LIMIT ?3";
+pub(crate) const DUE_LIVE: &str = "SELECT look_at, lane, job, occurrence, attempt FROM live \
+     WHERE segment = ?1 AND look_at IS NOT NULL AND look_at <= ?2 ORDER BY look_at LIMIT ?3";
 
 impl Reads<'_> {
     /// What falls due in these segments up to `until`, earliest first, at most `count` of each kind and
@@ -28,12 +27,12 @@ impl Reads<'_> {
 
     fn due_in(&mut self, segments: SegmentSet, until: Timestamp, count: usize) -> Result<Vec<Due>, Fault> {
         let mut schedules = self.conn.prepare_cached(DUE_SCHEDULES)?;
-        let mut time_gates = self.conn.prepare_cached(DUE_TIME_GATES)?;
+        let mut lives = self.conn.prepare_cached(DUE_LIVE)?;
         let mut found = Vec::new();
         for segment in segments.iter() {
             let bounds = params![segment.index(), until.as_micros(), limit(count)];
             found.extend(all(&mut schedules, bounds, read_schedule)?);
-            found.extend(all(&mut time_gates, bounds, read_time_gate)?);
+            found.extend(all(&mut lives, bounds, read_live)?);
         }
         found.sort_by_key(|(at, _, what)| (*at, *what));
         let mut due = Vec::with_capacity(found.len());
@@ -51,7 +50,7 @@ fn read_schedule(row: &Row<'_>) -> Result<Found, Fault> {
     Ok((time(row, 0)?, row.get(1)?, what))
 }
 
-fn read_time_gate(row: &Row<'_>) -> Result<Found, Fault> {
+fn read_live(row: &Row<'_>) -> Result<Found, Fault> {
     let occurrence = job_id(row, 2)?.occurrence(row.get(3)?);
-    Ok((time(row, 0)?, row.get(1)?, DueKind::TimeGate { occurrence, attempt: row.get(4)? }))
+    Ok((time(row, 0)?, row.get(1)?, DueKind::Live { occurrence, attempt: row.get(4)? }))
 }

@@ -1,17 +1,19 @@
 //! Executions: those that are over and the one that is under way.
 
 use super::Reads;
+use super::jobs::IS_DELETED;
 use crate::sqlite::fault::Fault;
+use crate::sqlite::names::Lanes;
 use crate::sqlite::rows::{
-    LIVE_COLUMNS, LiveRow, all, count, decode, history_columns, job_id, limit, live_columns, one,
+    LIVE_COLUMNS, LiveRow, all, count, counter, decode, history_columns, job_id, limit, live_columns, one,
     read_finished, time,
 };
-use punctual_core::ids::{ExecutionId, JobId};
+use punctual_core::ids::{Epoch, ExecutionId, JobId};
 use punctual_core::limits;
 use punctual_core::occurrence::Finished;
-use punctual_core::ports::{DeadLetter, ExecutionView, Page, StoreError};
+use punctual_core::ports::{DeadLetter, DeadLetterQuery, ExecutionView, Page, StoreError};
 use punctual_core::schedule::SkipRange;
-use rusqlite::params;
+use rusqlite::{Connection, Row, params};
 
 pub(crate) const HISTORY_OF_JOB: &str = concat!(
     "SELECT ",
@@ -34,10 +36,31 @@ const LIVE_WITH_WORKER: &str = concat!(
 );
 const SKIPPED: &str =
     "SELECT first, last, count, reason FROM skipped WHERE job = ?1 ORDER BY last DESC LIMIT ?2";
-const DEAD_LETTERS: &str = "SELECT dead_letters.number, dead_letters.job, dead_letters.occurrence, \
-     dead_letters.attempts, dead_letters.died_at, dead_letters.error, jobs.lane, jobs.name \
-     FROM dead_letters JOIN jobs ON jobs.id = dead_letters.job \
-     WHERE dead_letters.number < ?1 ORDER BY dead_letters.number DESC LIMIT ?2";
+/// A cross join, because that makes SQLite begin with the dead letters: they are few, and jobs are many.
+macro_rules! dead_letter_columns {
+    () => {
+        "SELECT dead_letters.number, dead_letters.job, dead_letters.occurrence, dead_letters.attempts, \
+         dead_letters.died_at, dead_letters.error, jobs.lane, jobs.name, dead_letters.epoch, \
+         dead_letters.scheduled_time, dead_letters.origin \
+         FROM dead_letters CROSS JOIN jobs ON jobs.id = dead_letters.job "
+    };
+}
+pub(crate) const DEAD_LETTERS: &str = concat!(
+    dead_letter_columns!(),
+    "WHERE dead_letters.number < ?1 ORDER BY dead_letters.number DESC LIMIT ?2"
+);
+pub(crate) const DEAD_LETTERS_OF_JOB: &str = concat!(
+    dead_letter_columns!(),
+    "WHERE dead_letters.job = ?3 AND dead_letters.number < ?1 ORDER BY dead_letters.number DESC LIMIT ?2"
+);
+pub(crate) const DEAD_LETTER: &str =
+    concat!(dead_letter_columns!(), "WHERE dead_letters.job = ?1 AND dead_letters.occurrence = ?2");
+pub(crate) const LATEST_DEAD_LETTER: &str = concat!(
+    dead_letter_columns!(),
+    "WHERE dead_letters.job = ?1 ORDER BY dead_letters.occurrence DESC LIMIT 1"
+);
+/// Dead letters that one page of a filtered list looks at.
+const LOOKED_AT_MAX: usize = 2_000;
 
 impl Reads<'_> {
     /// The finished executions of a job, latest occurrence and attempt first.
@@ -63,15 +86,8 @@ impl Reads<'_> {
     }
 
     /// Latest first.
-    pub fn dead_letters(
-        &mut self,
-        before: Option<u64>,
-        count: usize,
-    ) -> Result<Page<DeadLetter, u64>, StoreError> {
-        let wanted = count.clamp(1, limits::PAGE_ITEMS_MAX);
-        let mut items = self.dead_letters_before(before, wanted + 1)?;
-        let next = cut(&mut items, wanted, |last| last.number);
-        Ok(Page { items, next })
+    pub fn dead_letters(&mut self, query: &DeadLetterQuery) -> Result<Page<DeadLetter, u64>, StoreError> {
+        Ok(self.page_of_dead_letters(query)?)
     }
 
     pub(super) fn last_finished(&mut self, job: JobId) -> Result<Option<Finished>, Fault> {
@@ -93,6 +109,9 @@ impl Reads<'_> {
     fn find_execution(&mut self, id: ExecutionId) -> Result<Option<ExecutionView>, Fault> {
         // Within one snapshot, so that an execution that ends meanwhile is seen on one side or the other.
         let snapshot = self.conn.unchecked_transaction()?;
+        if self.conn.prepare_cached(IS_DELETED)?.exists([id.occurrence.job.as_bytes()])? {
+            return Ok(None);
+        }
         let occurrence = params![id.occurrence.job.as_bytes(), id.occurrence.number];
         let live = one(&mut *self.conn.prepare_cached(LIVE_WITH_WORKER)?, occurrence, |row| {
             Ok((LiveRow::read(row)?.live, row.get(LIVE_COLUMNS)?))
@@ -121,24 +140,71 @@ impl Reads<'_> {
         })
     }
 
-    fn dead_letters_before(&mut self, before: Option<u64>, wanted: usize) -> Result<Vec<DeadLetter>, Fault> {
-        let mut select = self.conn.prepare_cached(DEAD_LETTERS)?;
-        let before = before.map_or(i64::MAX, crate::sqlite::rows::counter);
-        all(&mut select, params![before, limit(wanted)], |row| {
-            let lane = self.lanes.lane(self.conn, row.get(6)?)?;
-            let name: Option<String> = row.get(7)?;
-            Ok(DeadLetter {
-                number: count(row, 0, "dead_letters.number")?,
-                occurrence: job_id(row, 1)?.occurrence(row.get(2)?),
-                job_name: name.unwrap_or_else(|| lane.job_type().to_owned()),
-                job_type: lane.job_type().to_owned(),
-                queue: lane.queue().to_owned(),
-                attempts: row.get(3)?,
-                died_at: time(row, 4)?,
-                error: row.get(5)?,
-            })
-        })
+    fn page_of_dead_letters(&mut self, query: &DeadLetterQuery) -> Result<Page<DeadLetter, u64>, Fault> {
+        let wanted = query.limit.clamp(1, limits::PAGE_ITEMS_MAX);
+        let before = query.before.map_or(i64::MAX, counter);
+        let (conn, lanes) = (self.conn, &mut *self.lanes);
+        let read = |row: &Row<'_>| read_dead_letter(row, conn, lanes);
+        let looked_at = match query.job {
+            None => {
+                all(&mut *conn.prepare_cached(DEAD_LETTERS)?, params![before, limit(LOOKED_AT_MAX)], read)?
+            }
+            Some(job) => all(
+                &mut *conn.prepare_cached(DEAD_LETTERS_OF_JOB)?,
+                params![before, limit(LOOKED_AT_MAX), job.as_bytes()],
+                read,
+            )?,
+        };
+        let is_cut_off = looked_at.len() == LOOKED_AT_MAX;
+        let mut items = Vec::new();
+        let mut last = None;
+        for letter in looked_at {
+            if items.len() == wanted {
+                return Ok(Page { items, next: last });
+            }
+            last = Some(letter.number);
+            if is_wanted(query, &letter) {
+                items.push(letter);
+            }
+        }
+        Ok(Page { items, next: last.filter(|_| is_cut_off) })
     }
+}
+
+fn is_wanted(query: &DeadLetterQuery, letter: &DeadLetter) -> bool {
+    let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|text| text == value);
+    is(&query.name, &letter.job_name)
+        && is(&query.job_type, &letter.job_type)
+        && is(&query.queue, &letter.queue)
+        && query.died_from.is_none_or(|from| letter.died_at >= from)
+        && query.died_until.is_none_or(|until| letter.died_at < until)
+        && query
+            .error
+            .as_deref()
+            .is_none_or(|text| letter.error.as_deref().is_some_and(|error| error.contains(text)))
+}
+
+/// Reads the columns of [`DEAD_LETTER`] and its like.
+pub(crate) fn read_dead_letter(
+    row: &Row<'_>,
+    conn: &Connection,
+    lanes: &mut Lanes,
+) -> Result<DeadLetter, Fault> {
+    let lane = lanes.lane(conn, row.get(6)?)?;
+    let name: Option<String> = row.get(7)?;
+    Ok(DeadLetter {
+        number: count(row, 0, "dead_letters.number")?,
+        occurrence: job_id(row, 1)?.occurrence(row.get(2)?),
+        job_name: name.unwrap_or_else(|| lane.job_type().to_owned()),
+        job_type: lane.job_type().to_owned(),
+        queue: lane.queue().to_owned(),
+        attempts: row.get(3)?,
+        epoch: Epoch(row.get(8)?),
+        scheduled_time: time(row, 9)?,
+        origin: decode(row, 10, "dead_letters.origin")?,
+        died_at: time(row, 4)?,
+        error: row.get(5)?,
+    })
 }
 
 /// Cuts a list that was read one item too far back to its page; the cursor of the next one, if there is one.

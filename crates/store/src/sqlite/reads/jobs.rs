@@ -17,7 +17,8 @@ const LOOKED_AT_MAX: usize = 2_000;
 /// A key after all job ids.
 const AFTER_ALL: [u8; 17] = [0xFF; 17];
 
-const JOB: &str = concat!("SELECT ", job_columns!(), " FROM jobs WHERE id = ?1");
+pub(crate) const JOB: &str = concat!("SELECT ", job_columns!(), " FROM jobs WHERE id = ?1");
+pub(crate) const IS_DELETED: &str = "SELECT 1 FROM jobs WHERE id = ?1 AND mark = 4";
 const SCHEDULE: &str = concat!("SELECT ", schedule_columns!(), " FROM schedules WHERE job = ?1");
 pub(crate) const OPEN_OF_JOB: &str = concat!(
     "SELECT ",
@@ -59,6 +60,10 @@ impl Reads<'_> {
         let key = [id.as_bytes()];
         let Some(row) = one(&mut *conn.prepare_cached(JOB)?, key, JobRow::read)? else { return Ok(None) };
         let lane = self.lanes.lane(conn, row.lane)?;
+        let job = row.named(&lane);
+        if job.mark == JobMark::Deleted {
+            return Ok(None);
+        }
         let schedule = match one(&mut *conn.prepare_cached(SCHEDULE)?, key, ScheduleRow::read)? {
             Some(schedule) => {
                 let lane = self.lanes.lane(conn, schedule.lane)?;
@@ -69,7 +74,7 @@ impl Reads<'_> {
         let bounds = params![id.as_bytes(), limit(OPEN_IN_VIEW_MAX)];
         let open = all(&mut *conn.prepare_cached(OPEN_OF_JOB)?, bounds, |row| Ok(LiveRow::read(row)?.live))?;
         let last_finished = self.last_finished(id)?;
-        Ok(Some(JobView { job: row.named(&lane), schedule, open, last_finished }))
+        Ok(Some(JobView { job, schedule, open, last_finished }))
     }
 
     fn page(&mut self, query: &JobQuery) -> Result<Page<JobView, JobId>, Fault> {
@@ -168,10 +173,11 @@ impl Candidate {
 
     fn matches(&self, query: &JobQuery, lane: &Lane) -> bool {
         let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|text| text == value);
-        // A job that is active or completed has no mark; which of them it is, its view tells.
+        // What the mark leaves open, the job's view tells.
         let may_have_status = match query.status {
-            Some(JobStatus::Active | JobStatus::Completed) => self.mark == JobMark::Active,
-            _ => true,
+            Some(JobStatus::Active) => matches!(self.mark, JobMark::Active | JobMark::Failed),
+            Some(JobStatus::Completed) => matches!(self.mark, JobMark::Active | JobMark::Paused),
+            _ => self.mark != JobMark::Deleted,
         };
         may_have_status
             && is(&query.name, self.name.as_deref().unwrap_or(lane.job_type()))

@@ -6,15 +6,17 @@ mod executions;
 mod jobs;
 mod overview;
 
-pub(crate) use executions::cut;
+pub(crate) use executions::{DEAD_LETTER, LATEST_DEAD_LETTER, cut, read_dead_letter};
+pub(crate) use jobs::{IS_DELETED, JOB, OPEN_OF_JOB};
 
 use super::names::Lanes;
 use rusqlite::Connection;
 
 #[cfg(test)]
 pub(crate) use {
-    due::DUE_SCHEDULES, due::DUE_TIME_GATES, executions::HISTORY_OF_JOB, jobs::ACTIVE_LIVE,
-    jobs::ACTIVE_SCHEDULES, jobs::LATEST_JOBS, jobs::MARKED_JOBS, jobs::OPEN_OF_JOB,
+    due::DUE_LIVE, due::DUE_SCHEDULES, executions::DEAD_LETTERS, executions::DEAD_LETTERS_OF_JOB,
+    executions::HISTORY_OF_JOB, jobs::ACTIVE_LIVE, jobs::ACTIVE_SCHEDULES, jobs::LATEST_JOBS,
+    jobs::MARKED_JOBS, overview::AHEAD,
 };
 
 /// The reading verbs over one connection.

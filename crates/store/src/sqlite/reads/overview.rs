@@ -2,12 +2,12 @@
 
 use super::Reads;
 use crate::sqlite::fault::Fault;
-use crate::sqlite::rows::{all, count, decode, one, state, time};
-use punctual_core::ids::SessionId;
-use punctual_core::ports::{Depth, SessionRow, StoreError, Token};
+use crate::sqlite::rows::{all, count, decode, limit, one, state, time};
+use punctual_core::ids::{OccurrenceId, SessionId};
+use punctual_core::ports::{Depth, PausedQueue, SessionRow, StoreError, Token};
 use punctual_core::session::Pulse;
 use punctual_core::time::Timestamp;
-use rusqlite::Row;
+use rusqlite::{Row, params};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -17,7 +17,35 @@ const SESSIONS: &str = "SELECT sessions.id, sessions.beat, sessions.lease_us, wo
 /// Counted here instead of grouped there: SQLite would sort all rows first.
 const LIVE_STATES: &str = "SELECT lane, state, available_at FROM live";
 
+pub(crate) const AHEAD: &str = "SELECT count(*) FROM (SELECT 1 FROM live WHERE lane = ?1 AND state = 1 \
+     AND (rank, job, occurrence) < (?2, ?3, ?4) LIMIT ?5)";
+
 impl Reads<'_> {
+    pub fn paused_queues(&mut self) -> Result<Vec<PausedQueue>, StoreError> {
+        let mut select = self
+            .conn
+            .prepare_cached("SELECT queue, paused_at FROM paused_queues ORDER BY queue")
+            .map_err(Fault::from)?;
+        Ok(all(&mut select, [], |row| Ok(PausedQueue { queue: row.get(0)?, paused_at: time(row, 1)? }))?)
+    }
+
+    /// How many executions of the same lane go before this queued one, counted up to `count`; `None` if it is
+    /// not queued.
+    pub fn ahead(&mut self, id: OccurrenceId, count: usize) -> Result<Option<usize>, StoreError> {
+        Ok(self.count_ahead(id, count)?)
+    }
+
+    fn count_ahead(&mut self, id: OccurrenceId, count: usize) -> Result<Option<usize>, Fault> {
+        let mut select = self
+            .conn
+            .prepare_cached("SELECT lane, rank FROM live WHERE job = ?1 AND occurrence = ?2 AND state = 1")?;
+        let key = params![id.job.as_bytes(), id.number];
+        let place = one(&mut select, key, |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
+        let Some((lane, rank)) = place else { return Ok(None) };
+        let bounds = params![lane, rank, id.job.as_bytes(), id.number, limit(count)];
+        one(&mut *self.conn.prepare_cached(AHEAD)?, bounds, |row| Ok(row.get::<_, u32>(0)? as usize))
+    }
+
     /// All sessions that are neither lost nor closed.
     pub fn sessions(&mut self) -> Result<Vec<SessionRow>, StoreError> {
         let mut select = self.conn.prepare_cached(SESSIONS).map_err(Fault::from)?;

@@ -28,13 +28,19 @@ macro_rules! codes {
 }
 
 codes! {
-    JobMark { Active = 0, Paused = 1, Failed = 2, Cancelled = 3 }
+    JobMark { Active = 0, Paused = 1, Failed = 2, Cancelled = 3, Deleted = 4 }
     Status { Succeeded = 0, Failed = 1, TimedOut = 2, Cancelled = 3, Lost = 4, Skipped = 5, Expired = 6 }
     Origin { Schedule = 0, Trigger = 1, Backfill = 2 }
-    OverlapPolicy { Skip = 0, Allow = 1 }
+    OverlapPolicy { Skip = 0, Allow = 1, Queue = 2, Replace = 3 }
     SkipReason { Overlap = 0, Misfire = 1, Paused = 2, Calendar = 3, Dependency = 4, Backlog = 5 }
     LogStream { Stdout = 0, Stderr = 1, Log = 2 }
     Role { Viewer = 0, Submitter = 1, Operator = 2, Admin = 3 }
+}
+
+/// `job_keys.kind`.
+pub(crate) mod key_kind {
+    pub const IDEMPOTENCY: i64 = 0;
+    pub const UNIQUE: i64 = 1;
 }
 
 /// `live.state`; the partial indexes name these numbers.

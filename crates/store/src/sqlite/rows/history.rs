@@ -1,6 +1,6 @@
 //! Finished executions.
 
-use super::{Code, decode, job_id, time, time_or_none};
+use super::{Code, decode, decode_or_none, job_id, time, time_or_none};
 use crate::sqlite::fault::Fault;
 use punctual_core::ids::{Epoch, SessionId};
 use punctual_core::occurrence::Finished;
@@ -8,8 +8,8 @@ use punctual_core::time::Timestamp;
 use rusqlite::{Row, Statement, params};
 
 pub(crate) const INSERT_HISTORY: &str = "INSERT INTO history (job, occurrence, attempt, epoch, status, origin, job_version, scheduled_time, \
-     available_at, started_at, completed_at, session, worker, error, result) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+     available_at, started_at, completed_at, session, worker, error, result, reason) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
 
 pub(crate) fn insert_history(
     insert: &mut Statement<'_>,
@@ -32,6 +32,7 @@ pub(crate) fn insert_history(
         worker,
         finished.error,
         finished.result,
+        finished.reason.map(Code::code),
     ])?;
     Ok(())
 }
@@ -41,7 +42,7 @@ macro_rules! history_columns {
     () => {
         "history.job, history.occurrence, history.attempt, history.epoch, history.status, history.origin, \
          history.job_version, history.scheduled_time, history.available_at, history.started_at, \
-         history.completed_at, history.session, workers.name, history.error, history.result"
+         history.completed_at, history.session, workers.name, history.error, history.result, history.reason"
     };
 }
 pub(crate) use history_columns;
@@ -61,5 +62,6 @@ pub(crate) fn read_finished(row: &Row<'_>) -> Result<Finished, Fault> {
         worker: row.get(12)?,
         error: row.get(13)?,
         result: row.get(14)?,
+        reason: decode_or_none(row, 15, "history.reason")?,
     })
 }

@@ -9,21 +9,25 @@ use rusqlite::{Row, Statement, params};
 use std::borrow::Cow;
 
 /// `jobs.schedule_type`.
-mod schedule_type {
+pub(crate) mod schedule_type {
     pub const IMMEDIATE: i64 = 0;
     pub const ONE_TIME: i64 = 1;
     pub const RECURRING: i64 = 2;
 }
 
 pub(crate) const INSERT_JOB: &str = "INSERT INTO jobs (id, lane, mark, version, priority, schedule_type, execute_at, created_at, updated_at, \
-     owner, name, settings, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) \
-     ON CONFLICT (id) DO NOTHING";
+     owner, name, settings, payload, numbered) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14) ON CONFLICT (id) DO NOTHING";
+/// Writes a job whose row is there, with the parameters of [`INSERT_JOB`].
+pub(crate) const UPDATE_JOB: &str = "UPDATE jobs SET lane = ?2, mark = ?3, version = ?4, priority = ?5, schedule_type = ?6, execute_at = ?7, \
+     created_at = ?8, updated_at = ?9, owner = ?10, name = ?11, settings = ?12, payload = ?13, numbered = ?14 \
+     WHERE id = ?1";
 
-/// Inserts a job unless its id is there already; says whether it did.
-pub(crate) fn insert_job(insert: &mut Statement<'_>, job: &Job, lane: i64) -> Result<bool, Fault> {
+/// Writes a job by [`INSERT_JOB`], unless its id is there already, or by [`UPDATE_JOB`]; says whether it did.
+pub(crate) fn write_job(write: &mut Statement<'_>, job: &Job, lane: i64) -> Result<bool, Fault> {
     let spec = &job.spec;
     let settings = SettingsColumns::of(&spec.settings)?;
-    let inserted = insert.execute(params![
+    let written = write.execute(params![
         job.id.as_bytes(),
         lane,
         job.mark.code(),
@@ -37,8 +41,9 @@ pub(crate) fn insert_job(insert: &mut Statement<'_>, job: &Job, lane: i64) -> Re
         (spec.name != spec.job_type).then_some(&spec.name),
         settings.document,
         spec.payload,
+        job.numbered,
     ])?;
-    Ok(inserted == 1)
+    Ok(written == 1)
 }
 
 /// A job's settings spread over their columns. The time of a one-time job has its own, so that the most common
@@ -88,7 +93,7 @@ pub(crate) fn read_settings(row: &Row<'_>, first: usize) -> Result<Settings, Fau
 macro_rules! job_columns {
     () => {
         "jobs.id, jobs.lane, jobs.mark, jobs.version, jobs.priority, jobs.schedule_type, jobs.execute_at, \
-         jobs.settings, jobs.created_at, jobs.updated_at, jobs.owner, jobs.name, jobs.payload"
+         jobs.settings, jobs.created_at, jobs.updated_at, jobs.owner, jobs.name, jobs.payload, jobs.numbered"
     };
 }
 pub(crate) use job_columns;
@@ -116,6 +121,7 @@ impl JobRow {
             id: job_id(row, 0)?,
             version: row.get(3)?,
             mark: decode(row, 2, "jobs.mark")?,
+            numbered: row.get(13)?,
             created_at,
             updated_at: time_or_none(row, 9)?.unwrap_or(created_at),
             spec,

@@ -1,10 +1,11 @@
 //! Open occurrences.
 
-use super::{Code, decode, job_id, priority, state, time};
+use super::{Code, decode, job_id, priority, state, time, time_or_none};
 use crate::sqlite::fault::Fault;
 use punctual_core::gates::Gates;
 use punctual_core::ids::{Epoch, SessionId};
-use punctual_core::occurrence::{Lease, Live, LiveState};
+use punctual_core::occurrence::{Lease, Live, LiveState, Ties};
+use punctual_core::time::Timestamp;
 use rusqlite::{Row, Statement, params};
 
 /// A live row beside the number of its lane.
@@ -19,13 +20,13 @@ macro_rules! live_columns {
     () => {
         "live.job, live.occurrence, live.lane, live.state, live.gates, live.rank, live.priority, \
          live.available_at, live.scheduled_time, live.origin, live.job_version, live.attempt, live.charged, \
-         live.epoch, live.session, live.claimed_at, live.cancel_requested"
+         live.epoch, live.session, live.claimed_at, live.cancel_requested, live.expires_at, live.ties"
     };
 }
 pub(crate) use live_columns;
 
 /// How many columns [`live_columns`] names: the index of the next one.
-pub(crate) const LIVE_COLUMNS: usize = 17;
+pub(crate) const LIVE_COLUMNS: usize = 19;
 
 impl LiveRow {
     pub fn read(row: &Row<'_>) -> Result<Self, Fault> {
@@ -41,9 +42,16 @@ impl LiveRow {
             attempt: row.get(11)?,
             charged: row.get(12)?,
             epoch: Epoch(row.get(13)?),
+            expires_at: time_or_none(row, 17)?,
+            ties: read_ties(row)?,
         };
         Ok(LiveRow { live, lane: row.get(2)? })
     }
+}
+
+fn read_ties(row: &Row<'_>) -> Result<Ties, Fault> {
+    let bits: u8 = row.get(18)?;
+    Ties::from_bits(bits).ok_or_else(|| Fault::damaged("live.ties", bits))
 }
 
 fn read_state(row: &Row<'_>) -> Result<LiveState, Fault> {
@@ -96,8 +104,14 @@ impl StateColumns {
 }
 
 pub(crate) const INSERT_LIVE: &str = "INSERT INTO live (job, occurrence, segment, lane, state, gates, rank, priority, available_at, \
-     scheduled_time, origin, job_version, attempt, charged, epoch, session, claimed_at, cancel_requested) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
+     scheduled_time, origin, job_version, attempt, charged, epoch, session, claimed_at, cancel_requested, \
+     expires_at, look_at, ties) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)";
+/// Writes all of a live row that is there, its lane and times included, with the parameters of [`INSERT_LIVE`].
+pub(crate) const REPLACE_LIVE: &str = "REPLACE INTO live (job, occurrence, segment, lane, state, gates, rank, priority, available_at, \
+     scheduled_time, origin, job_version, attempt, charged, epoch, session, claimed_at, cancel_requested, \
+     expires_at, look_at, ties) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)";
 
 pub(crate) fn insert_live(insert: &mut Statement<'_>, live: &Live, lane: i64) -> Result<(), Fault> {
     let columns = StateColumns::of(live);
@@ -120,14 +134,17 @@ pub(crate) fn insert_live(insert: &mut Statement<'_>, live: &Live, lane: i64) ->
         columns.session,
         columns.claimed_at,
         columns.cancel_requested,
+        live.expires_at.map(Timestamp::as_micros),
+        live.look_at().map(Timestamp::as_micros),
+        live.ties.bits(),
     ])?;
     Ok(())
 }
 
-/// Writes all of a live row that can change while its occurrence is open.
+/// Writes all of a live row that can change while its occurrence is open, but by what people do to its job.
 pub(crate) const UPDATE_LIVE: &str = "UPDATE live SET state = ?3, gates = ?4, rank = ?5, available_at = ?6, \
-     attempt = ?7, charged = ?8, epoch = ?9, session = ?10, claimed_at = ?11, cancel_requested = ?12 \
-     WHERE job = ?1 AND occurrence = ?2";
+     attempt = ?7, charged = ?8, epoch = ?9, session = ?10, claimed_at = ?11, cancel_requested = ?12, \
+     job_version = ?13, look_at = ?14 WHERE job = ?1 AND occurrence = ?2";
 
 pub(crate) fn update_live(update: &mut Statement<'_>, live: &Live) -> Result<(), Fault> {
     let columns = StateColumns::of(live);
@@ -144,6 +161,8 @@ pub(crate) fn update_live(update: &mut Statement<'_>, live: &Live) -> Result<(),
         columns.session,
         columns.claimed_at,
         columns.cancel_requested,
+        live.job_version,
+        live.look_at().map(Timestamp::as_micros),
     ])?;
     Ok(())
 }

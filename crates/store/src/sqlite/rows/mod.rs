@@ -7,14 +7,17 @@ mod jobs;
 mod live;
 mod schedules;
 
-pub(crate) use codes::{Code, state};
+pub(crate) use codes::{Code, key_kind, state};
 pub(crate) use history::{INSERT_HISTORY, history_columns, insert_history, read_finished};
-pub(crate) use jobs::{INSERT_JOB, JobRow, insert_job, job_columns, read_settings, settings_columns};
+pub(crate) use jobs::{
+    INSERT_JOB, JobRow, UPDATE_JOB, job_columns, read_settings, schedule_type, settings_columns, write_job,
+};
 pub(crate) use live::{
-    INSERT_LIVE, LIVE_COLUMNS, LiveRow, UPDATE_LIVE, insert_live, live_columns, update_live,
+    INSERT_LIVE, LIVE_COLUMNS, LiveRow, REPLACE_LIVE, UPDATE_LIVE, insert_live, live_columns, update_live,
 };
 pub(crate) use schedules::{
-    ADVANCE_SCHEDULE, INSERT_SCHEDULE, ScheduleRow, advance_schedule, insert_schedule, schedule_columns,
+    ADVANCE_SCHEDULE, PUT_SCHEDULE, ScheduleRow, TIE_AWAITED, advance_schedule, put_schedule,
+    schedule_columns,
 };
 
 use super::fault::Fault;
@@ -81,6 +84,15 @@ pub(crate) fn job_id(row: &Row<'_>, column: usize) -> Result<JobId, Fault> {
 pub(crate) fn decode<T: Code>(row: &Row<'_>, column: usize, what: &'static str) -> Result<T, Fault> {
     let code: i64 = row.get(column)?;
     T::from_code(code).ok_or_else(|| Fault::damaged(what, code))
+}
+
+pub(crate) fn decode_or_none<T: Code>(
+    row: &Row<'_>,
+    column: usize,
+    what: &'static str,
+) -> Result<Option<T>, Fault> {
+    let code: Option<i64> = row.get(column)?;
+    code.map(|code| T::from_code(code).ok_or_else(|| Fault::damaged(what, code))).transpose()
 }
 
 fn priority(row: &Row<'_>, column: usize) -> Result<Priority, Fault> {

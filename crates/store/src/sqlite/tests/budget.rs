@@ -2,7 +2,7 @@
 
 use super::{apply, claim, future_job, job, open_session, report, submit};
 use crate::sqlite::{ROW_WRITES_PER_JOB, ROW_WRITES_PER_OFFERED_JOB, SqliteCore, Write, WriteReply};
-use punctual_core::ports::{NewJob, Offer, Outcome, SubmitOutcome};
+use punctual_core::ports::{Horizon, NewJob, Offer, Outcome, SubmitOutcome};
 
 const JOBS: u64 = 500;
 
@@ -32,7 +32,7 @@ fn a_job_leased_at_its_submit_costs_one_write_less() {
     let WriteReply::Submitted(outcomes) = reply else { panic!("{reply:?}") };
     let assigned = outcomes.into_iter().flat_map(|outcome| match outcome {
         SubmitOutcome::Created(begun) => begun.assigned,
-        SubmitOutcome::AlreadyThere => panic!("created twice"),
+        other => panic!("not created: {other:?}"),
     });
     let assignments: Vec<_> = assigned.map(|(_, assignment)| assignment).collect();
     report(&mut core, session, &assignments, Outcome::Succeeded { result: None });
@@ -46,7 +46,10 @@ fn a_call_that_finds_nothing_writes_nothing() {
     let before = core.total_changes();
     assert!(claim(&mut core, session, 1, 10).is_empty());
     apply(&mut core, Write::Recover { now: super::at(9), limit: 10 });
-    apply(&mut core, Write::Retain { before: super::at(9), limit: 10 });
+    apply(
+        &mut core,
+        Write::Retain { horizon: Horizon { history: super::at(9), requests: super::at(9) }, limit: 10 },
+    );
     assert_eq!(core.total_changes(), before);
 }
 

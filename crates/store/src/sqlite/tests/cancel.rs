@@ -1,11 +1,11 @@
-//! Requested cancels. No verb requests one yet, so the request is written by hand.
+//! Requested cancels, from the request to the end of the run.
 
 use super::{apply, at, claim, job, open_session, report, submit};
 use crate::sqlite::{SqliteCore, Write, WriteReply};
 use punctual_core::ids::SessionId;
 use punctual_core::job::JobStatus;
 use punctual_core::lifecycle::Status;
-use punctual_core::ports::{Assignment, Beat, BeatOutcome, LeaseRef, Outcome};
+use punctual_core::ports::{Assignment, Beat, BeatOutcome, Begun, CancelOutcome, LeaseRef, Outcome};
 
 #[test]
 fn a_beat_brings_the_leases_whose_cancel_is_requested() {
@@ -30,7 +30,7 @@ fn an_outcome_after_the_request_is_a_cancel() {
 fn giving_back_after_the_request_ends_the_job() {
     let (mut core, session, held) = with_requested_cancel();
     let reply = apply(&mut core, Write::GiveBack { now: at(4), session, leases: vec![held.lease()] });
-    assert_eq!(reply, WriteReply::GivenBack(vec![None]), "no work comes of it");
+    assert_eq!(reply, WriteReply::GivenBack(vec![Some(Begun::default())]), "no work comes of it");
     check_cancelled(&mut core);
 }
 
@@ -40,7 +40,7 @@ fn losing_the_worker_after_the_request_ends_the_job() {
     core.connection().execute("UPDATE sessions SET lost = 1", []).unwrap();
     let reply = apply(&mut core, Write::Recover { now: at(9), limit: 10 });
     let WriteReply::Recovered(recovered) = reply else { panic!("{reply:?}") };
-    assert_eq!((recovered.lost, recovered.queued), (vec![held.execution], vec![]));
+    assert_eq!((recovered.lost, recovered.begun), (vec![held.execution], Begun::default()));
     check_cancelled(&mut core);
 }
 
@@ -49,9 +49,8 @@ fn with_requested_cancel() -> (SqliteCore, SessionId, Assignment) {
     apply(&mut core, submit([job(1)]));
     let session = open_session(&mut core);
     let held = claim(&mut core, session, 1, 1).remove(0);
-    core.connection()
-        .execute_batch("UPDATE live SET cancel_requested = 1; UPDATE sessions SET attention = 1")
-        .unwrap();
+    let reply = apply(&mut core, Write::Cancel { now: at(3), executions: vec![held.execution] });
+    assert_eq!(reply, WriteReply::Cancelled(vec![CancelOutcome::Asked]));
     (core, session, held)
 }
 

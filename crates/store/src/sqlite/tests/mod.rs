@@ -6,6 +6,7 @@ mod conformance;
 mod files;
 mod outages;
 mod plans;
+mod upgrade;
 mod walk;
 
 use crate::sqlite::{SqliteCore, SqliteOptions, SqliteStore, Write, WriteReply};
@@ -54,6 +55,7 @@ fn job(number: u64) -> Job {
         id: JobId::new(created_at, number),
         version: 1,
         mark: JobMark::Active,
+        numbered: None,
         created_at,
         updated_at: created_at,
         spec,
@@ -94,7 +96,7 @@ fn claim(core: &mut SqliteCore, session: SessionId, turn: u64, limit: usize) -> 
     let claim = Claim { session, turn, limit, queues: vec![], job_types: vec!["noop".to_owned()] };
     match apply(core, Write::Claim { now: at(2), claims: vec![claim] }) {
         WriteReply::Claimed(mut outcomes) => match outcomes.pop() {
-            Some(ClaimOutcome::Claimed(assignments)) => assignments,
+            Some(ClaimOutcome::Claimed { assignments, .. }) => assignments,
             other => panic!("{other:?}"),
         },
         other => panic!("{other:?}"),

@@ -75,7 +75,7 @@ async fn a_panic_is_answered_and_the_writer_lives_on() {
     let session = store.open_session(at(1), opening).await.unwrap();
     let claim = Claim { session, turn: 1, limit: 1, queues: vec![], job_types: vec!["noop".to_owned()] };
     let claimed = store.claim(at(2), vec![claim]).await.unwrap();
-    assert!(matches!(&claimed[0], ClaimOutcome::Claimed(assignments) if assignments.len() == 1));
+    assert!(matches!(&claimed[0], ClaimOutcome::Claimed { assignments, .. } if assignments.len() == 1));
     // Counting this attempt on overflows, which panics in the rules.
     let conn = Connection::open(dir.path().join("punctual.db")).unwrap();
     conn.execute("UPDATE live SET attempt = 4294967295", []).unwrap();

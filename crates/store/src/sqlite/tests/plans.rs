@@ -4,12 +4,13 @@
 use super::{apply, claim, future_job, job, open_session, report, submit};
 use crate::sqlite::logs::LINES_OF_EXECUTION;
 use crate::sqlite::reads::{
-    ACTIVE_LIVE, ACTIVE_SCHEDULES, DUE_SCHEDULES, DUE_TIME_GATES, HISTORY_OF_JOB, LATEST_JOBS, MARKED_JOBS,
-    OPEN_OF_JOB,
+    ACTIVE_LIVE, ACTIVE_SCHEDULES, AHEAD, DEAD_LETTER, DEAD_LETTERS, DEAD_LETTERS_OF_JOB, DUE_LIVE,
+    DUE_SCHEDULES, HISTORY_OF_JOB, LATEST_DEAD_LETTER, LATEST_JOBS, MARKED_JOBS, OPEN_OF_JOB,
 };
 use crate::sqlite::verbs::{
-    COUNT_OPEN, FIRST_OF_LANE, LENGTHEN_SKIPPED, LIVE_OF_SESSION, NEXT_LANE_WITH_WORK, NEXT_OF_LANE,
-    SCHEDULE_OF_JOB,
+    CHILDREN, COUNT_OPEN, FIRST_BEHIND, FIRST_OF_LANE, FORGET_PARENTS, HAS_OPEN_NOT_IN_LINE, HAS_PARENT,
+    IS_UNFINISHED, JOBS_AFTER, LAST_COMPLETED, LENGTHEN_SKIPPED, LIVE_OF_SESSION, NEXT_LANE_WITH_WORK,
+    NEXT_OF_LANE, PURGEABLE, RETAIN_REQUESTS, SCHEDULE_OF_JOB,
 };
 use crate::sqlite::{LogCore, SqliteCore};
 use punctual_core::ports::Outcome;
@@ -21,7 +22,7 @@ const SEARCHES: &[(&str, &str)] = &[
     (NEXT_LANE_WITH_WORK, "live USING COVERING INDEX live_claim (lane>?)"),
     (NEXT_OF_LANE, "live USING COVERING INDEX live_claim (lane=? AND (rank,job,occurrence)>(?,?,?))"),
     (DUE_SCHEDULES, "schedules USING INDEX schedules_due (segment=? AND due_at<?)"),
-    (DUE_TIME_GATES, "live USING INDEX live_due (segment=? AND available_at<?)"),
+    (DUE_LIVE, "live USING INDEX live_due (segment=? AND look_at>? AND look_at<?)"),
     (LIVE_OF_SESSION, "live USING INDEX live_session (session=?)"),
     (COUNT_OPEN, "live USING PRIMARY KEY (job=?)"),
     (LENGTHEN_SKIPPED, "skipped USING INDEX skipped_job (job=? AND last=?)"),
@@ -32,6 +33,21 @@ const SEARCHES: &[(&str, &str)] = &[
     (MARKED_JOBS, "jobs USING INDEX jobs_marked (mark=? AND id<?)"),
     (ACTIVE_LIVE, "live USING PRIMARY KEY (job<?)"),
     (ACTIVE_SCHEDULES, "schedules USING PRIMARY KEY (job<?)"),
+    (CHILDREN, "dependencies USING PRIMARY KEY (parent=?)"),
+    (HAS_PARENT, "dependencies USING COVERING INDEX dependencies_child (child=?)"),
+    (FORGET_PARENTS, "dependencies USING COVERING INDEX dependencies_child (child=?)"),
+    (FIRST_BEHIND, "live USING PRIMARY KEY (job=?)"),
+    (HAS_OPEN_NOT_IN_LINE, "live USING PRIMARY KEY (job=?)"),
+    (IS_UNFINISHED, "live USING PRIMARY KEY (job=?)"),
+    (JOBS_AFTER, "jobs USING PRIMARY KEY (id>?)"),
+    (LAST_COMPLETED, "history USING INDEX history_job (job=?)"),
+    (PURGEABLE, "jobs USING COVERING INDEX jobs_marked (mark=?)"),
+    (RETAIN_REQUESTS, "requests USING COVERING INDEX requests_begun (begun_at<?)"),
+    (AHEAD, "live USING COVERING INDEX live_claim (lane=? AND (rank,job,occurrence)<(?,?,?))"),
+    (DEAD_LETTER, "dead_letters USING INDEX dead_letters_occurrence (job=? AND occurrence=?)"),
+    (LATEST_DEAD_LETTER, "dead_letters USING INDEX dead_letters_occurrence (job=?)"),
+    (DEAD_LETTERS, "dead_letters USING INTEGER PRIMARY KEY (rowid<?)"),
+    (DEAD_LETTERS_OF_JOB, "dead_letters USING INDEX dead_letters_job (job=? AND rowid<?)"),
 ];
 
 #[test]
@@ -60,7 +76,7 @@ fn log_lines_are_found_by_their_execution() {
     check(logs.connection(), LINES_OF_EXECUTION, expected);
 }
 
-/// Many waiting behind gates, running, queued, finished and still to come.
+/// Many waiting behind gates, running, queued, finished, dead and still to come.
 fn fill(core: &mut SqliteCore) {
     let session = open_session(core);
     let workers = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100) \
@@ -72,7 +88,9 @@ fn fill(core: &mut SqliteCore) {
     report(core, session, &failing, Outcome::Failed { error: "no".to_owned(), retryable: true });
     let succeeding = claim(core, session, 2, 1_000);
     report(core, session, &succeeding, Outcome::Succeeded { result: None });
-    claim(core, session, 3, 500);
+    let dying = claim(core, session, 3, 100);
+    report(core, session, &dying, Outcome::Failed { error: "no".to_owned(), retryable: false });
+    claim(core, session, 4, 400);
 }
 
 fn check(conn: &Connection, sql: &str, expected: &str) {

@@ -1,55 +1,83 @@
 //! Submitting jobs, and what all beginnings share: placing a new or newly ready execution either in its lane or
 //! with the worker whose offer came along.
 
+use super::dependents::{self, Parents};
+use super::keys::{self, Admission};
 use crate::sqlite::core::Tx;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::rows::{
-    INSERT_JOB, INSERT_LIVE, INSERT_SCHEDULE, count, counter, insert_job, insert_live, insert_schedule, one,
-    read_settings, settings_columns,
+    INSERT_JOB, INSERT_LIVE, PUT_SCHEDULE, count, counter, insert_live, one, put_schedule, read_settings,
+    settings_columns, write_job,
 };
 use punctual_core::defects::{Defect, planted};
-use punctual_core::gates::Gate;
 use punctual_core::ids::{JobId, SessionId};
-use punctual_core::job::Job;
+use punctual_core::job::{Job, Settings};
 use punctual_core::occurrence::{Live, LiveState};
 use punctual_core::ports::{Assignment, Begun, Due, DueKind, Lane, NewJob, Offer, SubmitOutcome};
 use punctual_core::schedule::{self, Beginning, ScheduleState};
 use punctual_core::time::Timestamp;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 pub(super) fn submit(
     tx: &mut Tx<'_>,
     now: Timestamp,
     jobs: Vec<NewJob>,
 ) -> Result<Vec<SubmitOutcome>, Fault> {
-    let mut job_insert = tx.conn.prepare_cached(INSERT_JOB)?;
-    let mut live_insert = tx.conn.prepare_cached(INSERT_LIVE)?;
-    let mut schedule_insert = tx.conn.prepare_cached(INSERT_SCHEDULE)?;
     let mut offers = Offers::default();
-    let mut outcomes = Vec::with_capacity(jobs.len());
-    for NewJob { job, offer } in jobs {
-        let (lane_id, lane) = tx.memory.lanes.intern(tx.conn, &job.spec.queue, &job.spec.job_type)?;
-        if !insert_job(&mut job_insert, &job, lane_id)? {
-            outcomes.push(SubmitOutcome::AlreadyThere);
-            continue;
-        }
-        let begun = match schedule::begin(&job, now, &mut tx.memory.shares) {
-            Beginning::Due(live) => {
-                let live = offers.place(tx.conn, live, offer, now)?;
-                insert_live(&mut live_insert, &live, lane_id)?;
-                begun_with(&live, &lane, offer, || Ok(JobFacts::from(job)))?
-            }
-            Beginning::Later(state) => {
-                insert_schedule(&mut schedule_insert, &state, lane_id)?;
-                Begun { due: Some(schedule_due(&state, &lane)), ..Begun::default() }
-            }
-            Beginning::Over => Begun::default(),
-        };
-        outcomes.push(SubmitOutcome::Created(begun));
+    jobs.into_iter().map(|new| submit_one(tx, &mut offers, now, new)).collect()
+}
+
+fn submit_one(
+    tx: &mut Tx<'_>,
+    offers: &mut Offers,
+    now: Timestamp,
+    NewJob { job, offer }: NewJob,
+) -> Result<SubmitOutcome, Fault> {
+    let admission = keys::admit(tx.conn, &job)?;
+    match admission {
+        Admission::AlreadyThere => return Ok(SubmitOutcome::AlreadyThere),
+        Admission::Existing(job) => return Ok(SubmitOutcome::Existing(job)),
+        Admission::KeyTaken(job) => return Ok(SubmitOutcome::KeyTaken(job)),
+        Admission::Plain | Admission::Keyed => {}
     }
-    Ok(outcomes)
+    let parents = match dependents::parents_of(tx.conn, &job.spec.settings.depends_on)? {
+        Ok(parents) => parents,
+        Err((parent, problem)) => return Ok(SubmitOutcome::BadParent { parent, problem }),
+    };
+    let (lane_id, lane) = tx.memory.lanes.intern(tx.conn, &job.spec.queue, &job.spec.job_type)?;
+    if !write_job(&mut *tx.conn.prepare_cached(INSERT_JOB)?, &job, lane_id)? {
+        return Ok(SubmitOutcome::AlreadyThere);
+    }
+    if admission == Admission::Keyed {
+        keys::hold(tx.conn, &job)?;
+    }
+    let id = job.id;
+    let is_gated = parents != Parents::Done;
+    let begun = match schedule::begin(&job, now, is_gated, &mut tx.memory.shares) {
+        Beginning::Due(live) => {
+            let live = offers.place(tx, live, &lane, offer, job.version, now)?;
+            insert_live(&mut *tx.conn.prepare_cached(INSERT_LIVE)?, &live, lane_id)?;
+            begun_with(&live, &lane, offer, || Ok(JobFacts::from(job)))?
+        }
+        Beginning::Later(state) => {
+            put_schedule(&mut *tx.conn.prepare_cached(PUT_SCHEDULE)?, &state, lane_id)?;
+            Begun { due: schedule_due(&state, &lane).into_iter().collect(), ..Begun::default() }
+        }
+        Beginning::Over => Begun::default(),
+    };
+    Ok(SubmitOutcome::Created(match parents {
+        Parents::Done => begun,
+        Parents::Unfinished(parents) => {
+            dependents::tie(tx.conn, id, &parents)?;
+            begun
+        }
+        Parents::Failed(parent) => {
+            let mut begun = Begun::default();
+            dependents::skip(tx, id, parent, now, &mut begun)?;
+            begun
+        }
+    }))
 }
 
 /// The offers of one call: each is looked at once, and one that held for the first item holds for all of them.
@@ -59,16 +87,23 @@ pub(super) struct Offers {
 }
 
 impl Offers {
-    /// Leases a queued execution to the offer if that still holds; otherwise it stays as it is.
+    /// Leases a queued execution to the offer if that still holds and nothing forbids it; otherwise it stays as
+    /// it is.
     pub fn place(
         &mut self,
-        conn: &Connection,
+        tx: &mut Tx<'_>,
         live: Live,
+        lane: &Lane,
         offer: Option<Offer>,
+        job_version: u32,
         now: Timestamp,
     ) -> Result<Live, Fault> {
-        let Some(offer) = offer.filter(|_| live.state == LiveState::Queued) else { return Ok(live) };
-        Ok(if self.holds(conn, offer)? { live.claimed(offer.session, now)? } else { live })
+        let is_claimable = live.state == LiveState::Queued && !live.is_expired(now);
+        let Some(offer) = offer.filter(|_| is_claimable) else { return Ok(live) };
+        if tx.memory.paused.contains(tx.conn, lane.queue())? || !self.holds(tx.conn, offer)? {
+            return Ok(live);
+        }
+        Ok(live.claimed(offer.session, job_version, now)?)
     }
 
     fn holds(&mut self, conn: &Connection, offer: Offer) -> Result<bool, Fault> {
@@ -102,35 +137,42 @@ pub(super) fn use_turn(conn: &Connection, Offer { session, turn }: Offer) -> Res
 pub(super) struct JobFacts {
     pub name: String,
     pub payload: String,
-    pub timeout: Duration,
+    pub version: u32,
+    pub settings: Settings,
 }
 
 impl From<Job> for JobFacts {
     fn from(job: Job) -> Self {
-        let timeout = job.spec.timeout();
-        JobFacts { name: job.spec.name, payload: job.spec.payload, timeout }
+        let spec = job.spec;
+        JobFacts { name: spec.name, payload: spec.payload, version: job.version, settings: spec.settings }
     }
 }
+
+/// The columns that [`JobFacts::read`] expects one after the other.
+macro_rules! job_facts_columns {
+    () => {
+        concat!("jobs.name, jobs.payload, jobs.version, ", settings_columns!())
+    };
+}
+pub(super) use job_facts_columns;
 
 impl JobFacts {
     /// Reads them for one job.
     pub fn find(conn: &Connection, job: JobId, lane: &Lane) -> Result<Self, Fault> {
-        let mut select = conn.prepare_cached(concat!(
-            "SELECT name, payload, ",
-            settings_columns!(),
-            " FROM jobs WHERE id = ?1"
-        ))?;
+        let mut select =
+            conn.prepare_cached(concat!("SELECT ", job_facts_columns!(), " FROM jobs WHERE id = ?1"))?;
         let facts = one(&mut select, [job.as_bytes()], |row| Self::read(row, 0, lane))?;
         facts.ok_or_else(|| Fault::Missing(format!("job {job}")))
     }
 
-    /// Reads them from the columns name, payload and settings, of which the first is given.
+    /// Reads them from columns of which the first is given.
     pub fn read(row: &rusqlite::Row<'_>, first: usize, lane: &Lane) -> Result<Self, Fault> {
         let name: Option<String> = row.get(first)?;
         Ok(JobFacts {
             name: name.unwrap_or_else(|| lane.job_type().to_owned()),
             payload: row.get(first + 1)?,
-            timeout: Duration::from_millis(read_settings(row, first + 2)?.timeout_ms),
+            version: row.get(first + 2)?,
+            settings: read_settings(row, first + 3)?,
         })
     }
 }
@@ -144,7 +186,7 @@ pub(super) fn assignment(live: &Live, lane: &Lane, facts: JobFacts) -> Assignmen
         job_type: lane.job_type().to_owned(),
         queue: lane.queue().to_owned(),
         payload: facts.payload,
-        timeout: facts.timeout,
+        timeout: facts.settings.timeout_after(live.charged),
         scheduled_time: live.scheduled_time,
         available_at: live.available_at,
     }
@@ -157,26 +199,27 @@ pub(super) fn begun_with(
     offer: Option<Offer>,
     facts: impl FnOnce() -> Result<JobFacts, Fault>,
 ) -> Result<Begun, Fault> {
-    let mut begun = Begun::default();
-    match (live.state, offer) {
-        (LiveState::Running(_), Some(offer)) => {
-            begun.assigned.push((offer, assignment(live, lane, facts()?)));
-        }
-        (LiveState::Running(_), None) => {}
-        (LiveState::Queued, _) => begun.queued = Some(lane.clone()),
-        (LiveState::Waiting(gates), _) => {
-            begun.due = gates.contains(Gate::Time).then(|| time_gate_due(live, lane));
-        }
+    if let (LiveState::Running(_), Some(offer)) = (live.state, offer) {
+        return Ok(Begun { assigned: vec![(offer, assignment(live, lane, facts()?))], ..Begun::default() });
     }
-    Ok(begun)
+    Ok(begun(live, lane))
 }
 
-pub(super) fn time_gate_due(live: &Live, lane: &Lane) -> Due {
-    let what = DueKind::TimeGate { occurrence: live.id, attempt: live.attempt };
-    Due { at: live.available_at, lane: lane.clone(), what }
+/// What a live row that was just written, and not leased, means to its caller.
+pub(super) fn begun(live: &Live, lane: &Lane) -> Begun {
+    Begun {
+        queued: if live.state == LiveState::Queued { vec![lane.clone()] } else { vec![] },
+        due: look_due(live, lane).into_iter().collect(),
+        ..Begun::default()
+    }
 }
 
-pub(super) fn schedule_due(state: &ScheduleState, lane: &Lane) -> Due {
+pub(super) fn look_due(live: &Live, lane: &Lane) -> Option<Due> {
+    let what = DueKind::Live { occurrence: live.id, attempt: live.attempt };
+    live.look_at().map(|at| Due { at, lane: lane.clone(), what })
+}
+
+pub(super) fn schedule_due(state: &ScheduleState, lane: &Lane) -> Option<Due> {
     let what = DueKind::Schedule { job: state.job, version: state.version };
-    Due { at: state.due_at, lane: lane.clone(), what }
+    state.due_at.map(|at| Due { at, lane: lane.clone(), what })
 }

@@ -1,6 +1,7 @@
 //! Claiming: the lowest ranks across all lanes that a worker serves.
 
-use super::begin::{JobFacts, assignment, turn_of, use_turn};
+use super::begin::{JobFacts, assignment, job_facts_columns, turn_of, use_turn};
+use super::report::{JobTerms, Settling, terms_of};
 use crate::sqlite::core::Tx;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::rows::{
@@ -9,7 +10,7 @@ use crate::sqlite::rows::{
 use punctual_core::defects::{Defect, planted};
 use punctual_core::ids::OccurrenceId;
 use punctual_core::limits;
-use punctual_core::ports::{Assignment, Claim, ClaimOutcome, Offer};
+use punctual_core::ports::{Assignment, Begun, Claim, ClaimOutcome, Offer};
 use punctual_core::time::Timestamp;
 use rusqlite::{Connection, Row, params};
 use std::cmp::Reverse;
@@ -19,6 +20,9 @@ use std::collections::VecDeque;
 /// Keys are read from a lane in portions of at least this many, so that a small claim over many lanes does not
 /// read the whole claim from each of them.
 const PORTION_MIN: usize = 16;
+
+/// Times that a claim looks again because something it found had expired.
+const EXPIRED_ROUNDS_MAX: usize = 8;
 
 /// Lanes that are asked one by one; of more, those with work are looked for first.
 const LANES_ASKED_MAX: usize = 64;
@@ -31,8 +35,8 @@ pub(crate) const NEXT_OF_LANE: &str = "SELECT rank, job, occurrence FROM live WH
 const EXECUTION: &str = concat!(
     "SELECT ",
     live_columns!(),
-    ", jobs.name, jobs.payload, ",
-    settings_columns!(),
+    ", ",
+    job_facts_columns!(),
     " FROM live JOIN jobs ON jobs.id = live.job WHERE live.job = ?1 AND live.occurrence = ?2"
 );
 
@@ -49,11 +53,40 @@ fn claim_one(tx: &mut Tx<'_>, now: Timestamp, claim: Claim) -> Result<ClaimOutco
     if lanes.len() > LANES_ASKED_MAX {
         lanes = with_work(tx.conn, &lanes)?;
     }
-    let keys = lowest(tx.conn, &lanes, claim.limit.min(limits::POLL_CAPACITY_MAX))?;
-    if !keys.is_empty() {
+    let lanes = without_paused(tx, lanes)?;
+    let limit = claim.limit.min(limits::POLL_CAPACITY_MAX);
+    let mut taken = Taken::default();
+    // What has expired makes room for what comes after it; what is left of it after this, time itself ends.
+    for _ in 0..EXPIRED_ROUNDS_MAX {
+        let wanted = limit - taken.assignments.len();
+        let keys = lowest(tx.conn, &lanes, wanted)?;
+        let expired = lease(tx, now, &claim, &keys, &mut taken)?;
+        if expired == 0 {
+            break;
+        }
+    }
+    if !taken.assignments.is_empty() {
         use_turn(tx.conn, Offer { session: claim.session, turn: claim.turn })?;
     }
-    Ok(ClaimOutcome::Claimed(lease(tx, now, &claim, &keys)?))
+    Ok(ClaimOutcome::Claimed { assignments: taken.assignments, begun: taken.begun })
+}
+
+/// What a claim has brought so far.
+#[derive(Default)]
+struct Taken {
+    assignments: Vec<Assignment>,
+    begun: Begun,
+}
+
+fn without_paused(tx: &mut Tx<'_>, lanes: Vec<i64>) -> Result<Vec<i64>, Fault> {
+    let mut open = Vec::with_capacity(lanes.len());
+    for id in lanes {
+        let lane = tx.memory.lanes.lane(tx.conn, id)?;
+        if !tx.memory.paused.contains(tx.conn, lane.queue())? {
+            open.push(id);
+        }
+    }
+    Ok(open)
 }
 
 /// Those of the lanes that have anything queued, found by leaping through the claim index from lane to lane: what
@@ -71,29 +104,39 @@ fn with_work(conn: &Connection, lanes: &[i64]) -> Result<Vec<i64>, Fault> {
     Ok(found)
 }
 
+/// Leases these executions, but for those that have expired: they end here, and how many they were is returned.
 fn lease(
     tx: &mut Tx<'_>,
     now: Timestamp,
     claim: &Claim,
     keys: &[OccurrenceId],
-) -> Result<Vec<Assignment>, Fault> {
+    taken: &mut Taken,
+) -> Result<usize, Fault> {
+    let mut expired = 0;
     let mut select = tx.conn.prepare_cached(EXECUTION)?;
     let mut update = tx.conn.prepare_cached(UPDATE_LIVE)?;
-    let mut assignments = Vec::with_capacity(keys.len());
+    taken.assignments.reserve(keys.len());
     for key in keys {
         let read = |row: &Row<'_>| {
             let found = LiveRow::read(row)?;
             let lane = tx.memory.lanes.lane(tx.conn, found.lane)?;
             let facts = JobFacts::read(row, LIVE_COLUMNS, &lane)?;
-            Ok((found.live, lane, facts))
+            Ok((found, lane, facts))
         };
         let found = one(&mut select, params![key.job.as_bytes(), key.number], read)?;
-        let (live, lane, facts) = found.ok_or_else(|| Fault::Missing(format!("job of {key}")))?;
-        let claimed = live.claimed(claim.session, now)?;
+        let (row, lane, facts) = found.ok_or_else(|| Fault::Missing(format!("job of {key}")))?;
+        if row.live.is_expired(now) && !planted(Defect::ClaimExpired) {
+            let terms = terms_of(tx.conn, key.job)?;
+            let settled = row.live.expired(terms.as_ref().map(JobTerms::terms), now)?;
+            taken.begun.add(Settling::prepare(tx.conn)?.record(tx.memory, &row, settled, now)?.begun);
+            expired += 1;
+            continue;
+        }
+        let claimed = row.live.claimed(claim.session, facts.version, now)?;
         update_live(&mut update, &claimed)?;
-        assignments.push(assignment(&claimed, &lane, facts));
+        taken.assignments.push(assignment(&claimed, &lane, facts));
     }
-    Ok(assignments)
+    Ok(expired)
 }
 
 /// The place of an execution in the claim order. Equal ranks go by key, so that every run agrees.

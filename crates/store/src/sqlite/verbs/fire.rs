@@ -1,6 +1,9 @@
 //! Firing schedules: a compare-and-swap on the schedule's version in the transaction that inserts what it fired.
 
-use super::begin::{JobFacts, Offers, assignment, schedule_due};
+use super::begin::{JobFacts, Offers, begun_with, schedule_due};
+use super::control::{ask_to_stop, open_of_job};
+use super::dependents::waits_for_parents;
+use super::report::Settling;
 use crate::sqlite::core::Tx;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::rows::{
@@ -8,17 +11,18 @@ use crate::sqlite::rows::{
     schedule_columns,
 };
 use punctual_core::defects::{Defect, planted};
-use punctual_core::ids::JobId;
-use punctual_core::limits;
-use punctual_core::occurrence::{Live, LiveState};
+use punctual_core::ids::ExecutionId;
+use punctual_core::lifecycle::Status;
+use punctual_core::occurrence::{Cancelled, Finished, Live};
 use punctual_core::ports::{Begun, Fire, FireOutcome, Lane, Offer};
-use punctual_core::schedule::{FirePlan, ScheduleState};
+use punctual_core::schedule::{FirePlan, OverlapPolicy, Present, ScheduleState, SkipRange};
 use punctual_core::time::Timestamp;
 use rusqlite::{Connection, params};
 
 pub(crate) const SCHEDULE_OF_JOB: &str =
     concat!("SELECT ", schedule_columns!(), " FROM schedules WHERE job = ?1");
-pub(crate) const COUNT_OPEN: &str = "SELECT count(*) FROM (SELECT 1 FROM live WHERE job = ?1 LIMIT ?2)";
+pub(crate) const COUNT_OPEN: &str = "SELECT count(*), coalesce(sum(behind), 0) \
+     FROM (SELECT state = 0 AND (gates & 4) = 4 AS behind FROM live WHERE job = ?1 LIMIT ?2)";
 pub(crate) const LENGTHEN_SKIPPED: &str =
     "UPDATE skipped SET last = ?4, count = count + ?5 WHERE job = ?1 AND last = ?2 AND reason = ?3";
 
@@ -41,71 +45,110 @@ fn fire_one(tx: &mut Tx<'_>, offers: &mut Offers, now: Timestamp, fire: Fire) ->
         }
         state = state.remembered();
     }
-    if state.due_at > now {
+    if state.due_at.is_none_or(|due_at| due_at > now) {
         return Ok(FireOutcome::NotDue);
     }
-    let open = count_open(tx.conn, fire.job)?;
-    let plan = state.plan(now, open, &mut tx.memory.shares);
+    let present = present(tx.conn, &state)?;
+    let plan = state.plan(now, present, &mut tx.memory.shares);
 
     let skipped = plan.skipped.iter().map(|range| range.count).sum();
-    record_skips(tx.conn, &state, &plan)?;
-    advance(tx.conn, fire.job, plan.next.as_ref())?;
+    record_skips(tx.conn, &state, &plan.skipped)?;
+    advance(tx.conn, &state, &plan)?;
     let occurrences = plan.fired.iter().map(|live| (live.id, live.scheduled_time)).collect();
-    let mut begun = open_occurrences(tx.conn, offers, plan.fired, fire.offer, now, (lane_id, &lane))?;
-    begun.due = plan.next.as_ref().map(|next| schedule_due(next, &lane));
+    let ended = replace(tx, plan.replaced, now)?;
+    let mut begun = open_occurrences(tx, offers, plan.fired, fire.offer, now, (lane_id, &lane))?;
+    begun.ended.extend(ended);
+    begun.due.extend(plan.next.as_ref().and_then(|next| schedule_due(next, &lane)));
     Ok(FireOutcome::Fired { begun, occurrences, skipped })
 }
 
-/// How many occurrences of a job are open, as far as any rule cares.
-fn count_open(conn: &Connection, job: JobId) -> Result<usize, Fault> {
+/// What there is of the job at this moment, as far as any rule cares.
+fn present(conn: &Connection, state: &ScheduleState) -> Result<Present, Fault> {
+    let job = state.job;
+    let bound = limit(state.overlap.max_open as usize);
     let mut select = conn.prepare_cached(COUNT_OPEN)?;
-    let bound = limit(limits::OPEN_OCCURRENCES_MAX);
-    let open = one(&mut select, params![job.as_bytes(), bound], |row| Ok(row.get::<_, u32>(0)?))?;
-    Ok(open.unwrap_or(0) as usize)
+    let counts = one(&mut select, params![job.as_bytes(), bound], |row| {
+        Ok((row.get::<_, u32>(0)?, row.get::<_, u32>(1)?))
+    })?;
+    let (open, behind) = counts.unwrap_or_default();
+    let replaceable = match state.overlap.policy {
+        OverlapPolicy::Replace if open > 0 => open_of_job(conn, job)?,
+        _ => vec![],
+    };
+    Ok(Present {
+        open: open as usize,
+        behind: behind as usize,
+        replaceable: replaceable.into_iter().map(|row| row.live).collect(),
+        waits_for_parents: state.depends && waits_for_parents(conn, job)?,
+    })
+}
+
+/// What gives way: the unstarted ends, the running is asked to stop.
+fn replace(
+    tx: &mut Tx<'_>,
+    replaced: Vec<Cancelled>,
+    now: Timestamp,
+) -> Result<Vec<(ExecutionId, Status)>, Fault> {
+    let mut ended = Vec::new();
+    for one in replaced {
+        match one {
+            Cancelled::Closed(settled) => {
+                let Finished { id, status, .. } = settled.finished;
+                ended.push((id, status));
+                Settling::prepare(tx.conn)?.write(tx.memory, id.occurrence, settled, now)?;
+            }
+            Cancelled::Requested(live) => ask_to_stop(tx.conn, &live)?,
+        }
+    }
+    Ok(ended)
 }
 
 /// Inserts what fired. An offer is one free place, so it takes the first occurrence and the rest queue.
 fn open_occurrences(
-    conn: &Connection,
+    tx: &mut Tx<'_>,
     offers: &mut Offers,
     fired: Vec<Live>,
     offer: Option<Offer>,
     now: Timestamp,
     (lane_id, lane): (i64, &Lane),
 ) -> Result<Begun, Fault> {
-    let mut insert = conn.prepare_cached(INSERT_LIVE)?;
-    let mut begun = Begun::default();
+    let mut all_begun = Begun::default();
     let mut offer = offer;
     for live in fired {
         let place = offer.take();
-        let live = offers.place(conn, live, place, now)?;
-        insert_live(&mut insert, &live, lane_id)?;
-        match (live.state, place) {
-            (LiveState::Running(_), Some(place)) => {
-                let facts = JobFacts::find(conn, live.id.job, lane)?;
-                begun.assigned.push((place, assignment(&live, lane, facts)));
-            }
-            _ => begun.queued = Some(lane.clone()),
-        }
+        let version = live.job_version;
+        let live = offers.place(tx, live, lane, place, version, now)?;
+        insert_live(&mut *tx.conn.prepare_cached(INSERT_LIVE)?, &live, lane_id)?;
+        let facts = || JobFacts::find(tx.conn, live.id.job, lane);
+        all_begun.add(begun_with(&live, lane, place, facts)?);
     }
-    Ok(begun)
+    all_begun.queued.dedup();
+    Ok(all_begun)
 }
 
-fn advance(conn: &Connection, job: JobId, next: Option<&ScheduleState>) -> Result<(), Fault> {
-    match next {
-        Some(next) => advance_schedule(&mut *conn.prepare_cached(ADVANCE_SCHEDULE)?, next),
-        None => {
-            conn.prepare_cached("DELETE FROM schedules WHERE job = ?1")?.execute([job.as_bytes()])?;
-            Ok(())
-        }
+/// Moves the schedule on. When it is over, the job keeps the last number that was given.
+fn advance(conn: &Connection, state: &ScheduleState, plan: &FirePlan) -> Result<(), Fault> {
+    let job = state.job.as_bytes();
+    if let Some(next) = &plan.next {
+        return advance_schedule(&mut *conn.prepare_cached(ADVANCE_SCHEDULE)?, next);
     }
+    conn.prepare_cached("DELETE FROM schedules WHERE job = ?1")?.execute([job])?;
+    if !state.schedule.is_one_shot() || plan.numbered > 1 {
+        conn.prepare_cached("UPDATE jobs SET numbered = ?2 WHERE id = ?1")?
+            .execute(params![job, plan.numbered])?;
+    }
+    Ok(())
 }
 
 /// Records what was skipped. A range whose first occurrence comes right after the last one of a row, for the same
 /// reason, lengthens that row: a job that is skipped every second for a day must not leave a row for every
 /// second.
-fn record_skips(conn: &Connection, state: &ScheduleState, plan: &FirePlan) -> Result<(), Fault> {
-    for range in &plan.skipped {
+pub(super) fn record_skips(
+    conn: &Connection,
+    state: &ScheduleState,
+    skipped: &[SkipRange],
+) -> Result<(), Fault> {
+    for range in skipped {
         let before = state.schedule.before(range.first).map(Timestamp::as_micros);
         let job = state.job.as_bytes();
         let lengthened = conn.prepare_cached(LENGTHEN_SKIPPED)?.execute(params![

@@ -1,11 +1,15 @@
 //! Housekeeping: retention, readiness and tokens.
 
+use super::control::forget;
+use super::keys::is_unfinished;
 use crate::sqlite::core::Tx;
 use crate::sqlite::fault::Fault;
-use crate::sqlite::rows::{Code, limit};
-use punctual_core::ports::{Retained, Token};
+use crate::sqlite::rows::{Code, all, decode, job_id, limit, one, time};
+use punctual_core::ids::JobId;
+use punctual_core::job::JobMark;
+use punctual_core::ports::{Horizon, Retained, Retired, Retirement, Token};
 use punctual_core::time::Timestamp;
-use rusqlite::params;
+use rusqlite::{Connection, params};
 
 /// History is appended in the order of completion, so the oldest rows are the first: as many are looked at as
 /// may be deleted, never the whole table.
@@ -13,13 +17,94 @@ const RETAIN_HISTORY: &str = "DELETE FROM history WHERE completed_at < ?1 \
      AND seq IN (SELECT seq FROM history ORDER BY seq LIMIT ?2)";
 const RETAIN_SKIPPED: &str =
     "DELETE FROM skipped WHERE last < ?1 AND seq IN (SELECT seq FROM skipped ORDER BY seq LIMIT ?2)";
+pub(crate) const RETAIN_REQUESTS: &str = "DELETE FROM requests WHERE (token, key) IN \
+     (SELECT token, key FROM requests WHERE begun_at < ?1 ORDER BY begun_at LIMIT ?2)";
+pub(crate) const JOBS_AFTER: &str =
+    "SELECT id, coalesce(updated_at, created_at), mark FROM jobs WHERE id > ?1 ORDER BY id LIMIT ?2";
+pub(crate) const LAST_COMPLETED: &str = "SELECT completed_at FROM history WHERE job = ?1 \
+     ORDER BY occurrence DESC, attempt DESC LIMIT 1";
+pub(crate) const PURGEABLE: &str = "SELECT id FROM jobs WHERE mark = 4 AND mark <> 0 \
+     AND NOT EXISTS (SELECT 1 FROM live WHERE job = id) LIMIT ?1";
+const PURGE_HISTORY: &str =
+    "DELETE FROM history WHERE seq IN (SELECT seq FROM history WHERE job = ?1 LIMIT ?2)";
+const PURGE_SKIPPED: &str =
+    "DELETE FROM skipped WHERE seq IN (SELECT seq FROM skipped WHERE job = ?1 LIMIT ?2)";
 
-pub(super) fn retain(tx: &mut Tx<'_>, before: Timestamp, count: usize) -> Result<Retained, Fault> {
-    let bounds = params![before.as_micros(), limit(count)];
-    let history = tx.conn.prepare_cached(RETAIN_HISTORY)?.execute(bounds)?;
-    let skipped = tx.conn.prepare_cached(RETAIN_SKIPPED)?.execute(bounds)?;
-    let more = count > 0 && (history == count || skipped == count);
-    Ok(Retained { history: history as u64, logs: 0, more })
+pub(super) fn retain(tx: &mut Tx<'_>, horizon: Horizon, count: usize) -> Result<Retained, Fault> {
+    let run = |sql: &str, before: Timestamp| -> Result<usize, Fault> {
+        Ok(tx.conn.prepare_cached(sql)?.execute(params![before.as_micros(), limit(count)])?)
+    };
+    let history = run(RETAIN_HISTORY, horizon.history)?;
+    let skipped = run(RETAIN_SKIPPED, horizon.history)?;
+    let requests = run(RETAIN_REQUESTS, horizon.requests)?;
+    let more = count > 0 && [history, skipped, requests].contains(&count);
+    Ok(Retained {
+        history: history as u64,
+        logs: 0,
+        skipped: skipped as u64,
+        requests: requests as u64,
+        more,
+    })
+}
+
+/// Marks finished jobs for deletion that have been kept long enough.
+pub(super) fn retire(tx: &mut Tx<'_>, now: Timestamp, step: Retirement) -> Result<Retired, Fault> {
+    let after: &[u8] = step.after.as_ref().map_or(&[], |id| id.as_bytes());
+    let mut select = tx.conn.prepare_cached(JOBS_AFTER)?;
+    let looked_at = all(&mut select, params![after, limit(step.limit)], |row| {
+        Ok((job_id(row, 0)?, time(row, 1)?, decode::<JobMark>(row, 2, "jobs.mark")?))
+    })?;
+    let mut retired = Retired::default();
+    for (job, changed_at, mark) in &looked_at {
+        if *mark == JobMark::Deleted || !is_over(tx.conn, *job, *changed_at, step.finished_before)? {
+            continue;
+        }
+        tx.conn
+            .prepare_cached("UPDATE jobs SET mark = ?2, updated_at = ?3 WHERE id = ?1")?
+            .execute(params![job.as_bytes(), JobMark::Deleted.code(), now.as_micros()])?;
+        forget(tx.conn, *job)?;
+        retired.jobs += 1;
+    }
+    retired.next = looked_at.last().map(|(job, ..)| *job).filter(|_| looked_at.len() == step.limit);
+    Ok(retired)
+}
+
+/// Whether a job finished before this time and left no dead letter.
+fn is_over(conn: &Connection, job: JobId, changed_at: Timestamp, before: Timestamp) -> Result<bool, Fault> {
+    if changed_at >= before || is_unfinished(conn, job)? {
+        return Ok(false);
+    }
+    let last = one(&mut *conn.prepare_cached(LAST_COMPLETED)?, [job.as_bytes()], |row| time(row, 0))?;
+    let mut dead = conn.prepare_cached("SELECT 1 FROM dead_letters WHERE job = ?1")?;
+    Ok(last.is_none_or(|last| last < before) && !dead.exists([job.as_bytes()])?)
+}
+
+/// Deletes what is left of deleted jobs of which nothing is live: up to `count` rows in all.
+pub(super) fn purge(tx: &mut Tx<'_>, count: usize) -> Result<Purged, Fault> {
+    let jobs = all(&mut *tx.conn.prepare_cached(PURGEABLE)?, [limit(count)], |row| job_id(row, 0))?;
+    let mut purged = Purged { jobs: vec![], more: jobs.len() == count };
+    let mut left = count;
+    for job in jobs {
+        for sql in [PURGE_HISTORY, PURGE_SKIPPED] {
+            let bounds = params![job.as_bytes(), limit(left)];
+            left -= tx.conn.prepare_cached(sql)?.execute(bounds)?;
+        }
+        if left == 0 {
+            purged.more = true;
+            break;
+        }
+        tx.conn.prepare_cached("DELETE FROM jobs WHERE id = ?1")?.execute([job.as_bytes()])?;
+        left -= 1;
+        purged.jobs.push(job);
+    }
+    Ok(purged)
+}
+
+/// Jobs of which nothing is left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Purged {
+    pub jobs: Vec<JobId>,
+    pub more: bool,
 }
 
 /// Writes a row that nobody reads.

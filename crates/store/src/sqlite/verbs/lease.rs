@@ -1,19 +1,26 @@
 //! Leases that end without an outcome: work that goes back unstarted.
 
-use super::begin::{turn_of, use_turn};
-use super::report::{Settling, settings_of};
+use super::begin::{begun, turn_of, use_turn};
+use super::report::{JobTerms, Settling, terms_of};
 use crate::sqlite::core::Tx;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::rows::{LiveRow, UPDATE_LIVE, all, limit, live_columns, one, update_live};
-use punctual_core::ids::{OccurrenceId, SessionId};
-use punctual_core::occurrence::{GivenBack, LiveState};
-use punctual_core::ports::{Lane, LeaseRef, Offer, Resync, ResyncOutcome};
+use punctual_core::gates::Gate;
+use punctual_core::ids::{JobId, OccurrenceId, SessionId};
+use punctual_core::occurrence::GivenBack;
+use punctual_core::ports::{Begun, LeaseRef, Offer, Resync, ResyncOutcome};
 use punctual_core::time::Timestamp;
 use rusqlite::{Connection, params};
 use std::collections::BTreeSet;
 
 pub(super) const FIND_LIVE: &str =
     concat!("SELECT ", live_columns!(), " FROM live WHERE live.job = ?1 AND live.occurrence = ?2");
+pub(crate) const FIRST_BEHIND: &str = concat!(
+    "SELECT ",
+    live_columns!(),
+    " FROM live WHERE live.job = ?1 AND live.state = 0 AND (live.gates & ?2) = ?2 \
+     ORDER BY live.occurrence LIMIT 1"
+);
 pub(crate) const LIVE_OF_SESSION: &str =
     concat!("SELECT ", live_columns!(), " FROM live WHERE live.session = ?1 AND live.state = 2 LIMIT ?2");
 
@@ -21,6 +28,12 @@ pub(crate) const LIVE_OF_SESSION: &str =
 pub(super) fn find_live(conn: &Connection, id: OccurrenceId) -> Result<Option<LiveRow>, Fault> {
     let mut select = conn.prepare_cached(FIND_LIVE)?;
     one(&mut select, params![id.job.as_bytes(), id.number], LiveRow::read)
+}
+
+/// The first occurrence of a job that waits behind this gate.
+pub(super) fn first_behind(conn: &Connection, job: JobId, gate: Gate) -> Result<Option<LiveRow>, Fault> {
+    let mut select = conn.prepare_cached(FIRST_BEHIND)?;
+    one(&mut select, params![job.as_bytes(), gate as u8], LiveRow::read)
 }
 
 /// Up to `count` executions that a session holds.
@@ -37,17 +50,17 @@ pub(super) fn give_back(
     now: Timestamp,
     session: SessionId,
     leases: Vec<LeaseRef>,
-) -> Result<Vec<Option<Lane>>, Fault> {
-    let mut lanes = Vec::with_capacity(leases.len());
+) -> Result<Vec<Option<Begun>>, Fault> {
+    let mut returned = Vec::with_capacity(leases.len());
     for lease in leases {
         let row = find_live(tx.conn, lease.execution.occurrence)?
             .filter(|row| row.live.held_by(session, lease.execution, lease.epoch).is_some());
-        lanes.push(match row {
-            Some(row) => return_one(tx, &row, now)?,
+        returned.push(match row {
+            Some(row) => Some(return_one(tx, &row, now)?),
             None => None,
         });
     }
-    Ok(lanes)
+    Ok(returned)
 }
 
 pub(super) fn resync(tx: &mut Tx<'_>, now: Timestamp, resync: Resync) -> Result<ResyncOutcome, Fault> {
@@ -68,9 +81,9 @@ pub(super) fn close_session(
     if turn_of(tx.conn, session)?.is_none() {
         return Ok(ResyncOutcome::SessionLost);
     }
-    let lanes = return_all_but(tx, session, &BTreeSet::new(), now)?;
+    let begun = return_all_but(tx, session, &BTreeSet::new(), now)?;
     remove_session(tx, session)?;
-    Ok(ResyncOutcome::GivenBack(lanes))
+    Ok(ResyncOutcome::GivenBack(begun))
 }
 
 /// Deletes the row of a session that holds nothing any more.
@@ -80,35 +93,33 @@ pub(super) fn remove_session(tx: &mut Tx<'_>, session: SessionId) -> Result<(), 
     Ok(())
 }
 
-/// Returns all that a session holds but what is named; answers with the lanes that have work again.
+/// Returns all that a session holds but what is named; answers with what follows from each.
 fn return_all_but(
     tx: &mut Tx<'_>,
     session: SessionId,
     held: &BTreeSet<LeaseRef>,
     now: Timestamp,
-) -> Result<Vec<Lane>, Fault> {
-    let mut lanes = BTreeSet::new();
+) -> Result<Vec<Begun>, Fault> {
+    let mut returned = Vec::new();
     for row in live_of_session(tx.conn, session, usize::MAX)? {
         let lease = LeaseRef { execution: row.live.execution(), epoch: row.live.epoch };
         if !held.contains(&lease) {
-            lanes.extend(return_one(tx, &row, now)?);
+            returned.push(return_one(tx, &row, now)?);
         }
     }
-    Ok(lanes.into_iter().collect())
+    Ok(returned)
 }
 
-/// Returns one execution; the lane that has work again, unless a cancel ended it.
-fn return_one(tx: &mut Tx<'_>, row: &LiveRow, now: Timestamp) -> Result<Option<Lane>, Fault> {
-    let is_cancelled = matches!(row.live.state, LiveState::Running(lease) if lease.cancel_requested);
-    let settings = if is_cancelled { settings_of(tx.conn, row.live.id.job)? } else { None };
-    match row.live.given_back(settings.as_ref(), now)? {
+/// Returns one execution.
+fn return_one(tx: &mut Tx<'_>, row: &LiveRow, now: Timestamp) -> Result<Begun, Fault> {
+    let terms = terms_of(tx.conn, row.live.id.job)?;
+    match row.live.given_back(terms.as_ref().map(JobTerms::terms), now)? {
         GivenBack::Queued(live) => {
             update_live(&mut *tx.conn.prepare_cached(UPDATE_LIVE)?, &live)?;
-            tx.memory.lanes.lane(tx.conn, row.lane).map(Some)
+            Ok(begun(&live, &tx.memory.lanes.lane(tx.conn, row.lane)?))
         }
         GivenBack::Closed(settled) => {
-            Settling::prepare(tx.conn)?.record(tx.memory, row, settled, now)?;
-            Ok(None)
+            Ok(Settling::prepare(tx.conn)?.record(tx.memory, row, settled, now)?.begun)
         }
     }
 }

@@ -3,31 +3,39 @@
 
 mod begin;
 mod claim;
+mod control;
+mod dependents;
 mod fire;
 mod house;
+mod keys;
 mod lease;
-mod open;
+mod look;
+mod queues;
 mod report;
+mod requests;
 mod sessions;
 
 use super::core::Tx;
 use super::fault::Fault;
 use super::write::{Write, WriteReply};
 
+pub use house::Purged;
+
 pub(crate) use {claim::FIRST_OF_LANE, report::DELETE_LIVE};
 #[cfg(test)]
 pub(crate) use {
-    claim::NEXT_LANE_WITH_WORK, claim::NEXT_OF_LANE, fire::COUNT_OPEN, fire::LENGTHEN_SKIPPED,
-    fire::SCHEDULE_OF_JOB, lease::LIVE_OF_SESSION,
+    claim::NEXT_LANE_WITH_WORK, claim::NEXT_OF_LANE, dependents::CHILDREN, dependents::FORGET_PARENTS,
+    dependents::HAS_PARENT, fire::COUNT_OPEN, fire::LENGTHEN_SKIPPED, fire::SCHEDULE_OF_JOB,
+    house::JOBS_AFTER, house::LAST_COMPLETED, house::PURGEABLE, house::RETAIN_REQUESTS, keys::IS_UNFINISHED,
+    lease::FIRST_BEHIND, lease::LIVE_OF_SESSION, report::HAS_OPEN_NOT_IN_LINE,
 };
 
 pub(crate) fn perform(tx: &mut Tx<'_>, write: Write) -> Result<WriteReply, Fault> {
     Ok(match write {
         Write::Submit { now, jobs } => WriteReply::Submitted(begin::submit(tx, now, jobs)?),
         Write::Fire { now, fires } => WriteReply::Fired(fire::fire(tx, now, fires)?),
-        Write::OpenTimeGates { now, gates } => {
-            WriteReply::TimeGatesOpened(open::open_time_gates(tx, now, gates)?)
-        }
+        Write::Look { now, looks } => WriteReply::Looked(look::look(tx, now, looks)?),
+        Write::Resolve { now, limit } => WriteReply::Resolved(dependents::resolve(tx, now, limit)?),
         Write::Claim { now, claims } => WriteReply::Claimed(claim::claim(tx, now, claims)?),
         Write::Report { now, reports } => WriteReply::Reported(report::report(tx, now, reports)?),
         Write::GiveBack { now, session, leases } => {
@@ -44,7 +52,21 @@ pub(crate) fn perform(tx: &mut Tx<'_>, write: Write) -> Result<WriteReply, Fault
         Write::CloseSession { now, session } => {
             WriteReply::SessionClosed(lease::close_session(tx, now, session)?)
         }
-        Write::Retain { before, limit } => WriteReply::Retained(house::retain(tx, before, limit)?),
+        Write::Control { now, controls } => WriteReply::Controlled(control::control(tx, now, controls)?),
+        Write::Cancel { now, executions } => WriteReply::Cancelled(control::cancel(tx, now, executions)?),
+        Write::Redrive { now, dead } => WriteReply::Redriven(control::redrive(tx, now, dead)?),
+        Write::Discard { dead } => WriteReply::Discarded(control::discard(tx, dead)?),
+        Write::PauseQueue { now, queue, pausing } => {
+            WriteReply::QueuePaused(queues::pause_queue(tx, now, &queue, pausing)?)
+        }
+        Write::BeginRequest { now, request } => WriteReply::RequestBegun(requests::begin(tx, now, request)?),
+        Write::AnswerRequest { request, answer } => {
+            requests::answer(tx, &request, &answer)?;
+            WriteReply::RequestAnswered
+        }
+        Write::Retain { horizon, limit } => WriteReply::Retained(house::retain(tx, horizon, limit)?),
+        Write::Retire { now, retirement } => WriteReply::Retired(house::retire(tx, now, retirement)?),
+        Write::Purge { limit } => WriteReply::Purged(house::purge(tx, limit)?),
         Write::Probe { now } => {
             house::probe(tx, now)?;
             WriteReply::Probed

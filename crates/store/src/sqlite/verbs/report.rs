@@ -1,17 +1,22 @@
 //! Taking in outcomes: history, then another attempt or the end of the occurrence.
 
-use super::begin::begun_with;
-use super::lease::FIND_LIVE;
+use super::begin::begun;
+use super::dependents;
+use super::keys::is_unfinished;
+use super::lease::{FIND_LIVE, first_behind};
 use crate::sqlite::core::{Memory, Tx};
 use crate::sqlite::fault::Fault;
 use crate::sqlite::rows::{
     Code, INSERT_HISTORY, LiveRow, UPDATE_LIVE, decode, insert_history, one, read_settings, settings_columns,
     update_live,
 };
+use punctual_core::defects::{Defect, planted};
+use punctual_core::gates::Gate;
 use punctual_core::ids::{JobId, OccurrenceId, SessionId};
 use punctual_core::job::{JobMark, Settings};
 use punctual_core::lifecycle::{Ending, Status};
-use punctual_core::occurrence::{End, Finished, Lease, Next, Settled};
+use punctual_core::limits;
+use punctual_core::occurrence::{End, Finished, Lease, Live, Next, Settled, Terms, Ties};
 use punctual_core::ports::{Begun, LeaseRef, Report, ReportAnswer, ReportOutcome};
 use punctual_core::time::Timestamp;
 use rusqlite::{CachedStatement, Connection, params};
@@ -19,7 +24,9 @@ use rusqlite::{CachedStatement, Connection, params};
 const ACCEPTED: &str = "SELECT epoch, session, status FROM history \
      WHERE job = ?1 AND occurrence = ?2 AND attempt = ?3";
 pub(crate) const DELETE_LIVE: &str = "DELETE FROM live WHERE job = ?1 AND occurrence = ?2";
-const SETTINGS_OF_JOB: &str = concat!("SELECT ", settings_columns!(), " FROM jobs WHERE id = ?1");
+const TERMS_OF_JOB: &str = concat!("SELECT jobs.mark, ", settings_columns!(), " FROM jobs WHERE id = ?1");
+pub(crate) const HAS_OPEN_NOT_IN_LINE: &str =
+    "SELECT 1 FROM live WHERE job = ?1 AND NOT (state = 0 AND (gates & 4) = 4) LIMIT 1";
 
 pub(super) fn report(
     tx: &mut Tx<'_>,
@@ -45,10 +52,10 @@ fn report_one(
     let Some((row, held)) = held else {
         let was_accepted = was_accepted(settling.conn, session, lease)?;
         let answer = if was_accepted { ReportAnswer::AlreadyAccepted } else { ReportAnswer::Stale };
-        return Ok(ReportOutcome { answer, retry: Begun::default() });
+        return Ok(ReportOutcome { answer, is_retried: false, begun: Begun::default() });
     };
-    let retry = settling.settle(memory, &row, held, end, now)?;
-    Ok(ReportOutcome { answer: ReportAnswer::Accepted, retry })
+    let Recorded { is_retried, begun } = settling.settle(memory, &row, held, end, now)?;
+    Ok(ReportOutcome { answer: ReportAnswer::Accepted, is_retried, begun })
 }
 
 /// Whether this very report was taken in before. What recovery wrote under the same lease is not the worker's
@@ -95,22 +102,47 @@ impl<'conn> Settling<'conn> {
         held: Lease,
         end: End,
         now: Timestamp,
-    ) -> Result<Begun, Fault> {
+    ) -> Result<Recorded, Fault> {
         let is_plain_success = end.ending == Ending::Succeeded && !held.cancel_requested;
         // The common way needs nothing of the wide job row.
-        let settings = if is_plain_success { None } else { settings_of(self.conn, row.live.id.job)? };
-        let settled = row.live.settled(end, settings.as_ref(), now)?;
+        let terms = if is_plain_success { None } else { terms_of(self.conn, row.live.id.job)? };
+        let settled = row.live.settled(end, terms.as_ref().map(JobTerms::terms), now)?;
         self.record(memory, row, settled, now)
     }
 
-    /// Writes down an attempt that has ended and what follows it.
+    /// Writes down an attempt that has ended and all that follows from it.
     pub fn record(
         &mut self,
         memory: &mut Memory,
         row: &LiveRow,
         settled: Settled,
         now: Timestamp,
-    ) -> Result<Begun, Fault> {
+    ) -> Result<Recorded, Fault> {
+        let (id, status) = (settled.finished.id, settled.finished.status);
+        if let Some(next) = self.write(memory, id.occurrence, settled, now)? {
+            let lane = memory.lanes.lane(self.conn, row.lane)?;
+            return Ok(Recorded { is_retried: true, begun: begun(&next, &lane) });
+        }
+        let mut begun = Begun::default();
+        if !row.live.is_running() {
+            begun.ended.push((id, status));
+        }
+        let ties = row.live.ties;
+        if ties.followed || ties.awaited {
+            let mut tx = Tx { conn: self.conn, memory };
+            begun.add(follow(&mut tx, id.occurrence.job, ties, status == Status::Succeeded, now)?);
+        }
+        Ok(Recorded { is_retried: false, begun })
+    }
+
+    /// Writes down an attempt that has ended; the next one, if the occurrence goes on.
+    pub fn write(
+        &mut self,
+        memory: &mut Memory,
+        id: OccurrenceId,
+        settled: Settled,
+        now: Timestamp,
+    ) -> Result<Option<Live>, Fault> {
         let worker = match settled.finished.session {
             Some(session) => memory.workers.worker(self.conn, session)?,
             None => None,
@@ -119,23 +151,24 @@ impl<'conn> Settling<'conn> {
         match settled.next {
             Next::Retry(next) => {
                 update_live(&mut *self.conn.prepare_cached(UPDATE_LIVE)?, &next)?;
-                let lane = memory.lanes.lane(self.conn, row.lane)?;
-                begun_with(&next, &lane, None, || unreachable!("a retry is never leased"))
+                Ok(Some(next))
             }
             Next::Closed { dead_letter, job_mark } => {
-                self.close(row.live.id, job_mark)?;
+                self.close(id, job_mark)?;
                 if dead_letter {
                     bury(self.conn, &settled.finished, now)?;
                 }
-                Ok(Begun::default())
+                Ok(None)
             }
         }
     }
 
-    /// The live row goes, and a one-shot job is marked if it did not succeed.
+    /// The live row goes, and a one-shot job of which nothing is left is marked if it did not succeed.
     fn close(&mut self, id: OccurrenceId, mark: Option<JobMark>) -> Result<(), Fault> {
         self.delete.execute(params![id.job.as_bytes(), id.number])?;
-        if let Some(mark) = mark {
+        if let Some(mark) = mark
+            && !is_unfinished(self.conn, id.job)?
+        {
             self.conn
                 .prepare_cached("UPDATE jobs SET mark = ?2 WHERE id = ?1")?
                 .execute(params![id.job.as_bytes(), mark.code()])?;
@@ -144,19 +177,74 @@ impl<'conn> Settling<'conn> {
     }
 }
 
-pub(super) fn settings_of(conn: &Connection, job: JobId) -> Result<Option<Settings>, Fault> {
-    let mut select = conn.prepare_cached(SETTINGS_OF_JOB)?;
-    one(&mut select, [job.as_bytes()], |row| read_settings(row, 0))
+/// What became of an attempt that has ended.
+pub(super) struct Recorded {
+    pub is_retried: bool,
+    pub begun: Begun,
+}
+
+/// What follows from the end of an occurrence with these ties: the next one in line may start, and jobs that
+/// depend on it are told.
+pub(super) fn follow(
+    tx: &mut Tx<'_>,
+    job: JobId,
+    ties: Ties,
+    succeeded: bool,
+    now: Timestamp,
+) -> Result<Begun, Fault> {
+    let mut begun = Begun::default();
+    if ties.followed && !planted(Defect::ForgetFollower) {
+        begun.add(open_next_in_line(tx, job, now)?);
+    }
+    if ties.awaited {
+        dependents::ended(tx.conn, job, succeeded)?;
+        begun.add(dependents::resolve(tx, now, limits::DEPENDENTS_PER_STEP_MAX)?.begun);
+    }
+    Ok(begun)
+}
+
+/// Opens the overlap gate of the first occurrence in line, unless one is open that is not in line.
+pub(super) fn open_next_in_line(tx: &mut Tx<'_>, job: JobId, now: Timestamp) -> Result<Begun, Fault> {
+    if tx.conn.prepare_cached(HAS_OPEN_NOT_IN_LINE)?.exists([job.as_bytes()])? {
+        return Ok(Begun::default());
+    }
+    let Some(row) = first_behind(tx.conn, job, Gate::Overlap)? else { return Ok(Begun::default()) };
+    let opened = row.live.gate_opened(Gate::Overlap, now)?;
+    update_live(&mut *tx.conn.prepare_cached(UPDATE_LIVE)?, &opened)?;
+    Ok(begun(&opened, &tx.memory.lanes.lane(tx.conn, row.lane)?))
+}
+
+/// What the rules need to know of a job when one of its attempts ends.
+pub(super) struct JobTerms {
+    settings: Settings,
+    mark: JobMark,
+}
+
+impl JobTerms {
+    pub fn terms(&self) -> Terms<'_> {
+        Terms { settings: &self.settings, mark: self.mark }
+    }
+}
+
+pub(super) fn terms_of(conn: &Connection, job: JobId) -> Result<Option<JobTerms>, Fault> {
+    let mut select = conn.prepare_cached(TERMS_OF_JOB)?;
+    one(&mut select, [job.as_bytes()], |row| {
+        Ok(JobTerms { mark: decode(row, 0, "jobs.mark")?, settings: read_settings(row, 1)? })
+    })
 }
 
 fn bury(conn: &Connection, finished: &Finished, now: Timestamp) -> Result<(), Fault> {
     conn.prepare_cached(
-        "INSERT INTO dead_letters (job, occurrence, attempts, died_at, error) VALUES (?1, ?2, ?3, ?4, ?5)",
+        "INSERT INTO dead_letters (job, occurrence, attempts, epoch, scheduled_time, origin, died_at, error) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     )?
     .execute(params![
         finished.id.occurrence.job.as_bytes(),
         finished.id.occurrence.number,
         finished.id.attempt,
+        finished.epoch.0,
+        finished.scheduled_time.as_micros(),
+        finished.origin.code(),
         now.as_micros(),
         finished.error,
     ])?;

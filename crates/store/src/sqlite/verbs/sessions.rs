@@ -8,11 +8,10 @@ use crate::sqlite::names::intern_worker;
 use crate::sqlite::rows::{LiveRow, all, count, counter, job_id, one};
 use punctual_core::ids::{Epoch, SessionId};
 use punctual_core::occurrence::{End, LiveState};
-use punctual_core::ports::{Beat, BeatOutcome, Lane, LeaseRef, Recovered, SessionOpening};
+use punctual_core::ports::{Beat, BeatOutcome, Begun, LeaseRef, Recovered, SessionOpening};
 use punctual_core::session::Pulse;
 use punctual_core::time::{Timestamp, duration_micros};
 use rusqlite::{Connection, params};
-use std::collections::BTreeSet;
 
 const CANCELS_OF_SESSION: &str = "SELECT job, occurrence, attempt, epoch FROM live \
      WHERE session = ?1 AND state = 2 AND cancel_requested = 1";
@@ -89,13 +88,12 @@ pub(super) fn lose_embedded(tx: &mut Tx<'_>) -> Result<usize, Fault> {
 
 pub(super) fn recover(tx: &mut Tx<'_>, now: Timestamp, limit: usize) -> Result<Recovered, Fault> {
     let mut recovered = Recovered::default();
-    let mut queued = BTreeSet::new();
     for session in lost_sessions(tx.conn)? {
         let left = limit - recovered.lost.len();
         // One more than may be taken, to know whether that is all.
         let rows = live_of_session(tx.conn, session, left.saturating_add(1))?;
         for row in rows.iter().take(left) {
-            queued.extend(lose_execution(tx, row, now)?);
+            recovered.begun.add(lose_execution(tx, row, now)?);
             recovered.lost.push(row.live.execution());
         }
         if rows.len() > left {
@@ -104,7 +102,6 @@ pub(super) fn recover(tx: &mut Tx<'_>, now: Timestamp, limit: usize) -> Result<R
         }
         remove_session(tx, session)?;
     }
-    recovered.queued = queued.into_iter().collect();
     Ok(recovered)
 }
 
@@ -113,11 +110,11 @@ fn lost_sessions(conn: &Connection) -> Result<Vec<SessionId>, Fault> {
     all(&mut select, [], |row| Ok(SessionId(row.get(0)?)))
 }
 
-/// Ends one execution of a lost session; the lane in which its retry queues, if it has one.
-fn lose_execution(tx: &mut Tx<'_>, row: &LiveRow, now: Timestamp) -> Result<Option<Lane>, Fault> {
+/// Ends one execution of a lost session.
+fn lose_execution(tx: &mut Tx<'_>, row: &LiveRow, now: Timestamp) -> Result<Begun, Fault> {
     let LiveState::Running(lease) = row.live.state else {
         return Err(Fault::damaged("live_session", row.live.execution()));
     };
     let end = End::lost(lease.claimed_at, now);
-    Ok(Settling::prepare(tx.conn)?.settle(tx.memory, row, lease, end, now)?.queued)
+    Ok(Settling::prepare(tx.conn)?.settle(tx.memory, row, lease, end, now)?.begun)
 }

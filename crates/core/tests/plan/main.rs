@@ -1,4 +1,6 @@
-//! What one fire of a recurring schedule does, through outages, policies and changes of clocks.
+//! What one fire of a schedule does, through outages, policies and changes of clocks.
+
+mod overlap;
 
 use proptest::prelude::*;
 use punctual_core::ids::JobId;
@@ -7,7 +9,7 @@ use punctual_core::limits;
 use punctual_core::rank::Shares;
 use punctual_core::recurrence::RecurrenceSpec;
 use punctual_core::schedule::{
-    Beginning, FirePlan, Misfire, MisfirePolicy, OverlapPolicy, Recurring, Schedule, ScheduleState,
+    Beginning, FirePlan, Misfire, MisfirePolicy, OverlapPolicy, Present, Recurring, Schedule, ScheduleState,
     SkipRange, SkipReason, begin,
 };
 use punctual_core::time::Timestamp;
@@ -29,8 +31,8 @@ fn begun(schedule: impl Into<Schedule>, overlap: OverlapPolicy, created_at: Time
     spec.settings.schedule = schedule.into();
     spec.settings.overlap = overlap;
     let (id, mark) = (JobId::new(created_at, 1), JobMark::Active);
-    let job = Job { id, version: 1, mark, created_at, updated_at: created_at, spec };
-    match begin(&job, created_at, &mut Shares::default()) {
+    let job = Job { id, version: 1, mark, numbered: None, created_at, updated_at: created_at, spec };
+    match begin(&job, created_at, false, &mut Shares::default()) {
         Beginning::Later(state) => state,
         other => panic!("does not begin later: {other:?}"),
     }
@@ -59,7 +61,17 @@ fn run_all() -> Misfire {
 }
 
 fn plan(state: &ScheduleState, now: i64) -> FirePlan {
-    state.plan(at(now), 0, &mut Shares::default())
+    plan_at(state, at(now))
+}
+
+/// Fired while nothing of the job is open.
+fn plan_at(state: &ScheduleState, now: Timestamp) -> FirePlan {
+    plan_beside(state, now, 0)
+}
+
+/// Fired while this many occurrences are open.
+fn plan_beside(state: &ScheduleState, now: Timestamp, open: usize) -> FirePlan {
+    state.plan(now, Present { open, ..Present::default() }, &mut Shares::default())
 }
 
 fn fired_at(plan: &FirePlan) -> Vec<Timestamp> {
@@ -77,8 +89,8 @@ fn drain(
     now: Timestamp,
 ) -> (Vec<Timestamp>, Vec<SkipRange>, Option<ScheduleState>) {
     let (mut fired, mut skipped) = (vec![], vec![]);
-    while state.due_at <= now {
-        let plan = state.plan(now, 0, &mut Shares::default());
+    while state.due_at.unwrap() <= now {
+        let plan = plan_at(&state, now);
         assert!(plan.fired.len() <= limits::FIRES_PER_PLAN_MAX);
         fired.extend(fired_at(&plan));
         skipped.extend(plan.skipped);
@@ -95,7 +107,7 @@ fn the_next_nominal_time_comes_from_the_previous_one_not_from_now() {
     let plan = plan(&state(every(10), OverlapPolicy::Skip), 13);
     assert_eq!(fired_at(&plan), [at(10)]);
     let next = plan.next.unwrap();
-    assert_eq!((next.nominal, next.due_at, next.version, next.fired), (Some(at(20)), at(20), 2, 1));
+    assert_eq!((next.nominal, next.due_at, next.version, next.fired), (Some(at(20)), Some(at(20)), 2, 1));
 }
 
 #[test]
@@ -115,25 +127,26 @@ fn a_schedule_that_ended_before_its_job_began_has_nothing_to_fire() {
     let mut spec = JobSpec::named("report");
     spec.settings.schedule = until(50, every(10)).into();
     let (id, created_at) = (JobId::new(at(60), 1), at(60));
-    let job = Job { id, version: 1, mark: JobMark::Active, created_at, updated_at: created_at, spec };
-    assert_eq!(begin(&job, at(60), &mut Shares::default()), Beginning::Over);
+    let mark = JobMark::Active;
+    let job = Job { id, version: 1, mark, numbered: None, created_at, updated_at: created_at, spec };
+    assert_eq!(begin(&job, at(60), false, &mut Shares::default()), Beginning::Over);
 }
 
 #[test]
 fn an_open_occurrence_skips_the_next_unless_overlap_is_allowed() {
-    let skip = state(every(10), OverlapPolicy::Skip).plan(at(30), 1, &mut Shares::default());
+    let skip = plan_beside(&state(every(10), OverlapPolicy::Skip), at(30), 1);
     assert_eq!(fired_at(&skip), []);
     let range = SkipRange { first: at(10), last: at(30), count: 3, reason: SkipReason::Overlap };
     assert_eq!(skip.skipped, [range]);
     assert_eq!(skip.next.unwrap().fired, 0);
-    let allow = state(every(10), OverlapPolicy::Allow).plan(at(30), 1, &mut Shares::default());
+    let allow = plan_beside(&state(every(10), OverlapPolicy::Allow), at(30), 1);
     assert_eq!(fired_at(&allow), [at(10), at(20), at(30)]);
 }
 
 #[test]
 fn a_job_with_too_many_open_occurrences_skips_for_backlog() {
     let state = state(every(10), OverlapPolicy::Allow);
-    let plan = state.plan(at(10), limits::OPEN_OCCURRENCES_MAX, &mut Shares::default());
+    let plan = plan_beside(&state, at(10), limits::MAX_OPEN_DEFAULT as usize);
     let range = SkipRange { first: at(10), last: at(10), count: 1, reason: SkipReason::Backlog };
     assert_eq!(plan.skipped, [range]);
 }
@@ -178,7 +191,7 @@ fn a_year_down_is_one_range_whatever_the_policy() {
 fn grace_includes_its_edge() {
     let grace = |grace_ms| Recurring { misfire: Misfire { grace_ms, ..Misfire::default() }, ..every(10) };
     let found = |grace_ms, now: Timestamp| {
-        let plan = state(grace(grace_ms), OverlapPolicy::Allow).plan(now, 0, &mut Shares::default());
+        let plan = plan_at(&state(grace(grace_ms), OverlapPolicy::Allow), now);
         (plan.fired.len(), plan.skipped.len())
     };
     assert_eq!(found(5_000, at(15)), (1, 0));
@@ -257,8 +270,8 @@ fn a_replay_keeps_its_rate_and_regular_occurrences_stay_on_time() {
     state = first.next.unwrap();
     let mut runs = vec![];
     for _ in 0..7 {
-        let now = state.due_at;
-        let plan = state.plan(now, 0, &mut Shares::default());
+        let now = state.due_at.unwrap();
+        let plan = plan_at(&state, now);
         runs.extend(fired_at(&plan).into_iter().map(|nominal| (now, nominal)));
         state = plan.next.unwrap();
     }
@@ -281,12 +294,11 @@ fn a_replay_keeps_its_rate_and_regular_occurrences_stay_on_time() {
 fn a_replay_that_was_held_up_goes_on_at_its_rate() {
     let misfire = Misfire { replay_per_minute: Some(6), limit: Some(20), ..run_all() };
     let state = state(Recurring { misfire, ..every(HOUR) }, OverlapPolicy::Allow);
-    let plan_at = |state: &ScheduleState, now| plan(state, now);
-    let first = plan_at(&state, 30 * HOUR + 600).next.unwrap();
-    assert_eq!(first.due_at, at(30 * HOUR + 610));
-    let held_up = plan_at(&first, 30 * HOUR + 900);
+    let first = plan(&state, 30 * HOUR + 600).next.unwrap();
+    assert_eq!(first.due_at, Some(at(30 * HOUR + 610)));
+    let held_up = plan(&first, 30 * HOUR + 900);
     assert_eq!(held_up.fired.len(), 1);
-    assert_eq!(held_up.next.unwrap().due_at, at(30 * HOUR + 909));
+    assert_eq!(held_up.next.unwrap().due_at, Some(at(30 * HOUR + 909)));
 }
 
 #[test]
@@ -301,7 +313,7 @@ fn a_second_outage_queues_behind_the_replay_of_the_first() {
     state = second.next.unwrap();
     let mut fired = vec![];
     while state.replay.is_some() {
-        let plan = state.plan(state.due_at, 0, &mut Shares::default());
+        let plan = plan_at(&state, state.due_at.unwrap());
         fired.extend(fired_at(&plan));
         state = plan.next.unwrap();
     }
@@ -316,7 +328,7 @@ fn a_schedule_ends_when_both_its_cursors_have() {
     let first = plan(&state, 600);
     assert_eq!(fired_at(&first), [at(60)]);
     state = first.next.unwrap();
-    assert_eq!((state.nominal, state.due_at), (None, at(660)));
+    assert_eq!((state.nominal, state.due_at), (None, Some(at(660))));
     state = plan(&state, 660).next.unwrap();
     let last = plan(&state, 720);
     assert_eq!((fired_at(&last), last.next), (vec![at(180)], None));
@@ -337,10 +349,10 @@ fn jitter_delays_each_start_by_a_fixed_amount_within_its_bound() {
     let mut delays = std::collections::BTreeSet::new();
     for run in 1..=50 {
         assert_eq!(current.nominal, Some(at(60 * run)));
-        let delay = current.due_at.since(at(60 * run));
+        let delay = current.due_at.unwrap().since(at(60 * run));
         assert!(delay.as_millis() <= 5_000, "{delay:?}");
         delays.insert(delay);
-        let plan = current.plan(current.due_at, 0, &mut Shares::default());
+        let plan = plan_at(&current, current.due_at.unwrap());
         assert_eq!(fired_at(&plan), [at(60 * run)]);
         current = plan.next.unwrap();
     }
@@ -361,8 +373,8 @@ fn fires(pattern: &str, zone: &str, from: &str, to: &str) -> Vec<String> {
     let recurring = Recurring::new(RecurrenceSpec::cron(pattern, 0).in_zone(zone)).unwrap();
     let mut state = begun(recurring, OverlapPolicy::Allow, time(from));
     let mut fired = vec![];
-    while state.due_at <= time(to) {
-        let plan = state.plan(state.due_at, 0, &mut Shares::default());
+    while state.due_at.unwrap() <= time(to) {
+        let plan = plan_at(&state, state.due_at.unwrap());
         fired.extend(fired_at(&plan).iter().map(Timestamp::to_string));
         state = plan.next.unwrap();
     }
@@ -390,7 +402,7 @@ fn a_quarter_hourly_job_never_pauses_when_clocks_change() {
 fn a_week_down_over_a_change_of_clocks_counts_local_hours() {
     let recurring = Recurring::new(RecurrenceSpec::cron("0 * * * *", 0).in_zone("Europe/Berlin")).unwrap();
     let state = begun(recurring, OverlapPolicy::Allow, time("2026-10-22T00:00:00Z"));
-    let plan = state.plan(time("2026-10-29T00:30:00Z"), 0, &mut Shares::default());
+    let plan = plan_at(&state, time("2026-10-29T00:30:00Z"));
     assert_eq!(plan.skipped[0].count, 7 * 24);
 }
 
@@ -412,6 +424,15 @@ fn any_misfire() -> impl Strategy<Value = Misfire> {
     )
 }
 
+fn any_overlap() -> impl Strategy<Value = OverlapPolicy> {
+    prop_oneof![
+        Just(OverlapPolicy::Skip),
+        Just(OverlapPolicy::Allow),
+        Just(OverlapPolicy::Queue),
+        Just(OverlapPolicy::Replace)
+    ]
+}
+
 proptest! {
     /// However a schedule is found late, every nominal time up to now is fired or skipped, once, or waits in
     /// the replay; nothing runs early, and a plan stays small.
@@ -420,18 +441,17 @@ proptest! {
         misfire in any_misfire(),
         pattern in prop_oneof![Just("* * * * * *"), Just("*/7 * * * * *"), Just("13,14 * * * * *"), Just("* * * * *")],
         jitter_ms in prop_oneof![Just(0_u64), 1_u64..3_000],
-        allow in any::<bool>(),
+        overlap in any_overlap(),
         waits in prop::collection::vec(prop_oneof![0_i64..3_000_000, 0_i64..300_000_000], 1..30),
     ) {
         let recurrence = Recurring::new(RecurrenceSpec::cron(pattern, 0)).unwrap();
         let recurring = Recurring { misfire, jitter_ms, ..recurrence };
-        let overlap = if allow { OverlapPolicy::Allow } else { OverlapPolicy::Skip };
         let mut state = state(recurring.clone(), overlap);
         let mut fates: BTreeMap<Timestamp, u64> = BTreeMap::new();
         let mut now = at(0);
         for wait in waits {
-            now = state.due_at.max(now).shifted(wait);
-            let plan = state.plan(now, 0, &mut Shares::default());
+            now = state.due_at.unwrap().max(now).shifted(wait);
+            let plan = plan_at(&state, now);
             prop_assert!(plan.fired.len() <= limits::FIRES_PER_PLAN_MAX);
             for nominal in fired_at(&plan) {
                 prop_assert!(nominal <= now);

@@ -1,0 +1,190 @@
+//! Why a job does what it does, in plain English: a pure function from facts to sentences. Gathering the facts is
+//! the route's part.
+
+mod open;
+mod past;
+#[cfg(test)]
+mod tests;
+
+use crate::{described, reasons, views};
+use punctual_client::{API_PREFIX, ExecutionExplained, ExplainBody, Span};
+use punctual_core::ids::{JobId, OccurrenceId};
+use punctual_core::job::JobStatus;
+use punctual_core::occurrence::{Finished, Live};
+use punctual_core::ports::{DeadLetter, Depth, JobView, SessionRow};
+use punctual_core::schedule::{Schedule, ScheduleState, SkipRange};
+use punctual_core::time::Timestamp;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// All that an explanation is made of.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    pub now: Timestamp,
+    pub view: JobView,
+    /// Jobs that it depends on and that have not succeeded.
+    pub parents: Vec<Parent>,
+    pub sessions: Vec<SessionRow>,
+    pub depths: Vec<Depth>,
+    /// Since when the job's queue is paused, if it is.
+    pub queue_paused_at: Option<Timestamp>,
+    /// How many executions go before each queued one.
+    pub ahead: BTreeMap<OccurrenceId, usize>,
+    /// Latest first.
+    pub skipped: Vec<SkipRange>,
+    /// Latest occurrence and attempt first.
+    pub history: Vec<Finished>,
+    /// The latest one.
+    pub dead: Option<DeadLetter>,
+}
+
+/// A job that another one depends on.
+#[derive(Debug, Clone)]
+pub struct Parent {
+    pub id: JobId,
+    /// Its name and how it stands; `None` if it is gone.
+    pub known: Option<(String, JobStatus)>,
+}
+
+/// Skipped ranges and parents that are put into sentences; the rest are counted.
+const TOLD_MAX: usize = 5;
+/// A start that is later than this is told as late.
+const LATE_MIN: Duration = Duration::from_secs(1);
+
+pub fn explain(facts: Facts) -> ExplainBody {
+    let executions: Vec<ExecutionExplained> = facts
+        .view
+        .open
+        .iter()
+        .map(|live| ExecutionExplained {
+            execution_id: live.execution(),
+            status: live.state().into(),
+            sentences: open::sentences(live, &facts),
+        })
+        .collect();
+    let mut sentences = about_status(&facts);
+    sentences.extend(next_run(&facts));
+    let summary = summary(&facts, &executions, &sentences);
+    sentences.extend(past::sentences(&facts));
+    sentences.retain(|sentence| *sentence != summary);
+    sentences.insert(0, summary.clone());
+    ExplainBody {
+        job_id: facts.view.job.id,
+        status: facts.view.status(),
+        summary,
+        sentences,
+        executions,
+        next_run_time: views::next_run_time(&facts.view),
+        recent: past::recent(&facts),
+        skipped: facts.skipped.into_iter().map(views::skip_range).collect(),
+    }
+}
+
+/// What matters most: what runs, else what holds up the job, else what holds up the execution that is first in
+/// line, else what comes next.
+fn summary<'a>(facts: &'a Facts, executions: &'a [ExecutionExplained], sentences: &'a [String]) -> String {
+    let open = || facts.view.open.iter().zip(executions);
+    let running = open().find(|(live, _)| live.is_running());
+    let first_in_line = open().min_by_key(|(live, _)| live.id.number);
+    let of_status = sentences.first().filter(|_| facts.view.status() != JobStatus::Active);
+    let told = |(_, told): (&'a Live, &'a ExecutionExplained)| told.sentences.first();
+    let telling = running.and_then(told).or(of_status).or_else(|| first_in_line.and_then(told));
+    telling.or(sentences.first()).cloned().unwrap_or_else(|| "Nothing of the job is left to run.".to_owned())
+}
+
+/// What a status that is not ACTIVE means for this job.
+fn about_status(facts: &Facts) -> Vec<String> {
+    let id = facts.view.job.id;
+    let reason =
+        || reasons::of_status(&facts.view).unwrap_or_else(|| "the reason is no longer kept".to_owned());
+    match facts.view.status() {
+        JobStatus::Active => vec![],
+        JobStatus::Paused => {
+            vec![format!("The job is paused: nothing of it starts until POST {API_PREFIX}/jobs/{id}/resume.")]
+        }
+        JobStatus::Completed => vec!["The job is completed: nothing of it is left to run.".to_owned()],
+        JobStatus::Cancelled => vec![format!("The job is cancelled: {}.", reason())],
+        JobStatus::Failed => vec![format!("The job has failed: {}.", reason())],
+    }
+}
+
+fn next_run(facts: &Facts) -> Vec<String> {
+    let Some(state) = &facts.view.schedule else { return vec![] };
+    let mut said = Vec::new();
+    let by = match described::in_words(&state.schedule) {
+        Some(description) => format!("by its schedule: {description}"),
+        None => "once".to_owned(),
+    };
+    match (state.due_at, state.nominal) {
+        (Some(due_at), _) => {
+            said.push(format!("It runs next at {}, {by}{}.", when(due_at, facts.now), runs_left(state)));
+        }
+        (None, Some(nominal)) if nominal > facts.now => {
+            said.push(format!(
+                "If it is resumed before, it runs next at {}, {by}.",
+                when(nominal, facts.now)
+            ));
+        }
+        (None, _) => said.push(format!("Once it is resumed, it goes on {by}.")),
+    }
+    if let Some(replay) = &state.replay {
+        let (next, until) = (replay.next, replay.until);
+        said.push(format!(
+            "It makes up for missed occurrences, of which those from {next} to {until} are left."
+        ));
+    }
+    if !facts.parents.is_empty() {
+        said.push(format!("When its time has come, it also waits for {}.", parents(&facts.parents)));
+    }
+    said
+}
+
+fn runs_left(state: &ScheduleState) -> String {
+    let max_runs = match &state.schedule {
+        Schedule::Recurring(recurring) => recurring.max_runs,
+        _ => None,
+    };
+    max_runs.map_or(String::new(), |max| format!("; {} of {max} runs have begun", state.fired))
+}
+
+/// The jobs that are waited for, by id, name and status.
+fn parents(parents: &[Parent]) -> String {
+    let one = |parent: &Parent| match &parent.known {
+        Some((name, status)) => format!("job {} ({name}, {})", parent.id, views::status_word(*status)),
+        None => format!("job {} (gone)", parent.id),
+    };
+    listed(parents.iter().map(one).collect(), parents.len())
+}
+
+/// A list in a sentence, cut to a readable length.
+fn listed(mut items: Vec<String>, count: usize) -> String {
+    items.truncate(TOLD_MAX);
+    if count > items.len() {
+        items.push(format!("{} more", count - items.len()));
+    }
+    match items.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => String::new(),
+    }
+}
+
+/// A moment and how far away it is.
+fn when(at: Timestamp, now: Timestamp) -> String {
+    match at > now {
+        true => format!("{at} (in {})", rough(at.since(now))),
+        false => format!("{at} ({} ago)", rough(now.since(at))),
+    }
+}
+
+/// A length of time as precise as people want to hear it.
+fn rough(length: Duration) -> Span {
+    let unit = match length.as_secs() {
+        0 => Duration::from_millis(1),
+        1..3_600 => Duration::from_secs(1),
+        3_600..86_400 => Duration::from_secs(60),
+        _ => Duration::from_secs(3_600),
+    };
+    let whole = length.as_micros() / unit.as_micros() * unit.as_micros();
+    Duration::from_micros(u64::try_from(whole).unwrap_or(u64::MAX)).into()
+}

@@ -1,0 +1,172 @@
+//! Why an open execution is where it is.
+
+use super::{Facts, listed, parents, rough, when};
+use punctual_client::{API_PREFIX, ExecutionStatus};
+use punctual_core::gates::Gate;
+use punctual_core::limits;
+use punctual_core::occurrence::{Finished, Lease, Live, LiveState};
+use punctual_core::ports::SessionRow;
+use punctual_core::schedule::OverlapPolicy;
+
+/// The most telling sentence first.
+pub fn sentences(live: &Live, facts: &Facts) -> Vec<String> {
+    let mut said = match live.state {
+        LiveState::Running(lease) => return running(live, lease, facts),
+        LiveState::Waiting(gates) => gates.iter().map(|gate| closed(gate, live, facts)).collect(),
+        LiveState::Queued => queued(live, facts),
+    };
+    if let Some(expires_at) = live.expires_at {
+        said.push(format!("It expires at {} unless it has started by then.", when(expires_at, facts.now)));
+    }
+    said
+}
+
+fn running(live: &Live, lease: Lease, facts: &Facts) -> Vec<String> {
+    let session = facts.sessions.iter().find(|row| row.pulse.session == lease.session);
+    let place = session
+        .map_or("a worker that is no longer connected".to_owned(), |row| format!("worker {}", row.worker));
+    let limit = rough(facts.view.job.spec.settings.timeout_after(live.charged));
+    let mut said = vec![format!(
+        "Attempt {} has been running on {place} since {}, with a time limit of {limit}.",
+        live.attempt,
+        when(lease.claimed_at, facts.now)
+    )];
+    if session.is_none() {
+        said.push("It counts as lost once its worker has been silent for long enough.".to_owned());
+    }
+    if lease.cancel_requested {
+        said.push("It has been asked to stop, and ends cancelled however its run ends.".to_owned());
+    }
+    said
+}
+
+/// What one closed gate means.
+fn closed(gate: Gate, live: &Live, facts: &Facts) -> String {
+    let id = facts.view.job.id;
+    match gate {
+        Gate::Time => waits_for_time(live, facts),
+        Gate::Dependency if facts.parents.is_empty() => {
+            "It waited for other jobs, all of which have succeeded by now: it becomes ready in a moment."
+                .to_owned()
+        }
+        Gate::Dependency => format!("It waits for {} to succeed.", parents(&facts.parents)),
+        Gate::Overlap => waits_behind(live, facts),
+        Gate::Concurrency => "It waits because as many run at once as may.".to_owned(),
+        Gate::Paused => {
+            format!("It is held because the job is paused; POST {API_PREFIX}/jobs/{id}/resume lets it go on.")
+        }
+    }
+}
+
+fn waits_for_time(live: &Live, facts: &Facts) -> String {
+    let until = when(live.available_at, facts.now);
+    if live.charged == 0 {
+        return format!("It waits for its time, {until}.");
+    }
+    let before = facts.history.iter().find(|finished| finished.id.occurrence == live.id);
+    let after = before.map_or("a failure".to_owned(), failed);
+    let max_retries = facts.view.job.spec.settings.max_retries;
+    format!(
+        "Attempt {} waits until {until}: it is retry {} of {max_retries}, after {after}.",
+        live.attempt, live.charged
+    )
+}
+
+fn failed(before: &Finished) -> String {
+    let status = ExecutionStatus::from(before.status);
+    let error = before.error.as_ref().map_or(String::new(), |error| format!(" ({error})"));
+    format!("attempt {} ended {status}{error}", before.id.attempt)
+}
+
+fn waits_behind(live: &Live, facts: &Facts) -> String {
+    let policy = match facts.view.job.spec.settings.overlap {
+        OverlapPolicy::Skip => "SKIP",
+        OverlapPolicy::Allow => "ALLOW",
+        OverlapPolicy::Queue => "QUEUE",
+        OverlapPolicy::Replace => "REPLACE",
+    };
+    let others = || facts.view.open.iter().filter(|other| other.id != live.id);
+    let holders: Vec<String> = others()
+        .filter(|other| !other.is_closed_by(Gate::Overlap))
+        .map(|other| other.execution().to_string())
+        .collect();
+    let ahead = others()
+        .filter(|other| other.is_closed_by(Gate::Overlap) && other.id.number < live.id.number)
+        .count();
+    let behind = match holders.len() {
+        0 => "an earlier occurrence of the job has".to_owned(),
+        1 => format!("{} has", holders[0]),
+        count => format!("{} have", listed(holders, count)),
+    };
+    let queue = match ahead {
+        0 => String::new(),
+        1 => ", and another one waits before it".to_owned(),
+        count => format!(", and {count} others wait before it"),
+    };
+    format!("It waits until {behind} ended (overlap_policy {policy}){queue}.")
+}
+
+/// Why a queued execution has not been claimed yet.
+fn queued(live: &Live, facts: &Facts) -> Vec<String> {
+    let spec = &facts.view.job.spec;
+    let mut said = Vec::new();
+    if let Some(paused_at) = facts.queue_paused_at {
+        let (queue, since) = (&spec.queue, when(paused_at, facts.now));
+        said.push(format!(
+            "The queue {queue} has been paused since {since}: nothing of it starts until POST \
+             {API_PREFIX}/queues/{queue}/resume."
+        ));
+    }
+    let able: Vec<&SessionRow> =
+        facts.sessions.iter().filter(|row| row.job_types.contains(&spec.job_type)).collect();
+    if able.is_empty() {
+        said.push(no_handler(&spec.job_type, &facts.sessions));
+    }
+    match facts.ahead.get(&live.id) {
+        None | Some(0) => {}
+        Some(1) => said.push("One execution of the same queue and type is ahead of it.".to_owned()),
+        Some(&ahead) => {
+            let at_least = if ahead >= limits::POSITION_MAX { "At least " } else { "" };
+            said.push(format!("{at_least}{ahead} executions of the same queue and type are ahead of it."));
+        }
+    }
+    if let Some(busy) = all_busy(&able, facts) {
+        said.push(busy);
+    }
+    if said.is_empty() {
+        said.push("Nothing is in its way: a worker takes it at any moment.".to_owned());
+    }
+    said.push(format!("It has been ready since {}.", when(live.available_at, facts.now)));
+    said
+}
+
+fn no_handler(job_type: &str, sessions: &[SessionRow]) -> String {
+    if sessions.is_empty() {
+        return format!("No worker is connected; it needs one that has a handler for {job_type}.");
+    }
+    let handlers = |row: &SessionRow| match row.job_types.as_slice() {
+        [] => format!("{} has none", row.worker),
+        types => format!("{} has {}", row.worker, listed(types.to_vec(), types.len())),
+    };
+    let there = listed(sessions.iter().map(handlers).collect(), sessions.len());
+    format!("No connected worker has a handler for {job_type}: {there}.")
+}
+
+/// Whether the workers that could run it are full, as far as one can tell from outside.
+fn all_busy(able: &[&SessionRow], facts: &Facts) -> Option<String> {
+    let slots: u64 = able.iter().map(|row| u64::from(row.slots)).sum();
+    let theirs =
+        |job_type: &str| able.iter().any(|row| row.job_types.iter().any(|theirs| theirs == job_type));
+    let lanes = facts.depths.iter().filter(|depth| theirs(depth.lane.job_type()));
+    let running: u64 = lanes.map(|depth| depth.running).sum();
+    if able.is_empty() || running < slots {
+        return None;
+    }
+    let workers = match able.len() {
+        1 => format!("worker {}, the only one with its handler,", able[0].worker),
+        count => format!("the {count} workers that have its handler"),
+    };
+    let slots = if slots == 1 { "The only slot".to_owned() } else { format!("All {slots} slots") };
+    let are = if slots.starts_with("The") { "is" } else { "are" };
+    Some(format!("{slots} of {workers} {are} busy."))
+}

@@ -1,0 +1,385 @@
+//! Changing some fields of a job and no others: a JSON merge patch (RFC 7396) over the job as submitted.
+//!
+//! What a patch does not name stays exactly as it is: the rhythm of an interval, the text of the payload. What it
+//! names displaces the fields that it contradicts, so that a cron expression turns a one-time job into a
+//! recurring one without the patch having to name all that goes.
+
+use crate::described;
+use crate::error::ApiError;
+use crate::json::{self, Shape};
+use crate::submission::{Basis, RECURRING_FIELDS, SCHEDULE_FIELDS, job_spec};
+use punctual_client::{ScheduleType, SubmitJob};
+use punctual_core::job::JobSpec;
+use punctual_core::schedule::Schedule;
+use punctual_core::time::Timestamp;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+type Fields = Map<String, Value>;
+
+/// The job after the patch, or what is wrong with that.
+pub fn patched(stored: &JobSpec, patch: &[u8], now: Timestamp) -> Result<JobSpec, ApiError> {
+    let mut named: Fields = json::parse(patch, Shape::Patch)?;
+    let payload = match named.remove("payload") {
+        None => stored.payload.clone(),
+        Some(_) => merged_payload(&stored.payload, patch)?,
+    };
+    let names_schedule = named.keys().any(|field| is_schedule_field(field));
+    let mut job = fields_of(described::as_submitted(stored))?;
+    displace(&mut job, &named, kind_of(&stored.settings.schedule));
+    refuse_lost_time(&job, &named)?;
+    for (field, value) in named {
+        put(&mut job, field, value);
+    }
+    let text = serde_json::to_vec(&job).map_err(internal)?;
+    let job: SubmitJob = json::parse(&text, Shape::PatchedJob)?;
+    let basis = Basis { now, stored: Some(&stored.settings.schedule) };
+    let mut spec = job_spec(job, basis).map_err(ApiError::invalid)?;
+    if !names_schedule {
+        spec.settings.schedule = stored.settings.schedule.clone();
+    }
+    Ok(JobSpec { payload, ..spec })
+}
+
+fn internal(error: serde_json::Error) -> ApiError {
+    ApiError::Internal(format!("a job cannot be written as JSON: {error}"))
+}
+
+fn fields_of(job: SubmitJob) -> Result<Fields, ApiError> {
+    match serde_json::to_value(job).map_err(internal)? {
+        Value::Object(mut fields) => {
+            // It follows from the others.
+            fields.remove("schedule_type");
+            Ok(fields)
+        }
+        other => Err(ApiError::Internal(format!("a job is not an object: {other}"))),
+    }
+}
+
+fn is_schedule_field(name: &str) -> bool {
+    name == "schedule_type" || SCHEDULE_FIELDS.iter().any(|(field, ..)| *field == name)
+}
+
+const fn kind_of(schedule: &Schedule) -> ScheduleType {
+    match schedule {
+        Schedule::Immediate => ScheduleType::Immediate,
+        Schedule::OneTime { .. } => ScheduleType::OneTime,
+        Schedule::Recurring(_) => ScheduleType::Recurring,
+    }
+}
+
+/// Whether the patch gives the field a value; null takes one away.
+fn gives(named: &Fields, field: &str) -> bool {
+    named.get(field).is_some_and(|value| !value.is_null())
+}
+
+/// The kind of schedule that the patch asks for, if it asks for one.
+fn wanted_kind(named: &Fields) -> Option<ScheduleType> {
+    let said = named.get("schedule_type").and_then(|kind| ScheduleType::deserialize(kind).ok());
+    let any_of = |fields: [&str; 2]| fields.into_iter().any(|field| gives(named, field));
+    said.or_else(|| any_of(["cron_expression", "interval"]).then_some(ScheduleType::Recurring))
+        .or_else(|| any_of(["execute_at", "delay"]).then_some(ScheduleType::OneTime))
+}
+
+/// Takes out of the job what the patch's fields contradict.
+fn displace(job: &mut Fields, named: &Fields, kind: ScheduleType) {
+    if wanted_kind(named).is_some_and(|wanted| wanted != kind) {
+        for (field, ..) in SCHEDULE_FIELDS.iter().chain(&RECURRING_FIELDS) {
+            job.remove(*field);
+        }
+    }
+    for (given, displaced) in [
+        ("cron_expression", "interval"),
+        ("interval", "cron_expression"),
+        ("delay", "execute_at"),
+        ("expires_at", "expires_after"),
+        ("expires_after", "expires_at"),
+    ] {
+        if gives(named, given) {
+            job.remove(displaced);
+        }
+    }
+    for (field, word, bounds) in [
+        ("misfire_policy", "RUN_ALL", &["misfire_limit", "max_lateness", "replay_rate"][..]),
+        ("overlap_policy", "QUEUE", &["overlap_limit"][..]),
+    ] {
+        if named.get(field).is_some_and(|policy| policy != word) {
+            bounds.iter().for_each(|bound| drop(job.remove(*bound)));
+        }
+    }
+    if let (Some(Value::Object(retry)), Some(Value::Object(named))) =
+        (job.get_mut("retry"), named.get("retry"))
+    {
+        displace_retry(retry, named);
+    }
+}
+
+/// Takes out the waits that the wanted strategy does not know.
+fn displace_retry(retry: &mut Fields, named: &Fields) {
+    let displaced: &[&str] = match named.get("strategy").map(Value::as_str) {
+        Some(Some("ladder")) => &["delay", "max_delay"],
+        Some(Some("fixed")) => &["max_delay", "steps"],
+        Some(_) => &["steps"],
+        None if gives(named, "steps") => &["strategy", "delay", "max_delay"],
+        None if gives(named, "delay") && retry.contains_key("steps") => &["strategy", "steps"],
+        // A cap that nobody has chosen gives way to a longer delay.
+        None if gives(named, "delay") && is_default_cap(retry) => &["max_delay"],
+        None => &[],
+    };
+    for field in displaced {
+        retry.remove(*field);
+    }
+}
+
+fn is_default_cap(retry: &Fields) -> bool {
+    retry.get("max_delay").is_some_and(|cap| cap == "1h" || Some(cap) == retry.get("delay"))
+}
+
+/// A job whose time is taken away would run at once, which nobody means by resetting a field.
+fn refuse_lost_time(job: &Fields, named: &Fields) -> Result<(), ApiError> {
+    for times in [["cron_expression", "interval"], ["execute_at", "delay"]] {
+        let lost =
+            times.into_iter().find(|time| job.contains_key(*time) && named.get(*time) == Some(&Value::Null));
+        if let Some(time) = lost
+            && !times.into_iter().any(|time| gives(named, time))
+        {
+            let fix =
+                "cannot be taken away: give another time, or schedule_type IMMEDIATE to run the job at once";
+            return Err(ApiError::field(time, fix));
+        }
+    }
+    Ok(())
+}
+
+/// Puts a value where the patch says. A null stays: reading the job takes it for what is left out, and knows
+/// which fields there are.
+fn put(job: &mut Fields, field: String, value: Value) {
+    match (job.get_mut(&field), value) {
+        (Some(Value::Object(inner)), Value::Object(named)) if field == "retry" => {
+            for (field, value) in named {
+                inner.insert(field, value);
+            }
+        }
+        (_, value) => {
+            job.insert(field, value);
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct PayloadOf<'a> {
+    #[serde(borrow)]
+    payload: Option<&'a RawValue>,
+}
+
+/// The payload's new text: as it stands in the patch, unless an object is merged into an object.
+fn merged_payload(stored: &str, patch: &[u8]) -> Result<String, ApiError> {
+    let Some(named) = json::parse::<PayloadOf<'_>>(patch, Shape::Patch)?.payload else {
+        return Ok("null".to_owned());
+    };
+    match serde_json::from_str(named.get()) {
+        Ok(Value::Object(named)) => {
+            let mut payload = serde_json::from_str(stored).unwrap_or_default();
+            merge(&mut payload, Value::Object(named));
+            Ok(payload.to_string())
+        }
+        _ => Ok(named.get().to_owned()),
+    }
+}
+
+/// RFC 7396.
+fn merge(target: &mut Value, patch: Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch;
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(Map::new());
+    }
+    let Value::Object(target) = target else { return };
+    for (name, value) in patch {
+        if value.is_null() {
+            target.remove(&name);
+        } else {
+            merge(target.entry(name).or_insert(Value::Null), value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_core::job::Expiry;
+    use punctual_core::recurrence::Rule;
+    use punctual_core::retry::RetryPolicy;
+    use punctual_core::schedule::OverlapPolicy;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn submitted() -> Timestamp {
+        at("2026-11-15T08:30:00Z")
+    }
+
+    fn now() -> Timestamp {
+        at("2026-11-15T08:40:00Z")
+    }
+
+    fn stored(json: &str) -> JobSpec {
+        job_spec(serde_json::from_str(json).unwrap(), Basis::new(submitted())).unwrap()
+    }
+
+    fn changed(job: &str, patch: &str) -> JobSpec {
+        patched(&stored(job), patch.as_bytes(), now()).unwrap()
+    }
+
+    fn schedule_after(job: &str, patch: &str) -> Schedule {
+        changed(job, patch).settings.schedule
+    }
+
+    fn refused(job: &str, patch: &str) -> String {
+        match patched(&stored(job), patch.as_bytes(), now()) {
+            Err(ApiError::InvalidFields(errors)) => format!("{} {}", errors[0].field, errors[0].detail),
+            other => panic!("{patch} gave {other:?}"),
+        }
+    }
+
+    const EVERYTHING: &str = r#"{"name":"x","job_type":"t","payload":{"b": 1.0e3,  "a":[ ]},"queue":"q","priority":7,
+        "interval":"90m","timezone":"Europe/Berlin","dst_gap":"SKIP","misfire_policy":"RUN_ALL","misfire_limit":4,
+        "misfire_grace":"5m","jitter":"1500ms","max_runs":9,"end_at":"2030-01-01T00:00:00Z",
+        "overlap_policy":"QUEUE","overlap_limit":3,"max_open":77,"max_retries":2,
+        "retry":{"steps":["1m","5m"],"fail_on":["LOST"],"timeout_growth":1.25},"timeout_secs":0.5,
+        "expires_after":"1h","owner_id":"ann","idempotency_key":"i","unique_key":"u","tags":["a"]}"#;
+
+    #[test]
+    fn what_a_patch_does_not_name_stays_exactly_as_it_is() {
+        let job = stored(EVERYTHING);
+        assert_eq!(changed(EVERYTHING, "{}"), job);
+        assert_eq!(changed(EVERYTHING, r#"{"name":"y"}"#), JobSpec { name: "y".to_owned(), ..job.clone() });
+        let mut expected = job;
+        expected.settings.max_open = 5;
+        assert_eq!(changed(EVERYTHING, r#"{"max_open":5}"#), expected);
+        for job in [
+            r#"{"name":"x"}"#,
+            r#"{"name":"x","delay":"5m","overlap_policy":"ALLOW","expires_at":"2026-11-16T00:00:00Z"}"#,
+            r#"{"name":"x","cron_expression":"H H * * *","start_at":"2026-11-16T00:00:00Z"}"#,
+        ] {
+            assert_eq!(changed(job, "{}"), stored(job), "{job}");
+        }
+    }
+
+    #[test]
+    fn an_interval_keeps_its_rhythm_unless_the_patch_changes_it() {
+        let anchor = |patch| match schedule_after(r#"{"name":"x","interval":"1h"}"#, patch) {
+            Schedule::Recurring(recurring) => match recurring.recurrence.spec().rule {
+                Rule::Interval { anchor, .. } => anchor,
+                Rule::Cron { .. } => panic!("a cron rule"),
+            },
+            other => panic!("not recurring: {other:?}"),
+        };
+        assert_eq!(anchor(r#"{"priority":1}"#), submitted());
+        assert_eq!(anchor(r#"{"max_runs":1}"#), submitted());
+        assert_eq!(anchor(r#"{"interval":"2h"}"#), now());
+        assert_eq!(anchor(r#"{"start_at":"2026-01-01T00:00:00Z"}"#), at("2026-01-01T00:00:00Z"));
+    }
+
+    #[test]
+    fn null_resets_a_field_to_its_default() {
+        let job = changed(
+            EVERYTHING,
+            r#"{"payload":null,"queue":null,"priority":null,"retry":null,"max_retries":null,"tags":null,
+                "job_type":null,"expires_after":null,"max_runs":null}"#,
+        );
+        assert_eq!((job.payload.as_str(), job.queue.as_str(), job.priority.get()), ("null", "default", 5));
+        assert_eq!((job.job_type.as_str(), job.settings.max_retries), ("x", 3));
+        assert_eq!(job.settings.retry, RetryPolicy::default());
+        assert_eq!((job.settings.expiry, job.settings.timeout_growth_pct), (None, 100));
+        let inner = changed(EVERYTHING, r#"{"retry":{"fail_on":null}}"#).settings;
+        assert_eq!((inner.fail_on.len(), inner.timeout_growth_pct), (0, 125));
+        assert_eq!(refused(EVERYTHING, r#"{"name":null}"#), "name must be a string, not null");
+    }
+
+    #[test]
+    fn a_time_of_another_kind_takes_the_place_of_all_that_belonged_to_the_old_one() {
+        let one_time = r#"{"name":"x","execute_at":"2026-11-15T09:00:00Z"}"#;
+        let Schedule::Recurring(_) = schedule_after(one_time, r#"{"cron_expression":"@daily"}"#) else {
+            panic!("not recurring");
+        };
+        let job = changed(EVERYTHING, r#"{"delay":"5m"}"#);
+        assert_eq!(job.settings.schedule, Schedule::OneTime { at: at("2026-11-15T08:45:00Z") });
+        assert_eq!((job.settings.overlap, job.settings.max_open), (OverlapPolicy::Queue, 1_000));
+        assert_eq!(
+            schedule_after(one_time, r#"{"delay":"1h"}"#),
+            Schedule::OneTime { at: at("2026-11-15T09:40:00Z") }
+        );
+        assert_eq!(schedule_after(EVERYTHING, r#"{"schedule_type":"immediate"}"#), Schedule::Immediate);
+        let Schedule::Recurring(cron) = schedule_after(EVERYTHING, r#"{"cron_expression":"0 9 * * *"}"#)
+        else {
+            panic!("not recurring");
+        };
+        assert_eq!((cron.recurrence.spec().zone.as_str(), cron.max_runs), ("Europe/Berlin", Some(9)));
+    }
+
+    #[test]
+    fn a_job_does_not_lose_its_time_by_a_reset() {
+        let lost =
+            "cannot be taken away: give another time, or schedule_type IMMEDIATE to run the job at once";
+        assert_eq!(refused(EVERYTHING, r#"{"interval":null}"#), format!("interval {lost}"));
+        let one_time = r#"{"name":"x","execute_at":"2026-11-15T09:00:00Z"}"#;
+        assert_eq!(refused(one_time, r#"{"execute_at":null}"#), format!("execute_at {lost}"));
+        let moved = schedule_after(one_time, r#"{"execute_at":null,"delay":"20m"}"#);
+        assert_eq!(moved, Schedule::OneTime { at: at("2026-11-15T09:00:00Z") });
+    }
+
+    #[test]
+    fn a_patch_displaces_what_it_contradicts() {
+        let waits = |job: &str, patch: &str| changed(job, patch).settings.retry;
+        assert_eq!(
+            waits(EVERYTHING, r#"{"retry":{"strategy":"fixed","delay":"5s"}}"#),
+            RetryPolicy::Fixed { delay_ms: 5_000 }
+        );
+        assert_eq!(
+            waits(r#"{"name":"x"}"#, r#"{"retry":{"steps":["1s"]}}"#),
+            RetryPolicy::Ladder { steps_ms: vec![1_000] }
+        );
+        assert_eq!(
+            waits(r#"{"name":"x"}"#, r#"{"retry":{"delay":"2h"}}"#),
+            RetryPolicy::Exponential { delay_ms: 7_200_000, max_delay_ms: 7_200_000 }
+        );
+        let fixed = r#"{"name":"x","retry":{"strategy":"fixed","delay":"5s"}}"#;
+        assert_eq!(waits(fixed, r#"{"retry":{"delay":"7s"}}"#), RetryPolicy::Fixed { delay_ms: 7_000 });
+        assert_eq!(
+            waits(fixed, r#"{"retry":{"strategy":"exponential"}}"#),
+            RetryPolicy::Exponential { delay_ms: 5_000, max_delay_ms: 3_600_000 }
+        );
+        let settings = changed(EVERYTHING, r#"{"overlap_policy":"SKIP","misfire_policy":null}"#).settings;
+        assert_eq!((settings.overlap, settings.overlap_limit), (OverlapPolicy::Skip, 10));
+        let once = r#"{"name":"x","expires_after":"1h"}"#;
+        let expiry = changed(once, r#"{"expires_at":"2026-11-16T00:00:00Z"}"#).settings.expiry;
+        assert_eq!(expiry, Some(Expiry::At(at("2026-11-16T00:00:00Z"))));
+    }
+
+    #[test]
+    fn payloads_are_merged_and_otherwise_kept_to_the_letter() {
+        let payload = |patch: &str| changed(EVERYTHING, patch).payload;
+        assert_eq!(payload(r#"{"priority":1}"#), r#"{"b": 1.0e3,  "a":[ ]}"#);
+        assert_eq!(payload(r#"{"payload":[1, 2]}"#), "[1, 2]");
+        assert_eq!(payload(r#"{"payload":{"b":null,"c":{"d":1}}}"#), r#"{"a":[],"c":{"d":1}}"#);
+    }
+
+    #[test]
+    fn a_patch_with_unknown_fields_is_refused_even_if_it_resets_them() {
+        assert_eq!(
+            refused(EVERYTHING, r#"{"pirority":null}"#),
+            "pirority is not a known field, did you mean priority?"
+        );
+        assert_eq!(refused(EVERYTHING, r#"{"retry":{"x":null}}"#), "retry.x is not a known field");
+        assert_eq!(
+            refused(r#"{"name":"x"}"#, r#"{"max_runs":3}"#),
+            "max_runs only applies to recurring jobs: give cron_expression or interval, too"
+        );
+        assert!(matches!(patched(&stored(EVERYTHING), b"[]", now()), Err(ApiError::WrongShape { .. })));
+    }
+}

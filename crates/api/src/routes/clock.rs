@@ -1,0 +1,74 @@
+//! The clock by which schedules go: what it shows, and driving it where the server was started for that.
+
+use crate::error::ApiError;
+use crate::extract::{BODY_BYTES_MAX, JsonBody};
+use crate::json::Shape;
+use crate::{Api, json};
+use axum::Json;
+use axum::extract::State;
+use punctual_client::{ClockBody, ClockMode, ClockMoved, MoveClock};
+use punctual_core::limits;
+use punctual_core::ports::DrivenClock;
+use punctual_core::time::Timestamp;
+use punctual_engine::{Drive, Driven};
+use std::time::Duration;
+
+/// How long to wait at each stop until all is quiet, if the request does not say.
+const SETTLE_DEFAULT: Duration = Duration::from_secs(10);
+
+pub async fn show(State(api): State<Api>) -> Json<ClockBody> {
+    let mode = if api.driven.is_some() { ClockMode::Manual } else { ClockMode::System };
+    Json(ClockBody { mode, now: api.engine.now() })
+}
+
+/// Time passes: everything on the way fires at its own time.
+pub async fn advance(
+    State(api): State<Api>,
+    body: JsonBody<BODY_BYTES_MAX>,
+) -> Result<Json<ClockMoved>, ApiError> {
+    let clock = driven(&api)?;
+    let drive = wanted(&body.bytes, api.engine.now())?;
+    Ok(Json(moved(api.engine.advance(clock, drive).await?)))
+}
+
+/// Time leaps: what lies in between was missed.
+pub async fn jump(
+    State(api): State<Api>,
+    body: JsonBody<BODY_BYTES_MAX>,
+) -> Result<Json<ClockMoved>, ApiError> {
+    let clock = driven(&api)?;
+    let drive = wanted(&body.bytes, api.engine.now())?;
+    Ok(Json(moved(api.engine.jump(clock, drive).await?)))
+}
+
+fn driven(api: &Api) -> Result<&dyn DrivenClock, ApiError> {
+    let reason = "this server goes by the machine's clock; start it with --clock manual to drive its time";
+    api.driven.as_deref().ok_or_else(|| ApiError::Conflict(reason.to_owned()))
+}
+
+fn wanted(body: &[u8], now: Timestamp) -> Result<Drive, ApiError> {
+    let asked: MoveClock = json::parse(body, Shape::ClockMove)?;
+    let settle = asked.settle.map_or(SETTLE_DEFAULT, |settle| settle.get());
+    if settle > limits::ADVANCE_TIME_MAX {
+        let longest = limits::ADVANCE_TIME_MAX.as_secs();
+        return Err(ApiError::field("settle", format!("must be at most {longest}s")));
+    }
+    let (field, to) = match (asked.by, asked.to) {
+        (Some(by), None) => ("by", now.plus(by.get())),
+        (None, Some(to)) => ("to", to),
+        (Some(_), Some(_)) => return Err(ApiError::field("to", "must not be given together with by")),
+        (None, None) => return Err(ApiError::field("by", "is needed (or give to)")),
+    };
+    if to < now {
+        return Err(ApiError::field(field, format!("must not be before {now}: the clock never goes back")));
+    }
+    if to > Timestamp::MAX {
+        return Err(ApiError::field(field, "must not lead beyond 9999-12-30"));
+    }
+    Ok(Drive { to, settle })
+}
+
+fn moved(driven: Driven) -> ClockMoved {
+    let Driven { now, fired, skipped, settled, more } = driven;
+    ClockMoved { now, fired, skipped, settled, more }
+}

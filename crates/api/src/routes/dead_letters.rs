@@ -1,0 +1,203 @@
+//! What failed for good: listing it, running it again, letting it go.
+
+use crate::auth::Caller;
+use crate::error::ApiError;
+use crate::extract::{BODY_BYTES_MAX, JsonBody};
+use crate::json::{self, Shape};
+use crate::query::{QueryParams, next_cursor, place_in};
+use crate::routes::control::reason_of;
+use crate::{Api, views};
+use axum::Json;
+use axum::extract::State;
+use punctual_client::{
+    DeadLetterBody, DeadLetterFilter, DeadLetterSelection, DiscardAnswer, Page, RedriveAnswer, RefusedLetter,
+};
+use punctual_core::ids::OccurrenceId;
+use punctual_core::limits;
+use punctual_core::ports::DeadLetterQuery;
+use punctual_engine::ControlError;
+
+const LIST: &str = "dead-letters";
+
+pub async fn list(
+    State(api): State<Api>,
+    mut query: QueryParams,
+) -> Result<Json<Page<DeadLetterBody>>, ApiError> {
+    let filter = DeadLetterFilter {
+        job_id: query.parsed("job_id"),
+        name: query.text("name"),
+        job_type: query.text("job_type"),
+        queue: query.text("queue"),
+        died_from: query.time("died_from"),
+        died_until: query.time("died_until"),
+        error: query.text("error"),
+    };
+    let (before, limit) = (query.cursor(LIST), query.limit());
+    query.finish()?;
+    let page = api.store().dead_letters(matching(filter, before, limit)).await?;
+    Ok(Json(Page {
+        items: page.items.into_iter().map(views::dead_letter).collect(),
+        next_cursor: next_cursor(LIST, page.next),
+    }))
+}
+
+fn matching(filter: DeadLetterFilter, before: Option<u64>, limit: usize) -> DeadLetterQuery {
+    DeadLetterQuery {
+        before,
+        limit,
+        job: filter.job_id,
+        name: filter.name,
+        job_type: filter.job_type,
+        queue: filter.queue,
+        died_from: filter.died_from,
+        died_until: filter.died_until,
+        error: filter.error,
+    }
+}
+
+/// Runs those chosen again, each for itself.
+pub async fn redrive(
+    State(api): State<Api>,
+    caller: Caller,
+    body: JsonBody<BODY_BYTES_MAX>,
+) -> Result<Json<RedriveAnswer>, ApiError> {
+    let Step { ids, next_cursor } = step(&api, &caller, &body.bytes).await?;
+    let mut refused = Vec::new();
+    let mut redriven = 0;
+    if !ids.is_empty() {
+        let outcomes = api.engine.redrive(ids.clone()).await?;
+        for (occurrence_id, outcome) in ids.into_iter().zip(outcomes) {
+            match outcome {
+                Ok(_) => redriven += 1,
+                Err(error) => refused.push(RefusedLetter { occurrence_id, reason: reason(&error) }),
+            }
+        }
+    }
+    Ok(Json(RedriveAnswer { redriven, refused, next_cursor }))
+}
+
+/// Deletes those chosen.
+pub async fn discard(
+    State(api): State<Api>,
+    caller: Caller,
+    body: JsonBody<BODY_BYTES_MAX>,
+) -> Result<Json<DiscardAnswer>, ApiError> {
+    let Step { ids, next_cursor } = step(&api, &caller, &body.bytes).await?;
+    let were_there = if ids.is_empty() { vec![] } else { api.engine.discard(ids.clone()).await? };
+    let discarded = were_there.iter().filter(|was_there| **was_there).count() as u64;
+    let missing = ids.into_iter().zip(were_there).filter(|(_, was_there)| !was_there);
+    let refused = missing
+        .map(|(occurrence_id, _)| RefusedLetter { occurrence_id, reason: reason(&ControlError::NotThere) })
+        .collect();
+    Ok(Json(DiscardAnswer { discarded, refused, next_cursor }))
+}
+
+fn reason(error: &ControlError) -> String {
+    match error {
+        ControlError::NotThere => "there is no such dead letter".to_owned(),
+        ControlError::Refused(refusal) => reason_of(refusal),
+        ControlError::Invalid(_) | ControlError::Unavailable(_) => error.to_string(),
+    }
+}
+
+/// The dead letters that one request acts on, and where the next one goes on.
+struct Step {
+    ids: Vec<OccurrenceId>,
+    next_cursor: Option<String>,
+}
+
+async fn step(api: &Api, caller: &Caller, body: &[u8]) -> Result<Step, ApiError> {
+    match chosen(json::parse(body, Shape::DeadLetters)?)? {
+        Chosen::Ids(ids) => Ok(Step { ids, next_cursor: None }),
+        Chosen::Matching(query) => {
+            caller.check_operator()?;
+            let page = api.store().dead_letters(query).await?;
+            let ids = page.items.into_iter().map(|letter| letter.occurrence).collect();
+            Ok(Step { ids, next_cursor: next_cursor(LIST, page.next) })
+        }
+    }
+}
+
+#[derive(Debug, PartialEq)]
+enum Chosen {
+    Ids(Vec<OccurrenceId>),
+    Matching(DeadLetterQuery),
+}
+
+fn chosen(selection: DeadLetterSelection) -> Result<Chosen, ApiError> {
+    const MAX: usize = limits::STORE_BATCH_MAX;
+    let DeadLetterSelection { ids, filter, limit, cursor } = selection;
+    let only_with_filter =
+        |field| Err(ApiError::field(field, "only applies to a filter: leave it out with ids"));
+    match (ids, filter) {
+        (Some(_), Some(_)) => {
+            Err(ApiError::field("filter", "cannot be combined with ids: give one of the two"))
+        }
+        (None, None) => Err(ApiError::field("ids", "is needed, or a filter; {\"filter\": {}} means all")),
+        (Some(_), None) if limit.is_some() => only_with_filter("limit"),
+        (Some(_), None) if cursor.is_some() => only_with_filter("cursor"),
+        (Some(ids), None) if ids.is_empty() || ids.len() > MAX => {
+            Err(ApiError::field("ids", format!("must name 1 to {MAX} dead letters, not {}", ids.len())))
+        }
+        (Some(ids), None) => Ok(Chosen::Ids(ids)),
+        (None, Some(filter)) => {
+            let limit = limit.unwrap_or(MAX);
+            if limit == 0 || limit > MAX {
+                return Err(ApiError::field("limit", format!("must be a number from 1 to {MAX}")));
+            }
+            let before = match cursor {
+                None => None,
+                Some(cursor) => Some(place_in(LIST, &cursor).ok_or_else(|| {
+                    ApiError::field("cursor", "must be a next_cursor of this same route or of the list")
+                })?),
+            };
+            Ok(Chosen::Matching(matching(filter, before, limit)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(body: &str) -> Result<Chosen, ApiError> {
+        chosen(json::parse(body.as_bytes(), Shape::DeadLetters)?)
+    }
+
+    fn refused(body: &str) -> String {
+        match read(body) {
+            Err(ApiError::InvalidFields(errors)) => errors[0].field.clone(),
+            other => panic!("{body} gave {other:?}"),
+        }
+    }
+
+    const ID: &str = "0197e9a0-0000-7000-8000-000000000001.2";
+
+    #[test]
+    fn dead_letters_are_chosen_by_ids_or_by_a_filter() {
+        assert_eq!(read(&format!(r#"{{"ids":["{ID}"]}}"#)).unwrap(), Chosen::Ids(vec![ID.parse().unwrap()]));
+        let all = DeadLetterQuery { limit: limits::STORE_BATCH_MAX, ..DeadLetterQuery::default() };
+        assert_eq!(read(r#"{"filter":{}}"#).unwrap(), Chosen::Matching(all));
+        let some = DeadLetterQuery {
+            before: Some(17),
+            limit: 5,
+            queue: Some("mail".to_owned()),
+            ..DeadLetterQuery::default()
+        };
+        let body = r#"{"filter":{"queue":"mail"},"limit":5,"cursor":"dead-letters~17"}"#;
+        assert_eq!(read(body).unwrap(), Chosen::Matching(some));
+    }
+
+    #[test]
+    fn an_unclear_choice_is_refused_with_the_field_in_the_way() {
+        assert_eq!(refused("{}"), "ids");
+        assert_eq!(refused(&format!(r#"{{"ids":["{ID}"],"filter":{{}}}}"#)), "filter");
+        assert_eq!(refused(r#"{"ids":[]}"#), "ids");
+        assert_eq!(refused(r#"{"ids":["x"]}"#), "ids[0]");
+        assert_eq!(refused(&format!(r#"{{"ids":["{ID}"],"limit":5}}"#)), "limit");
+        assert_eq!(refused(r#"{"filter":{},"limit":1001}"#), "limit");
+        assert_eq!(refused(r#"{"filter":{},"cursor":"jobs~17"}"#), "cursor");
+        assert_eq!(refused(r#"{"filter":{"que":"x"}}"#), "filter.que");
+        assert_eq!(refused(r#"{"filter":[]}"#), "filter");
+    }
+}

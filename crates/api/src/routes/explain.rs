@@ -1,0 +1,75 @@
+//! Gathering what an explanation of a job is made of.
+
+use crate::Api;
+use crate::error::ApiError;
+use crate::explain::{self, Facts, Parent};
+use crate::extract::IdInPath;
+use crate::query::QueryParams;
+use crate::routes::jobs;
+use axum::Json;
+use axum::extract::State;
+use punctual_client::ExplainBody;
+use punctual_core::gates::Gate;
+use punctual_core::ids::{JobId, OccurrenceId};
+use punctual_core::job::JobStatus;
+use punctual_core::limits;
+use punctual_core::occurrence::LiveState;
+use punctual_core::ports::{DeadLetterQuery, JobView, StoreError};
+use std::collections::BTreeMap;
+
+/// Finished executions that are looked at.
+const HISTORY_MAX: usize = 50;
+/// Skipped ranges that are shown.
+const SKIPPED_MAX: usize = 10;
+
+pub async fn explain(
+    State(api): State<Api>,
+    IdInPath(id): IdInPath<JobId>,
+    query: QueryParams,
+) -> Result<Json<ExplainBody>, ApiError> {
+    query.finish()?;
+    let view = jobs::view(&api, id).await?;
+    let store = api.store();
+    let dead = DeadLetterQuery { job: Some(id), limit: 1, ..DeadLetterQuery::default() };
+    let paused = store.paused_queues().await?;
+    let facts = Facts {
+        parents: unfinished_parents(&api, &view).await?,
+        sessions: store.sessions().await?,
+        depths: store.depths().await?,
+        queue_paused_at: paused
+            .into_iter()
+            .find(|paused| paused.queue == view.job.spec.queue)
+            .map(|paused| paused.paused_at),
+        ahead: ahead(&api, &view).await?,
+        skipped: store.skipped(id, SKIPPED_MAX).await?,
+        history: store.history(id, None, HISTORY_MAX).await?.items,
+        dead: store.dead_letters(dead).await?.items.into_iter().next(),
+        now: api.engine.now(),
+        view,
+    };
+    Ok(Json(explain::explain(facts)))
+}
+
+/// The jobs that this one still waits for, or will.
+async fn unfinished_parents(api: &Api, view: &JobView) -> Result<Vec<Parent>, StoreError> {
+    let waits = view.schedule.is_some() || view.open.iter().any(|live| live.is_closed_by(Gate::Dependency));
+    let mut parents = Vec::new();
+    for id in view.job.spec.settings.depends_on.iter().filter(|_| waits) {
+        let parent = api.store().job(*id).await?;
+        let known = parent.map(|parent| (parent.job.spec.name.clone(), parent.status()));
+        if !matches!(known, Some((_, JobStatus::Completed))) {
+            parents.push(Parent { id: *id, known });
+        }
+    }
+    Ok(parents)
+}
+
+async fn ahead(api: &Api, view: &JobView) -> Result<BTreeMap<OccurrenceId, usize>, StoreError> {
+    let mut ahead = BTreeMap::new();
+    for live in view.open.iter().filter(|live| matches!(live.state, LiveState::Queued)) {
+        if let Some(count) = api.store().ahead(live.id, limits::POSITION_MAX).await? {
+            ahead.insert(live.id, count);
+        }
+    }
+    Ok(ahead)
+}

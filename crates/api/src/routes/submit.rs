@@ -1,0 +1,194 @@
+//! Submitting jobs, one or many at once.
+
+use crate::error::ApiError;
+use crate::extract::{BATCH_BODY_BYTES_MAX, BODY_BYTES_MAX, JsonBody};
+use crate::idempotency::{Repeating, RequestName, Try, Unsettled, once};
+use crate::json::Shape;
+use crate::routes::jobs;
+use crate::submission::{Basis, job_spec};
+use crate::{Api, json, views};
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::LOCATION;
+use axum::response::{IntoResponse, Response};
+use punctual_client::{API_PREFIX, BatchAnswer, BatchItem, BatchRequest, SubmitJob, SubmittedBody};
+use punctual_core::ids::JobId;
+use punctual_core::job::JobSpec;
+use punctual_core::limits;
+use punctual_core::time::Timestamp;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+pub async fn submit(
+    State(api): State<Api>,
+    name: RequestName,
+    body: JsonBody<BODY_BYTES_MAX>,
+) -> Result<Response, ApiError> {
+    once(&api, name, &body.bytes, Repeating::Safe, |attempt| submit_one(&api, &body.bytes, attempt)).await
+}
+
+/// 201 for a new job; 200 with the whole job if one with its `idempotency_key` is there.
+async fn submit_one(api: &Api, body: &[u8], attempt: Try) -> Result<Response, ApiError> {
+    let job: SubmitJob = json::parse(body, Shape::Job)?;
+    let spec = spec_of(job, attempt.began_at(api.engine.now()))?;
+    let answer = keep(api, vec![spec], attempt).await?.pop();
+    let submitted = answer.ok_or_else(|| ApiError::Internal("a submit without an answer".to_owned()))??;
+    let location = [(LOCATION, location_of(submitted.job_id))];
+    if submitted.existing {
+        let job = jobs::read(api, submitted.job_id).await?;
+        return Ok((location, jobs::answer(StatusCode::OK, job)).into_response());
+    }
+    Ok((StatusCode::CREATED, location, Json(submitted)).into_response())
+}
+
+fn location_of(job: JobId) -> String {
+    format!("{API_PREFIX}/jobs/{job}")
+}
+
+/// Each job for itself: an invalid one does not keep the others out. 201 if all were taken, else 200.
+pub async fn submit_batch(
+    State(api): State<Api>,
+    name: RequestName,
+    body: JsonBody<BATCH_BODY_BYTES_MAX>,
+) -> Result<Response, ApiError> {
+    once(&api, name, &body.bytes, Repeating::Safe, |attempt| submit_many(&api, &body.bytes, attempt)).await
+}
+
+async fn submit_many(api: &Api, body: &Bytes, attempt: Try) -> Result<Response, ApiError> {
+    let specs = parse_beside(body.clone(), attempt.began_at(api.engine.now())).await?;
+    let Batch { items, is_settled } = submit_each(api, specs, attempt).await?;
+    let all_taken = items.iter().all(|item| matches!(item, BatchItem::Submitted(_)));
+    let status = if all_taken { StatusCode::CREATED } else { StatusCode::OK };
+    let mut response = (status, Json(BatchAnswer { items })).into_response();
+    if !is_settled {
+        response.extensions_mut().insert(Unsettled);
+    }
+    Ok(response)
+}
+
+/// Keeps these jobs, and says how each stands.
+async fn keep(
+    api: &Api,
+    specs: Vec<JobSpec>,
+    attempt: Try,
+) -> Result<Vec<Result<SubmittedBody, ApiError>>, ApiError> {
+    // What another job or an earlier try may have decided already has to be looked at.
+    let undecided: Vec<bool> =
+        specs.iter().map(|spec| attempt.is_repeated || !spec.settings.depends_on.is_empty()).collect();
+    let answers = api.engine.submit_from(specs, attempt.ids).await;
+    let mut kept = Vec::with_capacity(answers.len());
+    for (answer, is_undecided) in answers.into_iter().zip(undecided) {
+        kept.push(match answer {
+            Ok(submitted) if is_undecided || submitted.is_existing => {
+                Ok(as_it_stands(api, views::submitted(submitted)).await?)
+            }
+            Ok(submitted) => Ok(views::submitted(submitted)),
+            Err(error) => Err(error.into()),
+        });
+    }
+    Ok(kept)
+}
+
+async fn as_it_stands(api: &Api, submitted: SubmittedBody) -> Result<SubmittedBody, ApiError> {
+    let Some(view) = api.store().job(submitted.job_id).await? else { return Ok(submitted) };
+    Ok(SubmittedBody { status: view.status(), next_run_time: views::next_run_time(&view), ..submitted })
+}
+
+/// The outcomes of a batch, and whether none of them may come out differently when it is sent again.
+struct Batch {
+    items: Vec<BatchItem>,
+    is_settled: bool,
+}
+
+/// A batch whose jobs are still text, to find out which of them are wrong.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LooseBatch<'a> {
+    #[serde(borrow)]
+    jobs: Vec<&'a RawValue>,
+}
+
+/// Bytes of a batch up to which it is parsed right away.
+const PARSE_AT_ONCE_BYTES_MAX: usize = 64 * 1024;
+
+/// Parses a batch, a large one on a thread of its own: there are few threads for everything else that must
+/// happen on time, and parsing megabytes would hold one of them.
+async fn parse_beside(body: Bytes, now: Timestamp) -> Result<Vec<Result<JobSpec, ApiError>>, ApiError> {
+    if body.len() <= PARSE_AT_ONCE_BYTES_MAX {
+        return parse_batch(&body, now);
+    }
+    let parsed = tokio::task::spawn_blocking(move || parse_batch(&body, now)).await;
+    parsed.unwrap_or_else(|broken| Err(ApiError::Internal(format!("parsing a batch broke off: {broken}"))))
+}
+
+fn parse_batch(body: &[u8], now: Timestamp) -> Result<Vec<Result<JobSpec, ApiError>>, ApiError> {
+    if let Ok(batch) = serde_json::from_slice::<BatchRequest>(body) {
+        check_batch_size(batch.jobs.len())?;
+        return Ok(batch.jobs.into_iter().map(|job| spec_of(job, now)).collect());
+    }
+    let batch: LooseBatch = json::parse(body, Shape::Batch)?;
+    check_batch_size(batch.jobs.len())?;
+    let parsed = batch.jobs.into_iter().map(|text| json::parse(text.get().as_bytes(), Shape::JobOfBatch));
+    Ok(parsed.map(|job| spec_of(job?, now)).collect())
+}
+
+fn spec_of(job: SubmitJob, now: Timestamp) -> Result<JobSpec, ApiError> {
+    job_spec(job, Basis::new(now)).map_err(ApiError::invalid)
+}
+
+fn check_batch_size(jobs: usize) -> Result<(), ApiError> {
+    if jobs == 0 || jobs > limits::SUBMIT_BATCH_MAX {
+        let detail = format!("must hold 1 to {} jobs, not {jobs}", limits::SUBMIT_BATCH_MAX);
+        return Err(ApiError::field("jobs", detail));
+    }
+    Ok(())
+}
+
+/// Submits what is valid and puts the outcomes where their jobs were.
+async fn submit_each(
+    api: &Api,
+    parsed: Vec<Result<JobSpec, ApiError>>,
+    attempt: Try,
+) -> Result<Batch, ApiError> {
+    let mut specs = Vec::with_capacity(parsed.len());
+    let refused: Vec<Option<ApiError>> = parsed
+        .into_iter()
+        .map(|item| match item {
+            Ok(spec) => {
+                specs.push(spec);
+                None
+            }
+            Err(error) => Some(error),
+        })
+        .collect();
+    let mut answers = if specs.is_empty() { vec![] } else { keep(api, specs, attempt).await? }.into_iter();
+    let mut unavailable = None;
+    let mut items = Vec::with_capacity(refused.len());
+    for (place, refusal) in refused.into_iter().enumerate() {
+        let outcome = match refusal {
+            Some(error) => Err(error),
+            None => match answers.next() {
+                Some(answer) => answer,
+                None => return Err(ApiError::Internal("fewer answers than jobs submitted".to_owned())),
+            },
+        };
+        items.push(match outcome {
+            Ok(submitted) => BatchItem::Submitted(submitted),
+            Err(error) => {
+                let error = error.within(&format!("jobs[{place}]"));
+                let item = BatchItem::Refused { error: error.problem() };
+                if matches!(error, ApiError::Unavailable(_)) {
+                    unavailable = Some(error);
+                }
+                item
+            }
+        });
+    }
+    match unavailable {
+        // Nothing was taken: the whole request is to be tried again.
+        Some(error) if !items.iter().any(|item| matches!(item, BatchItem::Submitted(_))) => Err(error),
+        unavailable => Ok(Batch { items, is_settled: unavailable.is_none() }),
+    }
+}

@@ -1,0 +1,47 @@
+//! Why a job does what it does, in sentences for people and facts for programs.
+
+use crate::duration::Span;
+use crate::execution::{ExecutionStatus, SkipRangeBody};
+use punctual_core::ids::{ExecutionId, JobId};
+use punctual_core::job::JobStatus;
+use punctual_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExplainBody {
+    pub job_id: JobId,
+    pub status: JobStatus,
+    /// The most important sentence.
+    pub summary: String,
+    pub sentences: Vec<String>,
+    /// The open executions, latest first.
+    pub executions: Vec<ExecutionExplained>,
+    pub next_run_time: Option<Timestamp>,
+    /// Occurrences that did not run, latest first.
+    pub skipped: Vec<SkipRangeBody>,
+    /// The latest finished occurrences, latest first.
+    pub recent: Vec<RecentOccurrence>,
+}
+
+/// Why an open execution is where it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExecutionExplained {
+    pub execution_id: ExecutionId,
+    pub status: ExecutionStatus,
+    pub sentences: Vec<String>,
+}
+
+/// How an occurrence ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecentOccurrence {
+    pub scheduled_time: Timestamp,
+    /// Of its last attempt.
+    pub status: ExecutionStatus,
+    /// Why it ended like that, where the status alone does not say it.
+    pub reason: Option<String>,
+    /// How long after its scheduled time its first attempt started, or became available if it never started;
+    /// null if that attempt is no longer kept.
+    pub late_by: Option<Span>,
+    /// Attempts that were started.
+    pub attempts: u32,
+}

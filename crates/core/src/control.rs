@@ -1,0 +1,468 @@
+//! What people do to jobs: each verb a pure function from a job as it stands to the change that the verb makes,
+//! or to the reason why it does not apply. A store reads what stands, asks here, and writes the change, in one
+//! transaction.
+//!
+//! A verb that finds its wish already fulfilled changes nothing and succeeds, so that it can be repeated.
+
+use crate::gates::{Gate, Gates};
+use crate::ids::JobId;
+use crate::job::{Job, JobMark, JobSpec, JobStatus};
+use crate::occurrence::{Cancelled, Live, LiveState, Origin, Settled, Terms, Ties};
+use crate::ports::DeadLetter;
+use crate::rank::rank;
+use crate::schedule::{OverlapPolicy, Schedule, ScheduleState, SkipRange, scheduled};
+use crate::time::Timestamp;
+use std::time::Duration;
+
+/// A job with all that is to come of it and all that is open, in the order of the occurrences' numbers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Standing {
+    pub job: Job,
+    pub schedule: Option<ScheduleState>,
+    pub open: Vec<Live>,
+}
+
+/// What can be done to a job.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verb {
+    Update(Box<Update>),
+    /// Lets what runs finish and holds the rest.
+    Pause,
+    Resume,
+    /// Adds an occurrence now; the schedule does not move.
+    Trigger {
+        /// Beside what is open, whatever the job's policy.
+        despite_overlap: bool,
+    },
+    /// Runs its latest dead occurrence again.
+    Retry,
+    /// Stops its firing, drops what waits, asks what runs to stop.
+    Cancel,
+    /// Cancels and hides it; it is gone when nothing of it is live.
+    Delete,
+}
+
+/// A new description of a job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Update {
+    pub spec: JobSpec,
+    /// The version that the new description was made from; `None` if it replaces any.
+    pub expected_version: Option<u32>,
+}
+
+/// All that a verb changes, in one commit. Empty by default.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Change {
+    pub job: Option<Job>,
+    pub schedule: ScheduleChange,
+    pub live: Vec<LiveChange>,
+    pub skipped: Option<SkipRange>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum ScheduleChange {
+    #[default]
+    Keep,
+    Put(Box<ScheduleState>),
+    Remove,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "a change holds a few of them and is written at once")]
+pub enum LiveChange {
+    Add(Live),
+    Put(Live),
+    /// Ends an occurrence that has not started.
+    Close(Live, Settled),
+}
+
+/// Why a verb does not apply; nothing changes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("the job is {0:?}: nothing of it is left to act on")]
+    Finished(JobStatus),
+    #[error("the job is cancelled")]
+    Cancelled,
+    #[error("the job has version {version} by now")]
+    Stale { version: u32 },
+    #[error("{0} cannot be changed after the job was submitted")]
+    Fixed(&'static str),
+    #[error("an occurrence of the job is open")]
+    Overlap,
+    #[error("as many occurrences of the job wait as may")]
+    QueueFull,
+    #[error("as many occurrences of the job are open as may be")]
+    Backlog,
+    #[error("no occurrence of the job is dead")]
+    NothingDead,
+    /// To be unfinished again, the job would need the key that another one holds by now.
+    #[error("job {0} has the unique key by now")]
+    KeyTaken(JobId),
+}
+
+impl Standing {
+    pub fn status(&self) -> JobStatus {
+        self.job.mark.status(self.schedule.is_some(), !self.open.is_empty())
+    }
+
+    /// What the verb changes. `dead` is the job's latest dead letter, for [`Verb::Retry`].
+    pub fn apply(&self, verb: &Verb, dead: Option<&DeadLetter>, now: Timestamp) -> Result<Change, Refusal> {
+        match verb {
+            Verb::Update(update) => self.updated(update, now),
+            Verb::Pause => self.paused(),
+            Verb::Resume => self.resumed(now),
+            Verb::Trigger { despite_overlap } => self.triggered(*despite_overlap, now),
+            Verb::Retry => {
+                self.refuse_cancelled()?;
+                self.redriven(dead.ok_or(Refusal::NothingDead)?, now)
+            }
+            Verb::Cancel => self.cancelled(now),
+            Verb::Delete if self.job.mark == JobMark::Deleted => Ok(Change::default()),
+            Verb::Delete => Ok(self.ended(JobMark::Deleted, now)),
+        }
+    }
+
+    fn paused(&self) -> Result<Change, Refusal> {
+        match self.status() {
+            JobStatus::Active => {}
+            JobStatus::Paused => return Ok(Change::default()),
+            finished => return Err(Refusal::Finished(finished)),
+        }
+        let held = |live: &Live| live.gate_closed(Gate::Paused).ok().map(LiveChange::Put);
+        Ok(Change {
+            job: Some(Job { mark: JobMark::Paused, ..self.job.clone() }),
+            schedule: self.schedule.as_ref().map(ScheduleState::held).into(),
+            live: self.open.iter().filter_map(held).collect(),
+            skipped: None,
+        })
+    }
+
+    fn resumed(&self, now: Timestamp) -> Result<Change, Refusal> {
+        match self.status() {
+            JobStatus::Paused => {}
+            JobStatus::Active => return Ok(Change::default()),
+            finished => return Err(Refusal::Finished(finished)),
+        }
+        let mut job = Job { mark: JobMark::Active, ..self.job.clone() };
+        let (schedule, skipped) = match &self.schedule {
+            None => (ScheduleChange::Keep, None),
+            Some(held) => match held.released(now) {
+                (Some(state), skipped) => (ScheduleChange::Put(Box::new(state)), skipped),
+                (None, skipped) => {
+                    job.numbered = Some(held.numbered);
+                    (ScheduleChange::Remove, skipped)
+                }
+            },
+        };
+        let released = |live: &Live| {
+            let released = live.gate_opened(Gate::Paused, now).unwrap_or_else(|_| live.clone());
+            // The next pause holds what this one did not.
+            let released = Live { ties: Ties { exempt: false, ..released.ties }, ..released };
+            (released != *live).then_some(LiveChange::Put(released))
+        };
+        Ok(Change {
+            job: Some(job),
+            schedule,
+            live: self.open.iter().filter_map(released).collect(),
+            skipped,
+        })
+    }
+
+    fn cancelled(&self, now: Timestamp) -> Result<Change, Refusal> {
+        match self.status() {
+            JobStatus::Active | JobStatus::Paused => Ok(self.ended(JobMark::Cancelled, now)),
+            JobStatus::Cancelled => Ok(Change::default()),
+            finished => Err(Refusal::Finished(finished)),
+        }
+    }
+
+    fn ended(&self, mark: JobMark, now: Timestamp) -> Change {
+        let numbered = self.schedule.as_ref().map(|schedule| schedule.numbered).or(self.job.numbered);
+        let job = Job { mark, numbered, ..self.job.clone() };
+        let live = self.stopped(Some(Terms { settings: &job.spec.settings, mark }), now);
+        let schedule = match self.schedule {
+            Some(_) => ScheduleChange::Remove,
+            None => ScheduleChange::Keep,
+        };
+        Change { job: Some(job), schedule, live, skipped: None }
+    }
+
+    /// What has not started ends, and what runs is asked to stop. Without terms the job is not marked by it.
+    fn stopped(&self, terms: Option<Terms<'_>>, now: Timestamp) -> Vec<LiveChange> {
+        let stopped = self.open.iter().filter_map(|live| match live.cancelled(terms, now).ok()? {
+            Cancelled::Closed(settled) => Some(LiveChange::Close(live.clone(), settled)),
+            Cancelled::Requested(asked) => Some(LiveChange::Put(asked)),
+        });
+        stopped.collect()
+    }
+
+    fn triggered(&self, despite_overlap: bool, now: Timestamp) -> Result<Change, Refusal> {
+        self.refuse_cancelled()?;
+        let settings = &self.job.spec.settings;
+        let overlap = settings.overlap();
+        let behind = self.open.iter().filter(|live| live.is_closed_by(Gate::Overlap)).count();
+        let is_beside = despite_overlap || self.open.is_empty();
+        let policy = if is_beside { OverlapPolicy::Allow } else { overlap.policy };
+        let mut change = Change::default();
+        let is_gated = match policy {
+            OverlapPolicy::Skip => return Err(Refusal::Overlap),
+            OverlapPolicy::Queue if behind >= overlap.limit as usize => return Err(Refusal::QueueFull),
+            OverlapPolicy::Replace => {
+                change.live = self.stopped(None, now);
+                self.open.iter().any(Live::is_running)
+            }
+            _ if self.open.len() >= overlap.max_open as usize => return Err(Refusal::Backlog),
+            OverlapPolicy::Allow => false,
+            OverlapPolicy::Queue => true,
+        };
+        let number = self.numbered() + 1;
+        let live = self.occurrence(number, now, Origin::Trigger, now);
+        let expires_at = settings.expires_at(now).filter(|at| *at > now);
+        let exempt = self.status() == JobStatus::Paused;
+        let live = Live { expires_at, ties: Ties { exempt, ..live.ties }, ..live };
+        self.add(&mut change, if is_gated { gated(live) } else { live });
+        self.number(&mut change, number);
+        Ok(change)
+    }
+
+    /// Another attempt of a dead occurrence, with a fresh budget. It does not expire: someone has asked for it.
+    pub fn redriven(&self, dead: &DeadLetter, now: Timestamp) -> Result<Change, Refusal> {
+        self.refuse_cancelled()?;
+        let overlap = self.job.spec.settings.overlap();
+        if self.open.len() >= overlap.max_open as usize {
+            return Err(Refusal::Backlog);
+        }
+        let number = dead.occurrence.number;
+        let live = self.occurrence(number, dead.scheduled_time, dead.origin, now);
+        let mut live = Live { attempt: dead.attempts + 1, epoch: dead.epoch, ..live };
+        if !self.open.is_empty() && overlap.policy != OverlapPolicy::Allow {
+            live = gated(live);
+        }
+        if self.status() == JobStatus::Paused
+            && let Ok(held) = live.gate_closed(Gate::Paused)
+        {
+            live = held;
+        }
+        let mut change = Change::default();
+        self.add(&mut change, live);
+        Ok(change)
+    }
+
+    fn occurrence(&self, number: u32, scheduled_time: Timestamp, origin: Origin, now: Timestamp) -> Live {
+        let Job { id, version, ref spec, .. } = self.job;
+        let id = id.occurrence(number);
+        let live = Live::fired(id, scheduled_time, origin, version, spec.priority, now, Duration::ZERO);
+        let ties = spec.settings.overlap().ties();
+        // A one-time run is never skipped: it may come to wait behind this one.
+        let followed = ties.followed || self.schedule.as_ref().is_some_and(ScheduleState::is_one_shot);
+        Live { ties: Ties { followed, awaited: self.is_awaited(), ..ties }, ..live }
+    }
+
+    /// Whether others may depend on how the job ends.
+    fn is_awaited(&self) -> bool {
+        self.schedule.as_ref().is_some_and(|schedule| schedule.awaited)
+            || self.open.iter().any(|live| live.ties.awaited)
+    }
+
+    /// Adds an occurrence. Those that it waits behind are told so, and a finished job is active again.
+    fn add(&self, change: &mut Change, live: Live) {
+        if live.is_closed_by(Gate::Overlap) && !live.ties.followed {
+            let open = self.open.iter().filter(|open| !open.ties.followed);
+            change.live.extend(open.map(|open| {
+                LiveChange::Put(Live { ties: Ties { followed: true, ..open.ties }, ..open.clone() })
+            }));
+        }
+        let mut others = self.open.iter().chain([&live]);
+        let followed = live.ties.followed || others.any(|live| live.is_closed_by(Gate::Overlap));
+        change.live.push(LiveChange::Add(Live { ties: Ties { followed, ..live.ties }, ..live }));
+        if self.job.mark != self.mark_again() {
+            change.job = Some(Job { mark: self.mark_again(), ..self.job.clone() });
+        }
+    }
+
+    /// The mark of the job once there is something to do for it: neither a failure nor a pause outlives the end
+    /// of all that it was about.
+    fn mark_again(&self) -> JobMark {
+        match self.status() {
+            JobStatus::Failed | JobStatus::Completed => JobMark::Active,
+            _ => self.job.mark,
+        }
+    }
+
+    /// Counts a number that was given outside the schedule.
+    fn number(&self, change: &mut Change, numbered: u32) {
+        match &self.schedule {
+            Some(schedule) => {
+                change.schedule = Some(ScheduleState { numbered, ..schedule.clone() }).into();
+            }
+            None => {
+                let job = change.job.take().unwrap_or_else(|| self.job.clone());
+                change.job = Some(Job { numbered: Some(numbered), ..job });
+            }
+        }
+    }
+
+    /// The last occurrence number given.
+    fn numbered(&self) -> u32 {
+        let counted = self.schedule.as_ref().map(|schedule| schedule.numbered);
+        counted.or(self.job.numbered).unwrap_or(1)
+    }
+
+    fn refuse_cancelled(&self) -> Result<(), Refusal> {
+        match self.status() {
+            JobStatus::Cancelled => Err(Refusal::Cancelled),
+            _ => Ok(()),
+        }
+    }
+
+    fn updated(&self, update: &Update, now: Timestamp) -> Result<Change, Refusal> {
+        let version = self.job.version;
+        if update.expected_version.is_some_and(|expected| expected != version) {
+            return Err(Refusal::Stale { version });
+        }
+        self.refuse_cancelled()?;
+        let (old, new) = (&self.job.spec, &update.spec);
+        if let Some(field) = fixed(old, new) {
+            return Err(Refusal::Fixed(field));
+        }
+        if old == new {
+            return Ok(Change::default());
+        }
+        let mut job = Job { version: version + 1, updated_at: now, spec: new.clone(), ..self.job.clone() };
+        let mut live: Vec<Live> = self.open.iter().map(|live| live.under(&job)).collect();
+        let mut schedule = self.schedule.as_ref().map(|schedule| schedule.under(&job));
+        let has_fired = self.schedule.is_none() && old.settings.schedule.is_one_shot();
+        if old.settings.schedule != new.settings.schedule && !(has_fired && postponed(&mut live, &job, now)) {
+            let active = Job { mark: self.mark_again(), ..job.clone() };
+            schedule = self.rescheduled(&active, now);
+            if let Some(schedule) = &schedule {
+                job = active;
+                live.iter_mut().for_each(|live| live.ties.followed |= schedule.is_one_shot());
+            }
+        }
+        if schedule.is_none() {
+            job.numbered = self.schedule.as_ref().map(|schedule| schedule.numbered).or(job.numbered);
+        }
+        let changed = live.into_iter().zip(&self.open).filter(|(live, open)| live != *open);
+        Ok(Change {
+            job: Some(job),
+            schedule: match (schedule, &self.schedule) {
+                (None, None) => ScheduleChange::Keep,
+                (None, Some(_)) => ScheduleChange::Remove,
+                (Some(state), _) => ScheduleChange::Put(Box::new(state)),
+            },
+            live: changed.map(|(live, _)| LiveChange::Put(live)).collect(),
+            skipped: None,
+        })
+    }
+
+    /// What is to come by a new schedule, counted from now; runs that it has had count.
+    fn rescheduled(&self, job: &Job, now: Timestamp) -> Option<ScheduleState> {
+        let (version, fired) = match &self.schedule {
+            Some(old) => (old.version + 1, old.fired),
+            None => (1, 0),
+        };
+        let state = scheduled(job, now)?;
+        let is_spent = match &state.schedule {
+            Schedule::Recurring(recurring) => recurring.max_runs.is_some_and(|max| fired >= max),
+            _ => false,
+        };
+        let due_at = state.due_at.filter(|_| job.mark != JobMark::Paused);
+        let (numbered, awaited) = (self.numbered(), self.is_awaited());
+        (!is_spent).then_some(ScheduleState { version, fired, numbered, awaited, due_at, ..state })
+    }
+}
+
+impl From<Option<ScheduleState>> for ScheduleChange {
+    fn from(state: Option<ScheduleState>) -> Self {
+        state.map_or(ScheduleChange::Keep, |state| ScheduleChange::Put(Box::new(state)))
+    }
+}
+
+impl ScheduleState {
+    fn is_one_shot(&self) -> bool {
+        self.schedule.is_one_shot()
+    }
+
+    /// The same times under a new description of the job.
+    fn under(&self, job: &Job) -> ScheduleState {
+        let spec = &job.spec;
+        ScheduleState {
+            version: self.version + 1,
+            job_version: job.version,
+            queue: spec.queue.clone(),
+            job_type: spec.job_type.clone(),
+            priority: spec.priority,
+            overlap: spec.settings.overlap(),
+            expiry: spec.settings.expiry,
+            ..self.clone()
+        }
+    }
+}
+
+impl Live {
+    /// The same occurrence under a new description of its job: its place follows at once, its expiry unless it
+    /// has started, all else from the next claim on.
+    fn under(&self, job: &Job) -> Live {
+        let spec = &job.spec;
+        let followed = self.ties.followed || spec.settings.overlap().ties().followed;
+        // What runs has a place, too: it may come back to it.
+        let rank = if self.priority == spec.priority {
+            self.rank
+        } else {
+            rank(self.available_at, spec.priority, Duration::ZERO)
+        };
+        let ties = Ties { followed, ..self.ties };
+        let live = Live { priority: spec.priority, rank, ties, ..self.clone() };
+        if self.is_running() {
+            return live;
+        }
+        // A redriven or triggered one has its own idea of when it expires, or none.
+        let expires_at = match self.origin {
+            Origin::Schedule if self.charged == 0 && self.attempt == 1 => {
+                spec.settings.expires_at(self.scheduled_time)
+            }
+            _ => self.expires_at,
+        };
+        Live { expires_at, ..live }
+    }
+}
+
+/// Moves the one run of a one-shot job that is open and has not started to the time the job names now; whether
+/// there was one.
+fn postponed(open: &mut [Live], job: &Job, now: Timestamp) -> bool {
+    let settings = &job.spec.settings;
+    let at = match settings.schedule {
+        Schedule::Immediate => now,
+        Schedule::OneTime { at } => at,
+        Schedule::Recurring(_) => return false,
+    };
+    let is_unstarted =
+        |live: &&mut Live| live.attempt == 1 && live.origin == Origin::Schedule && !live.is_running();
+    let Some(live) = open.iter_mut().find(is_unstarted) else { return false };
+    live.scheduled_time = at;
+    live.available_at = at.max(now);
+    live.expires_at = settings.expires_at(at);
+    let moved = if at > now { live.gate_closed(Gate::Time) } else { live.gate_opened(Gate::Time, now) };
+    if let Ok(moved) = moved {
+        *live = moved;
+    }
+    true
+}
+
+/// The first field that differs although it cannot be changed.
+fn fixed(old: &JobSpec, new: &JobSpec) -> Option<&'static str> {
+    let (before, after) = (&old.settings, &new.settings);
+    [
+        ("owner_id", old.owner == new.owner),
+        ("idempotency_key", before.idempotency_key == after.idempotency_key),
+        ("unique_key", before.unique_key == after.unique_key),
+        ("depends_on", before.depends_on == after.depends_on),
+    ]
+    .into_iter()
+    .find_map(|(field, is_same)| (!is_same).then_some(field))
+}
+
+fn gated(live: Live) -> Live {
+    Live { state: LiveState::Waiting(Gates::only(Gate::Overlap)), ..live }
+}

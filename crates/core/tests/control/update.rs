@@ -1,0 +1,312 @@
+use crate::house::{House, RETRY_DELAY, TRIGGER, at, every, once, spec, until, waiting, with};
+use punctual_core::control::{Change, Refusal, ScheduleChange, Update, Verb};
+use punctual_core::gates::Gate;
+use punctual_core::ids::JobId;
+use punctual_core::job::{Expiry, JobMark, JobSpec, JobStatus, Priority};
+use punctual_core::lifecycle::Ending;
+use punctual_core::occurrence::LiveState;
+use punctual_core::schedule::{Misfire, MisfirePolicy, OverlapPolicy, Recurring, Schedule};
+
+fn update(spec: JobSpec) -> Verb {
+    Verb::Update(Box::new(Update { spec, expected_version: None }))
+}
+
+fn urgent(spec: &JobSpec) -> JobSpec {
+    JobSpec { priority: Priority::MAX, ..spec.clone() }
+}
+
+#[test]
+fn an_update_made_from_an_old_version_is_refused() {
+    let mut house = House::recurring(OverlapPolicy::Skip);
+    house.is_updated(urgent(&house.standing.job.spec), at(11));
+    let spec = house.respecified(|settings| settings.max_retries = 9);
+    let from = |version| Verb::Update(Box::new(Update { spec: spec.clone(), expected_version: version }));
+    assert_eq!(house.asked(from(Some(1)), at(12)), Err(Refusal::Stale { version: 2 }));
+    assert!(house.asked(from(Some(2)), at(12)).is_ok());
+    assert!(house.asked(from(None), at(12)).is_ok());
+}
+
+#[test]
+fn what_names_a_job_cannot_be_changed() {
+    let house = House::recurring(OverlapPolicy::Skip);
+    let owner = JobSpec { owner: "someone else".to_owned(), ..house.standing.job.spec.clone() };
+    assert_eq!(house.asked(update(owner), at(11)), Err(Refusal::Fixed("owner_id")));
+    let key = || Some("nightly".to_owned());
+    for (field, spec) in [
+        ("idempotency_key", house.respecified(|settings| settings.idempotency_key = key())),
+        ("unique_key", house.respecified(|settings| settings.unique_key = key())),
+        ("depends_on", house.respecified(|settings| settings.depends_on = vec![JobId::new(at(0), 7)])),
+    ] {
+        assert_eq!(house.asked(update(spec), at(11)), Err(Refusal::Fixed(field)));
+    }
+}
+
+#[test]
+fn an_update_to_the_same_changes_nothing() {
+    let house = House::running(OverlapPolicy::Skip);
+    let same = house.standing.job.spec.clone();
+    assert_eq!(house.asked(update(same), at(12)), Ok(Change::default()));
+}
+
+#[test]
+fn a_cancelled_job_is_not_updated() {
+    let house = House::cancelled();
+    let spec = urgent(&house.standing.job.spec);
+    assert_eq!(house.asked(update(spec), at(40)), Err(Refusal::Cancelled));
+}
+
+#[test]
+fn an_update_raises_the_version_and_leaves_a_finished_job_finished() {
+    for mut house in [House::completed(), House::failed()] {
+        let status = house.status();
+        let change = house.is_updated(urgent(&house.standing.job.spec), at(30));
+        assert_eq!((change.schedule, change.live), (ScheduleChange::Keep, vec![]));
+        assert_eq!((house.status(), house.standing.job.version), (status, 2));
+        assert_eq!(house.standing.job.updated_at, at(30));
+    }
+}
+
+#[test]
+fn a_new_priority_ranks_what_has_not_started_anew() {
+    let mut house = House::running(OverlapPolicy::Allow);
+    house.fire(at(20));
+    let before = house.clone();
+    house.is_updated(urgent(&house.standing.job.spec), at(25));
+    assert!(house.live(2).rank < before.live(2).rank);
+    assert_eq!(house.live(2).available_at, at(20), "it keeps the time that it has waited");
+    assert_eq!(house.schedule().priority, Priority::MAX);
+    assert_eq!(house.state(1), before.state(1));
+    house.end(1, Ending::Lost, at(26));
+    assert!(house.live(1).rank < house.live(2).rank, "what comes back has its new place as well");
+}
+
+#[test]
+fn an_unchanged_priority_leaves_everyone_at_their_place() {
+    let mut house = House::recurring(OverlapPolicy::Allow);
+    let payload = JobSpec { payload: "1".to_owned(), ..house.standing.job.spec.clone() };
+    let change = house.is_updated(payload, at(12));
+    assert_eq!(change.live, []);
+    assert_eq!(house.live(1).job_version, 1, "the next claim says by which version it runs");
+}
+
+#[test]
+fn an_unchanged_schedule_keeps_its_nominal_time_and_replay() {
+    let misfire = Misfire { policy: MisfirePolicy::RunAll, replay_per_minute: Some(1), ..Misfire::default() };
+    let recurring = Recurring { misfire, ..every(100) };
+    let mut house =
+        House::submitted(with(spec(recurring), |settings| settings.overlap = OverlapPolicy::Allow));
+    house.fire(at(1_000));
+    let before = house.schedule().clone();
+    assert!(before.replay.is_some());
+    let mut spec = house.respecified(|settings| settings.expiry = Some(Expiry::AfterMs(5)));
+    spec.queue = "slow".to_owned();
+    house.is_updated(spec, at(1_099));
+    let after = house.schedule().clone();
+    assert_eq!((after.queue.as_str(), after.expiry), ("slow", Some(Expiry::AfterMs(5))));
+    assert_eq!((after.version, after.job_version), (before.version + 1, 2));
+    assert_eq!((after.nominal, after.due_at, after.replay), (before.nominal, before.due_at, before.replay));
+}
+
+#[test]
+fn a_changed_schedule_is_computed_from_now_and_counts_the_runs_it_has_had() {
+    let mut house = House::recurring(OverlapPolicy::Allow);
+    house.fire(at(20));
+    let before = house.schedule().clone();
+    house.is_updated(house.respecified(|settings| settings.schedule = every(7).into()), at(25));
+    let after = house.schedule();
+    assert_eq!((after.nominal, after.due_at), (Some(at(28)), Some(at(28))));
+    assert_eq!((after.fired, after.numbered, after.version), (2, 2, before.version + 1));
+    assert_eq!(house.numbers(), [1, 2], "what is open goes on");
+}
+
+#[test]
+fn a_schedule_whose_runs_are_used_up_by_the_update_is_removed() {
+    let mut house = House::recurring(OverlapPolicy::Allow);
+    house.fire(at(20));
+    let runs = |max| Recurring { max_runs: Some(max), ..every(10) };
+    let mut more = house.clone();
+    more.is_updated(more.respecified(|settings| settings.schedule = runs(3).into()), at(25));
+    assert_eq!(more.schedule().nominal, Some(at(30)));
+    let change = house.is_updated(house.respecified(|settings| settings.schedule = runs(2).into()), at(25));
+    assert_eq!(change.schedule, ScheduleChange::Remove);
+    assert_eq!((house.status(), house.standing.job.numbered), (JobStatus::Active, Some(2)));
+}
+
+#[test]
+fn a_schedule_that_has_ended_by_the_update_is_removed() {
+    let mut house = House::submitted(spec(every(10)));
+    let ended = until(15, every(10));
+    house.is_updated(house.respecified(|settings| settings.schedule = ended.into()), at(19));
+    assert_eq!((house.status(), house.standing.job.numbered), (JobStatus::Completed, Some(0)));
+}
+
+#[test]
+fn a_one_time_job_moves_to_its_new_time() {
+    for (time, expected) in [(50, 50), (2, 2)] {
+        let mut house = House::submitted(spec(once(10)));
+        house.is_updated(house.respecified(|settings| settings.schedule = once(time)), at(5));
+        assert_eq!(
+            (house.schedule().nominal, house.schedule().due_at),
+            (Some(at(expected)), Some(at(expected)))
+        );
+    }
+    let mut house = House::submitted(spec(once(10)));
+    house.is_updated(house.respecified(|settings| settings.schedule = Schedule::Immediate), at(5));
+    assert_eq!(house.schedule().due_at, Some(at(5)));
+}
+
+#[test]
+fn a_one_shot_that_has_not_started_is_postponed() {
+    let mut house = House::submitted(with(spec(once(10)), |settings| {
+        settings.expiry = Some(Expiry::AfterMs(1_000));
+    }));
+    house.fire(at(10));
+    let change = house.is_updated(house.respecified(|settings| settings.schedule = once(60)), at(10));
+    assert_eq!(change.schedule, ScheduleChange::Keep);
+    let live = house.live(1);
+    assert_eq!((live.state, live.available_at), (waiting(&[Gate::Time]), at(60)));
+    assert_eq!((live.scheduled_time, live.expires_at), (at(60), Some(at(61))));
+    house.look(at(59));
+    assert_eq!(house.state(1), waiting(&[Gate::Time]));
+    house.look(at(60));
+    assert_eq!(house.state(1), LiveState::Queued);
+}
+
+#[test]
+fn a_postponed_one_shot_can_be_brought_forward_again() {
+    let mut house = House::submitted(spec(Schedule::Immediate));
+    house.is_updated(house.respecified(|settings| settings.schedule = once(60)), at(1));
+    assert_eq!(house.state(1), waiting(&[Gate::Time]));
+    house.is_updated(house.respecified(|settings| settings.schedule = Schedule::Immediate), at(2));
+    let live = house.live(1);
+    assert_eq!((live.state, live.available_at, live.scheduled_time), (LiveState::Queued, at(2), at(2)));
+}
+
+#[test]
+fn a_postponed_one_shot_still_waits_for_what_it_depends_on() {
+    let dependent =
+        with(spec(Schedule::Immediate), |settings| settings.depends_on = vec![JobId::new(at(0), 7)]);
+    let mut house = House::submitted_behind(dependent, true);
+    house.is_updated(house.respecified(|settings| settings.schedule = once(60)), at(1));
+    assert_eq!(house.state(1), waiting(&[Gate::Time, Gate::Dependency]));
+    house.look(at(60));
+    assert_eq!(house.state(1), waiting(&[Gate::Dependency]));
+}
+
+#[test]
+fn a_postponed_one_shot_that_is_paused_stays_held() {
+    let mut house = House::submitted(spec(Schedule::Immediate));
+    house.does(Verb::Pause, at(1));
+    house.is_updated(house.respecified(|settings| settings.schedule = once(60)), at(2));
+    assert_eq!(house.state(1), waiting(&[Gate::Time, Gate::Paused]));
+    house.does(Verb::Resume, at(3));
+    assert_eq!(house.state(1), waiting(&[Gate::Time]));
+}
+
+#[test]
+fn what_has_started_is_not_postponed_and_the_new_run_waits_for_its_end() {
+    for is_retrying in [false, true] {
+        let mut house = House::submitted(spec(Schedule::Immediate));
+        house.claim(1, at(1));
+        if is_retrying {
+            house.end(1, Ending::Failed, at(2));
+        }
+        let before = house.live(1).clone();
+        house.is_updated(house.respecified(|settings| settings.schedule = once(60)), at(3));
+        assert_eq!(house.live(1).state, before.state);
+        assert_eq!(house.live(1).available_at, before.available_at);
+        assert_eq!((house.schedule().due_at, house.schedule().numbered), (Some(at(60)), 1));
+        house.fire(at(60));
+        assert_eq!(house.state(2), waiting(&[Gate::Overlap]));
+        if is_retrying {
+            house.look(at(2 + RETRY_DELAY));
+            house.claim(1, at(61));
+        }
+        house.end(1, Ending::Succeeded, at(62));
+        assert_eq!(house.state(2), LiveState::Queued);
+    }
+}
+
+#[test]
+fn a_recurring_job_made_one_time_stops_recurring() {
+    let mut house = House::recurring(OverlapPolicy::Skip);
+    let before = house.live(1).clone();
+    house.is_updated(house.respecified(|settings| settings.schedule = once(60)), at(15));
+    assert_eq!((house.schedule().due_at, &house.schedule().schedule), (Some(at(60)), &once(60)));
+    assert_eq!(house.live(1).scheduled_time, before.scheduled_time);
+    assert_eq!(house.state(1), LiveState::Queued);
+    house.fire(at(60));
+    assert_eq!((house.numbers(), house.state(2)), (vec![1, 2], waiting(&[Gate::Overlap])));
+}
+
+#[test]
+fn a_one_shot_made_recurring_keeps_its_open_run_and_goes_on_counting() {
+    let mut house = House::submitted(spec(Schedule::Immediate));
+    house.is_updated(house.respecified(|settings| settings.schedule = every(10).into()), at(12));
+    assert_eq!(house.state(1), LiveState::Queued);
+    let schedule = house.schedule();
+    assert_eq!((schedule.due_at, schedule.fired, schedule.numbered), (Some(at(20)), 0, 1));
+}
+
+#[test]
+fn a_paused_job_stays_held_under_its_new_schedule() {
+    for schedule in [every(7).into(), once(60), Schedule::Immediate] {
+        let mut house = House::submitted(spec(every(10)));
+        house.does(Verb::Pause, at(1));
+        house.is_updated(house.respecified(|settings| settings.schedule = schedule), at(2));
+        assert_eq!((house.status(), house.schedule().due_at), (JobStatus::Paused, None));
+        let change = house.does(Verb::Resume, at(3));
+        assert_eq!(change.skipped, None);
+        assert!(house.schedule().due_at.is_some());
+    }
+}
+
+#[test]
+fn a_finished_one_shot_that_is_rescheduled_is_active_again() {
+    for mut house in [House::failed(), House::completed()] {
+        house.is_updated(house.respecified(|settings| settings.schedule = once(60)), at(30));
+        assert_eq!(house.status(), JobStatus::Active);
+        assert_eq!((house.schedule().due_at, house.schedule().numbered), (Some(at(60)), 1));
+        house.fire(at(60));
+        assert_eq!((house.numbers(), house.state(2)), (vec![2], LiveState::Queued));
+    }
+}
+
+#[test]
+fn a_failed_one_shot_given_a_schedule_that_has_ended_stays_failed() {
+    let mut house = House::failed();
+    let ended = until(25, every(10));
+    house.is_updated(house.respecified(|settings| settings.schedule = ended.into()), at(30));
+    assert_eq!((house.status(), &house.standing.schedule), (JobStatus::Failed, &None));
+}
+
+#[test]
+fn a_job_that_completed_while_paused_is_active_under_a_new_schedule() {
+    let mut house = House::submitted(spec(Schedule::Immediate));
+    house.claim(1, at(1));
+    house.does(Verb::Pause, at(2));
+    house.end(1, Ending::Succeeded, at(3));
+    house.is_updated(house.respecified(|settings| settings.schedule = once(60)), at(4));
+    assert_eq!((house.standing.job.mark, house.schedule().due_at), (JobMark::Active, Some(at(60))));
+}
+
+#[test]
+fn a_new_expiry_applies_to_what_the_schedule_fired_and_has_not_started() {
+    let mut house = House::running(OverlapPolicy::Allow);
+    house.fire(at(20));
+    house.does(TRIGGER, at(21));
+    house.is_updated(house.respecified(|settings| settings.expiry = Some(Expiry::AfterMs(5_000))), at(22));
+    let expiries = house.standing.open.iter().map(|live| live.expires_at).collect::<Vec<_>>();
+    assert_eq!(expiries, [None, Some(at(25)), None]);
+}
+
+#[test]
+fn under_a_new_policy_those_that_run_know_that_others_may_wait_behind_them() {
+    let mut house = House::running(OverlapPolicy::Skip);
+    assert!(!house.live(1).ties.followed);
+    house.is_updated(house.respecified(|settings| settings.overlap = OverlapPolicy::Queue), at(12));
+    house.fire(at(20));
+    assert_eq!(house.state(2), waiting(&[Gate::Overlap]));
+    house.end(1, Ending::Succeeded, at(21));
+    assert_eq!(house.state(2), LiveState::Queued);
+}

@@ -1,0 +1,100 @@
+//! What people do to jobs, passed on to the store; what follows from it goes its way as after any commit.
+
+use crate::Engine;
+use crate::desk::Reservation;
+use crate::submit::{expired, never_runs};
+use punctual_core::control::{Refusal, Update, Verb};
+use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
+use punctual_core::job::{InvalidField, Job, JobSpec};
+use punctual_core::ports::{CancelOutcome, Control, ControlOutcome, Controlled, Pausing, StoreError};
+use punctual_core::schedule::first_run;
+
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ControlError {
+    #[error("there is no such job or dead letter")]
+    NotThere,
+    #[error("{0}")]
+    Refused(Refusal),
+    #[error("the job is not valid")]
+    Invalid(Vec<InvalidField>),
+    /// Whether it was done is unknown.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+impl From<StoreError> for ControlError {
+    fn from(error: StoreError) -> Self {
+        ControlError::Unavailable(error.to_string())
+    }
+}
+
+impl Engine {
+    /// Gives a job a new description in place of the one that was read. All of it is checked as at a submit, but
+    /// a schedule or expiry that stays may be over.
+    pub async fn update(&self, read: &Job, spec: JobSpec) -> Result<Controlled, ControlError> {
+        let now = self.now();
+        spec.check().map_err(ControlError::Invalid)?;
+        let invalid = |problem| Err(ControlError::Invalid(vec![problem]));
+        let (before, after) = (&read.spec.settings, &spec.settings);
+        if before.expiry != after.expiry
+            && let Some(problem) = expired(after, now)
+        {
+            return invalid(problem);
+        }
+        if before.schedule != after.schedule {
+            let renewed = Job { created_at: now, spec: spec.clone(), ..read.clone() };
+            if first_run(&renewed).is_none() {
+                return invalid(never_runs(&renewed));
+            }
+        }
+        let update = Update { spec, expected_version: Some(read.version) };
+        self.control(read.id, Verb::Update(Box::new(update))).await
+    }
+
+    pub async fn control(&self, job: JobId, verb: Verb) -> Result<Controlled, ControlError> {
+        let outcomes = self.context.store.control(self.now(), vec![Control { job, verb }]).await?;
+        self.controlled(outcomes).pop().unwrap_or(Err(ControlError::NotThere))
+    }
+
+    /// Runs dead occurrences again, each for itself.
+    pub async fn redrive(
+        &self,
+        dead: Vec<OccurrenceId>,
+    ) -> Result<Vec<Result<Controlled, ControlError>>, StoreError> {
+        let outcomes = self.context.store.redrive(self.now(), dead).await?;
+        Ok(self.controlled(outcomes))
+    }
+
+    /// Deletes dead letters; per item whether it was there.
+    pub async fn discard(&self, dead: Vec<OccurrenceId>) -> Result<Vec<bool>, StoreError> {
+        self.context.store.discard(dead).await
+    }
+
+    pub async fn cancel_execution(&self, execution: ExecutionId) -> Result<CancelOutcome, StoreError> {
+        let mut outcomes = self.context.store.cancel(self.now(), vec![execution]).await?;
+        let outcome = outcomes.pop().unwrap_or(CancelOutcome::NotThere);
+        if let CancelOutcome::Cancelled(begun) = &outcome {
+            self.context.follow_up([begun.clone()], Reservation::default());
+        }
+        Ok(outcome)
+    }
+
+    pub async fn pause_queue(&self, queue: String, pausing: Pausing) -> Result<(), StoreError> {
+        let begun = self.context.store.pause_queue(self.now(), queue, pausing).await?;
+        self.context.follow_up([begun], Reservation::default());
+        Ok(())
+    }
+
+    fn controlled(&self, outcomes: Vec<ControlOutcome>) -> Vec<Result<Controlled, ControlError>> {
+        let answer = |outcome| match outcome {
+            ControlOutcome::Done(controlled) => {
+                self.context.counters.skipped.add(controlled.skipped);
+                self.context.follow_up([controlled.begun.clone()], Reservation::default());
+                Ok(controlled)
+            }
+            ControlOutcome::Refused(refusal) => Err(ControlError::Refused(refusal)),
+            ControlOutcome::NotThere => Err(ControlError::NotThere),
+        };
+        outcomes.into_iter().map(answer).collect()
+    }
+}

@@ -1,0 +1,27 @@
+//! Releases or skips the dependents of finished jobs that the commit that finished them did not reach, because
+//! there were too many of them.
+
+use crate::Context;
+use crate::desk::Reservation;
+use punctual_core::limits;
+
+pub(crate) async fn resolve(context: &Context) {
+    loop {
+        context.host.clock.sleep(context.config.resolve_interval).await;
+        loop {
+            match context.store.resolve(context.time.now(), limits::DEPENDENTS_PER_STEP_MAX).await {
+                Ok(resolved) => {
+                    context.follow_up([resolved.begun], Reservation::default());
+                    if !resolved.more {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "dependents could not be looked after; trying again");
+                    context.counters.store_errors.add(1);
+                    break;
+                }
+            }
+        }
+    }
+}
