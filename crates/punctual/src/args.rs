@@ -1,8 +1,13 @@
 //! Reading values of the command line, with errors that say what would be right.
 
-use punctual_client::time_fix;
+use punctual_client::{Growth, Span, time_fix};
+use punctual_core::limits;
 use punctual_core::time::Timestamp;
+use serde::Deserialize;
+use serde::de::value::{Error as ValueError, F64Deserializer};
+use serde::de::{DeserializeOwned, IntoDeserializer};
 use serde_json::value::RawValue;
+use std::time::Duration;
 
 /// Handlers that one worker may run at once.
 const SLOTS_MAX: usize = 10_000;
@@ -49,6 +54,52 @@ pub fn json(text: &str) -> Result<Box<RawValue>, String> {
     })
 }
 
+/// A word that JSON spells in capitals, in any case.
+pub fn word<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
+    serde_json::from_value(text.to_ascii_uppercase().into())
+}
+
+/// A word that JSON spells in small letters, in any case.
+pub fn small_word<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
+    serde_json::from_value(text.to_ascii_lowercase().into())
+}
+
+pub fn growth(text: &str) -> Result<Growth, String> {
+    let factor: f64 = text.parse().map_err(|_| "must be a factor such as 1.5".to_owned())?;
+    let factor: F64Deserializer<ValueError> = factor.into_deserializer();
+    Growth::deserialize(factor).map_err(|error| error.to_string())
+}
+
+/// What names a request, as it can stand in a header.
+pub fn request_key(text: &str) -> Result<String, String> {
+    let max = limits::REQUEST_KEY_BYTES_MAX;
+    let is_key = !text.is_empty()
+        && text.len() <= max
+        && text.trim() == text
+        && text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
+    if is_key {
+        return Ok(text.to_owned());
+    }
+    Err(format!("must have 1 to {max} characters: printable ASCII, no spaces around it"))
+}
+
+/// How long something is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    For(Duration),
+    Forever,
+}
+
+pub fn kept(text: &str) -> Result<Kept, String> {
+    if text.eq_ignore_ascii_case("forever") {
+        return Ok(Kept::Forever);
+    }
+    match text.parse::<Span>() {
+        Ok(span) if span.get() > Duration::ZERO => Ok(Kept::For(span.get())),
+        _ => Err("must be a duration such as 30d or 12h, or forever".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,5 +120,25 @@ mod tests {
     fn counts_begin_at_one() {
         assert_eq!((slots("1"), limit("1")), (Ok(1), Ok(1)));
         assert!(slots("0").is_err() && limit("0").is_err() && limit("-1").is_err());
+    }
+
+    #[test]
+    fn what_is_kept_is_kept_for_a_time_or_for_good() {
+        assert_eq!(kept("30d"), Ok(Kept::For(Duration::from_secs(30 * 24 * 3_600))));
+        assert_eq!(kept("Forever"), Ok(Kept::Forever));
+        for bad in ["", "0s", "30", "never", "-1d"] {
+            assert!(kept(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn factors_and_keys_say_what_would_be_right() {
+        assert_eq!(growth("1.5"), Ok(Growth { percent: 150 }));
+        assert_eq!(growth("fast"), Err("must be a factor such as 1.5".to_owned()));
+        assert_eq!(growth("1.234"), Err("must have at most two decimals, such as 1.25".to_owned()));
+        assert!(request_key("order-17").is_ok());
+        for bad in ["", " a", "ü", "a\n"] {
+            assert!(request_key(bad).is_err(), "{bad:?}");
+        }
     }
 }

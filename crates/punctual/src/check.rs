@@ -16,7 +16,7 @@ pub struct CheckArgs {
 pub async fn run(args: CheckArgs) -> anyhow::Result<Exit> {
     args.data_dir.must_hold_database()?;
     let host = host::this_machine().context("cannot read randomness")?;
-    let store = SqliteStore::open(&SqliteOptions::new(args.data_dir.path()), host.clock.clone())
+    let store = SqliteStore::open(&SqliteOptions::new(args.data_dir.path()), host.calendar.clone())
         .map_err(|error| serve::cannot_open(&args.data_dir, error))?;
     let problems = store.integrity_check().await.context("the database cannot be verified")?;
     let dir = args.data_dir.path().display();

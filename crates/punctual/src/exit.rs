@@ -1,6 +1,7 @@
 //! Exit codes, all in one place, and how errors are told to people.
 
-use punctual_client::ClientError;
+use crate::hints::as_commands;
+use punctual_client::{ClientError, Problem};
 use std::process::ExitCode;
 
 /// How a command ended, for scripts.
@@ -12,7 +13,7 @@ pub enum Exit {
     /// Clap's own, for a command line that cannot be understood.
     Misunderstood = 2,
     Unreachable = 3,
-    /// The server refused the request: invalid input, or no right to it.
+    /// The server refused the request, or a part of it: invalid input, no right to it, not as things are now.
     Refused = 4,
     NotFound = 5,
     /// The server could not do it now; trying again may help.
@@ -29,7 +30,7 @@ Exit codes:
   1  the job waited for did not succeed, or the command failed
   2  the command line cannot be understood
   3  the server cannot be reached
-  4  the server refused: invalid input or token
+  4  the server refused: invalid input or token, or not possible as things are now
   5  not found
   6  the server could not do it now, try again
   7  cannot start: port in use, data directory not usable
@@ -80,16 +81,11 @@ fn report_client_error(error: &ClientError) -> Exit {
             Exit::Unreachable
         }
         ClientError::Refused(problem) => {
-            eprintln!("error: {problem}");
-            match problem.status {
-                401 => {
-                    eprintln!("  name the token with --token, PUNCTUAL_TOKEN or --data-dir");
-                    Exit::Refused
-                }
-                404 => Exit::NotFound,
-                429 | 500.. => Exit::ServerFailed,
-                _ => Exit::Refused,
+            eprintln!("error: {}", as_commands(&problem.to_string()));
+            if problem.status == 401 {
+                eprintln!("  name the token with --token, PUNCTUAL_TOKEN or --data-dir");
             }
+            of_problem(problem)
         }
         ClientError::BadAddress { .. } => {
             eprintln!("error: {error}");
@@ -99,6 +95,15 @@ fn report_client_error(error: &ClientError) -> Exit {
             eprintln!("error: {error}");
             Exit::ServerFailed
         }
+    }
+}
+
+/// The exit code for what the server said.
+pub const fn of_problem(problem: &Problem) -> Exit {
+    match problem.status {
+        404 => Exit::NotFound,
+        429 | 500.. => Exit::ServerFailed,
+        _ => Exit::Refused,
     }
 }
 

@@ -9,8 +9,10 @@ use tokio::runtime::Handle;
 
 /// The host of this process. Must be called within the runtime that is to run what the host spawns.
 pub fn this_machine() -> Result<Host, getrandom::Error> {
+    let clock = Arc::new(SystemClock { started: Instant::now() });
     Ok(Host {
-        clock: Arc::new(SystemClock { started: Instant::now() }),
+        clock: clock.clone(),
+        calendar: clock,
         random: Arc::new(SystemRandom::seeded()?),
         spawn: Arc::new(TokioSpawn(Handle::current())),
     })

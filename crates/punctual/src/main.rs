@@ -4,13 +4,16 @@ mod args;
 mod backup;
 mod bench;
 mod check;
+mod clock;
 mod connect;
 mod data_dir;
 mod dlq;
 mod exit;
+mod hints;
 mod host;
 mod job;
 mod output;
+mod queue;
 mod schedule;
 mod serve;
 mod stats;
@@ -32,17 +35,23 @@ struct Cli {
 enum Command {
     /// Run the server: API, scheduler and a worker in one process
     Serve(serve::ServeArgs),
-    /// Submit jobs and look at them
+    /// Submit jobs, look at them and act on them
     #[command(subcommand)]
     Job(job::JobCommand),
     /// Look at recurring schedules before using them
     #[command(subcommand)]
     Schedule(schedule::ScheduleCommand),
-    /// Look at jobs that failed for good
+    /// Look at runs that failed for good, and run or discard them
     #[command(subcommand)]
     Dlq(dlq::DlqCommand),
+    /// Look at queues, and hold them
+    #[command(subcommand)]
+    Queue(queue::QueueCommand),
     /// Show how much there is to do and how much was done
     Stats(stats::StatsArgs),
+    /// Show the server's clock, and drive it where it is manual
+    #[command(subcommand)]
+    Clock(clock::ClockCommand),
     /// Copy the embedded database, also while its server runs
     Backup(backup::BackupArgs),
     /// Verify the embedded database of a stopped server
@@ -83,7 +92,9 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Job(command) => job::run(command).await,
         Command::Schedule(command) => schedule::run(command).await,
         Command::Dlq(command) => dlq::run(command).await,
+        Command::Queue(command) => queue::run(command).await,
         Command::Stats(args) => stats::run(args).await,
+        Command::Clock(command) => clock::run(command).await,
         Command::Backup(args) => backup::run(args).await,
         Command::Check(args) => check::run(args).await,
         Command::Bench(command) => bench::run(command).await,

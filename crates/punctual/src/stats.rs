@@ -29,6 +29,7 @@ fn stats_table(stats: &StatsBody) -> String {
         ("failed", counted.failed),
         ("timed out", counted.timed_out),
         ("cancelled", counted.cancelled),
+        ("expired", counted.expired),
         ("lost", counted.lost),
         ("retried", counted.retried),
     ];

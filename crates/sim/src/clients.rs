@@ -1,54 +1,103 @@
-//! The clients: they submit the workload through whatever scheduler answers, and remember what they were told.
+//! The clients: they submit the workload through whatever scheduler answers, act on what is there, and remember
+//! what they were told.
 
 use crate::auditor::Violation;
 use crate::cluster::Cluster;
 use crate::lock;
 use crate::network::{NoAnswer, Sender};
 use crate::random::Rng;
-use crate::workload::Submission;
+use crate::workload::{Setting, Submission, Workload};
+use punctual_core::ids::JobId;
 use punctual_core::job::JobSpec;
-use punctual_engine::{SubmitError, Submitted};
+use punctual_core::ports::{NewRequest, RequestKey, RequestState, StoredAnswer, Task};
+use punctual_engine::{Engine, IdSource, SubmitError, Submitted};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How often a client asks again about jobs of which it knows nothing. Each time may leave one more job.
 const TRIES_MAX: u64 = 4;
+/// The latest known jobs among which a new one finds those that it depends on.
+const PARENTS_AMONG: usize = 6;
 
 pub struct Clients {
-    cluster: Arc<Cluster>,
-    rng: Mutex<Rng>,
-    ledger: Mutex<Ledger>,
+    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) rng: Mutex<Rng>,
+    pub(crate) ledger: Mutex<Ledger>,
+    pub(crate) setting: Setting,
 }
 
-/// What the clients have done.
-#[derive(Debug, Default, Clone, Copy)]
-struct Ledger {
+/// What the clients have done and know.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
     /// Requests that are not answered yet, or not made.
     open: usize,
     /// Jobs sent, each time that they were sent.
     sent: usize,
+    /// Requests that carried a key.
+    keyed: u64,
+    is_all_resumed: bool,
+    pub(crate) jobs: Vec<Known>,
+}
+
+/// A job that a client was told of.
+#[derive(Debug, Clone)]
+pub(crate) struct Known {
+    pub id: JobId,
+    /// As the client last described it.
+    pub spec: JobSpec,
+    pub version: u32,
+}
+
+impl Ledger {
+    pub(crate) fn updated(&mut self, id: JobId, spec: JobSpec, version: u32) {
+        if let Some(known) = self.jobs.iter_mut().find(|known| known.id == id) {
+            *known = Known { id, spec, version };
+        }
+    }
 }
 
 impl Clients {
-    pub fn new(cluster: Arc<Cluster>, rng: Rng) -> Arc<Self> {
-        Arc::new(Clients { cluster, rng: Mutex::new(rng), ledger: Mutex::default() })
+    pub fn new(cluster: Arc<Cluster>, rng: Rng, setting: Setting) -> Arc<Self> {
+        Arc::new(Clients { cluster, rng: Mutex::new(rng), ledger: Mutex::default(), setting })
     }
 
-    pub fn submit_all(self: &Arc<Self>, submissions: Vec<Submission>) {
-        lock(&self.ledger).open = submissions.len();
-        for Submission { after, jobs } in submissions {
+    pub fn begin(self: &Arc<Self>, workload: Workload) {
+        let Workload { submissions, actions } = workload;
+        lock(&self.ledger).open = submissions.len() + actions.len();
+        let executor = &self.cluster.world.executor;
+        for submission in submissions {
             let clients = self.clone();
-            let executor = self.cluster.world.executor.clone();
-            executor.clone().spawn_in_world(async move {
-                executor.sleep(after).await;
-                clients.submit(jobs).await;
+            executor.spawn_in_world(async move {
+                clients.cluster.world.executor.sleep(submission.after).await;
+                clients.submit(submission).await;
+                lock(&clients.ledger).open -= 1;
+            });
+        }
+        for after in actions {
+            let clients = self.clone();
+            executor.spawn_in_world(async move {
+                clients.cluster.world.executor.sleep(after).await;
+                clients.act().await;
                 lock(&clients.ledger).open -= 1;
             });
         }
     }
 
+    /// From now on clients only put right what they have left paused.
+    pub fn tidy_up(self: &Arc<Self>) {
+        let clients = self.clone();
+        self.cluster.world.executor.spawn_in_world(async move {
+            while lock(&clients.ledger).open > 0 {
+                clients.cluster.world.executor.sleep(Duration::from_millis(100)).await;
+            }
+            clients.resume_all().await;
+            lock(&clients.ledger).is_all_resumed = true;
+        });
+    }
+
     pub fn are_done(&self) -> bool {
-        lock(&self.ledger).open == 0
+        let ledger = lock(&self.ledger);
+        ledger.open == 0 && ledger.is_all_resumed
     }
 
     /// How many jobs there can be at most.
@@ -56,13 +105,21 @@ impl Clients {
         lock(&self.ledger).sent
     }
 
-    async fn submit(&self, mut jobs: Vec<JobSpec>) {
-        let world = &self.cluster.world;
+    async fn submit(&self, submission: Submission) {
+        let Submission { mut jobs, parents, is_keyed, .. } = submission;
+        jobs.iter_mut().for_each(|job| self.depend(job, parents));
+        if is_keyed {
+            return self.submit_keyed(jobs).await;
+        }
         let tries = lock(&self.rng).between(1, TRIES_MAX);
         for _ in 0..tries {
             lock(&self.ledger).sent += jobs.len();
-            let answers = self.ask(jobs.clone()).await;
-            jobs = match answers {
+            let sent = jobs.clone();
+            let answer = self.ask(Duration::from_secs(5), move |engine| {
+                let jobs = sent.clone();
+                Box::pin(async move { engine.submit(jobs).await })
+            });
+            jobs = match answer.await {
                 Ok(answers) => jobs
                     .into_iter()
                     .zip(answers)
@@ -73,36 +130,101 @@ impl Clients {
             if jobs.is_empty() {
                 return;
             }
-            world.count("submits of unknown fate");
-            let pause = lock(&self.rng).millis(10, 2_000);
-            world.executor.sleep(pause).await;
+            self.pause_before_retry().await;
         }
     }
 
-    async fn ask(&self, jobs: Vec<JobSpec>) -> Result<Vec<Result<Submitted, SubmitError>>, NoAnswer> {
+    /// Submits under a key: the same jobs get the same ids in every try, and an answer that was given is repeated.
+    async fn submit_keyed(&self, jobs: Vec<JobSpec>) {
+        let (key, seed, tries) = {
+            let mut ledger = lock(&self.ledger);
+            ledger.sent += jobs.len();
+            ledger.keyed += 1;
+            let mut rng = lock(&self.rng);
+            (ledger.keyed, rng.next(), rng.between(1, TRIES_MAX))
+        };
+        let request = RequestKey { token: "clients".to_owned(), key: key.to_string() };
+        for round in 0..tries {
+            let new = NewRequest { request: request.clone(), fingerprint: [7; 32], seed: seed ^ round };
+            let sent = jobs.clone();
+            let answer = self.ask(Duration::from_secs(5), move |engine| {
+                let (jobs, new) = (sent.clone(), new.clone());
+                Box::pin(async move { submit_once(&engine, jobs, new).await })
+            });
+            match answer.await {
+                Ok(Some(answers)) => {
+                    for (job, answer) in jobs.iter().zip(answers) {
+                        self.is_unknown(job, answer);
+                    }
+                    return;
+                }
+                Ok(None) if round > 0 => return,
+                Ok(None) | Err(NoAnswer) => self.pause_before_retry().await,
+            }
+        }
+    }
+
+    async fn pause_before_retry(&self) {
+        let world = &self.cluster.world;
+        world.count("submits of unknown fate");
+        let pause = lock(&self.rng).millis(10, 2_000);
+        world.executor.sleep(pause).await;
+    }
+
+    /// Lets a job that runs once depend on some of the latest known ones.
+    fn depend(&self, job: &mut JobSpec, parents: usize) {
+        if !job.settings.schedule.is_one_shot() {
+            return;
+        }
+        let ledger = lock(&self.ledger);
+        let latest = &ledger.jobs[ledger.jobs.len().saturating_sub(PARENTS_AMONG)..];
+        let mut rng = lock(&self.rng);
+        for _ in 0..parents {
+            let one_shots = latest.iter().filter(|known| known.spec.settings.schedule.is_one_shot());
+            let one_shots: Vec<JobId> = one_shots.map(|known| known.id).collect();
+            if !one_shots.is_empty() {
+                job.settings.depends_on.push(*rng.pick(&one_shots));
+            }
+        }
+        job.settings.depends_on.sort_unstable();
+        job.settings.depends_on.dedup();
+    }
+
+    /// Asks any scheduler.
+    pub(crate) async fn ask<R: Send + 'static>(
+        &self,
+        wait: Duration,
+        ask: impl Fn(Arc<Engine>) -> Task<R> + Send + Sync + 'static,
+    ) -> Result<R, NoAnswer> {
         let network = &self.cluster.network;
         let target = network.any_scheduler(self.cluster.topology.schedulers);
-        let ask = Arc::new(move |engine: Arc<punctual_engine::Engine>| {
-            let jobs = jobs.clone();
-            let task: punctual_core::ports::Task<_> = Box::pin(async move { engine.submit(jobs).await });
-            task
-        });
-        network.ask(Sender::Client, target, Duration::from_secs(5), ask).await
+        network.ask(Sender::Client, target, wait, Arc::new(ask)).await
     }
 
     fn is_unknown(&self, job: &JobSpec, answer: Result<Submitted, SubmitError>) -> bool {
         let world = &self.cluster.world;
         match answer {
             Ok(submitted) => {
-                world.note(format_args!("client: job {} is acknowledged", submitted.job));
-                world.audit(|auditor| auditor.acknowledged(submitted.job));
+                let id = submitted.job;
+                world.note(format_args!("client: job {id} is acknowledged"));
+                world.audit(|auditor| auditor.acknowledged(id));
+                let mut ledger = lock(&self.ledger);
+                if ledger.jobs.iter().all(|known| known.id != id) {
+                    ledger.jobs.push(Known { id, spec: job.clone(), version: 1 });
+                }
                 false
             }
-            // It reached the server only after its schedule had ended.
+            // It reached the server only after its schedule had ended or what it was to run before had passed.
             Err(SubmitError::Invalid(problems))
-                if problems.iter().all(|problem| problem.field == "end_at") =>
+                if problems.iter().all(|problem| ["end_at", "expires_at"].contains(&&*problem.field)) =>
             {
                 world.count("submits after their schedule's end");
+                false
+            }
+            Err(SubmitError::Invalid(problems))
+                if !job.settings.depends_on.is_empty()
+                    && problems.iter().all(|problem| problem.field == "depends_on") =>
+            {
                 false
             }
             Err(SubmitError::Invalid(problems)) => {
@@ -110,7 +232,26 @@ impl Clients {
                 world.object(Violation { rule: "a valid job is accepted", detail });
                 false
             }
+            Err(SubmitError::KeyTaken(_)) => false,
             Err(SubmitError::Unavailable(_)) => true,
         }
     }
+}
+
+/// Carries out a request with a key as the API does; `None` if it was answered before or could not be.
+async fn submit_once(
+    engine: &Engine,
+    jobs: Vec<JobSpec>,
+    new: NewRequest,
+) -> Option<Vec<Result<Submitted, SubmitError>>> {
+    let request = new.request.clone();
+    let RequestState::Begun { at, seed, .. } = engine.store().begin_request(engine.now(), new).await.ok()? else {
+        return None;
+    };
+    let answers = engine.submit_from(jobs, Some(IdSource { at, seed })).await;
+    if answers.iter().all(|answer| !matches!(answer, Err(SubmitError::Unavailable(_)))) {
+        let answer = StoredAnswer { status: 201, location: None, body: format!("{}", answers.len()) };
+        engine.store().answer_request(request, answer).await.ok()?;
+    }
+    Some(answers)
 }

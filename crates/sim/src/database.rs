@@ -7,7 +7,7 @@ use crate::lock;
 use crate::random::Rng;
 use crate::world::World;
 use punctual_core::occurrence::Finished;
-use punctual_core::ports::{ExecutionView, JobQuery, StoreError};
+use punctual_core::ports::{DeadLetterQuery, ExecutionView, JobQuery, StoreError};
 use punctual_store::sqlite::{Reads, SqliteCore, Write, WriteReply};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -164,10 +164,12 @@ impl Database {
             jobs.push(JobContents { skipped: reads.skipped(id, usize::MAX >> 1)?, view, history });
         }
         let dead_letters = pages(|before| {
-            let page = reads.dead_letters(before, PAGE_ITEMS)?;
+            let query = DeadLetterQuery { before, limit: PAGE_ITEMS, ..DeadLetterQuery::default() };
+            let page = reads.dead_letters(&query)?;
             Ok((page.items, page.next))
         })?;
-        let contents = Contents { jobs, dead_letters, depths: reads.depths()? };
+        let (depths, paused_queues) = (reads.depths()?, reads.paused_queues()?);
+        let contents = Contents { jobs, dead_letters, depths, paused_queues };
         problems.extend(core.integrity_check()?);
         Ok((contents, problems))
     }
@@ -196,11 +198,13 @@ fn applied(auditor: &mut Auditor, write: &Write, result: &Result<WriteReply, Sto
         detail: format!("{write:?}: {error}"),
     })?;
     match (write, reply) {
-        (W::Submit { now, jobs }, R::Submitted(outcomes)) => auditor.submitted(*now, jobs, outcomes),
-        (W::Fire { now, fires }, R::Fired(outcomes)) => auditor.fired(*now, fires, outcomes),
-        (W::OpenTimeGates { now, gates }, R::TimeGatesOpened(outcomes)) => {
-            auditor.gates_opened(*now, gates, outcomes)
+        (W::Submit { now, jobs }, R::Submitted(outcomes)) => {
+            auditor.submitted(*now, jobs, outcomes)?;
+            auditor.keys_are_held_once()
         }
+        (W::Fire { now, fires }, R::Fired(outcomes)) => auditor.fired(*now, fires, outcomes),
+        (W::Look { now, looks }, R::Looked(outcomes)) => auditor.looked(*now, looks, outcomes),
+        (W::Resolve { now, .. }, R::Resolved(resolved)) => auditor.resolved(*now, resolved),
         (W::Claim { now, claims }, R::Claimed(outcomes)) => auditor.claimed(*now, claims, outcomes),
         (W::Report { now, reports }, R::Reported(outcomes)) => auditor.reported(*now, reports, outcomes),
         (W::GiveBack { now, session, leases }, R::GivenBack(outcomes)) => {
@@ -216,7 +220,30 @@ fn applied(auditor: &mut Auditor, write: &Write, result: &Result<WriteReply, Sto
         (W::CloseSession { now, session }, R::SessionClosed(outcome)) => {
             auditor.session_closed(*now, *session, outcome)
         }
-        (W::Retain { .. }, R::Retained(_)) => Ok(()),
+        (W::Control { now, controls }, R::Controlled(outcomes)) => {
+            auditor.controlled(*now, controls, outcomes)?;
+            auditor.keys_are_held_once()
+        }
+        (W::Cancel { now, executions }, R::Cancelled(outcomes)) => {
+            auditor.cancelled(*now, executions, outcomes)
+        }
+        (W::Redrive { now, dead }, R::Redriven(outcomes)) => {
+            auditor.redriven(*now, dead, outcomes)?;
+            auditor.keys_are_held_once()
+        }
+        (W::Discard { dead }, R::Discarded(outcomes)) => auditor.discarded(dead, outcomes),
+        (W::PauseQueue { now, queue, pausing }, R::QueuePaused(begun)) => {
+            auditor.queue_paused(*now, queue, *pausing, begun)
+        }
+        (W::BeginRequest { now, request }, R::RequestBegun(state)) => {
+            auditor.request_begun(*now, request, state)
+        }
+        (W::AnswerRequest { request, answer }, R::RequestAnswered) => {
+            auditor.request_answered(request, answer)
+        }
+        (W::Retain { .. }, R::Retained(retained)) => auditor.retained(retained),
+        (W::Retire { now, retirement }, R::Retired(retired)) => auditor.retired(*now, retirement, retired),
+        (W::Purge { .. }, R::Purged(purged)) => auditor.purged(&purged.jobs),
         (write, reply) => Err(Violation {
             rule: "every call is answered in kind, and none comes that a cluster does not make",
             detail: format!("{write:?} -> {reply:?}"),

@@ -9,6 +9,7 @@
 use crate::lock;
 use crate::random::Rng;
 use punctual_core::ports::Task;
+use punctual_core::time::Timestamp;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -58,6 +59,8 @@ pub enum Stopped {
 
 #[derive(Clone)]
 pub struct Executor {
+    /// The true time at which the run begins.
+    starts_at: Timestamp,
     state: Arc<Mutex<State>>,
     woken: Arc<Mutex<Vec<u64>>>,
 }
@@ -120,11 +123,12 @@ pub enum Blow {
 }
 
 impl Executor {
-    /// An executor for the world and so many nodes, all of them down.
-    pub fn new(rng: Rng, nodes: usize) -> Self {
+    /// An executor for the world and so many nodes, all of them down, from this true time on.
+    pub fn new(rng: Rng, nodes: usize, starts_at: Timestamp) -> Self {
         let mut homes: Vec<HomeState> = (0..=nodes).map(|_| HomeState::default()).collect();
         homes[Home::WORLD.0].up = true;
         Executor {
+            starts_at,
             state: Arc::new(Mutex::new(State {
                 now_us: 0,
                 rng,
@@ -138,6 +142,10 @@ impl Executor {
             })),
             woken: Arc::default(),
         }
+    }
+
+    pub fn starts_at(&self) -> Timestamp {
+        self.starts_at
     }
 
     /// Microseconds since the run began.
@@ -416,7 +424,7 @@ mod tests {
     use super::*;
 
     fn executor(seed: u64) -> Executor {
-        Executor::new(Rng::new(seed), 2)
+        Executor::new(Rng::new(seed), 2, Timestamp::EPOCH)
     }
 
     fn ticking(executor: &Executor, log: &Arc<Mutex<Vec<u64>>>) -> Task {

@@ -8,12 +8,9 @@ use punctual_core::time::{Monotonic, Timestamp};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The true time at which every run begins: the start of 2026.
-const RUN_STARTS_AT: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
-
 /// The true time, by which the store goes and the auditor judges.
 pub fn true_time(executor: &Executor) -> Timestamp {
-    RUN_STARTS_AT.shifted(executor.now_us() as i64)
+    executor.starts_at().shifted(executor.now_us() as i64)
 }
 
 /// How far a node's wall clock is off, in microseconds. It survives the node's crashes and may be changed at
@@ -23,8 +20,10 @@ pub type Skew = Arc<Mutex<i64>>;
 /// A new machine state for one start of a node: with this skew, and a monotonic clock that begins anywhere.
 pub fn host(executor: &Executor, incarnation: Incarnation, skew: Skew, mut rng: Rng) -> Host {
     let monotonic_start_us = rng.below(1 << 40);
+    let clock = Arc::new(NodeClock { executor: executor.clone(), skew, monotonic_start_us });
     Host {
-        clock: Arc::new(NodeClock { executor: executor.clone(), skew, monotonic_start_us }),
+        clock: clock.clone(),
+        calendar: clock,
         random: Arc::new(NodeRandom::new(rng)),
         spawn: Arc::new(NodeSpawn { executor: executor.clone(), incarnation }),
     }

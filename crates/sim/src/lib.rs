@@ -4,7 +4,9 @@
 //! One seed decides topology, workload, faults and every interleaving; the same seed always gives the same
 //! run. This crate must not decide any rule of its own about jobs: it observes.
 
+mod actions;
 mod auditor;
+mod calendar;
 mod clients;
 mod cluster;
 mod database;

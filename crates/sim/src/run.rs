@@ -2,6 +2,7 @@
 //! and nothing may go wrong; then all faults end and everything has to come to its end in bounded time.
 
 use crate::auditor::{Coverage, Verdict, Violation};
+use crate::calendar::{self, ClockChange};
 use crate::clients::Clients;
 use crate::cluster::Cluster;
 use crate::database::Database;
@@ -13,7 +14,7 @@ use crate::random::Rng;
 use crate::topology::Topology;
 use crate::trace::Trace;
 use crate::weather::Weather;
-use crate::workload::{Submission, work_of, workload};
+use crate::workload::{Setting, Workload, work_of, workload};
 use crate::world::World;
 use punctual_core::defects::{Defect, plant};
 use std::fmt;
@@ -24,6 +25,9 @@ use std::time::Duration;
 const PEACEFUL_PER_MILLE: u64 = 60;
 /// How often the auditor looks for work that nobody knows of.
 const ORPHAN_CHECK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The most time that one verb of a client may add.
+const LONGEST_PER_ACTION: Duration = Duration::from_secs(120);
 
 /// What to run.
 #[derive(Debug, Clone, Copy)]
@@ -62,9 +66,10 @@ pub fn simulate(options: Options) -> Outcome {
     let drawn = Weather::drawn(&mut rng.fork("weather"));
     // Some runs see no fault at all: then nothing may be late or lost either.
     let weather = if rng.per_mille(PEACEFUL_PER_MILLE) { Weather::calm() } else { drawn };
-    let executor = Executor::new(rng.fork("executor"), topology.nodes());
+    let (starts_at, change) = calendar::drawn(&mut rng.fork("calendar"));
+    let executor = Executor::new(rng.fork("executor"), topology.nodes(), starts_at);
     let world = Arc::new(World::new(executor, Trace::new(options.print), weather));
-    if let Err(violation) = run(&world, &mut rng, topology, weather) {
+    if let Err(violation) = run(&world, &mut rng, topology, weather, change) {
         world.object(violation);
     }
     world.executor.shut_down();
@@ -97,17 +102,23 @@ impl Drop for Planted {
     }
 }
 
-fn run(world: &Arc<World>, rng: &mut Rng, topology: Topology, weather: Weather) -> Verdict {
+fn run(
+    world: &Arc<World>,
+    rng: &mut Rng,
+    topology: Topology,
+    weather: Weather,
+    change: Option<ClockChange>,
+) -> Verdict {
     world.note(format_args!("{topology:?} {weather:?}"));
     let network = Network::new(world.clone(), rng.fork("network"));
     let database = Database::new(world.clone(), rng.fork("database"))
         .map_err(|error| Violation { rule: "the store opens", detail: error.to_string() })?;
     let cluster = Cluster::new(world.clone(), network, database, topology, rng.fork("nodes"));
     let nemesis = Nemesis::new(cluster.clone(), rng.fork("nemesis"), weather);
-    let clients = Clients::new(cluster.clone(), rng.fork("clients"));
-    let faults_for = rng.millis(8_000, 45_000);
-    let submissions = workload(&mut rng.fork("workload"), true_time(&world.executor), faults_for);
-    let patience = patience(&cluster.topology, &submissions);
+    let setting = Setting { faults_for: rng.millis(8_000, 45_000), change };
+    let clients = Clients::new(cluster.clone(), rng.fork("clients"), setting);
+    let workload = workload(&mut rng.fork("workload"), true_time(&world.executor), setting);
+    let patience = patience(&cluster.topology, &workload);
 
     let peaceful = weather == Weather::calm();
     if peaceful {
@@ -117,15 +128,16 @@ fn run(world: &Arc<World>, rng: &mut Rng, topology: Topology, weather: Weather) 
     nemesis.set_clocks();
     world.executor.spawn_in_world(look_for_orphans(world.clone()));
     (0..cluster.topology.nodes()).for_each(|node| cluster.start(node));
-    clients.submit_all(submissions);
+    clients.begin(workload);
     world.executor.spawn_in_world(nemesis.clone().run());
-    let faults_end_us = faults_for.as_micros() as u64;
+    let faults_end_us = setting.faults_for.as_micros() as u64;
     go(world, faults_end_us, || false)?;
     if world.is_broken() {
         return Ok(());
     }
 
     nemesis.heal();
+    clients.tidy_up();
     let all_done_by_us = faults_end_us + patience.as_micros() as u64;
     let drained = || clients.are_done() && world.ask(|auditor| auditor.is_drained());
     if go(world, all_done_by_us, drained)? == Stopped::TimeUp {
@@ -149,13 +161,15 @@ async fn look_for_orphans(world: Arc<World>) {
 }
 
 /// How long after the last fault everything must be done: the time of all handlers one after the other as
-/// if there were one slot, the waits and fires of the longest job one after the other, and a minute for
-/// lost sessions to be noticed and connections to be tried again.
-fn patience(topology: &Topology, submissions: &[Submission]) -> Duration {
-    let jobs = || submissions.iter().flat_map(|submission| &submission.jobs);
+/// if there were one slot, the waits and fires of the longest job one after the other, what each verb may have
+/// added, and a few minutes for lost sessions to be noticed and connections to be tried again.
+fn patience(topology: &Topology, workload: &Workload) -> Duration {
+    let jobs = || workload.submissions.iter().flat_map(|submission| &submission.jobs);
     // A client may have submitted each of them several times.
     let work: Duration = jobs().map(work_of).sum::<Duration>() * 4;
-    Duration::from_secs(240) + work + topology.lease_max() * 2
+    let longest = jobs().map(work_of).max().unwrap_or_default().min(LONGEST_PER_ACTION);
+    let actions = longest * workload.actions.len() as u32;
+    Duration::from_secs(240) + work + actions + topology.lease_max() * 2
 }
 
 /// All workers leave in order: their sessions are closed, and those of earlier lives have been found lost.

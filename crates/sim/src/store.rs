@@ -2,7 +2,7 @@
 
 use crate::database::Database;
 use async_trait::async_trait;
-use punctual_core::ids::{ExecutionId, JobId, SegmentSet, SessionId};
+use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::*;
 use punctual_core::schedule::SkipRange;
@@ -55,12 +55,12 @@ impl Store for NodeStore {
         write!(self, Write::Fire { now, fires }, WriteReply::Fired)
     }
 
-    async fn open_time_gates(
-        &self,
-        now: Timestamp,
-        gates: Vec<TimeGate>,
-    ) -> Result<Vec<OpenOutcome>, StoreError> {
-        write!(self, Write::OpenTimeGates { now, gates }, WriteReply::TimeGatesOpened)
+    async fn look(&self, now: Timestamp, looks: Vec<Look>) -> Result<Vec<LookOutcome>, StoreError> {
+        write!(self, Write::Look { now, looks }, WriteReply::Looked)
+    }
+
+    async fn resolve(&self, now: Timestamp, limit: usize) -> Result<Resolved, StoreError> {
+        write!(self, Write::Resolve { now, limit }, WriteReply::Resolved)
     }
 
     async fn claim(&self, now: Timestamp, claims: Vec<Claim>) -> Result<Vec<ClaimOutcome>, StoreError> {
@@ -76,7 +76,7 @@ impl Store for NodeStore {
         now: Timestamp,
         session: SessionId,
         leases: Vec<LeaseRef>,
-    ) -> Result<Vec<Option<Lane>>, StoreError> {
+    ) -> Result<Vec<Option<Begun>>, StoreError> {
         write!(self, Write::GiveBack { now, session, leases }, WriteReply::GivenBack)
     }
 
@@ -118,6 +118,54 @@ impl Store for NodeStore {
         write!(self, Write::CloseSession { now, session }, WriteReply::SessionClosed)
     }
 
+    async fn control(
+        &self,
+        now: Timestamp,
+        controls: Vec<Control>,
+    ) -> Result<Vec<ControlOutcome>, StoreError> {
+        write!(self, Write::Control { now, controls }, WriteReply::Controlled)
+    }
+
+    async fn cancel(
+        &self,
+        now: Timestamp,
+        executions: Vec<ExecutionId>,
+    ) -> Result<Vec<CancelOutcome>, StoreError> {
+        write!(self, Write::Cancel { now, executions }, WriteReply::Cancelled)
+    }
+
+    async fn redrive(
+        &self,
+        now: Timestamp,
+        dead: Vec<OccurrenceId>,
+    ) -> Result<Vec<ControlOutcome>, StoreError> {
+        write!(self, Write::Redrive { now, dead }, WriteReply::Redriven)
+    }
+
+    async fn discard(&self, dead: Vec<OccurrenceId>) -> Result<Vec<bool>, StoreError> {
+        write!(self, Write::Discard { dead }, WriteReply::Discarded)
+    }
+
+    async fn pause_queue(
+        &self,
+        now: Timestamp,
+        queue: String,
+        pausing: Pausing,
+    ) -> Result<Begun, StoreError> {
+        write!(self, Write::PauseQueue { now, queue, pausing }, WriteReply::QueuePaused)
+    }
+
+    async fn begin_request(&self, now: Timestamp, request: NewRequest) -> Result<RequestState, StoreError> {
+        write!(self, Write::BeginRequest { now, request }, WriteReply::RequestBegun)
+    }
+
+    async fn answer_request(&self, request: RequestKey, answer: StoredAnswer) -> Result<(), StoreError> {
+        match self.database.write(self.node, Write::AnswerRequest { request, answer }).await? {
+            WriteReply::RequestAnswered => Ok(()),
+            other => Err(StoreError::Broken(format!("answered with {other:?}"))),
+        }
+    }
+
     async fn job(&self, id: JobId) -> Result<Option<JobView>, StoreError> {
         self.database.read(move |_, reads| reads.job(id)).await
     }
@@ -143,12 +191,16 @@ impl Store for NodeStore {
         self.database.read(move |_, reads| reads.skipped(job, limit)).await
     }
 
-    async fn dead_letters(
-        &self,
-        before: Option<u64>,
-        limit: usize,
-    ) -> Result<Page<DeadLetter, u64>, StoreError> {
-        self.database.read(move |_, reads| reads.dead_letters(before, limit)).await
+    async fn dead_letters(&self, query: DeadLetterQuery) -> Result<Page<DeadLetter, u64>, StoreError> {
+        self.database.read(move |_, reads| reads.dead_letters(&query)).await
+    }
+
+    async fn paused_queues(&self) -> Result<Vec<PausedQueue>, StoreError> {
+        self.database.read(|_, reads| reads.paused_queues()).await
+    }
+
+    async fn ahead(&self, occurrence: OccurrenceId, limit: usize) -> Result<Option<usize>, StoreError> {
+        self.database.read(move |_, reads| reads.ahead(occurrence, limit)).await
     }
 
     async fn depths(&self) -> Result<Vec<Depth>, StoreError> {
@@ -168,8 +220,19 @@ impl Store for NodeStore {
         Err(no_logs())
     }
 
-    async fn retain(&self, before: Timestamp, limit: usize) -> Result<Retained, StoreError> {
-        write!(self, Write::Retain { before, limit }, WriteReply::Retained)
+    async fn retain(&self, horizon: Horizon, limit: usize) -> Result<Retained, StoreError> {
+        write!(self, Write::Retain { horizon, limit }, WriteReply::Retained)
+    }
+
+    async fn retire(&self, now: Timestamp, retirement: Retirement) -> Result<Retired, StoreError> {
+        write!(self, Write::Retire { now, retirement }, WriteReply::Retired)
+    }
+
+    async fn purge(&self, limit: usize) -> Result<bool, StoreError> {
+        match self.database.write(self.node, Write::Purge { limit }).await? {
+            WriteReply::Purged(purged) => Ok(purged.more),
+            other => Err(StoreError::Broken(format!("answered with {other:?}"))),
+        }
     }
 
     async fn probe(&self, _now: Timestamp) -> Result<(), StoreError> {

@@ -79,7 +79,9 @@ fn engine_config(rng: &mut Rng) -> EngineConfig {
         refill_interval,
         dispatch_interval: rng.millis(200, 1_500),
         recover_interval: rng.millis(200, 1_500),
-        retain_interval: Duration::from_secs(10),
+        retain_interval: rng.millis(2_000, 10_000),
+        jobs_kept: rng.per_mille(250).then(|| rng.millis(3_000, 30_000)),
+        resolve_interval: rng.millis(500, 5_000),
         clock_interval: rng.millis(500, 3_000),
         ..EngineConfig::default()
     }

@@ -1,9 +1,10 @@
 //! The jobs of a run and when clients submit them: all kinds of schedule, priority, retry policy and handler,
 //! small times, and every one of them with an end.
 
+use crate::calendar::ClockChange;
 use crate::handlers::{Behaviour, Failing};
 use crate::random::Rng;
-use punctual_core::job::{JobSpec, Priority};
+use punctual_core::job::{Expiry, JobSpec, Priority};
 use punctual_core::recurrence::{RecurrenceSpec, Rule};
 use punctual_core::retry::RetryPolicy;
 use punctual_core::schedule::{Misfire, MisfirePolicy, OverlapPolicy, Recurring, Schedule};
@@ -17,49 +18,141 @@ const OWNERS: [&str; 4] = ["ann", "ben", "cem", "dia"];
 /// How long clients wait before their first request: in a run without faults every node is up by then.
 const UP_AND_RUNNING: Duration = Duration::from_millis(200);
 
-/// One request of a client.
+/// One request of a client to keep jobs.
 #[derive(Debug, Clone)]
 pub struct Submission {
     pub after: Duration,
     pub jobs: Vec<JobSpec>,
+    /// So many of the jobs that are known by then are depended on by each that runs once.
+    pub parents: usize,
+    /// Whether the request carries a key, so that repeating it keeps nothing twice.
+    pub is_keyed: bool,
 }
 
-/// All requests of a run that begins at `start` and has faults for `faults_for`.
-pub fn workload(rng: &mut Rng, start: Timestamp, faults_for: Duration) -> Vec<Submission> {
-    let count = if rng.per_mille(150) { rng.between(100, 300) } else { rng.between(10, 80) };
-    let span_ms = faults_for.as_millis() as u64;
+/// All that clients do in a run.
+#[derive(Debug, Clone)]
+pub struct Workload {
+    pub submissions: Vec<Submission>,
+    /// When clients do something to what is there.
+    pub actions: Vec<Duration>,
+}
+
+/// What the jobs of a run have in common.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting {
+    pub faults_for: Duration,
+    pub change: Option<ClockChange>,
+}
+
+/// All requests of a run that begins at `start`.
+pub fn workload(rng: &mut Rng, start: Timestamp, setting: Setting) -> Workload {
+    let count = if rng.per_mille(100) { rng.between(80, 200) } else { rng.between(8, 60) };
+    let span_us = setting.faults_for.as_micros() as u64;
     let mut submissions = Vec::new();
     let mut left = count;
     while left > 0 {
         let size = if rng.per_mille(200) { rng.between(2, 12).min(left) } else { 1 };
         left -= size;
-        let after = UP_AND_RUNNING + Duration::from_micros(rng.below(span_ms * 1_000));
-        let jobs = (0..size).map(|_| job(rng, start.plus(after), faults_for)).collect();
-        submissions.push(Submission { after, jobs });
+        let after = UP_AND_RUNNING + Duration::from_micros(rng.below(span_us));
+        let jobs = (0..size).map(|_| job(rng, start.plus(after), setting)).collect();
+        let parents = if rng.per_mille(250) { rng.between(1, 3) as usize } else { 0 };
+        submissions.push(Submission { after, jobs, parents, is_keyed: rng.per_mille(250) });
     }
     submissions.sort_by_key(|submission| submission.after);
-    submissions
+    // Some runs are left in peace, so that nothing that people do hides what goes wrong by itself.
+    let busy = if rng.per_mille(200) { 0 } else { rng.between(5, 25) };
+    let actions = (0..count * busy / 10).map(|_| UP_AND_RUNNING + Duration::from_micros(rng.below(span_us)));
+    let mut actions: Vec<Duration> = actions.collect();
+    actions.sort_unstable();
+    Workload { submissions, actions }
 }
 
-fn job(rng: &mut Rng, now: Timestamp, faults_for: Duration) -> JobSpec {
+fn job(rng: &mut Rng, now: Timestamp, setting: Setting) -> JobSpec {
     let mut spec = JobSpec::named(format!("job-{}", rng.below(50)));
     spec.job_type = (*rng.pick(&JOB_TYPES)).to_owned();
     spec.queue = (*rng.pick(&QUEUES)).to_owned();
     spec.owner = (*rng.pick(&OWNERS)).to_owned();
     spec.priority = Priority::new(rng.between(1, 10) as u8).unwrap_or_default();
+    handler(rng, &mut spec);
+    spec.settings.retry = retry(rng);
+    spec.settings.schedule = schedule(rng, now, setting);
+    crowding(rng, &mut spec);
+    expiry(rng, &mut spec, now);
+    let settings = &mut spec.settings;
+    if rng.per_mille(60) {
+        settings.idempotency_key = Some(format!("once-{}", rng.below(3)));
+    }
+    if rng.per_mille(150) {
+        settings.unique_key = Some(format!("unique-{}", rng.below(2)));
+    }
+    spec
+}
+
+/// What the handler does, how long it may take, and which failures are final.
+fn handler(rng: &mut Rng, spec: &mut JobSpec) {
     let behaviour = behaviour(rng);
     spec.payload = behaviour.payload();
     let settings = &mut spec.settings;
     settings.max_retries = rng.below(5) as u32;
-    settings.retry = retry(rng);
     settings.timeout_ms = if behaviour.failing == Failing::Hanging {
         rng.between(200, 2_000)
     } else {
         behaviour.lasts_ms + rng.between(1_000, 20_000)
     };
-    settings.schedule = schedule(rng, now, faults_for);
+    settings.timeout_growth_pct = if rng.per_mille(150) { rng.between(101, 200) as u32 } else { 100 };
+    settings.fail_on.clear();
+    if rng.per_mille(150) {
+        settings.fail_on.push((*rng.pick(&["attempt 2", "TIMED_OUT", "LOST"])).to_owned());
+    }
+}
+
+fn crowding(rng: &mut Rng, spec: &mut JobSpec) {
+    let policies = [OverlapPolicy::Skip, OverlapPolicy::Allow, OverlapPolicy::Queue, OverlapPolicy::Replace];
+    let settings = &mut spec.settings;
+    settings.overlap = *rng.pick(&policies);
     if rng.per_mille(500) {
-        settings.overlap = OverlapPolicy::Allow;
+        settings.overlap_limit = rng.between(1, 3) as u32;
+    }
+    if rng.per_mille(300) {
+        settings.max_open = rng.between(1, 4) as u32;
+    }
+}
+
+fn expiry(rng: &mut Rng, spec: &mut JobSpec, now: Timestamp) {
+    let settings = &mut spec.settings;
+    settings.expiry = match rng.below(10) {
+        0..=1 => Some(Expiry::AfterMs(rng.between(20, 8_000))),
+        2 if settings.schedule.is_one_shot() => {
+            let from = match settings.schedule {
+                Schedule::OneTime { at } => at.max(now),
+                _ => now,
+            };
+            Some(Expiry::At(from.shifted(rng.between(100_000, 15_000_000) as i64)))
+        }
+        _ => None,
+    };
+}
+
+/// Another description of a job, with a few things changed.
+pub fn changed(rng: &mut Rng, spec: &JobSpec, now: Timestamp, setting: Setting) -> JobSpec {
+    let mut spec = spec.clone();
+    for _ in 0..rng.between(1, 3) {
+        match rng.below(9) {
+            0 => spec.queue = (*rng.pick(&QUEUES)).to_owned(),
+            1 => spec.job_type = (*rng.pick(&JOB_TYPES)).to_owned(),
+            2 => spec.priority = Priority::new(rng.between(1, 10) as u8).unwrap_or_default(),
+            3 => handler(rng, &mut spec),
+            4 => spec.settings.retry = retry(rng),
+            5 => crowding(rng, &mut spec),
+            6 => expiry(rng, &mut spec, now),
+            _ => {
+                let setting = Setting { faults_for: setting.faults_for / 3, ..setting };
+                spec.settings.schedule = schedule(rng, now, setting);
+                if !spec.settings.schedule.is_one_shot() {
+                    spec.settings.expiry = None;
+                }
+            }
+        }
     }
     spec
 }
@@ -91,12 +184,12 @@ fn retry(rng: &mut Rng) -> RetryPolicy {
     }
 }
 
-fn schedule(rng: &mut Rng, now: Timestamp, faults_for: Duration) -> Schedule {
-    let span_us = faults_for.as_micros() as i64;
+fn schedule(rng: &mut Rng, now: Timestamp, setting: Setting) -> Schedule {
+    let span_us = setting.faults_for.as_micros() as i64;
     match rng.below(10) {
-        0..=4 => Schedule::Immediate,
-        5..=7 => Schedule::OneTime { at: now.shifted(rng.below(span_us as u64 * 2) as i64 - span_us / 2) },
-        _ => recurring(rng, now).into(),
+        0..=3 => Schedule::Immediate,
+        4..=6 => Schedule::OneTime { at: now.shifted(rng.below(span_us as u64 * 2) as i64 - span_us / 2) },
+        _ => recurring(rng, now, setting.change).into(),
     }
 }
 
@@ -110,9 +203,12 @@ const PATTERNS: [&str; 6] = [
     "0 * * * * *",
 ];
 
-fn recurring(rng: &mut Rng, now: Timestamp) -> Recurring {
+fn recurring(rng: &mut Rng, now: Timestamp, change: Option<ClockChange>) -> Recurring {
     let runs = rng.between(1, 12) as u32;
-    let mut spec = if rng.per_mille(500) {
+    let changing = change.filter(|_| rng.per_mille(400));
+    let mut spec = if let Some(change) = changing {
+        changing_clocks(rng, change)
+    } else if rng.per_mille(500) {
         // A zone without changes of clocks, but half an hour off the others.
         let zone = if rng.per_mille(500) { "UTC" } else { "Asia/Kolkata" };
         let pattern = *rng.pick(&PATTERNS);
@@ -124,11 +220,23 @@ fn recurring(rng: &mut Rng, now: Timestamp) -> Recurring {
     };
     let is_fast = matches!(&spec.rule, Rule::Interval { every, .. } if every.len() < "1000ms".len());
     let max_runs = (is_fast || !rng.per_mille(300)).then_some(runs);
-    if max_runs.is_none() || rng.per_mille(300) {
+    if changing.is_some() || max_runs.is_none() || rng.per_mille(300) {
         spec.end_at = Some(now.shifted(rng.between(10_000_000, 40_000_000) as i64));
     }
     let recurring = Recurring::new(spec).expect("the workload's schedules are valid");
-    Recurring { max_runs, misfire: misfire(rng), ..recurring }
+    let jitter_ms = if rng.per_mille(200) { rng.between(1, 3_000) } else { 0 };
+    Recurring { max_runs, jitter_ms, misfire: misfire(rng), ..recurring }
+}
+
+/// A pattern on clocks that are about to change: of every hour, or of the one that is left out or comes twice.
+fn changing_clocks(rng: &mut Rng, change: ClockChange) -> RecurrenceSpec {
+    let pattern = if rng.per_mille(500) {
+        (*rng.pick(&PATTERNS)).to_owned()
+    } else {
+        let seconds = *rng.pick(&["*", "*/3", "0,1,30"]);
+        format!("{seconds} * {} * * *", change.hour())
+    };
+    RecurrenceSpec::cron(&pattern, 0).in_zone(change.zone)
 }
 
 fn misfire(rng: &mut Rng) -> Misfire {

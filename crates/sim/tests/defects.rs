@@ -54,6 +54,31 @@ fn a_handler_that_outlives_its_lease_is_caught() {
 }
 
 #[test]
+fn a_retry_that_forgets_a_pause_is_caught() {
+    check(Defect::ForgetPause);
+}
+
+#[test]
+fn a_follower_that_is_forgotten_is_caught() {
+    check(Defect::ForgetFollower);
+}
+
+#[test]
+fn a_dependent_that_any_parent_releases_is_caught() {
+    check(Defect::ReleaseByAnyParent);
+}
+
+#[test]
+fn a_claim_that_hands_out_what_has_expired_is_caught() {
+    check(Defect::ClaimExpired);
+}
+
+#[test]
+fn a_unique_key_with_two_holders_is_caught() {
+    check(Defect::AdmitSecondHolder);
+}
+
+#[test]
 fn every_defect_has_its_test() {
     let tested = include_str!("defects.rs");
     for defect in Defect::ALL {

@@ -66,8 +66,15 @@ pub fn measure(dir: &Path, host: &Host, spec: &JobSpec, count: usize) -> anyhow:
 fn new_job(host: &Host, spec: &JobSpec) -> NewJob {
     let now = host.clock.wall();
     let id = JobId::new(now, host.random.next_u64());
-    let job =
-        Job { id, version: 1, mark: JobMark::Active, created_at: now, updated_at: now, spec: spec.clone() };
+    let job = Job {
+        id,
+        version: 1,
+        mark: JobMark::Active,
+        numbered: None,
+        created_at: now,
+        updated_at: now,
+        spec: spec.clone(),
+    };
     NewJob { job, offer: None }
 }
 
@@ -96,7 +103,7 @@ fn claim(
     let claim = Claim { session, turn, limit: STORE_BATCH_MAX, queues: vec![], job_types };
     match apply(core, Write::Claim { now: host.clock.wall(), claims: vec![claim] })? {
         WriteReply::Claimed(outcomes) => match outcomes.into_iter().next() {
-            Some(ClaimOutcome::Claimed(assignments)) => Ok(assignments),
+            Some(ClaimOutcome::Claimed { assignments, .. }) => Ok(assignments),
             other => bail!("work was asked for, the answer was {other:?}"),
         },
         other => bail!("work was asked for, the answer was {other:?}"),

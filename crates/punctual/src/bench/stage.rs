@@ -4,7 +4,7 @@ use crate::bench::PlaceArgs;
 use crate::{host, serve};
 use anyhow::Context;
 use punctual_core::ports::{Executor, Host, Store};
-use punctual_engine::Engine;
+use punctual_engine::{Engine, EngineConfig};
 use punctual_store::sqlite::{SqliteOptions, SqliteStore};
 use punctual_worker::{Worker, WorkerConfig};
 use std::path::Path;
@@ -27,10 +27,10 @@ impl Stage {
             .tempdir_in(&place.dir)
             .with_context(|| format!("cannot write to {}", place.dir.display()))?;
         let host = host::this_machine().context("cannot read randomness")?;
-        let store = SqliteStore::open(&SqliteOptions::new(directory.path()), host.clock.clone())
+        let store = SqliteStore::open(&SqliteOptions::new(directory.path()), host.calendar.clone())
             .context("cannot open a database there")?;
         let store: Arc<dyn Store> = Arc::new(store);
-        let engine = serve::start_engine(&host, store).await?;
+        let engine = serve::start_engine(EngineConfig::default(), &host, store).await?;
         let loops = tokio::spawn(engine.clone().run());
         Ok(Stage { engine, host, loops, directory })
     }

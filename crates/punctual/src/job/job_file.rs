@@ -52,17 +52,41 @@ fn parse(text: &str) -> Result<JobFile, serde_json::Error> {
     }
 }
 
-/// Submits the jobs in as many batches as it takes. One refused job does not keep the others out.
-pub async fn submit(client: &Client, jobs: &[Box<RawValue>], output: OutputArgs) -> anyhow::Result<Exit> {
-    let mut answer = BatchAnswer { items: Vec::with_capacity(jobs.len()) };
-    let mut rest = jobs;
-    while !rest.is_empty() {
-        let (batch, after) = rest.split_at(batch_length(rest));
-        let items = client.submit_batch_json(batch).await?.items;
-        answer.items.extend(items.into_iter().enumerate().map(|(place, item)| without_place(item, place)));
-        rest = after;
+/// Where many jobs go.
+pub struct Batches<'a> {
+    pub client: &'a Client,
+    pub request_key: Option<&'a str>,
+}
+
+impl Batches<'_> {
+    /// Submits the jobs in as many batches as it takes. One refused job does not keep the others out.
+    pub async fn submit(&self, jobs: &[Box<RawValue>], output: OutputArgs) -> anyhow::Result<Exit> {
+        let mut answer = BatchAnswer { items: Vec::with_capacity(jobs.len()) };
+        let mut rest = jobs;
+        for number in 1.. {
+            let (batch, after) = rest.split_at(batch_length(rest));
+            let items = self.client_of(number).submit_batch_json(batch).await?.items;
+            let items = items.into_iter().enumerate().map(|(place, item)| without_place(item, place));
+            answer.items.extend(items);
+            rest = after;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        output.print(&answer, |answer| batch_table(answer, jobs))?;
+        Ok(tell_refused(&answer, jobs))
     }
-    output.print(&answer, |answer| batch_table(answer, jobs))?;
+
+    /// The client of one batch: a key names one request, and each batch is one.
+    fn client_of(&self, number: usize) -> Client {
+        match self.request_key {
+            Some(key) if number > 1 => self.client.with_request_key(format!("{key}.{number}")),
+            _ => self.client.clone(),
+        }
+    }
+}
+
+fn tell_refused(answer: &BatchAnswer, jobs: &[Box<RawValue>]) -> Exit {
     let mut exit = Exit::Done;
     for (place, (item, job)) in answer.items.iter().zip(jobs).enumerate() {
         if let BatchItem::Refused { error } = item {
@@ -71,7 +95,7 @@ pub async fn submit(client: &Client, jobs: &[Box<RawValue>], output: OutputArgs)
             exit = Exit::Refused;
         }
     }
-    Ok(exit)
+    exit
 }
 
 fn batch_table(answer: &BatchAnswer, jobs: &[Box<RawValue>]) -> String {

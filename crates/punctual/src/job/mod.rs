@@ -1,14 +1,20 @@
-//! `punctual job`: submitting jobs and looking at them.
+//! `punctual job`: submitting jobs, looking at them, and acting on them.
 
+mod control;
+mod explain;
+mod fields;
 mod job_file;
 mod list;
 mod show;
 mod submit;
+mod trigger;
+mod update;
 mod wait;
-mod which;
+pub mod which;
 
 use crate::exit::Exit;
 use clap::Subcommand;
+use control::Verb;
 
 #[derive(Subcommand)]
 pub enum JobCommand {
@@ -22,6 +28,22 @@ pub enum JobCommand {
     History(show::HistoryArgs),
     /// Wait until a job is finished
     Wait(wait::WaitArgs),
+    /// Say why a job does what it does
+    Explain(explain::ExplainArgs),
+    /// Change a job: what is not named stays
+    Update(Box<update::UpdateArgs>),
+    /// Hold jobs; what runs finishes
+    Pause(control::ControlArgs),
+    /// Let paused jobs go on; what fell due meanwhile is skipped, one-time jobs run late
+    Resume(control::ControlArgs),
+    /// Run a job once more, now; its schedule does not move
+    Trigger(trigger::TriggerArgs),
+    /// End jobs or single executions: nothing more starts, what runs is asked to stop
+    Cancel(control::CancelArgs),
+    /// Run the latest dead letter of each job again
+    Retry(control::ControlArgs),
+    /// Cancel jobs and remove them with their history
+    Delete(control::ControlArgs),
 }
 
 pub async fn run(command: JobCommand) -> anyhow::Result<Exit> {
@@ -31,5 +53,13 @@ pub async fn run(command: JobCommand) -> anyhow::Result<Exit> {
         JobCommand::Show(args) => show::run(args).await,
         JobCommand::History(args) => show::history(args).await,
         JobCommand::Wait(args) => wait::run(args).await,
+        JobCommand::Explain(args) => explain::run(args).await,
+        JobCommand::Update(args) => update::run(*args).await,
+        JobCommand::Pause(args) => control::run(Verb::Pause, args).await,
+        JobCommand::Resume(args) => control::run(Verb::Resume, args).await,
+        JobCommand::Trigger(args) => trigger::run(args).await,
+        JobCommand::Cancel(args) => control::run(Verb::Cancel, args.into()).await,
+        JobCommand::Retry(args) => control::run(Verb::Retry, args).await,
+        JobCommand::Delete(args) => control::run(Verb::Delete, args).await,
     }
 }

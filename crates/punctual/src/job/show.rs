@@ -6,10 +6,12 @@ use crate::exit::Exit;
 use crate::job::list::status;
 use crate::job::which::WhichJob;
 use crate::output::{OutputArgs, details, shortened, span, table, time, time_to_millis};
-use punctual_client::{Client, ExecutionBody, ExecutionsPage, JobBody};
+use punctual_client::{Client, ExecutionBody, ExecutionsPage, JobBody, SkipRangeBody};
 use punctual_core::gates::Gate;
 use punctual_core::ids::JobId;
 use punctual_core::limits;
+use punctual_core::schedule::OverlapPolicy;
+use std::time::Duration;
 
 #[derive(clap::Args)]
 pub struct ShowArgs {
@@ -41,13 +43,25 @@ pub fn job_details(job: &JobBody) -> String {
         ("Owner", Some(job.owner_id.clone())),
         ("Tags", (!job.tags.is_empty()).then(|| job.tags.join(", "))),
         ("Schedule", Some(schedule(job))),
+        ("Overlap", overlap(job)),
+        ("Expires", expiry(job)),
+        ("Depends on", (!job.depends_on.is_empty()).then(|| listed(&job.depends_on))),
+        ("Idempotency key", job.idempotency_key.clone()),
+        ("Unique key", job.unique_key.clone()),
         ("Next run", job.next_run_time.map(time)),
         ("Next retry", job.next_retry_time.map(time)),
         ("Last run", job.last_run_time.map(time)),
         ("Last outcome", last.map(|last| last.status.to_string())),
         ("Last error", job.last_error.as_ref().map(|error| shortened(error, 200))),
+        ("Time limit", Some(span(Duration::from_millis(job.timeout_secs.as_millis())))),
         ("Max retries", Some(job.max_retries.to_string())),
+        (
+            "Not retried",
+            job.retry.fail_on.as_ref().filter(|texts| !texts.is_empty()).map(|texts| texts.join(", ")),
+        ),
         ("Payload", job.payload.as_ref().map(|payload| shortened(payload.get(), 200))),
+        ("Result", job.result.as_ref().map(|result| shortened(result.get(), 200))),
+        ("Version", Some(job.version.to_string())),
         ("Created", Some(time(job.created_at))),
     ])
 }
@@ -61,6 +75,30 @@ fn schedule(job: &JobBody) -> String {
         (None, Some(at)) => format!("once at {}", time(at)),
         (None, None) => "at once".to_owned(),
     }
+}
+
+/// What a run that is due while another is open does, unless it is the usual.
+fn overlap(job: &JobBody) -> Option<String> {
+    let text = match job.overlap_policy.unwrap_or_default() {
+        OverlapPolicy::Skip => return None,
+        OverlapPolicy::Allow => "runs beside each other".to_owned(),
+        OverlapPolicy::Queue => match job.overlap_limit {
+            Some(limit) => format!("runs wait for each other, at most {limit}"),
+            None => "runs wait for each other".to_owned(),
+        },
+        OverlapPolicy::Replace => "a new run replaces the last".to_owned(),
+    };
+    Some(text)
+}
+
+fn expiry(job: &JobBody) -> Option<String> {
+    let after =
+        job.expires_after.map(|after| format!("{after} after its scheduled time, unless it has started"));
+    after.or_else(|| job.expires_at.map(|at| format!("at {}, unless it has started", time(at))))
+}
+
+fn listed(ids: &[JobId]) -> String {
+    ids.iter().map(JobId::to_string).collect::<Vec<_>>().join(", ")
 }
 
 #[derive(clap::Args)]
@@ -118,15 +156,7 @@ fn executions_table(page: &ExecutionsPage) -> String {
         );
     }
     if !page.skipped.is_empty() {
-        let rows = page.skipped.iter().map(|range| {
-            vec![
-                format!("{:?}", range.reason).to_lowercase(),
-                range.count.to_string(),
-                time(range.first),
-                time(range.last),
-            ]
-        });
-        text += &format!("\n\nDid not run:\n{}", table(&["REASON", "COUNT", "FIRST", "LAST"], rows));
+        text += &format!("\n\nDid not run:\n{}", skipped_table(&page.skipped));
     }
     if let Some(cursor) = &page.next_cursor {
         text += &format!("\nmore with --cursor {cursor}");
@@ -146,14 +176,57 @@ fn execution_row(execution: &ExecutionBody) -> Vec<String> {
         execution.started_at.map_or_else(|| "-".to_owned(), time_to_millis),
         took,
         execution.worker_id.clone().unwrap_or_else(|| "-".to_owned()),
-        execution.error_message.as_ref().map_or_else(|| "-".to_owned(), |error| shortened(error, 60)),
+        why(execution).map_or_else(|| "-".to_owned(), |error| shortened(error, 60)),
     ]
 }
 
-/// The status, and until when where it passes by itself.
+/// What the handler said, or why it did not run.
+fn why(execution: &ExecutionBody) -> Option<&str> {
+    execution.error_message.as_deref().or(execution.reason.as_deref())
+}
+
+/// The status, and what it waits for: until when where that passes by itself.
 fn state(execution: &ExecutionBody) -> String {
-    if execution.gates.contains(&Gate::Time) {
-        return format!("{} until {}", execution.status, time(execution.available_at));
+    let status = execution.status;
+    if execution.cancel_requested {
+        return format!("{status}, asked to stop");
     }
-    execution.status.to_string()
+    let others = execution.gates.iter().filter(|gate| **gate != Gate::Time).map(|gate| gate.name());
+    let others = others.collect::<Vec<_>>().join(", ");
+    let until = match execution.gates.contains(&Gate::Time) {
+        true => format!(" until {}", time(execution.available_at)),
+        false => String::new(),
+    };
+    match others.as_str() {
+        "" => format!("{status}{until}"),
+        others => format!("{status}{until} ({others})"),
+    }
+}
+
+/// Ranges of occurrences that did not run.
+pub fn skipped_table(skipped: &[SkipRangeBody]) -> String {
+    let rows = skipped.iter().map(|range| {
+        vec![
+            format!("{:?}", range.reason).to_lowercase(),
+            range.count.to_string(),
+            time(range.first),
+            time(range.last),
+        ]
+    });
+    table(&["REASON", "COUNT", "FIRST", "LAST"], rows)
+}
+
+pub fn execution_details(execution: &ExecutionBody) -> String {
+    details([
+        ("Execution", Some(execution.execution_id.to_string())),
+        ("Status", Some(state(execution))),
+        ("Reason", execution.reason.clone()),
+        ("Scheduled", Some(time_to_millis(execution.scheduled_time))),
+        ("Started", execution.started_at.map(time_to_millis)),
+        ("Completed", execution.completed_at.map(time_to_millis)),
+        ("Expires", execution.expires_at.map(time)),
+        ("Worker", execution.worker_id.clone()),
+        ("Error", execution.error_message.as_ref().map(|error| shortened(error, 200))),
+        ("Result", execution.result.as_ref().map(|result| shortened(result.get(), 200))),
+    ])
 }

@@ -1,56 +1,39 @@
 //! `punctual job submit`.
 
+use crate::args;
 use crate::connect::ConnectArgs;
 use crate::exit::{CliError, Exit};
-use crate::job::job_file::{self, JobFile};
+use crate::job::fields::{self, FieldArgs, given};
+use crate::job::job_file::{self, Batches, JobFile};
+use crate::job::list::status;
 use crate::job::wait::{self, WaitBound};
+use crate::job::which;
 use crate::output::OutputArgs;
-use crate::{args, host};
-use clap::builder::RangedI64ValueParser;
-use punctual_client::{Client, PriorityBody, Seconds, Span, SubmitJob, SubmittedBody};
-use punctual_core::limits;
-use punctual_core::schedule::MisfirePolicy;
+use anyhow::Context;
+use punctual_client::{Client, SubmitJob, SubmittedBody};
 use punctual_core::time::Timestamp;
-use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(clap::Args)]
 pub struct SubmitArgs {
     /// The job's name
     #[arg(required_unless_present = "file", conflicts_with = "file")]
     name: Option<String>,
-    /// Which handler runs it; the name if left out
-    #[arg(long = "type", value_name = "JOB_TYPE", conflicts_with = "file")]
-    job_type: Option<String>,
     /// JSON for the handler
     #[arg(long, value_parser = args::json, allow_hyphen_values = true, value_name = "JSON", conflicts_with = "file")]
     payload: Option<Box<RawValue>>,
     #[command(flatten)]
-    when: When,
+    fields: FieldArgs,
     #[command(flatten)]
-    recurring: RecurringArgs,
-    /// Which workers may take it: those that serve this queue; `default` if left out
-    #[arg(long, conflicts_with = "file")]
-    queue: Option<String>,
-    /// 1 to 10, or low, medium, high
-    #[arg(long, conflicts_with = "file")]
-    priority: Option<PriorityBody>,
-    /// Retries after the first attempt
-    #[arg(long, value_name = "COUNT", conflicts_with = "file", allow_negative_numbers = true, value_parser = retries())]
-    max_retries: Option<u32>,
-    /// Time limit of one attempt, such as 30s or 2h
-    #[arg(long, value_name = "DURATION", conflicts_with = "file", allow_hyphen_values = true)]
-    timeout: Option<Span>,
-    /// Whose job it is
-    #[arg(long, value_name = "OWNER", conflicts_with = "file")]
-    owner: Option<String>,
-    /// Can be given more than once
-    #[arg(long = "tag", value_name = "TAG", conflicts_with = "file")]
-    tags: Vec<String>,
+    lasting: LastingArgs,
     /// Submit the job, the list of jobs, or the {"jobs": […]} in this JSON file (- for standard input)
-    #[arg(short = 'f', long, value_name = "FILE")]
+    #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = fields::GROUPS, conflicts_with = "LastingArgs")]
     file: Option<PathBuf>,
+    /// Names this request: repeating it within 24 hours submits nothing twice
+    #[arg(long, value_name = "KEY", value_parser = args::request_key)]
+    request_key: Option<String>,
     /// Wait until the job is finished; exit code 1 if it did not succeed
     #[arg(long)]
     wait: bool,
@@ -62,63 +45,30 @@ pub struct SubmitArgs {
     output: OutputArgs,
 }
 
-/// When the job runs: at once, unless one of these is given.
+/// What no update can change.
 #[derive(clap::Args)]
-#[group(multiple = false, conflicts_with = "file")]
-struct When {
-    /// Run once, at this time, such as 2026-11-15T08:30:00Z
-    #[arg(long, value_name = "TIME", value_parser = args::time)]
-    at: Option<Timestamp>,
-    /// Run once, after this time, such as 5m
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
-    delay: Option<Span>,
-    /// Run again and again, this far apart, such as 90s, 1h or daily
-    #[arg(long, value_name = "INTERVAL", allow_hyphen_values = true)]
-    every: Option<String>,
-    /// Run again and again, when this cron expression says, such as "30 2 * * MON-FRI"
-    #[arg(long, value_name = "EXPRESSION")]
-    cron: Option<String>,
-}
-
-/// What else a recurring job may have.
-#[derive(clap::Args)]
-struct RecurringArgs {
-    /// The zone whose clocks count, such as Europe/Berlin; UTC if left out
-    #[arg(long, value_name = "ZONE", conflicts_with = "file")]
-    timezone: Option<String>,
-    /// What to do about missed runs: SKIP_MISSED, RUN_ONCE or RUN_ALL
-    #[arg(long, value_name = "POLICY", value_parser = word::<MisfirePolicy>, conflicts_with = "file")]
-    misfire_policy: Option<MisfirePolicy>,
-    /// How late a run may be found and still simply start
-    #[arg(long, value_name = "DURATION", conflicts_with = "file")]
-    misfire_grace: Option<Span>,
-    /// Spread the starts over this time
-    #[arg(long, value_name = "DURATION", conflicts_with = "file")]
-    jitter: Option<Span>,
-    /// End after this many runs
-    #[arg(long, value_name = "COUNT", conflicts_with = "file")]
-    max_runs: Option<u32>,
-    /// No run before this time; an interval counts from it
-    #[arg(long, value_name = "TIME", value_parser = args::time, conflicts_with = "file")]
-    start_at: Option<Timestamp>,
-    /// No run after this time
-    #[arg(long, value_name = "TIME", value_parser = args::time, conflicts_with = "file")]
-    end_at: Option<Timestamp>,
-}
-
-fn retries() -> RangedI64ValueParser<u32> {
-    RangedI64ValueParser::new().range(0..=i64::from(limits::MAX_RETRIES_MAX))
-}
-
-/// A word as it is spelled in JSON, in any case.
-fn word<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
-    serde_json::from_value(text.to_ascii_uppercase().into())
+struct LastingArgs {
+    /// Whose job it is
+    #[arg(long, value_name = "OWNER")]
+    owner: Option<String>,
+    /// Names this job: submitting it again answers with the one that is there
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+    /// Refuse the job while another with this key is unfinished
+    #[arg(long, value_name = "KEY")]
+    unique_key: Option<String>,
+    /// Start when this job has succeeded, by id or name; can be given more than once
+    #[arg(long, value_name = "JOB")]
+    depends_on: Vec<String>,
 }
 
 pub async fn run(args: SubmitArgs) -> anyhow::Result<Exit> {
-    let client = args.connect.client()?;
+    let mut client = args.connect.client()?;
+    if let Some(key) = &args.request_key {
+        client = client.with_request_key(key);
+    }
     let submitted = match &args.file {
-        None => client.submit(&args.job()).await?,
+        None => client.submit(&args.job(&client).await?).await?,
         Some(file) => match job_file::read(file)? {
             JobFile::One(job) => client.submit_json(&job).await?,
             JobFile::Many(jobs) => match jobs.as_slice() {
@@ -127,31 +77,51 @@ pub async fn run(args: SubmitArgs) -> anyhow::Result<Exit> {
                     let message = format!("--wait takes one job; {} holds {}", file.display(), jobs.len());
                     return Err(CliError { exit: Exit::Misunderstood, message }.into());
                 }
-                jobs => return job_file::submit(&client, jobs, args.output).await,
+                jobs => {
+                    let batches = Batches { client: &client, request_key: args.request_key.as_deref() };
+                    return batches.submit(jobs, args.output).await;
+                }
             },
         },
     };
     if args.wait {
-        eprintln!("submitted job {}", submitted.job_id);
+        eprintln!("{}", begun(&submitted));
         return wait::until_finished(&client, submitted.job_id, args.bound, args.output).await;
     }
-    args.output.print(&submitted, describe)?;
+    let has_parents = !args.lasting.depends_on.is_empty();
+    args.output.print(&submitted, |submitted| describe(submitted, has_parents))?;
     tell_what_it_waits_for(&client, &submitted).await;
     Ok(Exit::Done)
 }
 
-fn describe(submitted: &SubmittedBody) -> String {
-    let next = match submitted.next_run_time {
-        Some(at) if at > host::wall_time() => format!(", runs at {at}"),
-        _ => ", runs at once".to_owned(),
+fn describe(submitted: &SubmittedBody, has_parents: bool) -> String {
+    let next = match runs_later(submitted) {
+        _ if submitted.existing => format!(", it is {}", status(submitted.status)),
+        Some(at) if has_parents => format!(", runs at {at}, once what it depends on has succeeded"),
+        None if has_parents => ", runs once what it depends on has succeeded".to_owned(),
+        Some(at) => format!(", runs at {at}"),
+        None => ", runs at once".to_owned(),
     };
-    format!("submitted job {}{next}", submitted.job_id)
+    format!("{}{next}", begun(submitted))
+}
+
+fn begun(submitted: &SubmittedBody) -> String {
+    if submitted.existing {
+        return format!("job {} was submitted before with this idempotency key", submitted.job_id);
+    }
+    format!("submitted job {}", submitted.job_id)
+}
+
+/// When the job runs, unless at once. The id tells the server's time: that of this machine may be another.
+fn runs_later(submitted: &SubmittedBody) -> Option<Timestamp> {
+    let made_by = submitted.job_id.made_at().plus(Duration::from_millis(1));
+    submitted.next_run_time.filter(|at| *at > made_by)
 }
 
 /// Says what keeps a job that should run at once from doing so. The job is kept in any case, so an error here
 /// is none of the submit.
 async fn tell_what_it_waits_for(client: &Client, submitted: &SubmittedBody) {
-    if submitted.next_run_time.is_some_and(|at| at > host::wall_time()) {
+    if runs_later(submitted).is_some() {
         return;
     }
     if let Ok(job) = client.job(submitted.job_id).await
@@ -163,29 +133,20 @@ async fn tell_what_it_waits_for(client: &Client, submitted: &SubmittedBody) {
 }
 
 impl SubmitArgs {
-    fn job(&self) -> SubmitJob {
-        SubmitJob {
-            name: self.name.clone().unwrap_or_default(),
-            job_type: self.job_type.clone(),
-            payload: self.payload.clone(),
-            queue: self.queue.clone(),
-            priority: self.priority,
-            execute_at: self.when.at,
-            delay: self.when.delay,
-            cron_expression: self.when.cron.clone(),
-            interval: self.when.every.clone(),
-            timezone: self.recurring.timezone.clone(),
-            misfire_policy: self.recurring.misfire_policy,
-            misfire_grace: self.recurring.misfire_grace,
-            jitter: self.recurring.jitter,
-            max_runs: self.recurring.max_runs,
-            start_at: self.recurring.start_at,
-            end_at: self.recurring.end_at,
-            max_retries: self.max_retries,
-            timeout_secs: self.timeout.map(|timeout| Seconds::from(timeout.get())),
-            owner_id: self.owner.clone(),
-            tags: (!self.tags.is_empty()).then(|| self.tags.clone()),
-            ..SubmitJob::default()
+    async fn job(&self, client: &Client) -> anyhow::Result<SubmitJob> {
+        let lasting = &self.lasting;
+        let mut depends_on = Vec::with_capacity(lasting.depends_on.len());
+        for parent in &lasting.depends_on {
+            depends_on.push(which::find(client, parent).await.context("--depends-on")?);
         }
+        Ok(SubmitJob {
+            name: self.name.clone().unwrap_or_default(),
+            payload: self.payload.clone(),
+            owner_id: lasting.owner.clone(),
+            idempotency_key: lasting.idempotency_key.clone(),
+            unique_key: lasting.unique_key.clone(),
+            depends_on: given(&depends_on),
+            ..self.fields.job()
+        })
     }
 }

@@ -9,6 +9,7 @@ use crate::output::{OutputArgs, time};
 use punctual_client::{Client, JobBody, Span};
 use punctual_core::ids::JobId;
 use punctual_core::job::JobStatus;
+use std::fmt;
 
 #[derive(clap::Args)]
 pub struct WaitArgs {
@@ -29,6 +30,25 @@ pub struct WaitBound {
     wait_timeout: Option<Span>,
 }
 
+impl WaitBound {
+    /// What was waited for, unless the time ran out first.
+    pub async fn limit<T>(self, waiting: impl Future<Output = T>) -> Option<T> {
+        match self.wait_timeout {
+            None => Some(waiting.await),
+            Some(limit) => tokio::time::timeout(limit.get(), waiting).await.ok(),
+        }
+    }
+}
+
+impl fmt::Display for WaitBound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.wait_timeout {
+            None => f.write_str("any time"),
+            Some(limit) => limit.fmt(f),
+        }
+    }
+}
+
 pub async fn run(args: WaitArgs) -> anyhow::Result<Exit> {
     let client = args.connect.client()?;
     let id = args.which.id(&client).await?;
@@ -44,15 +64,9 @@ pub async fn until_finished(
 ) -> anyhow::Result<Exit> {
     let mut watched = Watched::default();
     let waiting = client.wait_watching(id, |job| watched.look(job));
-    let finished = match bound.wait_timeout {
-        None => waiting.await,
-        Some(limit) => match tokio::time::timeout(limit.get(), waiting).await {
-            Ok(finished) => finished,
-            Err(_) => {
-                let message = format!("job {id} was not finished within {limit}{}", watched.state());
-                return Err(CliError { exit: Exit::TimedOut, message }.into());
-            }
-        },
+    let Some(finished) = bound.limit(waiting).await else {
+        let message = format!("job {id} was not finished within {bound}{}", watched.state());
+        return Err(CliError { exit: Exit::TimedOut, message }.into());
     };
     let job = finished?;
     output.print(&job, job_details)?;

@@ -1,7 +1,10 @@
 //! `punctual serve`: API, scheduler and an embedded worker in one process, on an embedded store.
 
 mod admin_token;
+mod clock;
 mod logging;
+mod manual_clock;
+mod retention;
 mod signals;
 
 use crate::connect::DEFAULT_ADDRESS;
@@ -10,20 +13,28 @@ use crate::exit::{CliError, Exit};
 use crate::{args, host, output};
 use admin_token::AdminToken;
 use anyhow::Context;
+use clock::ClockArgs;
 use logging::LogArgs;
 use punctual_api::{Api, Server, ServerLimits};
 use punctual_client::Span;
-use punctual_core::ports::{Host, Store};
+use punctual_core::ports::{DrivenClock, Host, Store};
+use punctual_core::time::Timestamp;
 use punctual_engine::{Engine, EngineConfig};
 use punctual_store::sqlite::{OpenError, SqliteOptions, SqliteStore};
 use punctual_worker::{Worker, WorkerConfig, builtin_executors};
+use retention::RetentionArgs;
 use signals::Signals;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+
+/// How long a server with a manual clock waits for its worker, and the pause between two looks.
+const WORKER_TIMEOUT: Duration = Duration::from_secs(10);
+const WORKER_PAUSE: Duration = Duration::from_millis(2);
 
 #[derive(clap::Args)]
 pub struct ServeArgs {
@@ -44,9 +55,13 @@ pub struct ServeArgs {
     /// How long running handlers may take to finish when the server stops
     #[arg(long, env = "PUNCTUAL_DRAIN_GRACE", default_value = "30s", value_name = "DURATION")]
     drain_grace: Span,
+    #[command(flatten)]
+    retention: RetentionArgs,
     /// Replace the admin token by a new one
     #[arg(long)]
     new_admin_token: bool,
+    #[command(flatten)]
+    clock: ClockArgs,
     #[command(flatten)]
     log: LogArgs,
 }
@@ -55,20 +70,29 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
     logging::start(&args.log)?;
     let mut signals = Signals::listen().context("cannot listen for signals")?;
     raise_open_files_limit();
-    args.data_dir.prepare()?;
     let host = host::this_machine().context("cannot read randomness")?;
+    let (host, driven) = args.clock.choose(host)?;
+    args.data_dir.prepare()?;
     let store = open_store(&args.data_dir, &host)?;
     let listener = listen(&args.listen).await?;
     let address = listener.local_addr().context("cannot tell where the server listens")?;
-    let engine = start_engine(&host, store.clone()).await?;
+    let engine = start_engine(args.retention.config(), &host, store.clone()).await?;
     let token = admin_token::ensure(&*store, &args.data_dir, engine.now(), args.new_admin_token).await?;
-    let node = Node::start(&args, &host, engine, listener);
+    let now = engine.now();
+    let is_driven = driven.is_some();
+    let node = Node::start(&args, &host, engine, listener, driven);
+    if is_driven {
+        worker_connected(&host, &*store).await;
+    }
     args.data_dir.write_address(&address.to_string())?;
-    welcome(&args.data_dir, address, token)?;
+    welcome(&args.data_dir, address, token, is_driven.then_some(now))?;
     tracing::info!(%address, data_dir = %args.data_dir.path().display(), "serving");
     if token == AdminToken::Replaced {
         let file = args.data_dir.token_file();
         tracing::warn!(file = %file.display(), "made a new admin token; the earlier one no longer works");
+    }
+    if is_driven {
+        tracing::warn!(%now, "the clock is manual: nothing falls due until it is moved, see `punctual clock`");
     }
     if !address.ip().is_loopback() {
         tracing::warn!(
@@ -79,7 +103,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
 }
 
 fn open_store(data_dir: &DataDir, host: &Host) -> Result<Arc<dyn Store>, CliError> {
-    let store = SqliteStore::open(&SqliteOptions::new(data_dir.path()), host.clock.clone());
+    let store = SqliteStore::open(&SqliteOptions::new(data_dir.path()), host.calendar.clone());
     store.map(|store| Arc::new(store) as Arc<dyn Store>).map_err(|error| cannot_open(data_dir, error))
 }
 
@@ -111,8 +135,12 @@ async fn listen(address: &str) -> Result<TcpListener, CliError> {
 }
 
 /// An engine on this store, with what earlier processes left behind taken care of.
-pub async fn start_engine(host: &Host, store: Arc<dyn Store>) -> anyhow::Result<Arc<Engine>> {
-    let engine = Engine::new(EngineConfig::default(), host.clone(), store.clone());
+pub async fn start_engine(
+    config: EngineConfig,
+    host: &Host,
+    store: Arc<dyn Store>,
+) -> anyhow::Result<Arc<Engine>> {
+    let engine = Engine::new(config, host.clone(), store.clone());
     engine.start().await.context("cannot read the store's clock")?;
     // The embedded workers of earlier processes died with them: their work need not wait for the lease.
     let lost = store.lose_embedded_sessions(engine.now()).await.context("cannot end old sessions")?;
@@ -122,20 +150,42 @@ pub async fn start_engine(host: &Host, store: Arc<dyn Store>) -> anyhow::Result<
     Ok(engine)
 }
 
-fn welcome(data_dir: &DataDir, address: SocketAddr, token: AdminToken) -> anyhow::Result<()> {
+/// Waits until the worker has its session. Driven time could pass before that, and all that falls due would run
+/// late.
+async fn worker_connected(host: &Host, store: &dyn Store) {
+    let gives_up_at = host.clock.monotonic().plus(WORKER_TIMEOUT);
+    while host.clock.monotonic() < gives_up_at {
+        match store.sessions().await {
+            Ok(sessions) if sessions.is_empty() => host.clock.sleep(WORKER_PAUSE).await,
+            // A store in trouble is reported by all that need it.
+            _ => return,
+        }
+    }
+    tracing::warn!("the worker is not connected yet; what falls due before it is will run late");
+}
+
+fn welcome(
+    data_dir: &DataDir,
+    address: SocketAddr,
+    token: AdminToken,
+    manual_clock: Option<Timestamp>,
+) -> anyhow::Result<()> {
     let dir = data_dir.path().display();
     let option = if data_dir.is_default() { String::new() } else { format!(" --data-dir {dir}") };
     output::print_text(&format!(
         "Punctual {version} listens on http://{address}\n  \
            data   {dir}\n  \
            token  {token_file}{note}\n  \
-           try    punctual job submit hello --type noop --wait{option}",
+           {clock}try    punctual job submit hello --type noop --wait{option}",
         version = env!("CARGO_PKG_VERSION"),
         token_file = data_dir.token_file().display(),
         note = match token {
             AdminToken::Usual => "",
             AdminToken::Replaced => " (new; the earlier one no longer works)",
         },
+        clock = manual_clock.map_or_else(String::new, |now| {
+            format!("clock  manual, stands at {now}; move it with punctual clock advance 1h{option}\n  ")
+        }),
     ))
 }
 
@@ -150,7 +200,13 @@ struct Node {
 }
 
 impl Node {
-    fn start(args: &ServeArgs, host: &Host, engine: Arc<Engine>, listener: TcpListener) -> Self {
+    fn start(
+        args: &ServeArgs,
+        host: &Host,
+        engine: Arc<Engine>,
+        listener: TcpListener,
+        driven: Option<Arc<dyn DrivenClock>>,
+    ) -> Self {
         let (stop_api, stop) = watch::channel(false);
         let (drain_worker, drain) = watch::channel(false);
         let config = WorkerConfig {
@@ -170,7 +226,10 @@ impl Node {
             clock: host.clock.clone(),
             spawn: host.spawn.clone(),
         };
-        let api = Api::new(engine.clone(), host.clock.clone()).ready_until(drain.clone());
+        let mut api = Api::new(engine.clone(), host.clock.clone()).ready_until(drain.clone());
+        if let Some(clock) = driven {
+            api = api.driving(clock);
+        }
         Node {
             api: tokio::spawn(server.run(api.router(), stop)),
             worker: tokio::spawn(worker.run(drain)),

@@ -1,7 +1,7 @@
 //! What the HTTP API does with good requests.
 
 use crate::server::{Server, eventually};
-use punctual_client::{BatchItem, ExecutionStatus, JobFilter, SubmitJob};
+use punctual_client::{BatchItem, DeadLetterFilter, ExecutionStatus, JobFilter, SubmitJob};
 use punctual_core::job::JobStatus;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -226,7 +226,7 @@ async fn what_fails_for_good_is_a_dead_letter() {
     assert_eq!(job.status, JobStatus::Failed);
     assert!(job.last_error.unwrap().contains("payload"));
     assert_eq!(job.status_reason.as_deref(), Some("attempt 1 failed and cannot be retried"));
-    let letters = client.dead_letters(None, None).await.unwrap();
+    let letters = client.dead_letters(&DeadLetterFilter::default(), None, None).await.unwrap();
     assert_eq!(letters.items.len(), 1);
     assert_eq!((letters.items[0].job_id, letters.items[0].attempts), (job.job_id, 1));
 }

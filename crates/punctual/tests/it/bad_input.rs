@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+const UNKNOWN: &str = "01a1de7b-f418-719d-bed9-34f76e02395c";
+
 async fn assert_nothing_stored(server: &Server) {
     let (_, body) = server.get("/api/v1/jobs").await;
     assert_eq!(body["items"], json!([]));
@@ -48,7 +50,36 @@ async fn invalid_jobs_are_refused_by_field_and_not_stored() {
         (json!({"name": "x", "retry": {"strategy": "random"}}), "retry.strategy"),
         (json!({"name": "x", "retry": {"steps": []}}), "retry.steps"),
         (json!({"name": "x", "retry": {"steps": ["1m", "soon"]}}), "retry.steps[1]"),
-        (json!({"name": "x", "retry": {"fail_on": []}}), "retry.fail_on"),
+        (json!({"name": "x", "retry": {"fail_on": [""]}}), "retry.fail_on"),
+        (json!({"name": "x", "retry": {"timeout_growth": 0.5}}), "retry.timeout_growth"),
+        (json!({"name": "x", "retry": {"timeout_growth": 1.234}}), "retry.timeout_growth"),
+        (json!({"name": "x", "max_retries": -1}), "max_retries"),
+        (json!({"name": "x", "cron_expression": "@daily", "interval": "1h"}), "interval"),
+        (json!({"name": "x", "delay": "1h", "expires_at": "2020-01-01T00:00:00Z"}), "expires_at"),
+        (json!({"name": "x", "expires_after": "0s"}), "expires_after"),
+        (json!({"name": "x", "expires_after": "1h", "expires_at": "2099-01-01T00:00:00Z"}), "expires_after"),
+        (json!({"name": "x", "interval": "1h", "expires_at": "2099-01-01T00:00:00Z"}), "expires_at"),
+        (
+            json!({"name": "x", "interval": "1h", "overlap_policy": "SKIP", "overlap_limit": 2}),
+            "overlap_limit",
+        ),
+        (
+            json!({"name": "x", "interval": "1h", "overlap_policy": "QUEUE", "overlap_limit": 0}),
+            "overlap_limit",
+        ),
+        (json!({"name": "x", "interval": "1h", "max_open": 0}), "max_open"),
+        (json!({"name": "x", "interval": "1h", "misfire_limit": 3}), "misfire_limit"),
+        (
+            json!({"name": "x", "interval": "1h", "misfire_policy": "RUN_ALL", "replay_rate": "10/h"}),
+            "replay_rate",
+        ),
+        (json!({"name": "x", "dst_gap": "SKIP"}), "dst_gap"),
+        (json!({"name": "x", "idempotency_key": ""}), "idempotency_key"),
+        (json!({"name": "x", "unique_key": long}), "unique_key"),
+        (json!({"name": "x", "depends_on": "y"}), "depends_on"),
+        (json!({"name": "x", "depends_on": ["y"]}), "depends_on[0]"),
+        (json!({"name": "x", "depends_on": [UNKNOWN]}), "depends_on"),
+        (json!({"name": "x", "depends_on": [UNKNOWN], "interval": "1h"}), "depends_on"),
         (json!({"name": "x", "timeout_secs": 0}), "timeout_secs"),
         (json!({"name": "x", "timeout_secs": -1}), "timeout_secs"),
         (json!({"name": "x", "tags": "a"}), "tags"),
@@ -72,7 +103,7 @@ async fn misspelled_and_planned_fields_are_told_apart() {
     let server = Server::start();
     for (field, detail) in [
         ("executeAt", "is not a known field, did you mean execute_at?"),
-        ("depends_on", "is not supported yet"),
+        ("calendar", "is not supported yet"),
         ("zzzzz", "is not a known field"),
     ] {
         let (_, body) = server.post("/api/v1/jobs", &json!({"name": "x", field: 1}).to_string()).await;
@@ -153,11 +184,11 @@ async fn query_parameters_are_checked_by_name() {
 #[tokio::test]
 async fn what_is_not_there_is_a_404_and_what_may_not_be_done_a_405() {
     let server = Server::start();
-    let unknown = "01a1de7b-f418-719d-bed9-34f76e02395c";
     for path in [
-        format!("/api/v1/jobs/{unknown}"),
-        format!("/api/v1/jobs/{unknown}/executions"),
-        format!("/api/v1/executions/{unknown}.1.1"),
+        format!("/api/v1/jobs/{UNKNOWN}"),
+        format!("/api/v1/jobs/{UNKNOWN}/executions"),
+        format!("/api/v1/jobs/{UNKNOWN}/explain"),
+        format!("/api/v1/executions/{UNKNOWN}.1.1"),
         "/api/v1/jobs/nonsense".to_owned(),
         "/api/v1/jobs/%ff".to_owned(),
         "/api/v1/executions/nonsense".to_owned(),

@@ -1,19 +1,9 @@
 //! What people see on the command line, and the exit codes that scripts rely on.
 
-use crate::redact::redacted;
+use crate::redact::shown;
 use crate::server::{BINARY, Server, eventually};
 use std::path::Path;
 use std::process::{Command, Output};
-
-/// Standard output and error and the exit code, comparable.
-fn shown(output: &Output) -> String {
-    let text = |bytes: &[u8]| redacted(&String::from_utf8_lossy(bytes));
-    let mut shown = format!("exit {}\n{}", output.status.code().unwrap_or(-1), text(&output.stdout));
-    if !output.stderr.is_empty() {
-        shown += &format!("\n--- stderr\n{}", text(&output.stderr));
-    }
-    shown
-}
 
 fn offline(arguments: &[&str], directory: &Path) -> String {
     let output = Command::new(BINARY).args(arguments).current_dir(directory).output().unwrap();
@@ -136,6 +126,17 @@ fn bad_values_are_answered_with_good_ones() {
         (&["submit", "x", "--delay", "-5s"], "must be a duration such as 30s"),
         (&["submit", "x", "--at", "2026-11-16T08:00:00"], "must name its zone: 2026-11-16T08:00:00Z for UTC"),
         (&["submit", "x", "--payload", "not json"], "single quotes"),
+        (&["submit", "x", "--overlap-policy", "maybe"], "`SKIP`, `ALLOW`, `QUEUE`, `REPLACE`"),
+        (&["submit", "x", "--dst-gap", "jump"], "`SKIP` or `RUN_AFTER`"),
+        (&["submit", "x", "--replay-rate", "10/h"], "must be a rate such as 10/m"),
+        (&["submit", "x", "--timeout-growth", "fast"], "must be a factor such as 1.5"),
+        (&["submit", "x", "--retry-strategy", "hope"], "`exponential`, `fixed`, `ladder`"),
+        (&["submit", "x", "--expires-at", "noon"], "must be a time such as"),
+        (&["submit", "-f", "jobs.json", "--max-open", "3"], "cannot be used with"),
+        (&["submit", "-f", "jobs.json", "--unique-key", "k"], "cannot be used with"),
+        (&["update", "x", "--if-version", "new"], "invalid digit"),
+        (&["update", "x"], "nothing to change"),
+        (&["pause"], "<JOB>..."),
         (&["list", "--limit", "0"], "must be a number from 1"),
         (&["history", "x", "--limit", "0"], "must be a number from 1"),
     ] {
@@ -144,6 +145,51 @@ fn bad_values_are_answered_with_good_ones() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains(hint) && !said.contains("use '--"), "{said}");
+    }
+}
+
+#[test]
+fn flags_say_all_that_a_job_file_can() {
+    let server = Server::start();
+    let submit = "job submit everything --type noop --queue slow --priority 7 --cron @daily --timezone Europe/Berlin \
+        --dst-gap skip --dst-overlap both --misfire-policy run_all --misfire-grace 5m --misfire-limit 10 \
+        --max-lateness 1d --replay-rate 10/m --jitter 30s --max-runs 7 --start-at 2099-01-01T00:00:00Z \
+        --end-at 2099-12-31T00:00:00Z --overlap-policy queue --overlap-limit 3 --max-open 20 --expires-after 1h \
+        --max-retries 2 --retry-steps 1m,5m --fail-on TIMED_OUT --fail-on broken --timeout-growth 1.5 \
+        --timeout 90s --owner finance --idempotency-key i --unique-key u --tag a --tag b";
+    let id = server.said(&[&submit.split_whitespace().collect::<Vec<_>>()[..], &["-o", "json"]].concat());
+    let id: serde_json::Value = serde_json::from_str(&id).unwrap();
+    let job = server.said(&["job", "show", id["job_id"].as_str().unwrap(), "-o", "json"]);
+    let job: serde_json::Value = serde_json::from_str(&job).unwrap();
+    let expected = serde_json::json!({
+        "name": "everything", "job_type": "noop", "queue": "slow", "priority": 7,
+        "cron_expression": "@daily", "timezone": "Europe/Berlin", "dst_gap": "SKIP", "dst_overlap": "BOTH",
+        "misfire_policy": "RUN_ALL", "misfire_grace": "5m", "misfire_limit": 10, "max_lateness": "1d",
+        "replay_rate": "10/m", "jitter": "30s", "max_runs": 7, "start_at": "2099-01-01T00:00:00Z",
+        "end_at": "2099-12-31T00:00:00Z", "overlap_policy": "QUEUE", "overlap_limit": 3, "max_open": 20,
+        "expires_after": "1h", "max_retries": 2,
+        "retry": {
+            "strategy": "ladder", "steps": ["1m", "5m"], "fail_on": ["TIMED_OUT", "broken"],
+            "timeout_growth": 1.5,
+        },
+        "timeout_secs": 90, "owner_id": "finance", "idempotency_key": "i", "unique_key": "u",
+        "tags": ["a", "b"],
+    });
+    for (field, value) in expected.as_object().unwrap() {
+        assert_eq!(&job[field], value, "{field}");
+    }
+    insta::assert_snapshot!(shown(&server.cli(&["job", "show", "everything"])));
+    let mut submitted = expected;
+    submitted["name"] = "from-file".into();
+    submitted["idempotency_key"] = "j".into();
+    submitted["unique_key"] = "v".into();
+    let file = server.data_dir().join("job.json");
+    std::fs::write(&file, submitted.to_string()).unwrap();
+    server.said(&["job", "submit", "-f", file.to_str().unwrap()]);
+    let job = server.said(&["job", "show", "from-file", "-o", "json"]);
+    let job: serde_json::Value = serde_json::from_str(&job).unwrap();
+    for (field, value) in submitted.as_object().unwrap() {
+        assert_eq!(&job[field], value, "{field}");
     }
 }
 

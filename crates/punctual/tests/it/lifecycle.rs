@@ -157,6 +157,8 @@ fn options_out_of_their_range_are_refused_before_anything_is_written() {
     for (option, value, hint) in [
         ("--log-level", "loud", "must be one of off, error, warn, info, debug, trace"),
         ("--slots", "0", "must be a number from 1 to 10000"),
+        ("--keep-history", "0s", "must be a duration such as 30d or 12h, or forever"),
+        ("--keep-finished-jobs", "never", "must be a duration such as 30d or 12h, or forever"),
         ("--listen", "7173", "such as 127.0.0.1:7173"),
     ] {
         let refused = serve(&["--data-dir", dir.to_str().unwrap(), option, value]);

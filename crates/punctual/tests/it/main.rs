@@ -3,11 +3,24 @@
 //! Every case starts the real binary on a fresh data directory and a free port.
 
 mod api;
+mod bad_control;
 mod bad_input;
 mod bench;
 mod cli;
+mod clock;
+mod control;
+mod dead_letters;
+mod dependencies;
+mod driven;
+mod expiry;
+mod explain;
 mod full_disk;
+mod keys;
 mod kill;
 mod lifecycle;
+mod overlap;
+mod queues;
 mod redact;
+mod restart;
 mod server;
+mod update;

@@ -2,6 +2,17 @@
 
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
 use punctual_core::time::Timestamp;
+use std::process::Output;
+
+/// Standard output and error and the exit code, comparable.
+pub fn shown(output: &Output) -> String {
+    let text = |bytes: &[u8]| redacted(&String::from_utf8_lossy(bytes));
+    let mut shown = format!("exit {}\n{}", output.status.code().unwrap_or(-1), text(&output.stdout));
+    if !output.stderr.is_empty() {
+        shown += &format!("\n--- stderr\n{}", text(&output.stderr));
+    }
+    shown
+}
 
 /// Ids, times, durations and addresses by name; columns one or two spaces apart.
 pub fn redacted(text: &str) -> String {
@@ -28,7 +39,7 @@ fn is_short(column: &str) -> bool {
 }
 
 fn redacted_word(word: &str) -> String {
-    let bare = word.trim_matches(['"', ',', ':', ';', '(', ')']);
+    let bare = word.trim_matches(['"', ',', ':', ';', '(', ')', '`', '.']);
     let kind = if bare.parse::<JobId>().is_ok() {
         "[job]"
     } else if bare.parse::<OccurrenceId>().is_ok() {

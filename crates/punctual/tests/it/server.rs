@@ -1,6 +1,7 @@
 //! A running `punctual serve`, and how to ask it.
 
 use punctual_client::Client;
+use punctual_core::ids::JobId;
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
@@ -106,6 +107,24 @@ impl Server {
     pub async fn post(&self, path: &str, body: &str) -> (StatusCode, Value) {
         let request = self.request(Method::POST, path).header("content-type", "application/json");
         answer(request.body(body.to_owned())).await
+    }
+
+    pub async fn patch(&self, path: &str, body: &Value) -> (StatusCode, Value) {
+        answer(self.request(Method::PATCH, path).json(body)).await
+    }
+
+    /// Submits a job that must be taken.
+    pub async fn submit(&self, job: Value) -> JobId {
+        let (status, body) = self.post("/api/v1/jobs", &job.to_string()).await;
+        assert_eq!(status, StatusCode::CREATED, "{body}");
+        body["job_id"].as_str().expect("an id").parse().expect("the id of a job")
+    }
+
+    /// What a command prints that must succeed.
+    pub fn said(&self, arguments: &[&str]) -> String {
+        let output = self.cli(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
     }
 
     /// Runs the binary against this server.

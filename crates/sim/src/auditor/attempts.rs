@@ -3,15 +3,39 @@
 
 use super::firing::answers_each;
 use super::runs::RunEnd;
-use super::{Auditor, FinishedAttempt, OccurrenceState, Place, SessionState, Verdict, rule};
+use super::{Auditor, FinishedAttempt, OccurrenceState, Place, SessionState, Verdict, Violation, rule};
+use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{Epoch, ExecutionId, OccurrenceId, SessionId};
+use punctual_core::job::{JobMark, JobSpec, Settings};
 use punctual_core::lifecycle::{Ending, Status};
+use punctual_core::occurrence::End;
 use punctual_core::ports::{
-    Assignment, Begun, Claim, ClaimOutcome, Due, DueKind, Lane, LeaseRef, Recovered, Report, ReportAnswer,
+    Assignment, Begun, Claim, ClaimOutcome, DueKind, Lane, LeaseRef, Recovered, Report, ReportAnswer,
     ReportOutcome,
 };
 use punctual_core::retry::RetryPolicy;
+use punctual_core::schedule::SkipReason;
 use punctual_core::time::Timestamp;
+
+/// Times that a claim looks again because something that it found had expired.
+const EXPIRED_ROUNDS_MAX: usize = 8;
+
+/// How an attempt ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ended {
+    pub status: Status,
+    pub session: Option<SessionId>,
+    pub reason: Option<SkipReason>,
+    pub completed_at: Timestamp,
+    /// Whether a dead letter is left.
+    pub dead: bool,
+}
+
+impl Ended {
+    pub fn unstarted(status: Status, at: Timestamp) -> Self {
+        Ended { status, session: None, reason: None, completed_at: at, dead: false }
+    }
+}
 
 impl Auditor {
     pub fn claimed(&mut self, now: Timestamp, claims: &[Claim], outcomes: &[ClaimOutcome]) -> Verdict {
@@ -21,9 +45,9 @@ impl Auditor {
             let session = self.session_mut(claim.session)?;
             let (live, turn) = (session.state == SessionState::Live, session.turn);
             match outcome {
-                ClaimOutcome::Claimed(assignments) => {
+                ClaimOutcome::Claimed { assignments, begun } => {
                     rule!(live, "only a live session is given work", "session {}", claim.session);
-                    self.claimed_one(claim, assignments)?;
+                    self.claimed_one(claim, assignments, begun)?;
                 }
                 ClaimOutcome::StaleTurn => {
                     rule!(
@@ -43,7 +67,8 @@ impl Auditor {
         Ok(())
     }
 
-    fn claimed_one(&mut self, claim: &Claim, assignments: &[Assignment]) -> Verdict {
+    fn claimed_one(&mut self, claim: &Claim, assignments: &[Assignment], begun: &Begun) -> Verdict {
+        let expired = self.expired_at_claim(claim, begun)?;
         rule!(
             assignments.len() <= claim.limit,
             "a claim keeps to its limit",
@@ -61,11 +86,14 @@ impl Auditor {
             );
             self.granted(claim.session, claim.turn, assignment)?;
         }
-        self.goes_by_rank(claim, assignments)?;
-        if assignments.len() < claim.limit {
+        if expired == 0 {
+            self.goes_by_rank(claim, assignments)?;
+        }
+        if assignments.len() < claim.limit && expired < EXPIRED_ROUNDS_MAX {
             for id in &self.queued {
+                let lane = self.lane(id.job)?;
                 rule!(
-                    !serves(claim, &self.lane(id.job)?),
+                    !serves(claim, &lane) || self.is_paused(&lane),
                     "what may run is handed out",
                     "{id} is queued, but session {} with room for {} got only {}",
                     claim.session,
@@ -75,6 +103,30 @@ impl Auditor {
             }
         }
         Ok(())
+    }
+
+    /// What a claim found to have expired ends; how many they were.
+    fn expired_at_claim(&mut self, claim: &Claim, begun: &Begun) -> Result<usize, Violation> {
+        for (execution, status) in &begun.ended {
+            let id = execution.occurrence;
+            // What else ended may have been skipped because of this.
+            if *status != Status::Expired {
+                continue;
+            }
+            let lane = self.lane(id.job)?;
+            let occurrence = self.occurrence(id)?;
+            rule!(
+                occurrence.state == OccurrenceState::Queued && occurrence.is_expired(self.at) && serves(claim, &lane),
+                "a claim ends only what it could have handed out and has expired",
+                "{execution} of {lane:?} was {:?} and expires at {:?}",
+                occurrence.state,
+                occurrence.expires_at
+            );
+            self.expire(id)?;
+            self.count("expiries found by a claim");
+        }
+        self.announced(begun)?;
+        Ok(begun.ended.len())
     }
 
     /// Work is handed out in the order of its rank: each before the next, and all before what stays behind.
@@ -94,9 +146,9 @@ impl Auditor {
         }
         let Some((last_us, last)) = latest else { return Ok(()) };
         for id in &self.queued {
-            let place = self.place(*id)?;
+            let (place, lane) = (self.place(*id)?, self.lane(id.job)?);
             rule!(
-                last_us <= place.latest_us || !serves(claim, &self.lane(id.job)?),
+                last_us <= place.latest_us || !serves(claim, &lane) || self.is_paused(&lane),
                 "what ranks first is handed out first",
                 "{last} at {last_us} went to session {} before {id} at {place:?}",
                 claim.session
@@ -105,7 +157,7 @@ impl Auditor {
         Ok(())
     }
 
-    fn place(&self, id: OccurrenceId) -> Result<Place, super::Violation> {
+    fn place(&self, id: OccurrenceId) -> Result<Place, Violation> {
         let occurrence = self.job(id.job)?.occurrences.get(&id.number);
         Ok(occurrence.map_or(Place { earliest_us: 0, latest_us: 0 }, |occurrence| occurrence.place))
     }
@@ -133,19 +185,10 @@ impl Auditor {
         self.granted_for_poll(session_id, turn, assignment)?;
 
         let (execution, id) = (assignment.execution, assignment.execution.occurrence);
+        self.may_start(execution, session_id)?;
+        let at = self.at;
+        let version = self.job(id.job)?.version();
         let (occurrence, spec) = self.occurrence_mut(id)?;
-        rule!(
-            occurrence.state == OccurrenceState::Queued,
-            "only a queued execution is leased, so never two leases live",
-            "{execution} was leased to session {session_id} while it was {:?}",
-            occurrence.state
-        );
-        rule!(
-            occurrence.attempt == execution.attempt,
-            "attempts are numbered 1, 2, 3",
-            "{execution} was leased when attempt {} is due",
-            occurrence.attempt
-        );
         rule!(
             assignment.epoch == Epoch(occurrence.epoch.0 + 1),
             "every lease raises the epoch by one",
@@ -155,22 +198,69 @@ impl Auditor {
         );
         rule!(
             assignment.scheduled_time == occurrence.scheduled_time
+                && assignment.available_at == occurrence.available_at
                 && assignment.payload == spec.payload
-                && assignment.timeout.as_millis() == u128::from(spec.settings.timeout_ms)
+                && assignment.timeout.as_nanos() == timeout_ns(&spec.settings, occurrence.charged)
                 && assignment.job_type == spec.job_type
                 && assignment.queue == spec.queue
-                && assignment.name == spec.name,
+                && assignment.name == spec.name
+                && assignment.job_version == version,
             "an assignment says what was asked for",
-            "{assignment:?} for {spec:?}"
+            "{assignment:?} for {spec:?} in version {version}, {occurrence:?}"
         );
         rule!(assignment.available_at <= true_now, "nothing is leased before it may start", "{assignment:?}");
         occurrence.epoch = assignment.epoch;
-        occurrence.state = OccurrenceState::Running { session: session_id };
+        occurrence.job_version = version;
+        occurrence.state =
+            OccurrenceState::Running { session: session_id, claimed_at: at, is_asked_to_stop: false };
         self.queued.remove(&id);
         self.running.insert(id);
         self.grants.insert((execution, assignment.epoch), session_id);
         self.count("leases granted");
         Ok(())
+    }
+
+    /// Nothing keeps the execution from starting.
+    fn may_start(&self, execution: ExecutionId, session: SessionId) -> Verdict {
+        let id = execution.occurrence;
+        let (job, occurrence) = (self.job(id.job)?, self.occurrence(id)?);
+        rule!(
+            job.mark != JobMark::Paused || occurrence.is_exempt,
+            "nothing of a paused job starts but what was triggered meanwhile",
+            "{execution} was leased to session {session}: {occurrence:?}"
+        );
+        rule!(
+            !matches!(job.mark, JobMark::Cancelled | JobMark::Deleted),
+            "nothing of a cancelled job starts",
+            "{execution} was leased to session {session}, its job is {:?}",
+            job.mark
+        );
+        self.parents_have_succeeded(id.job, occurrence.origin)?;
+        rule!(
+            occurrence.state == OccurrenceState::Queued,
+            "only a queued execution is leased, so never two leases live",
+            "{execution} was leased to session {session} while it was {:?}",
+            occurrence.state
+        );
+        rule!(
+            !occurrence.is_expired(self.at),
+            "nothing starts after its expiry",
+            "{execution} expired at {:?} and was leased at {}",
+            occurrence.expires_at,
+            self.at
+        );
+        rule!(
+            !self.is_paused(&self.lane(id.job)?),
+            "nothing of a paused queue is claimed",
+            "{execution} was leased to session {session}"
+        );
+        rule!(
+            occurrence.attempt == execution.attempt,
+            "attempts are numbered 1, 2, 3",
+            "{execution} was leased when attempt {} is due",
+            occurrence.attempt
+        );
+        self.runs_alone(id)
     }
 
     pub fn reported(&mut self, now: Timestamp, reports: &[Report], outcomes: &[ReportOutcome]) -> Verdict {
@@ -182,9 +272,11 @@ impl Auditor {
             let (occurrence, _) = self.occurrence_mut(execution.occurrence)?;
             let settled = occurrence.finished.get(execution.attempt as usize - 1).is_some_and(|finished| {
                 finished.epoch == epoch
-                    && finished.session == report.session
+                    && finished.session == Some(report.session)
                     && finished.status != Status::Lost
             });
+            let settled = settled && !self.job(execution.occurrence.job)?.is_purged;
+            let occurrence = self.occurrence(execution.occurrence)?;
             let expected = match (holds, settled) {
                 (true, _) => ReportAnswer::Accepted,
                 (false, true) => ReportAnswer::AlreadyAccepted,
@@ -203,7 +295,7 @@ impl Auditor {
                 occurrence.epoch
             );
             match expected {
-                ReportAnswer::Accepted => self.accepted(now, report, &outcome.retry)?,
+                ReportAnswer::Accepted => self.accepted(report, outcome)?,
                 ReportAnswer::AlreadyAccepted => self.count("repeated reports recognised"),
                 ReportAnswer::Stale => self.count("stale reports refused"),
             }
@@ -211,18 +303,22 @@ impl Auditor {
         Ok(())
     }
 
-    fn accepted(&mut self, now: Timestamp, report: &Report, retry: &Begun) -> Verdict {
+    fn accepted(&mut self, report: &Report, outcome: &ReportOutcome) -> Verdict {
         let LeaseRef { execution, epoch } = report.lease;
         let run = self.runs.get(&(execution, epoch));
         let run_end = run.and_then(|run| run.end);
         let cut_short = run.is_some_and(|run| self.is_draining(run.node));
+        let id = execution.occurrence;
+        let state = self.occurrence(id)?.state;
+        let is_asked_to_stop = matches!(state, OccurrenceState::Running { is_asked_to_stop: true, .. });
         let truthful = match report.end.ending {
             Ending::Succeeded => run_end == Some(RunEnd::Succeeded),
             Ending::Failed => run_end == Some(RunEnd::Failed),
             Ending::TimedOut => run_end == Some(RunEnd::Dropped),
             // A worker that is drained stops what takes too long.
             Ending::Lost => run_end == Some(RunEnd::Dropped) && cut_short,
-            Ending::Cancelled => false,
+            // It was stopped, or had not been started.
+            Ending::Cancelled => is_asked_to_stop && (run.is_none() || run_end == Some(RunEnd::Dropped)),
         };
         rule!(
             truthful,
@@ -230,54 +326,17 @@ impl Auditor {
             "{execution} {epoch:?} was reported as {:?}, its run ended as {run_end:?}",
             report.end.ending
         );
-        let id = execution.occurrence;
-        match self.settle(id, report.session, report.end.ending, report.end.retryable)? {
-            Settled::Closed => rule!(
-                *retry == Begun::default(),
-                "nothing follows a closed occurrence",
-                "{execution} is closed, but {retry:?} follows"
-            ),
-            Settled::Retried { .. } if report.end.ending == Ending::Lost => {
-                self.occurrence_mut(id)?.0.state = OccurrenceState::Queued;
-                self.queued.insert(id);
-                let lane = self.lane(id.job)?;
-                rule!(
-                    retry.queued.as_ref() == Some(&lane) && retry.due.is_none(),
-                    "what its worker had to stop is queued again at once",
-                    "{execution} was cut short, but {retry:?} follows"
-                );
-                self.count("runs cut short by a drain");
-            }
-            Settled::Retried { attempt, delay_ms } => {
-                let Some(due) = &retry.due else {
-                    return self.retry_is_owed(execution, retry);
-                };
-                let expected = DueKind::TimeGate { occurrence: id, attempt };
-                let wait_us = due.at.as_micros() - now.as_micros();
-                let base_us = delay_ms as i64 * 1_000;
-                rule!(
-                    due.what == expected && wait_us >= base_us && wait_us <= base_us + base_us / 10,
-                    "a retry comes after its backoff plus at most a tenth",
-                    "{execution}: expected {expected:?} after {base_us} us, got {due:?} after {wait_us} us"
-                );
-                let until = due.at;
-                self.occurrence_mut(id)?.0.state = OccurrenceState::Waiting { until };
-                self.due_lane_is(due, id)?;
-                self.count("retries");
-            }
+        let is_retried = self.settle(id, &report.end, &outcome.begun)?;
+        rule!(
+            outcome.is_retried == is_retried,
+            "a retry that is owed happens, and no other",
+            "{execution} was reported as {:?}, answered {outcome:?}, but is_retried is {is_retried}",
+            report.end
+        );
+        if is_retried && report.end.ending == Ending::Lost {
+            self.count("runs cut short by a drain");
         }
-        Ok(())
-    }
-
-    fn retry_is_owed(&self, execution: ExecutionId, retry: &Begun) -> Verdict {
-        rule!(false, "a retry that is owed happens", "{execution} has retries left, but {retry:?} follows");
-        Ok(())
-    }
-
-    fn due_lane_is(&self, due: &Due, id: OccurrenceId) -> Verdict {
-        let lane = self.lane(id.job)?;
-        rule!(due.lane == lane, "what is due names its lane", "{due:?} is of {lane:?}");
-        Ok(())
+        self.announced(&outcome.begun)
     }
 
     pub fn given_back(
@@ -285,30 +344,33 @@ impl Auditor {
         now: Timestamp,
         session: SessionId,
         leases: &[LeaseRef],
-        outcomes: &[Option<Lane>],
+        outcomes: &[Option<Begun>],
     ) -> Verdict {
         self.not_ahead(now)?;
         answers_each("give_back", leases.len(), outcomes.len())?;
         for (lease, outcome) in leases.iter().zip(outcomes) {
-            let id = lease.execution.occurrence;
-            let expected = if self.holds(session, *lease)? { Some(self.lane(id.job)?) } else { None };
+            let is_held = self.holds(session, *lease)?;
             rule!(
-                *outcome == expected,
+                outcome.is_some() == is_held,
                 "a lease is given back once, by its holder",
-                "session {session} gave back {lease:?}: expected {expected:?}, got {outcome:?}"
+                "session {session} gave back {lease:?}, held is {is_held}, answered was {outcome:?}"
             );
-            if expected.is_some() {
-                self.unstart(id)?;
+            if let Some(begun) = outcome {
+                self.unstart(lease.execution.occurrence)?;
+                self.announced(begun)?;
             }
         }
         Ok(())
     }
 
-    /// A leased execution goes back to its queue; it must not have run under this lease.
+    /// A leased execution goes back to its queue, or ends if it was asked to; it must not have run under this
+    /// lease.
     pub(super) fn unstart(&mut self, id: OccurrenceId) -> Verdict {
+        let at = self.at;
+        let is_paused = self.job(id.job)?.mark == JobMark::Paused;
         let (occurrence, _) = self.occurrence_mut(id)?;
         let lease = (id.attempt(occurrence.attempt), occurrence.epoch);
-        occurrence.state = OccurrenceState::Queued;
+        let state = occurrence.state;
         rule!(
             !self.runs.contains_key(&lease),
             "only an unstarted execution is given back",
@@ -317,9 +379,20 @@ impl Auditor {
             lease.1,
             self.runs.get(&lease)
         );
-        self.running.remove(&id);
-        self.queued.insert(id);
         self.count("executions given back");
+        if let OccurrenceState::Running { session, is_asked_to_stop: true, .. } = state {
+            let ended = Ended { session: Some(session), ..Ended::unstarted(Status::Cancelled, at) };
+            self.close(id, ended, Some(JobMark::Cancelled))?;
+            return self.follow(id.job, false);
+        }
+        let (occurrence, _) = self.occurrence_mut(id)?;
+        let is_held = is_paused && !occurrence.is_exempt;
+        occurrence.state =
+            if is_held { OccurrenceState::Waiting(Gates::only(Gate::Paused)) } else { OccurrenceState::Queued };
+        if is_held {
+            self.count("executions given back into a pause");
+        }
+        self.placed(id);
         Ok(())
     }
 
@@ -329,7 +402,7 @@ impl Auditor {
             let id = execution.occurrence;
             let (occurrence, _) = self.occurrence_mut(id)?;
             let (state, attempt) = (occurrence.state, occurrence.attempt);
-            let OccurrenceState::Running { session } = state else {
+            let OccurrenceState::Running { session, claimed_at, .. } = state else {
                 rule!(false, "only a leased execution is lost", "{execution} was lost while {state:?}");
                 continue;
             };
@@ -339,18 +412,17 @@ impl Auditor {
                 "{execution} was lost; attempt {attempt} is held by session {session}"
             );
             self.count("executions lost");
-            if let Settled::Retried { .. } = self.settle(id, session, Ending::Lost, true)? {
-                self.occurrence_mut(id)?.0.state = OccurrenceState::Queued;
-                self.queued.insert(id);
-                let lane = self.lane(id.job)?;
-                rule!(
-                    recovered.queued.contains(&lane),
-                    "work that is queued is announced",
-                    "{id} is queued again in {lane:?}, announced are {:?}",
-                    recovered.queued
-                );
-            }
+            let end = End {
+                ending: Ending::Lost,
+                retryable: true,
+                started_at: Some(claimed_at),
+                completed_at: now,
+                error: None,
+                result: None,
+            };
+            self.settle(id, &end, &recovered.begun)?;
         }
+        self.announced(&recovered.begun)?;
         let left = self.running.iter().find(|id| self.is_held_by_lost(**id));
         rule!(
             recovered.more || left.is_none(),
@@ -361,61 +433,152 @@ impl Auditor {
     }
 
     fn is_held_by_lost(&self, id: OccurrenceId) -> bool {
-        let state = self.jobs.get(&id.job).and_then(|job| job.occurrences.get(&id.number)).map(|o| o.state);
-        let Some(OccurrenceState::Running { session }) = state else { return false };
+        let state = self.occurrence(id).map(|occurrence| occurrence.state);
+        let Ok(OccurrenceState::Running { session, .. }) = state else { return false };
         self.sessions.get(&session).is_some_and(|session| session.state == SessionState::Lost)
     }
 
     /// Whether this session holds exactly this lease.
-    pub(super) fn holds(&mut self, session: SessionId, lease: LeaseRef) -> Result<bool, super::Violation> {
-        let (occurrence, _) = self.occurrence_mut(lease.execution.occurrence)?;
-        Ok(occurrence.state == OccurrenceState::Running { session }
-            && occurrence.attempt == lease.execution.attempt
-            && occurrence.epoch == lease.epoch)
+    pub(super) fn holds(&self, session: SessionId, lease: LeaseRef) -> Result<bool, Violation> {
+        let occurrence = self.occurrence(lease.execution.occurrence)?;
+        let is_holder = matches!(occurrence.state, OccurrenceState::Running { session: holder, .. } if holder == session);
+        Ok(is_holder && occurrence.attempt == lease.execution.attempt && occurrence.epoch == lease.epoch)
     }
 
-    /// Ends the current attempt. A retried occurrence is left for the caller to place.
-    fn settle(
-        &mut self,
-        id: OccurrenceId,
-        session: SessionId,
-        ending: Ending,
-        retryable: bool,
-    ) -> Result<Settled, super::Violation> {
-        self.running.remove(&id);
+    /// Ends the current run; whether another attempt follows. When a retry starts is learned from the answer, and
+    /// must lie where the policy puts it.
+    fn settle(&mut self, id: OccurrenceId, end: &End, begun: &Begun) -> Result<bool, Violation> {
+        let at = self.at;
+        let is_paused = self.job(id.job)?.mark == JobMark::Paused;
         let (occurrence, spec) = self.occurrence_mut(id)?;
-        let status = match ending {
+        let spec = spec.clone();
+        let OccurrenceState::Running { session, claimed_at, is_asked_to_stop } = occurrence.state else {
+            rule!(false, "only what runs ends", "{id} is {:?}", occurrence.state);
+            return Ok(false);
+        };
+        let status = match end.ending {
+            _ if is_asked_to_stop => Status::Cancelled,
             Ending::Succeeded => Status::Succeeded,
             Ending::Failed => Status::Failed,
             Ending::TimedOut => Status::TimedOut,
             Ending::Cancelled => Status::Cancelled,
             Ending::Lost => Status::Lost,
         };
-        occurrence.finished.push(FinishedAttempt { epoch: occurrence.epoch, session, status });
-        if status != Status::Succeeded {
-            occurrence.charged += 1;
+        let started_at = end.started_at.max(Some(claimed_at));
+        let ended = Ended {
+            status,
+            session: Some(session),
+            reason: None,
+            completed_at: end.completed_at.max(started_at.unwrap_or(end.completed_at)),
+            dead: !matches!(status, Status::Succeeded | Status::Cancelled),
+        };
+        let may_retry = ended.dead
+            && end.retryable
+            && occurrence.charged < spec.settings.max_retries
+            && !is_final(&spec, status, end.error.as_deref());
+        let next = id.attempt(occurrence.attempt + 1);
+        let retry_at = match status {
+            Status::Lost => Some(at),
+            _ => told_retry(begun, next),
+        };
+        let base_us = backoff_ms(&spec.settings.retry, occurrence.charged + 1) as i64 * 1_000;
+        let (earliest, latest) = match status {
+            Status::Lost => (at, at),
+            _ => (at.shifted(base_us), at.shifted(base_us + base_us / 10)),
+        };
+        let expires_by = |time: Timestamp| occurrence.expires_at.is_some_and(|expiry| expiry <= time);
+        // How far the jitter of the backoff reaches decides whether the retry would come too late.
+        let is_retried = may_retry
+            && !expires_by(earliest)
+            && (!expires_by(latest) || (status != Status::Lost && retry_at.is_some()));
+        if !is_retried {
+            if may_retry {
+                self.count("retries that would come after the expiry");
+            }
+            let mark = match status {
+                Status::Succeeded => None,
+                Status::Cancelled => Some(JobMark::Cancelled),
+                _ => Some(JobMark::Failed),
+            };
+            self.close(id, ended, mark)?;
+            self.follow(id.job, status == Status::Succeeded)?;
+            return Ok(false);
         }
-        let retry =
-            status != Status::Succeeded && retryable && occurrence.charged <= spec.settings.max_retries;
-        if retry {
-            occurrence.attempt += 1;
-            let delay_ms = backoff_ms(&spec.settings.retry, occurrence.charged);
-            return Ok(Settled::Retried { attempt: occurrence.attempt, delay_ms });
+        rule!(
+            retry_at.is_some_and(|time| (earliest..=latest).contains(&time)),
+            "a retry comes after its backoff plus at most a tenth",
+            "{next}: between {earliest} and {latest}, but {begun:?} follows"
+        );
+        occurrence.finish(ended);
+        occurrence.charged += 1;
+        occurrence.attempt += 1;
+        occurrence.available_at = retry_at.unwrap_or(at);
+        let gates = if status == Status::Lost { Gates::NONE } else { Gates::only(Gate::Time) };
+        let is_held = is_paused && !occurrence.is_exempt;
+        occurrence.state =
+            super::firing::state_behind(if is_held { gates.with(Gate::Paused) } else { gates });
+        if is_held {
+            self.count("retries into a pause");
         }
-        let dead = status != Status::Succeeded;
-        occurrence.state = OccurrenceState::Closed { dead };
-        if let Some(job) = self.jobs.get_mut(&id.job) {
-            job.open -= 1;
-            job.failed |= dead && job.is_one_shot();
+        self.placed(id);
+        self.count("retries");
+        Ok(true)
+    }
+
+    /// Ends an open occurrence. A job of one run of which nothing is left gets this mark. Who waits for the end is
+    /// for `follow` to tell.
+    pub(super) fn close(&mut self, id: OccurrenceId, ended: Ended, mark: Option<JobMark>) -> Verdict {
+        self.queued.remove(&id);
+        self.running.remove(&id);
+        let (occurrence, _) = self.occurrence_mut(id)?;
+        occurrence.finish(ended);
+        occurrence.state = OccurrenceState::Closed { dead: ended.dead };
+        let job = self.job_mut(id.job)?;
+        job.open.remove(&id.number);
+        if let Some(mark) = mark
+            && job.is_one_shot()
+            && job.is_finished()
+            && !matches!(job.mark, JobMark::Cancelled | JobMark::Deleted)
+        {
+            job.mark = mark;
         }
-        self.count(if dead { "occurrences dead" } else { "occurrences succeeded" });
-        Ok(Settled::Closed)
+        self.count(match ended.status {
+            Status::Succeeded => "occurrences succeeded",
+            Status::Cancelled => "occurrences cancelled",
+            _ if ended.dead => "occurrences dead",
+            _ => "occurrences that never ran",
+        });
+        Ok(())
     }
 }
 
-enum Settled {
-    Closed,
-    Retried { attempt: u32, delay_ms: u64 },
+impl super::Occurrence {
+    fn finish(&mut self, ended: Ended) {
+        let Ended { status, session, reason, completed_at, .. } = ended;
+        let (epoch, job_version) = (self.epoch, self.job_version);
+        self.finished.push(FinishedAttempt { epoch, session, status, reason, job_version, completed_at });
+    }
+}
+
+/// When the answer says that an attempt is due.
+fn told_retry(begun: &Begun, next: ExecutionId) -> Option<Timestamp> {
+    let what = DueKind::Live { occurrence: next.occurrence, attempt: next.attempt };
+    begun.due.iter().find(|due| due.what == what).map(|due| due.at)
+}
+
+/// Whether the job has asked not to retry this.
+fn is_final(spec: &JobSpec, status: Status, error: Option<&str>) -> bool {
+    spec.settings.fail_on.iter().any(|text| match status {
+        Status::TimedOut if text == "TIMED_OUT" => true,
+        Status::Lost if text == "LOST" => true,
+        _ => error.is_some_and(|error| error.contains(text)),
+    })
+}
+
+/// The time limit of an attempt before which so many were charged.
+fn timeout_ns(settings: &Settings, charged: u32) -> u128 {
+    let first = u128::from(settings.timeout_ms) * 1_000_000;
+    (0..charged).fold(first, |timeout, _| timeout * u128::from(settings.timeout_growth_pct) / 100)
 }
 
 fn serves(claim: &Claim, lane: &Lane) -> bool {

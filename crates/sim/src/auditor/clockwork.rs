@@ -1,6 +1,7 @@
 //! Which instants a recurring schedule names, found by trying one after the other: plain arithmetic for
 //! intervals, and for the cron patterns of the workload a matcher of seconds and minutes of its own.
 
+use crate::calendar::{CLOCK_CHANGES, ClockChange};
 use punctual_core::recurrence::Rule;
 use punctual_core::schedule::Recurring;
 use punctual_core::time::Timestamp;
@@ -17,7 +18,24 @@ pub(super) struct Clockwork {
 #[derive(Debug)]
 enum Hands {
     Steps { every_us: i64, anchor: Timestamp },
-    Local { seconds: BTreeSet<i64>, minutes: BTreeSet<i64>, offset_us: i64 },
+    Local(Local),
+}
+
+/// What a pattern names on the clocks of a zone.
+#[derive(Debug)]
+struct Local {
+    seconds: BTreeSet<i64>,
+    minutes: BTreeSet<i64>,
+    /// `None` for every hour.
+    hour: Option<i64>,
+    zone: Zone,
+}
+
+/// How far the clocks of a zone are from UTC, in seconds.
+#[derive(Debug)]
+enum Zone {
+    Fixed(i64),
+    Changing(ClockChange),
 }
 
 impl Clockwork {
@@ -30,16 +48,15 @@ impl Clockwork {
             }
             Rule::Cron { pattern, .. } => {
                 let fields: Vec<&str> = pattern.split(' ').collect();
-                let [second, minute, "*", "*", "*", "*"] = fields[..] else {
+                let [second, minute, hour, "*", "*", "*"] = fields[..] else {
                     panic!("{pattern} is not of the workload");
                 };
-                let offset_us = match spec.zone.as_str() {
-                    "UTC" => 0,
-                    // Never changes its clocks: five and a half hours.
-                    "Asia/Kolkata" => 19_800 * SECOND_US,
-                    other => panic!("{other} is not of the workload"),
-                };
-                Hands::Local { seconds: values(second), minutes: values(minute), offset_us }
+                Hands::Local(Local {
+                    seconds: values(second),
+                    minutes: values(minute),
+                    hour: hour.parse().ok(),
+                    zone: Zone::named(&spec.zone, spec.end_at),
+                })
             }
         };
         Clockwork { hands, end_at: spec.end_at }
@@ -56,15 +73,65 @@ impl Clockwork {
                 }
                 anchor.shifted(steps * every_us)
             }
-            Hands::Local { seconds, minutes, offset_us } => {
-                let mut local = (after.as_micros() + offset_us).div_euclid(SECOND_US) + 1;
-                while !(seconds.contains(&(local % 60)) && minutes.contains(&(local / 60 % 60))) {
-                    local += 1;
+            Hands::Local(local) => {
+                let mut instant = after.as_micros().div_euclid(SECOND_US) + 1;
+                while !local.names(instant) {
+                    instant += 1;
+                    // A pattern of one hour has an end, or the next one would be days away.
+                    if self.end_at.is_some_and(|end| instant * SECOND_US > end.as_micros()) {
+                        return None;
+                    }
                 }
-                Timestamp::from_micros(local * SECOND_US - offset_us)
+                Timestamp::from_micros(instant * SECOND_US)
             }
         };
         Some(next).filter(|next| self.end_at.is_none_or(|end| *next <= end))
+    }
+}
+
+impl Local {
+    /// Whether it names an instant, in seconds. A pattern of every hour simply matches what clocks show; one of a
+    /// single hour runs at the end of a gap for all that fell into it, and once in an hour that comes twice.
+    fn names(&self, instant: i64) -> bool {
+        let shown = instant + self.zone.offset(instant);
+        let (Some(_), Zone::Changing(change)) = (self.hour, &self.zone) else { return self.matches(shown) };
+        let at = change.at.as_micros() / SECOND_US;
+        let (gap, repeated) = (change.after_secs - change.before_secs, change.before_secs - change.after_secs);
+        if instant == at && gap > 0 {
+            return (at + change.before_secs..=at + change.after_secs).any(|shown| self.matches(shown));
+        }
+        self.matches(shown) && !(at..at + repeated).contains(&instant)
+    }
+
+    fn matches(&self, shown: i64) -> bool {
+        self.seconds.contains(&shown.rem_euclid(60))
+            && self.minutes.contains(&shown.div_euclid(60).rem_euclid(60))
+            && self.hour.is_none_or(|hour| shown.div_euclid(3_600).rem_euclid(24) == hour)
+    }
+}
+
+impl Zone {
+    /// The zone around the time at which the schedule ends.
+    fn named(name: &str, end_at: Option<Timestamp>) -> Self {
+        match name {
+            "UTC" => Zone::Fixed(0),
+            // Never changes its clocks: five and a half hours.
+            "Asia/Kolkata" => Zone::Fixed(19_800),
+            _ => {
+                let end_us = end_at.expect("a pattern in a zone that changes its clocks has an end").as_micros();
+                let changes = CLOCK_CHANGES.iter().filter(|change| change.zone == name);
+                let near = changes.min_by_key(|change| (change.at.as_micros() - end_us).abs());
+                Zone::Changing(*near.unwrap_or_else(|| panic!("{name} is not of the workload")))
+            }
+        }
+    }
+
+    fn offset(&self, instant: i64) -> i64 {
+        match self {
+            Zone::Fixed(offset) => *offset,
+            Zone::Changing(change) if instant * SECOND_US < change.at.as_micros() => change.before_secs,
+            Zone::Changing(change) => change.after_secs,
+        }
     }
 }
 

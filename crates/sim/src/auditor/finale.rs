@@ -1,11 +1,11 @@
 //! The end of a run: all that the store shows to people, compared with the model.
 
-use super::{Auditor, Fate, JobModel, OccurrenceState, Verdict, rule};
-use punctual_core::ids::{JobId, OccurrenceId};
-use punctual_core::job::JobStatus;
+use super::{Auditor, Fate, JobModel, Life, Verdict, rule};
+use punctual_core::ids::{Epoch, JobId, OccurrenceId};
+use punctual_core::job::JobMark;
 use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::Finished;
-use punctual_core::ports::{DeadLetter, Depth, JobView};
+use punctual_core::ports::{DeadLetter, Depth, JobView, PausedQueue};
 use punctual_core::schedule::{Schedule, SkipRange};
 use punctual_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +16,7 @@ pub struct Contents {
     pub jobs: Vec<JobContents>,
     pub dead_letters: Vec<DeadLetter>,
     pub depths: Vec<Depth>,
+    pub paused_queues: Vec<PausedQueue>,
 }
 
 #[derive(Debug)]
@@ -28,7 +29,8 @@ pub struct JobContents {
 impl Auditor {
     pub fn compare(&self, contents: &Contents) -> Verdict {
         let got: BTreeSet<JobId> = contents.jobs.iter().map(|job| job.view.job.id).collect();
-        let expected: BTreeSet<JobId> = self.jobs.keys().copied().collect();
+        let kept = self.jobs.iter().filter(|(_, job)| job.mark != JobMark::Deleted);
+        let expected: BTreeSet<JobId> = kept.map(|(id, _)| *id).collect();
         rule!(
             got == expected && got.len() == contents.jobs.len(),
             "the store lists every job once",
@@ -43,8 +45,17 @@ impl Auditor {
             compare_view(model, &job.view)?;
             compare_history(id, model, &job.history)?;
             compare_skips(id, model, &job.skipped)?;
-            accounts_for_all(id, model)?;
         }
+        for (id, model) in &self.jobs {
+            model.lives.iter().try_for_each(|life| accounts_for_all(*id, life))?;
+        }
+        let paused: BTreeSet<&String> = contents.paused_queues.iter().map(|paused| &paused.queue).collect();
+        rule!(
+            paused.iter().copied().eq(&self.paused_queues),
+            "queues are paused as they were left",
+            "{paused:?} are paused, expected {:?}",
+            self.paused_queues
+        );
         self.compare_dead_letters(&contents.dead_letters)?;
         let live: u64 =
             contents.depths.iter().map(|depth| depth.waiting + depth.queued + depth.running).sum();
@@ -53,14 +64,13 @@ impl Auditor {
     }
 
     fn compare_dead_letters(&self, letters: &[DeadLetter]) -> Verdict {
-        let got: BTreeMap<OccurrenceId, u32> =
-            letters.iter().map(|letter| (letter.occurrence, letter.attempts)).collect();
+        let got: BTreeMap<OccurrenceId, (u32, Epoch)> =
+            letters.iter().map(|letter| (letter.occurrence, (letter.attempts, letter.epoch))).collect();
         let mut expected = BTreeMap::new();
         for (id, job) in &self.jobs {
-            for (number, occurrence) in &job.occurrences {
-                if occurrence.state == (OccurrenceState::Closed { dead: true }) {
-                    expected.insert(id.occurrence(*number), occurrence.attempt);
-                }
+            for number in job.letters() {
+                let occurrence = &job.occurrences[&number];
+                expected.insert(id.occurrence(number), (occurrence.attempt, occurrence.epoch));
             }
         }
         rule!(
@@ -75,57 +85,59 @@ impl Auditor {
 fn compare_view(model: &JobModel, view: &JobView) -> Verdict {
     let id = view.job.id;
     rule!(
-        view.job.spec == model.spec,
-        "a job is kept as submitted",
-        "{:?} is not {:?}",
+        view.job.spec == *model.spec() && view.job.version == model.version(),
+        "a job is kept as submitted or last updated",
+        "{:?} is not {:?} in version {}",
         view.job,
-        model.spec
+        model.spec(),
+        model.version()
     );
-    let expected = if model.failed {
-        JobStatus::Failed
-    } else if model.next.is_some() || model.open > 0 {
-        JobStatus::Active
-    } else {
-        JobStatus::Completed
-    };
     rule!(
-        view.status() == expected,
+        view.status() == model.status(),
         "a job's status follows from what became of it",
-        "job {id} is {:?}, expected {expected:?}",
-        view.status()
+        "job {id} is {:?}, expected {:?}",
+        view.status(),
+        model.status()
     );
-    let next = view.schedule.as_ref().map(|schedule| schedule.due_at);
-    rule!(next == model.next, "a schedule stands where it was left", "job {id}: {next:?}, {:?}", model.next);
+    let due_at = view.schedule.as_ref().and_then(|schedule| schedule.due_at);
+    rule!(
+        due_at == model.due_at(id),
+        "a schedule stands where it was left",
+        "job {id}: {due_at:?}, {:?}",
+        model.schedule
+    );
     Ok(())
 }
 
 fn compare_history(id: JobId, model: &JobModel, history: &[Finished]) -> Verdict {
     let mut expected = Vec::new();
     for (number, occurrence) in model.occurrences.iter().rev() {
-        let settings = &model.spec.settings;
-        rule!(
-            occurrence.charged <= settings.max_retries + 1,
-            "no more attempts are charged than max_retries allows",
-            "{id}.{number}: {} of {}",
-            occurrence.charged,
-            settings.max_retries + 1
-        );
         for (index, attempt) in occurrence.finished.iter().enumerate().rev() {
             expected.push((
                 id.occurrence(*number).attempt(index as u32 + 1),
-                attempt.status,
+                (attempt.status, attempt.reason),
                 attempt.epoch,
-                Some(attempt.session),
-                occurrence.scheduled_time,
+                attempt.session,
+                (occurrence.scheduled_time, attempt.completed_at),
+                (occurrence.origin, attempt.job_version),
             ));
         }
     }
-    let got: Vec<_> =
-        history.iter().map(|row| (row.id, row.status, row.epoch, row.session, row.scheduled_time)).collect();
+    let got: Vec<_> = history
+        .iter()
+        .map(|row| {
+            let status = (row.status, row.reason);
+            let times = (row.scheduled_time, row.completed_at);
+            (row.id, status, row.epoch, row.session, times, (row.origin, row.job_version))
+        })
+        .collect();
+    let first = got.iter().zip(&expected).find(|(got, expected)| got != expected);
     rule!(
         got == expected,
         "history is what happened, latest first",
-        "job {id}: expected {expected:?}, got {got:?}"
+        "job {id}: {} rows, expected {}, the first that differ are {first:?}",
+        got.len(),
+        expected.len()
     );
     let backwards = history.iter().find(|row| row.started_at.is_some_and(|start| start > row.completed_at));
     rule!(
@@ -137,30 +149,45 @@ fn compare_history(id: JobId, model: &JobModel, history: &[Finished]) -> Verdict
 }
 
 fn compare_skips(id: JobId, model: &JobModel, ranges: &[SkipRange]) -> Verdict {
-    let Some(clockwork) = &model.clockwork else {
-        rule!(ranges.is_empty(), "a one-shot job skips nothing", "job {id}: {ranges:?}");
+    let mut expected: BTreeMap<(Timestamp, u8), usize> = BTreeMap::new();
+    let fates = model.lives.iter().filter(|life| life.clockwork.is_some()).flat_map(|life| &life.fates);
+    for (nominal, fate) in fates {
+        if let Fate::Skipped(reason) = fate {
+            *expected.entry((*nominal, *reason as u8)).or_default() += 1;
+        }
+    }
+    let counted: u64 = ranges.iter().map(|range| range.count).sum();
+    rule!(
+        counted == expected.values().sum::<usize>() as u64,
+        "skips are counted once each",
+        "job {id}: expected {expected:?}, got {ranges:?}"
+    );
+    let [life] = &model.lives[..] else {
+        // Ranges of one schedule may lengthen those of the one before it.
+        for (nominal, reason) in expected.keys() {
+            let covers = |range: &&SkipRange| {
+                range.first <= *nominal && *nominal <= range.last && range.reason as u8 == *reason
+            };
+            rule!(
+                ranges.iter().any(|range| covers(&range)),
+                "skips are kept with their reasons",
+                "job {id}: {nominal} is not in {ranges:?}"
+            );
+        }
         return Ok(());
     };
-    let mut got = BTreeMap::new();
+    let Some(clockwork) = &life.clockwork else { return Ok(()) };
+    let mut got: BTreeMap<(Timestamp, u8), usize> = BTreeMap::new();
     for range in ranges {
         let (mut nominal, mut last) = (Some(range.first), None);
         for _ in 0..range.count {
             let Some(skipped) = nominal else { break };
-            let earlier = got.insert(skipped, range.reason);
-            rule!(earlier.is_none(), "no nominal time is skipped twice", "job {id}: {skipped} in {ranges:?}");
+            *got.entry((skipped, range.reason as u8)).or_default() += 1;
             last = nominal;
             nominal = clockwork.next_after(skipped);
         }
         rule!(last == Some(range.last), "a range counts what lies between its ends", "job {id}: {range:?}");
     }
-    let expected: BTreeMap<_, _> = model
-        .fates
-        .iter()
-        .filter_map(|(nominal, fate)| match fate {
-            Fate::Skipped(reason) => Some((*nominal, *reason)),
-            Fate::Fired => None,
-        })
-        .collect();
     rule!(
         got == expected,
         "skips are kept with their reasons",
@@ -170,29 +197,32 @@ fn compare_skips(id: JobId, model: &JobModel, ranges: &[SkipRange]) -> Verdict {
 }
 
 /// The nominal times are those of the schedule, from the first to the last, without a gap.
-fn accounts_for_all(id: JobId, model: &JobModel) -> Verdict {
-    let (Schedule::Recurring(recurring), Some(clockwork)) = (&model.spec.settings.schedule, &model.clockwork)
-    else {
-        rule!(model.fates.len() == 1, "a one-shot job fires once", "job {id}: {:?}", model.fates);
+fn accounts_for_all(id: JobId, life: &Life) -> Verdict {
+    let (Schedule::Recurring(recurring), Some(clockwork)) = (&life.schedule, &life.clockwork) else {
+        rule!(
+            life.fates.len() == 1 || (life.is_cut_short && life.fates.is_empty()),
+            "a one-shot job fires once",
+            "job {id}: {:?}",
+            life.fates
+        );
         return Ok(());
     };
     // What was to be replayed when the last run was used up stays undone.
-    let undone = model.cursors.replay.iter().flatten();
-    let times: BTreeSet<Timestamp> = model.fates.keys().chain(undone).copied().collect();
-    let mut due = model.first;
+    let times: BTreeSet<Timestamp> = life.fates.keys().chain(&life.undone).copied().collect();
+    let mut due = Some(life.first);
     for nominal in &times {
         rule!(due == Some(*nominal), "every nominal time is accounted for", "job {id}: {due:?} of {times:?}");
         due = clockwork.next_after(*nominal);
     }
-    let fired = model.occurrences.len();
-    let is_spent = recurring.max_runs.is_some_and(|runs| fired == runs as usize);
+    let is_spent = recurring.max_runs.is_some_and(|runs| life.fired == runs);
     rule!(
-        is_spent || (due.is_none() && model.cursors.replay.is_empty()),
+        life.is_cut_short || is_spent || (due.is_none() && life.undone.is_empty()),
         "a schedule ends at its last run or its end",
-        "job {id} stopped after {fired} of {:?} runs and {} times, next {due:?}, left {:?}",
+        "job {id} stopped after {} of {:?} runs and {} times, next {due:?}, left {:?}",
+        life.fired,
         recurring.max_runs,
         times.len(),
-        model.cursors
+        life.undone
     );
     Ok(())
 }

@@ -2,12 +2,18 @@
 //! never before its time.
 
 use super::clockwork::Clockwork;
-use super::{Auditor, Cursors, Fate, JobModel, Occurrence, OccurrenceState, Place, Verdict, Violation, rule};
-use punctual_core::ids::{Epoch, JobId, OccurrenceId, SegmentSet};
-use punctual_core::ports::{
-    Begun, Due, DueKind, Fire, FireOutcome, NewJob, OpenOutcome, SubmitOutcome, TimeGate,
+use super::dependencies::Parents;
+use super::overlap::{Crowd, Opened};
+use super::{
+    Auditor, Cursors, Fate, JobModel, Life, Occurrence, OccurrenceState, Place, ScheduleModel, Verdict,
+    Violation, rule, start_of,
 };
-use punctual_core::schedule::{MisfirePolicy, Recurring, Schedule, SkipReason};
+use punctual_core::gates::{Gate, Gates};
+use punctual_core::ids::{Epoch, JobId, OccurrenceId};
+use punctual_core::job::JobMark;
+use punctual_core::occurrence::Origin;
+use punctual_core::ports::{Begun, Fire, FireOutcome, NewJob, SubmitOutcome};
+use punctual_core::schedule::{MisfirePolicy, OverlapPolicy, Recurring, Schedule, SkipReason};
 use punctual_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,14 +26,15 @@ const REPLAY_CATCH_UP_US: i64 = 1_000_000;
 const FIRES_PER_CALL_MAX: usize = 100;
 /// The most that an owner's backlog moves its next execution back, with the few hundred jobs of a run.
 const SHARE_LAG_MAX: Duration = Duration::from_secs(2);
-/// Open occurrences of one job.
-const OPEN_MAX: usize = 1_000;
 
 /// What one fire of a schedule must come to.
 struct Expected {
     fates: Vec<(Timestamp, Fate)>,
+    opened: Vec<Opened>,
+    /// Those that were open give way.
+    replaces: bool,
     cursors: Cursors,
-    next: Option<Timestamp>,
+    is_over: bool,
 }
 
 impl Auditor {
@@ -35,54 +42,95 @@ impl Auditor {
         self.not_ahead(now)?;
         answers_each("submit", jobs.len(), outcomes.len())?;
         for (new, outcome) in jobs.iter().zip(outcomes) {
-            match outcome {
-                SubmitOutcome::Created(begun) => self.created(now, new, begun)?,
-                SubmitOutcome::AlreadyThere => {
-                    let id = new.job.id;
-                    rule!(
-                        self.jobs.contains_key(&id),
-                        "a job is there already only if it was created",
-                        "job {id} was refused as a repetition but never created"
-                    );
-                }
-            }
+            self.submitted_one(new, outcome)?;
         }
         Ok(())
     }
 
-    fn created(&mut self, now: Timestamp, new: &NewJob, begun: &Begun) -> Verdict {
-        let id = new.job.id;
-        rule!(!self.jobs.contains_key(&id), "a job is created once", "job {id} was created twice");
+    fn submitted_one(&mut self, new: &NewJob, outcome: &SubmitOutcome) -> Verdict {
+        let (id, spec) = (new.job.id, &new.job.spec);
+        if self.jobs.contains_key(&id) {
+            rule!(
+                *outcome == SubmitOutcome::AlreadyThere || self.job(id)?.is_purged,
+                "a job is created once",
+                "job {id} was submitted again and answered {outcome:?}"
+            );
+            self.count("repeated submits recognised");
+            return Ok(());
+        }
+        if let Some(refusal) = self.key_refusal(spec) {
+            rule!(
+                *outcome == refusal,
+                "a key names one job",
+                "job {id} was answered {outcome:?}, expected {refusal:?}"
+            );
+            return Ok(());
+        }
+        let parents = self.parents(&spec.settings.depends_on);
+        match (&parents, outcome) {
+            (Parents::Bad { parent, problem }, _) => {
+                let expected = SubmitOutcome::BadParent { parent: *parent, problem: *problem };
+                rule!(
+                    *outcome == expected,
+                    "only jobs that are there and run once are depended on",
+                    "job {id} was answered {outcome:?}, expected {expected:?}"
+                );
+                self.count("submits refused for a parent");
+                Ok(())
+            }
+            (_, SubmitOutcome::Created(begun)) => self.created(new, parents, begun),
+            _ => {
+                rule!(false, "a new job is created", "job {id}: {outcome:?}, {parents:?}");
+                Ok(())
+            }
+        }
+    }
+
+    fn created(&mut self, new: &NewJob, parents: Parents, begun: &Begun) -> Verdict {
+        let (id, at) = (new.job.id, self.at);
         let spec = new.job.spec.clone();
-        let clockwork = match &spec.settings.schedule {
-            Schedule::Recurring(recurring) => Some(Clockwork::of(recurring)),
-            Schedule::Immediate | Schedule::OneTime { .. } => None,
+        let schedule = spec.settings.schedule.clone();
+        let is_due = match &schedule {
+            Schedule::Immediate => true,
+            Schedule::OneTime { at: execute_at } => *execute_at <= at,
+            Schedule::Recurring(_) => false,
         };
-        let (at_once, first) = match (&spec.settings.schedule, &clockwork) {
-            (Schedule::OneTime { at }, _) => ((*at <= now).then_some(*at), Some(*at)),
-            (_, Some(clockwork)) => (None, clockwork.next_after(new.job.created_at)),
-            _ => (Some(now), None),
+        let since = if schedule.is_immediate() { at } else { new.job.created_at };
+        let is_failed = matches!(parents, Parents::Failed);
+        let waits_for = match parents {
+            Parents::Unfinished(parents) => parents,
+            _ => BTreeSet::new(),
         };
-        let regular = if at_once.is_some() { None } else { first };
-        let cursors = Cursors { regular, replay: vec![], replay_due: now };
+        let waits = is_failed || !waits_for.is_empty();
+        self.count(if waits { "jobs that wait for others" } else { "jobs that wait for nothing" });
         let mut job = JobModel {
-            spec,
-            created_at: self.now,
-            version: 1,
-            clockwork,
-            first,
-            next: cursors.next(),
-            cursors,
-            fates: BTreeMap::new(),
+            versions: vec![spec],
+            described_at: new.job.created_at,
+            mark: JobMark::Active,
+            numbered: 0,
+            schedule: None,
+            lives: vec![],
             occurrences: BTreeMap::new(),
-            open: 0,
-            failed: false,
+            open: BTreeSet::new(),
+            waits_for,
+            is_purged: false,
         };
-        let fired: Vec<OccurrenceId> =
-            at_once.into_iter().map(|nominal| self.fire_one(id, &mut job, nominal, now)).collect();
+        job.begin_life(since, 1, 0, self.now);
         self.jobs.insert(id, job);
-        self.begun(begun, &fired)?;
-        self.due_next_is(id, begun)
+        if is_due {
+            let job = self.job_mut(id)?;
+            let first = job.lives.last().map_or(at, |life| life.first);
+            job.end_life(false);
+            let is_beside = job.spec().settings.overlap == OverlapPolicy::Allow;
+            let gates = if waits { Gates::only(Gate::Dependency) } else { Gates::NONE };
+            self.fire_one(id, first, gates, is_beside)?;
+        } else {
+            self.rescheduled(id);
+        }
+        if is_failed {
+            self.skip_child(id)?;
+        }
+        self.announced(begun)
     }
 
     pub fn fired(&mut self, now: Timestamp, fires: &[Fire], outcomes: &[FireOutcome]) -> Verdict {
@@ -90,23 +138,24 @@ impl Auditor {
         answers_each("fire", fires.len(), outcomes.len())?;
         for (fire, outcome) in fires.iter().zip(outcomes) {
             let job = self.job(fire.job)?;
-            let current = (job.version == fire.version).then_some(job.next).flatten();
+            let version = job.schedule.as_ref().map(|schedule| schedule.version);
+            let is_current = version == Some(fire.version);
+            let due_at = job.due_at(fire.job);
             match outcome {
                 FireOutcome::Fired { begun, occurrences, skipped } => {
                     rule!(
-                        current.is_some_and(|next| next <= now),
+                        is_current && due_at.is_some_and(|due_at| due_at <= now),
                         "a schedule fires only when due and in the version that was read",
-                        "job {} fired at {now} for version {}, but it has version {} and fires next at {:?}",
+                        "job {} fired at {now} for version {}, but it has version {version:?} and fires next at \
+                         {due_at:?}",
                         fire.job,
-                        fire.version,
-                        job.version,
-                        job.next
+                        fire.version
                     );
-                    self.fired_one(now, fire.job, begun, occurrences, *skipped)?;
+                    self.fired_one(fire.job, begun, occurrences, *skipped)?;
                 }
                 FireOutcome::Conflict => {
                     rule!(
-                        current.is_none(),
+                        !is_current,
                         "a fire is refused only when another one came first",
                         "job {} version {} is untouched and was refused",
                         fire.job,
@@ -116,9 +165,9 @@ impl Auditor {
                 }
                 FireOutcome::NotDue => {
                     rule!(
-                        current.is_some_and(|next| next > now),
+                        is_current && due_at.is_none_or(|due_at| due_at > now),
                         "a schedule is not due only before its time",
-                        "job {} is due at {current:?} and was refused at {now}",
+                        "job {} is due at {due_at:?} and was refused at {now}",
                         fire.job
                     );
                 }
@@ -129,246 +178,188 @@ impl Auditor {
 
     fn fired_one(
         &mut self,
-        now: Timestamp,
         id: JobId,
         begun: &Begun,
         occurrences: &[(OccurrenceId, Timestamp)],
         skipped: u64,
     ) -> Verdict {
-        let Some(mut job) = self.jobs.remove(&id) else { return Ok(()) };
-        if let Some(first) = job.next {
-            self.on_time("a fire", first.max(job.created_at))?;
-        }
-        let expected = expected(&job, now);
-        job.version += 1;
-        job.next = expected.next;
-        if job.cursors.replay.is_empty() && !expected.cursors.replay.is_empty() {
+        let job = self.job(id)?;
+        let (Some(due_at), Some(schedule)) = (job.due_at(id), job.schedule.clone()) else { return Ok(()) };
+        let expected = expected(id, job, &schedule, self.at);
+        self.on_time("a fire", due_at.max(schedule.changed_at))?;
+        if schedule.cursors.replay.is_empty() && !expected.cursors.replay.is_empty() {
             self.count("replays begun");
         }
-        job.cursors = expected.cursors;
-        let mut fired = Vec::new();
+        let opened = &expected.opened;
+        let job = self.job_mut(id)?;
+        let fired = schedule.fired + opened.len() as u32;
+        let (version, cursors) = (schedule.version + 1, expected.cursors);
+        job.schedule = Some(ScheduleModel { version, cursors, fired, ..schedule });
+        if expected.is_over {
+            job.end_life(false);
+        }
+        let gates = match job.waits_for.is_empty() {
+            true => Gates::NONE,
+            false => Gates::only(Gate::Dependency),
+        };
+        let is_beside = job.spec().settings.overlap == OverlapPolicy::Allow;
         for (nominal, fate) in &expected.fates {
-            if let Some(earlier) = job.fates.get(nominal) {
-                return Err(twice(id, *nominal, *earlier));
-            }
-            match fate {
-                Fate::Fired => fired.push((self.fire_one(id, &mut job, *nominal, now), *nominal)),
-                Fate::Skipped(reason) => {
-                    job.fates.insert(*nominal, *fate);
-                    self.count(match reason {
-                        SkipReason::Misfire => "occurrences skipped as missed",
-                        _ => "occurrences skipped for overlap",
-                    });
-                }
+            let life = job.lives.last_mut().expect("a schedule fires during its life");
+            if let Some(earlier) = life.fates.insert(*nominal, *fate) {
+                return Err(twice(id, *nominal, earlier));
             }
         }
-        self.jobs.insert(id, job);
-        let expected_skips = expected.fates.len() - fired.len();
+        for (_, fate) in &expected.fates {
+            match fate {
+                Fate::Fired => {}
+                Fate::Skipped(SkipReason::Misfire) => self.count("occurrences skipped as missed"),
+                Fate::Skipped(SkipReason::Backlog) => self.count("occurrences skipped for their backlog"),
+                Fate::Skipped(_) => self.count("occurrences skipped for overlap"),
+            }
+        }
+        if expected.replaces {
+            if !self.job(id)?.open.is_empty() {
+                self.count("occurrences that give way");
+            }
+            self.stop_open(id)?;
+        }
+        let mut fired = vec![];
+        for one in opened {
+            let gates = if one.is_behind { gates.with(Gate::Overlap) } else { gates };
+            fired.push((self.fire_one(id, one.nominal, gates, is_beside)?, one.nominal));
+        }
+        let expected_skips =
+            expected.fates.iter().filter(|(_, fate)| matches!(fate, Fate::Skipped(_))).count();
         rule!(
             fired == occurrences && expected_skips as u64 == skipped,
             "every due nominal time is fired, or skipped for a reason that holds",
-            "job {id} at {now}: expected {fired:?} and {expected_skips} skipped, \
-             got {occurrences:?} and {skipped} skipped"
+            "job {id} at {}: expected {fired:?} and {expected_skips} skipped, \
+             got {occurrences:?} and {skipped} skipped",
+            self.at
         );
-        let fired: Vec<OccurrenceId> = fired.into_iter().map(|(id, _)| id).collect();
-        self.begun(begun, &fired)?;
-        self.due_next_is(id, begun)
+        self.rescheduled(id);
+        self.follow(id, false)?;
+        self.announced(begun)
     }
 
     fn fire_one(
         &mut self,
         id: JobId,
-        job: &mut JobModel,
         nominal: Timestamp,
-        now: Timestamp,
-    ) -> OccurrenceId {
-        let number = job.occurrences.len() as u32 + 1;
-        job.fates.insert(nominal, Fate::Fired);
-        job.open += 1;
-        job.occurrences.insert(
-            number,
-            Occurrence {
-                scheduled_time: nominal,
-                attempt: 1,
-                charged: 0,
-                epoch: Epoch(0),
-                state: OccurrenceState::Queued,
-                // An owner's share reaches at most as far as the latest time that any call has named.
-                place: Place::between(now, self.now.plus(SHARE_LAG_MAX), &job.spec),
-                finished: Vec::new(),
-            },
-        );
-        let occurrence = id.occurrence(number);
-        self.queued.insert(occurrence);
+        gates: Gates,
+        is_beside: bool,
+    ) -> Result<OccurrenceId, Violation> {
+        let (at, now) = (self.at, self.now);
+        let job = self.job_mut(id)?;
+        job.numbered += 1;
+        let life = job.lives.last_mut().expect("a schedule fires during its life");
+        life.fates.insert(nominal, Fate::Fired);
+        let occurrence = Occurrence {
+            origin: Origin::Schedule,
+            scheduled_time: nominal,
+            available_at: at,
+            expires_at: job.expires_at(nominal),
+            attempt: 1,
+            first_of_drive: 1,
+            charged: 0,
+            epoch: Epoch(0),
+            state: state_behind(gates),
+            // An owner's share reaches at most as far as the latest time that any call has named.
+            place: Place::between(at, now.plus(SHARE_LAG_MAX), job.spec()),
+            job_version: job.version(),
+            is_beside,
+            is_exempt: false,
+            changed_at: now,
+            finished: Vec::new(),
+        };
+        let number = job.numbered;
+        job.occurrences.insert(number, occurrence);
+        job.open.insert(number);
+        if gates.contains(Gate::Overlap) {
+            self.count("occurrences that wait behind others");
+        }
+        self.placed(id.occurrence(number));
         self.count("occurrences fired");
-        occurrence
+        Ok(id.occurrence(number))
     }
+}
 
-    pub fn gates_opened(&mut self, now: Timestamp, gates: &[TimeGate], outcomes: &[OpenOutcome]) -> Verdict {
-        self.not_ahead(now)?;
-        answers_each("open_time_gates", gates.len(), outcomes.len())?;
-        for (gate, outcome) in gates.iter().zip(outcomes) {
-            let id = gate.occurrence;
-            let (occurrence, spec) = self.occurrence_mut(id)?;
-            let closed_until = match occurrence.state {
-                OccurrenceState::Waiting { until } if occurrence.attempt == gate.attempt => Some(until),
-                _ => None,
-            };
-            let state = occurrence.state;
-            match outcome {
-                OpenOutcome::Opened(begun) => {
-                    rule!(
-                        closed_until.is_some_and(|until| until <= now),
-                        "a time gate opens once, and not before its time",
-                        "{id}.{} was opened at {now} while it was {state:?}",
-                        gate.attempt
-                    );
-                    occurrence.state = OccurrenceState::Queued;
-                    let ready_at = closed_until.unwrap_or(now);
-                    occurrence.place = Place::between(ready_at, ready_at, spec);
-                    self.on_time("a retry", closed_until.unwrap_or(now))?;
-                    self.queued.insert(id);
-                    self.begun(begun, &[id])?;
-                    self.count("time gates opened");
-                }
-                OpenOutcome::Conflict => {
-                    rule!(
-                        closed_until.is_none(),
-                        "a gate is refused only when it is no longer closed",
-                        "{id}.{} is {state:?} and was refused",
-                        gate.attempt
-                    );
-                    self.count("conflicts on gates");
-                }
-                OpenOutcome::NotDue => rule!(
-                    closed_until.is_some_and(|until| until > now),
-                    "a gate is not due only before its time",
-                    "{id}.{} is {state:?} and was refused at {now}",
-                    gate.attempt
-                ),
-            }
-        }
-        Ok(())
-    }
+pub(super) fn state_behind(gates: Gates) -> OccurrenceState {
+    if gates.is_empty() { OccurrenceState::Queued } else { OccurrenceState::Waiting(gates) }
+}
 
-    /// What a read of due times must contain: all there is up to `until`, unless the limit cut it off.
-    pub fn read_due(&mut self, segments: SegmentSet, until: Timestamp, limit: usize, due: &[Due]) -> Verdict {
-        let got: BTreeSet<(Timestamp, DueKind)> = due.iter().map(|due| (due.at, due.what)).collect();
-        rule!(got.len() == due.len(), "what is due is read once", "{due:?}");
-        let expected = self.all_due(segments, until);
-        if expected.len() < limit {
-            rule!(
-                got == expected,
-                "all that is due is read, and nothing else",
-                "until {until}: expected {expected:?}, got {got:?}"
-            );
-        }
-        Ok(())
-    }
-
-    fn all_due(&self, segments: SegmentSet, until: Timestamp) -> BTreeSet<(Timestamp, DueKind)> {
-        let mut all = BTreeSet::new();
-        for (id, job) in self.jobs.iter().filter(|(id, _)| segments.contains(id.segment())) {
-            if let Some(next) = job.next {
-                all.insert((next, DueKind::Schedule { job: *id, version: job.version }));
-            }
-            if job.open == 0 {
-                continue;
-            }
-            for (number, occurrence) in &job.occurrences {
-                if let OccurrenceState::Waiting { until } = occurrence.state {
-                    let (occurrence, attempt) = (id.occurrence(*number), occurrence.attempt);
-                    all.insert((until, DueKind::TimeGate { occurrence, attempt }));
-                }
-            }
-        }
-        all.retain(|(at, _)| *at <= until);
-        all
-    }
-
-    /// New work is leased to the offers named, or else announced in its lane.
-    fn begun(&mut self, begun: &Begun, fresh: &[OccurrenceId]) -> Verdict {
-        for (offer, assignment) in &begun.assigned {
-            let id = assignment.execution.occurrence;
-            rule!(
-                fresh.contains(&id),
-                "an offer is given only the work that came with it",
-                "{id} was given to {offer:?}, fresh are {fresh:?}"
-            );
-            self.granted(offer.session, offer.turn, assignment)?;
-            self.count("offers taken");
-        }
-        if let Some(left) = fresh.iter().find(|id| self.queued.contains(id)) {
-            let lane = self.lane(left.job)?;
-            rule!(
-                begun.queued.as_ref() == Some(&lane),
-                "work that is queued is announced",
-                "{left} is queued in {lane:?}, announced was {:?}",
-                begun.queued
-            );
-        }
-        Ok(())
-    }
-
-    fn due_next_is(&self, id: JobId, begun: &Begun) -> Verdict {
-        let job = self.job(id)?;
-        let lane = self.lane(id)?;
-        let expected =
-            job.next.map(|at| Due { at, lane, what: DueKind::Schedule { job: id, version: job.version } });
-        rule!(
-            begun.due == expected,
-            "a commit tells what is due next because of it",
-            "job {id}: expected {expected:?}, got {:?}",
-            begun.due
-        );
-        Ok(())
+impl JobModel {
+    /// A schedule begins to count from `since`, unless it names nothing after that.
+    pub(super) fn begin_life(&mut self, since: Timestamp, version: u32, fired: u32, now: Timestamp) {
+        let schedule = self.spec().settings.schedule.clone();
+        let clockwork = match &schedule {
+            Schedule::Recurring(recurring) => Some(Clockwork::of(recurring)),
+            Schedule::Immediate | Schedule::OneTime { .. } => None,
+        };
+        let first = match (&schedule, &clockwork) {
+            (Schedule::OneTime { at }, _) => Some(*at),
+            (_, Some(clockwork)) => clockwork.next_after(since),
+            _ => Some(since),
+        };
+        let Some(first) = first else { return };
+        let cursors = Cursors { regular: Some(first), replay: vec![], replay_due: since };
+        self.schedule = Some(ScheduleModel { version, cursors, is_held: false, fired, changed_at: now });
+        let (fates, undone) = (BTreeMap::new(), vec![]);
+        self.lives.push(Life { schedule, clockwork, first, fates, undone, is_cut_short: false, fired });
     }
 }
 
 /// Walks the nominal times one by one.
-fn expected(job: &JobModel, now: Timestamp) -> Expected {
-    let cursors = job.cursors.clone();
-    let (Schedule::Recurring(recurring), Some(clockwork)) = (&job.spec.settings.schedule, &job.clockwork)
-    else {
-        let fates = cursors.regular.map(|nominal| (nominal, Fate::Fired)).into_iter().collect();
-        return Expected { fates, cursors: Cursors { regular: None, ..cursors }, next: None };
+fn expected(id: JobId, job: &JobModel, schedule: &ScheduleModel, now: Timestamp) -> Expected {
+    let cursors = schedule.cursors.clone();
+    let mut crowd = Crowd::of(job);
+    let life = job.lives.last().expect("a schedule has a life");
+    let (Schedule::Recurring(recurring), Some(clockwork)) = (&life.schedule, &life.clockwork) else {
+        crowd.decide_once(cursors.regular.unwrap_or(now));
+        let cursors = Cursors { regular: None, ..cursors };
+        let Crowd { fates, opened, replaces, .. } = crowd;
+        return Expected { fates, opened, replaces, cursors, is_over: true };
     };
     let mut walk = Walk {
+        id,
+        schedule: &life.schedule,
         recurring,
         clockwork,
         now,
         cursors,
-        skips_overlap: job.skips_overlap(),
-        open: job.open,
-        fired: job.occurrences.len(),
+        crowd,
+        fired: schedule.fired as usize,
         looked_at: 0,
-        fates: vec![],
+        missed: vec![],
     };
     walk.settle_missed();
     walk.regular();
     walk.replay();
-    let next = if walk.is_spent() { None } else { walk.cursors.next() };
-    Expected { fates: walk.fates, cursors: walk.cursors, next }
+    let is_over = walk.is_spent() || walk.cursors.is_at_end();
+    let Crowd { fates, opened, replaces, .. } = walk.crowd;
+    let fates = walk.missed.into_iter().chain(fates).collect();
+    Expected { fates, opened, replaces, cursors: walk.cursors, is_over }
 }
 
 impl Cursors {
-    pub(super) fn next(&self) -> Option<Timestamp> {
-        let replay = (!self.replay.is_empty()).then_some(self.replay_due);
-        self.regular.into_iter().chain(replay).min()
+    pub(super) fn is_at_end(&self) -> bool {
+        self.regular.is_none() && self.replay.is_empty()
     }
 }
 
 /// One fire of a recurring schedule, retold.
 struct Walk<'a> {
+    id: JobId,
+    schedule: &'a Schedule,
     recurring: &'a Recurring,
     clockwork: &'a Clockwork,
     now: Timestamp,
     cursors: Cursors,
-    skips_overlap: bool,
-    open: usize,
+    crowd: Crowd,
+    /// Occurrences fired before this one.
     fired: usize,
     looked_at: usize,
-    fates: Vec<(Timestamp, Fate)>,
+    missed: Vec<(Timestamp, Fate)>,
 }
 
 impl Walk<'_> {
@@ -380,7 +371,7 @@ impl Walk<'_> {
         let misfire = &self.recurring.misfire;
         let mut missed = vec![];
         while let Some(nominal) = self.cursors.regular
-            && self.late_us(nominal) > misfire.grace_ms as i64 * 1_000
+            && self.late_us(nominal) > (misfire.grace_ms + self.recurring.jitter_ms) as i64 * 1_000
         {
             missed.push(nominal);
             self.cursors.regular = self.clockwork.next_after(nominal);
@@ -400,7 +391,7 @@ impl Walk<'_> {
         };
         let kept = missed.split_off(missed.len() - run.min(missed.len()));
         let skipped = Fate::Skipped(SkipReason::Misfire);
-        self.fates.extend(missed.into_iter().map(|nominal| (nominal, skipped)));
+        self.missed.extend(missed.into_iter().map(|nominal| (nominal, skipped)));
         if !kept.is_empty() {
             if self.cursors.replay.is_empty() {
                 self.cursors.replay_due = self.now;
@@ -411,7 +402,7 @@ impl Walk<'_> {
 
     fn regular(&mut self) {
         while let Some(nominal) = self.cursors.regular
-            && nominal <= self.now
+            && start_of(self.id, self.schedule, nominal) <= self.now
             && self.may_go_on()
         {
             self.decide(nominal);
@@ -435,16 +426,7 @@ impl Walk<'_> {
 
     fn decide(&mut self, nominal: Timestamp) {
         self.looked_at += 1;
-        let fate = if self.skips_overlap && self.open > 0 {
-            Fate::Skipped(SkipReason::Overlap)
-        } else if self.open >= OPEN_MAX {
-            Fate::Skipped(SkipReason::Backlog)
-        } else {
-            self.open += 1;
-            self.fired += 1;
-            Fate::Fired
-        };
-        self.fates.push((nominal, fate));
+        self.crowd.decide(nominal);
     }
 
     fn may_go_on(&self) -> bool {
@@ -452,7 +434,8 @@ impl Walk<'_> {
     }
 
     fn is_spent(&self) -> bool {
-        self.recurring.max_runs.is_some_and(|runs| self.fired >= runs as usize)
+        let fired = self.fired + self.crowd.opened.len();
+        self.recurring.max_runs.is_some_and(|runs| fired >= runs as usize)
     }
 }
 

@@ -4,23 +4,36 @@
 //! It recomputes by plain arithmetic and must not ask the rules in core what they would do: a mistake there
 //! has to show here.
 
+mod announced;
 mod attempts;
 mod clockwork;
+mod control;
+mod dependencies;
 mod finale;
 mod firing;
+mod house;
+mod keys;
+mod look;
+mod overlap;
 mod polls;
+mod redrive;
+mod requests;
 mod runs;
 mod sessions;
+mod update;
 
 pub use finale::{Contents, JobContents};
 pub use runs::{RESUME_GRACE, RunEnd};
 
 use clockwork::Clockwork;
+use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{Epoch, ExecutionId, JobId, OccurrenceId, SessionId};
-use punctual_core::job::JobSpec;
+use punctual_core::job::{Expiry, JobMark, JobSpec, JobStatus};
 use punctual_core::lifecycle::Status;
-use punctual_core::ports::{Lane, LeaseRef, SessionOpening};
-use punctual_core::schedule::{OverlapPolicy, Schedule, SkipReason};
+use punctual_core::occurrence::Origin;
+use punctual_core::ports::{Lane, LeaseRef, RequestKey, SessionOpening};
+use punctual_core::recurrence::jitter;
+use punctual_core::schedule::{Schedule, SkipReason};
 use punctual_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -68,6 +81,12 @@ pub struct Auditor {
     call: u64,
     /// The true time of the verb or event in hand.
     now: Timestamp,
+    /// The time by which the verb in hand goes.
+    at: Timestamp,
+    /// What the verb in hand has brought about.
+    fresh: announced::Fresh,
+    paused_queues: BTreeSet<String>,
+    requests: BTreeMap<RequestKey, requests::RequestModel>,
     /// Since when nothing fails any more.
     calm_since: Option<Timestamp>,
     polls: BTreeMap<(SessionId, u64), polls::PollModel>,
@@ -81,23 +100,53 @@ pub type Coverage = BTreeMap<&'static str, u64>;
 
 #[derive(Debug)]
 struct JobModel {
-    spec: JobSpec,
-    /// The true time at which it was stored.
-    created_at: Timestamp,
+    /// Every description that it has had; the last one counts.
+    versions: Vec<JobSpec>,
+    /// The verb's time at which it was stored or last described anew.
+    described_at: Timestamp,
+    mark: JobMark,
+    /// The last occurrence number given.
+    numbered: u32,
+    /// What is to come of it.
+    schedule: Option<ScheduleModel>,
+    /// The schedules that it has had; the last one counts.
+    lives: Vec<Life>,
+    occurrences: BTreeMap<u32, Occurrence>,
+    /// The numbers of those that have not ended.
+    open: BTreeSet<u32>,
+    /// Unfinished jobs that it depends on.
+    waits_for: BTreeSet<JobId>,
+    /// Nothing of it is left in the store.
+    is_purged: bool,
+}
+
+#[derive(Debug, Clone)]
+struct ScheduleModel {
     version: u32,
-    /// What a recurring schedule names.
+    cursors: Cursors,
+    /// Held by a pause.
+    is_held: bool,
+    /// Occurrences that count against `max_runs`.
+    fired: u32,
+    /// The true time of the last change of it.
+    changed_at: Timestamp,
+}
+
+/// One schedule of a job, from the verb that brought it to its end or to the verb that took it away.
+#[derive(Debug)]
+struct Life {
+    schedule: Schedule,
     clockwork: Option<Clockwork>,
     /// Its first nominal time.
-    first: Option<Timestamp>,
-    /// When it is due next.
-    next: Option<Timestamp>,
-    cursors: Cursors,
+    first: Timestamp,
     /// What became of each nominal time that is past.
     fates: BTreeMap<Timestamp, Fate>,
-    occurrences: BTreeMap<u32, Occurrence>,
-    open: usize,
-    /// A one-shot job whose occurrence failed for good.
-    failed: bool,
+    /// Missed times that were still to run when it ended.
+    undone: Vec<Timestamp>,
+    /// A verb ended it, or the end of a job that it depends on.
+    is_cut_short: bool,
+    /// Occurrences that counted against `max_runs` at its end.
+    fired: u32,
 }
 
 /// What of a schedule is neither fired nor skipped yet.
@@ -119,12 +168,25 @@ enum Fate {
 
 #[derive(Debug)]
 struct Occurrence {
+    origin: Origin,
     scheduled_time: Timestamp,
+    available_at: Timestamp,
+    expires_at: Option<Timestamp>,
     attempt: u32,
+    /// The first attempt since it was fired or redriven.
+    first_of_drive: u32,
     charged: u32,
     epoch: Epoch,
     state: OccurrenceState,
     place: Place,
+    /// The version of the job that it was fired by or last ran by.
+    job_version: u32,
+    /// May run beside others of its job.
+    is_beside: bool,
+    /// Triggered while its job was paused.
+    is_exempt: bool,
+    /// The true time of the last change of it.
+    changed_at: Timestamp,
     finished: Vec<FinishedAttempt>,
 }
 
@@ -138,17 +200,20 @@ struct Place {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OccurrenceState {
-    Waiting { until: Timestamp },
+    Waiting(Gates),
     Queued,
-    Running { session: SessionId },
+    Running { session: SessionId, claimed_at: Timestamp, is_asked_to_stop: bool },
     Closed { dead: bool },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FinishedAttempt {
     epoch: Epoch,
-    session: SessionId,
+    session: Option<SessionId>,
     status: Status,
+    reason: Option<SkipReason>,
+    job_version: u32,
+    completed_at: Timestamp,
 }
 
 #[derive(Debug)]
@@ -195,23 +260,28 @@ impl Auditor {
 
     /// Whether all that was ever submitted has come to its end.
     pub fn is_drained(&self) -> bool {
-        self.jobs.values().all(|job| job.next.is_none() && job.open == 0)
+        self.jobs.values().all(|job| job.is_finished() && (job.mark != JobMark::Deleted || job.is_purged))
     }
 
     /// What is still to be done, for a message.
     pub fn left_over(&self) -> String {
         let mut text = String::new();
         for (id, job) in &self.jobs {
-            if let Some(next) = job.next {
-                text += &format!("job {id} has still to fire {next}; ");
+            if let Some(schedule) = &job.schedule {
+                text += &format!("job {id} {:?} has still to fire {schedule:?}; ", job.mark);
             }
-            for (number, occurrence) in &job.occurrences {
-                if !matches!(occurrence.state, OccurrenceState::Closed { .. }) {
-                    text += &format!(
-                        "{id}.{number}.{} in {} {} is {:?}; ",
-                        occurrence.attempt, job.spec.queue, job.spec.job_type, occurrence.state
-                    );
-                }
+            if job.is_finished() && job.mark == JobMark::Deleted && !job.is_purged {
+                text += &format!("job {id} is deleted and still there; ");
+            }
+            for number in &job.open {
+                let occurrence = &job.occurrences[number];
+                text += &format!(
+                    "{id}.{number}.{} in {} {} is {:?}; ",
+                    occurrence.attempt,
+                    job.spec().queue,
+                    job.spec().job_type,
+                    occurrence.state
+                );
             }
         }
         text
@@ -242,8 +312,9 @@ impl Auditor {
         Ok(())
     }
 
-    /// Nodes go by the store's clock and never ahead of it, or something could fire early.
-    fn not_ahead(&self, now: Timestamp) -> Verdict {
+    /// A verb begins. Nodes go by the store's clock and never ahead of it, or something could fire early.
+    fn not_ahead(&mut self, now: Timestamp) -> Verdict {
+        self.at = now;
         rule!(
             now <= self.now,
             "no node's time is ahead of the store's",
@@ -260,14 +331,22 @@ impl Auditor {
         })
     }
 
+    fn job_mut(&mut self, id: JobId) -> Result<&mut JobModel, Violation> {
+        self.jobs.get_mut(&id).ok_or_else(|| Violation {
+            rule: "only submitted jobs do anything",
+            detail: format!("job {id} is not known"),
+        })
+    }
+
+    fn occurrence(&self, id: OccurrenceId) -> Result<&Occurrence, Violation> {
+        let occurrence = self.jobs.get(&id.job).and_then(|job| job.occurrences.get(&id.number));
+        occurrence.ok_or_else(|| never_fired(id))
+    }
+
     fn occurrence_mut(&mut self, id: OccurrenceId) -> Result<(&mut Occurrence, &JobSpec), Violation> {
-        let unknown = || Violation {
-            rule: "only fired occurrences do anything",
-            detail: format!("occurrence {id} was never fired"),
-        };
-        let job = self.jobs.get_mut(&id.job).ok_or_else(unknown)?;
-        let occurrence = job.occurrences.get_mut(&id.number).ok_or_else(unknown)?;
-        Ok((occurrence, &job.spec))
+        let job = self.jobs.get_mut(&id.job).ok_or_else(|| never_fired(id))?;
+        let occurrence = job.occurrences.get_mut(&id.number).ok_or_else(|| never_fired(id))?;
+        Ok((occurrence, job.versions.last().expect("a job has a description")))
     }
 
     fn session_mut(&mut self, id: SessionId) -> Result<&mut SessionModel, Violation> {
@@ -278,7 +357,7 @@ impl Auditor {
     }
 
     fn lane(&self, job: JobId) -> Result<Lane, Violation> {
-        let spec = &self.job(job)?.spec;
+        let spec = self.job(job)?.spec();
         Ok(Lane::new(spec.queue.as_str(), spec.job_type.as_str()))
     }
 }
@@ -293,12 +372,91 @@ impl Place {
     }
 }
 
+fn never_fired(id: OccurrenceId) -> Violation {
+    Violation {
+        rule: "only fired occurrences do anything",
+        detail: format!("occurrence {id} was never fired"),
+    }
+}
+
 impl JobModel {
-    fn is_one_shot(&self) -> bool {
-        !matches!(self.spec.settings.schedule, Schedule::Recurring(_))
+    fn spec(&self) -> &JobSpec {
+        self.versions.last().expect("a job has a description")
     }
 
-    fn skips_overlap(&self) -> bool {
-        self.spec.settings.overlap == OverlapPolicy::Skip
+    fn version(&self) -> u32 {
+        self.versions.len() as u32
+    }
+
+    fn is_one_shot(&self) -> bool {
+        !matches!(self.spec().settings.schedule, Schedule::Recurring(_))
+    }
+
+    /// Whether nothing of it is open or still to come.
+    fn is_finished(&self) -> bool {
+        self.schedule.is_none() && self.open.is_empty()
+    }
+
+    fn status(&self) -> JobStatus {
+        match (self.mark, self.is_finished()) {
+            (JobMark::Active, false) => JobStatus::Active,
+            (JobMark::Paused, false) => JobStatus::Paused,
+            (JobMark::Active | JobMark::Paused, true) => JobStatus::Completed,
+            (JobMark::Failed, _) => JobStatus::Failed,
+            (JobMark::Cancelled | JobMark::Deleted, _) => JobStatus::Cancelled,
+        }
+    }
+
+    /// When its schedule is due.
+    fn due_at(&self, id: JobId) -> Option<Timestamp> {
+        let schedule = self.schedule.as_ref().filter(|schedule| !schedule.is_held)?;
+        let regular = schedule.cursors.regular.map(|nominal| start_of(id, &self.spec().settings.schedule, nominal));
+        let replay = (!schedule.cursors.replay.is_empty()).then_some(schedule.cursors.replay_due);
+        regular.into_iter().chain(replay).min()
+    }
+
+    fn expires_at(&self, scheduled_time: Timestamp) -> Option<Timestamp> {
+        self.spec().settings.expiry.map(|expiry| match expiry {
+            Expiry::At(at) => at,
+            Expiry::AfterMs(ms) => scheduled_time.shifted(ms as i64 * 1_000),
+        })
+    }
+
+    fn letters(&self) -> impl Iterator<Item = u32> {
+        let dead = |occurrence: &Occurrence| occurrence.state == OccurrenceState::Closed { dead: true };
+        self.occurrences.iter().filter(move |(_, one)| dead(one)).map(|(number, _)| *number)
+    }
+}
+
+/// When the occurrence at a nominal time may start: later than that by what the job's jitter makes of it.
+fn start_of(id: JobId, schedule: &Schedule, nominal: Timestamp) -> Timestamp {
+    let Schedule::Recurring(recurring) = schedule else { return nominal };
+    let bytes = u128::from_be_bytes(*id.as_bytes());
+    let hash = (bytes >> 64) as u64 ^ bytes as u64;
+    nominal.plus(jitter(hash, nominal, Duration::from_millis(recurring.jitter_ms)))
+}
+
+impl Occurrence {
+    fn is_closed(&self) -> bool {
+        matches!(self.state, OccurrenceState::Closed { .. })
+    }
+
+    fn is_running(&self) -> bool {
+        matches!(self.state, OccurrenceState::Running { .. })
+    }
+
+    fn is_behind(&self, gate: Gate) -> bool {
+        matches!(self.state, OccurrenceState::Waiting(gates) if gates.contains(gate))
+    }
+
+    fn is_expired(&self, now: Timestamp) -> bool {
+        !self.is_running() && !self.is_closed() && self.expires_at.is_some_and(|at| at <= now)
+    }
+
+    /// When time changes something about it.
+    fn look_at(&self) -> Option<Timestamp> {
+        let opens_at = self.is_behind(Gate::Time).then_some(self.available_at);
+        let expires_at = self.expires_at.filter(|_| !self.is_running() && !self.is_closed());
+        opens_at.into_iter().chain(expires_at).min()
     }
 }

@@ -89,10 +89,12 @@ impl Auditor {
                 run.started_at
             );
         }
-        let (_, spec) = self.occurrence_mut(id)?;
-        if spec.settings.max_retries == 0 {
+        let job = self.job(id.job)?;
+        if job.versions.iter().all(|spec| spec.settings.max_retries == 0) {
+            // A redrive is another attempt that someone has asked for.
+            let first = self.occurrence(id)?.first_of_drive;
             let earlier =
-                self.runs.range((id.attempt(0), Epoch(0))..=(id.attempt(u32::MAX), Epoch(u32::MAX)));
+                self.runs.range((id.attempt(first), Epoch(0))..=(id.attempt(u32::MAX), Epoch(u32::MAX)));
             let earlier: Vec<ExecutionId> = earlier.map(|((execution, _), _)| *execution).collect();
             rule!(
                 earlier.is_empty(),

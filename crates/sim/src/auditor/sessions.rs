@@ -4,7 +4,7 @@ use super::firing::answers_each;
 use super::{Auditor, OccurrenceState, SessionModel, SessionState, Verdict, rule};
 use punctual_core::ids::{OccurrenceId, SessionId};
 use punctual_core::ports::{
-    Beat, BeatOutcome, Lane, LeaseRef, Resync, ResyncOutcome, SessionOpening, SessionRow,
+    Beat, BeatOutcome, Begun, LeaseRef, Resync, ResyncOutcome, SessionOpening, SessionRow,
 };
 use punctual_core::session::Pulse;
 use punctual_core::time::Timestamp;
@@ -42,15 +42,36 @@ impl Auditor {
                         beat.session,
                         session.state
                     );
-                    rule!(cancel.is_empty(), "nobody asked for a cancel", "{cancel:?}");
                     if beat.beat > session.beat {
                         (session.beat, session.beaten_at) = (beat.beat, true_now);
                     }
+                    self.told_to_stop(beat.session, cancel)?;
                 }
                 BeatOutcome::SessionLost => {
                     rule!(!live, "a live session is not called lost", "session {}", beat.session);
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// A beat is answered with all that the session holds and should stop, and nothing else.
+    fn told_to_stop(&mut self, session: SessionId, cancel: &[LeaseRef]) -> Verdict {
+        let mut expected = BTreeSet::new();
+        for id in self.leased_to(session) {
+            let occurrence = self.occurrence(id)?;
+            if matches!(occurrence.state, OccurrenceState::Running { is_asked_to_stop: true, .. }) {
+                expected.insert(LeaseRef { execution: id.attempt(occurrence.attempt), epoch: occurrence.epoch });
+            }
+        }
+        let told: BTreeSet<LeaseRef> = cancel.iter().copied().collect();
+        rule!(
+            told == expected,
+            "a worker is told what to stop",
+            "session {session} was told {told:?}, asked for is {expected:?}"
+        );
+        if !told.is_empty() {
+            self.count("workers told to stop something");
         }
         Ok(())
     }
@@ -94,7 +115,7 @@ impl Auditor {
         let session = self.session_mut(resync.session)?;
         let (live, used) = (session.state == SessionState::Live, session.turn);
         match outcome {
-            ResyncOutcome::GivenBack(lanes) => {
+            ResyncOutcome::GivenBack(begun) => {
                 rule!(
                     live && resync.turn > used,
                     "a resync uses up a turn that was not used",
@@ -105,7 +126,7 @@ impl Auditor {
                 (session.turn, session.turn_call) = (resync.turn, call);
                 self.count("resyncs");
                 let held: BTreeSet<LeaseRef> = resync.held.iter().copied().collect();
-                self.all_given_back(resync.session, &held, lanes)
+                self.all_given_back(resync.session, &held, begun)
             }
             ResyncOutcome::StaleTurn => {
                 rule!(
@@ -129,45 +150,36 @@ impl Auditor {
         self.not_ahead(now)?;
         let session = self.session_mut(id)?;
         let live = session.state == SessionState::Live;
-        if let ResyncOutcome::GivenBack(lanes) = outcome {
+        if let ResyncOutcome::GivenBack(begun) = outcome {
             if live {
                 session.state = SessionState::Closed;
                 self.count("sessions closed");
             }
-            return self.all_given_back(id, &BTreeSet::new(), lanes);
+            return self.all_given_back(id, &BTreeSet::new(), begun);
         }
         rule!(!live, "a live session is closed", "session {id} was answered {outcome:?}");
         Ok(())
     }
 
-    fn all_given_back(&mut self, session: SessionId, held: &BTreeSet<LeaseRef>, lanes: &[Lane]) -> Verdict {
-        let leased: Vec<OccurrenceId> = self.leased_to(session);
-        for id in leased {
-            let (occurrence, _) = self.occurrence_mut(id)?;
+    fn all_given_back(&mut self, session: SessionId, held: &BTreeSet<LeaseRef>, begun: &[Begun]) -> Verdict {
+        for id in self.leased_to(session) {
+            let occurrence = self.occurrence(id)?;
             let lease = LeaseRef { execution: id.attempt(occurrence.attempt), epoch: occurrence.epoch };
-            if held.contains(&lease) {
-                continue;
+            if !held.contains(&lease) {
+                self.unstart(id)?;
             }
-            let lane = self.lane(id.job)?;
-            rule!(
-                lanes.contains(&lane),
-                "work that is queued is announced",
-                "{lease:?} went back to {lane:?}, announced are {lanes:?}"
-            );
-            self.unstart(id)?;
         }
-        Ok(())
+        let mut all = Begun::default();
+        begun.iter().for_each(|one| all.add(one.clone()));
+        self.announced(&all)
     }
 
     fn leased_to(&self, session: SessionId) -> Vec<OccurrenceId> {
-        let running = self.running.iter().copied();
-        running
-            .filter(|id| {
-                let job = self.jobs.get(&id.job);
-                let state = job.and_then(|job| job.occurrences.get(&id.number)).map(|one| one.state);
-                state == Some(OccurrenceState::Running { session })
-            })
-            .collect()
+        let is_holder = |id: &OccurrenceId| {
+            let state = self.occurrence(*id).map(|occurrence| occurrence.state);
+            matches!(state, Ok(OccurrenceState::Running { session: holder, .. }) if holder == session)
+        };
+        self.running.iter().copied().filter(is_holder).collect()
     }
 
     /// What a read of all sessions must contain.

@@ -1,20 +1,17 @@
-//! `punctual dlq`: jobs that failed for good.
+//! `punctual dlq list`.
 
 use crate::args;
 use crate::connect::ConnectArgs;
+use crate::dlq::filter::FilterArgs;
 use crate::exit::Exit;
 use crate::output::{OutputArgs, shortened, table, time};
-use clap::Subcommand;
-use punctual_client::{DeadLetterBody, Page};
-
-#[derive(Subcommand)]
-pub enum DlqCommand {
-    /// List dead letters, latest first
-    List(ListArgs),
-}
+use punctual_client::{Client, DeadLetterBody, DeadLetterFilter, Page};
+use punctual_core::limits;
 
 #[derive(clap::Args)]
 pub struct ListArgs {
+    #[command(flatten)]
+    filter: FilterArgs,
     /// How many to show
     #[arg(long, default_value_t = 100, value_parser = args::limit)]
     limit: usize,
@@ -27,12 +24,31 @@ pub struct ListArgs {
     output: OutputArgs,
 }
 
-pub async fn run(command: DlqCommand) -> anyhow::Result<Exit> {
-    let DlqCommand::List(args) = command;
+pub async fn run(args: ListArgs) -> anyhow::Result<Exit> {
     let client = args.connect.client()?;
-    let page = client.dead_letters(Some(args.limit), args.cursor.as_deref()).await?;
+    let filter = args.filter.filter(&client).await?;
+    let page = collect(&client, &filter, args.limit, args.cursor).await?;
     args.output.print(&page, letters_table)?;
     Ok(Exit::Done)
+}
+
+/// As many as asked for, over as many pages as it takes.
+async fn collect(
+    client: &Client,
+    filter: &DeadLetterFilter,
+    limit: usize,
+    cursor: Option<String>,
+) -> anyhow::Result<Page<DeadLetterBody>> {
+    let mut all = Page { items: vec![], next_cursor: cursor };
+    loop {
+        let wanted = (limit - all.items.len()).clamp(1, limits::PAGE_ITEMS_MAX);
+        let page = client.dead_letters(filter, Some(wanted), all.next_cursor.as_deref()).await?;
+        all.items.extend(page.items);
+        all.next_cursor = page.next_cursor;
+        if all.next_cursor.is_none() || all.items.len() >= limit {
+            return Ok(all);
+        }
+    }
 }
 
 fn letters_table(page: &Page<DeadLetterBody>) -> String {

@@ -1,0 +1,26 @@
+//! `punctual dlq`: runs that failed for good.
+
+mod filter;
+mod list;
+mod select;
+
+use crate::exit::Exit;
+use clap::Subcommand;
+
+#[derive(Subcommand)]
+pub enum DlqCommand {
+    /// List dead letters, latest first
+    List(list::ListArgs),
+    /// Run dead letters again: each is the same run with further attempts
+    Redrive(select::RedriveArgs),
+    /// Delete dead letters; their history stays
+    Discard(select::DiscardArgs),
+}
+
+pub async fn run(command: DlqCommand) -> anyhow::Result<Exit> {
+    match command {
+        DlqCommand::List(args) => list::run(args).await,
+        DlqCommand::Redrive(args) => select::redrive(args).await,
+        DlqCommand::Discard(args) => select::discard(args).await,
+    }
+}

@@ -1,0 +1,157 @@
+//! `punctual job pause|resume|cancel|retry|delete`: one verb, any number of jobs.
+//!
+//! A job that refuses does not keep the others from it.
+
+use crate::connect::ConnectArgs;
+use crate::exit::{self, CliError, Exit};
+use crate::hints::as_commands;
+use crate::job::which;
+use crate::output::{Format, OutputArgs, shortened, time};
+use punctual_client::{Client, ClientError, ExecutionBody, JobBody, Problem};
+use punctual_core::ids::{ExecutionId, JobId};
+use serde::Serialize;
+
+#[derive(clap::Args)]
+pub struct ControlArgs {
+    /// The jobs' ids, or their names where only one job has it
+    #[arg(value_name = "JOB", required = true)]
+    jobs: Vec<String>,
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(clap::Args)]
+pub struct CancelArgs {
+    /// The jobs' ids or names, or the ids of single executions
+    #[arg(value_name = "JOB|EXECUTION", required = true)]
+    jobs: Vec<String>,
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+impl From<CancelArgs> for ControlArgs {
+    fn from(CancelArgs { jobs, connect, output }: CancelArgs) -> Self {
+        ControlArgs { jobs, connect, output }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum Verb {
+    Pause,
+    Resume,
+    Cancel,
+    Retry,
+    Delete,
+}
+
+/// What became of each, in the order of the command line.
+#[derive(Serialize)]
+struct Answer {
+    items: Vec<Item>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+#[expect(clippy::large_enum_variant, reason = "a handful, printed at once")]
+enum Item {
+    Job(JobBody),
+    Execution(ExecutionBody),
+    Deleted { job_id: JobId },
+    Refused { job: String, error: Problem },
+}
+
+pub async fn run(verb: Verb, args: ControlArgs) -> anyhow::Result<Exit> {
+    let client = args.connect.client()?;
+    let mut answer = Answer { items: Vec::with_capacity(args.jobs.len()) };
+    let mut worst = Exit::Done;
+    for given in args.jobs {
+        let item = match applied(&client, verb, &given).await {
+            Ok(item) => item,
+            Err(error) => {
+                let (problem, exit) = refusal(error)?;
+                if worst == Exit::Done {
+                    worst = exit;
+                }
+                eprintln!("error: {given}: {}", as_commands(&problem.to_string()));
+                Item::Refused { job: given, error: problem }
+            }
+        };
+        answer.items.push(item);
+    }
+    let told: Vec<String> = answer.items.iter().filter_map(|item| told(verb, item)).collect();
+    if args.output.format == Format::Json || !told.is_empty() {
+        args.output.print(&answer, |_| told.join("\n"))?;
+    }
+    Ok(worst)
+}
+
+async fn applied(client: &Client, verb: Verb, given: &str) -> anyhow::Result<Item> {
+    if let (Verb::Cancel, Ok(execution)) = (verb, given.parse::<ExecutionId>()) {
+        return Ok(Item::Execution(client.cancel_execution(execution).await?));
+    }
+    let id = which::find(client, given).await?;
+    let job = match verb {
+        Verb::Pause => client.pause(id).await?,
+        Verb::Resume => client.resume(id).await?,
+        Verb::Cancel => client.cancel(id).await?,
+        Verb::Retry => client.retry(id).await?,
+        Verb::Delete => {
+            client.delete(id).await?;
+            return Ok(Item::Deleted { job_id: id });
+        }
+    };
+    Ok(Item::Job(job))
+}
+
+/// Why one job was left as it is. What would keep all the others from the verb, too, is an error.
+fn refusal(error: anyhow::Error) -> anyhow::Result<(Problem, Exit)> {
+    match error.downcast_ref::<ClientError>() {
+        Some(ClientError::Refused(problem)) if matches!(problem.status, 404 | 409 | 412 | 422) => {
+            Ok(((**problem).clone(), exit::of_problem(problem)))
+        }
+        Some(_) => Err(error),
+        None => match error.downcast_ref::<CliError>() {
+            Some(CliError { exit, message }) => Ok((Problem::new(404, message.clone()), *exit)),
+            None => Err(error),
+        },
+    }
+}
+
+fn told(verb: Verb, item: &Item) -> Option<String> {
+    let text = match item {
+        Item::Job(job) => {
+            let named = format!("job {} ({})", job.job_id, shortened(&job.name, 40));
+            match verb {
+                Verb::Pause => format!("paused {named}"),
+                Verb::Resume => format!("resumed {named}{}", next_run(job)),
+                Verb::Cancel => format!("cancelled {named}{}", note(job.status_reason.as_deref())),
+                Verb::Retry => match job.execution_id {
+                    Some(execution) => format!("retries {named} with execution {execution}"),
+                    None => format!("retries {named}"),
+                },
+                Verb::Delete => format!("deleted {named}"),
+            }
+        }
+        Item::Execution(execution) if execution.cancel_requested => {
+            format!("execution {} runs and has been asked to stop", execution.execution_id)
+        }
+        Item::Execution(execution) => {
+            format!("execution {} is {}", execution.execution_id, execution.status)
+        }
+        Item::Deleted { job_id } => format!("deleted job {job_id}"),
+        Item::Refused { .. } => return None,
+    };
+    Some(text)
+}
+
+fn next_run(job: &JobBody) -> String {
+    job.next_run_time.map_or_else(String::new, |at| format!(", runs at {}", time(at)))
+}
+
+fn note(reason: Option<&str>) -> String {
+    reason.map_or_else(String::new, |reason| format!(": {reason}"))
+}

@@ -1,0 +1,60 @@
+//! `punctual job explain`: why a job does what it does.
+
+use crate::connect::ConnectArgs;
+use crate::exit::Exit;
+use crate::hints::as_commands;
+use crate::job::show::skipped_table;
+use crate::job::which::WhichJob;
+use crate::output::{OutputArgs, shortened, span, table, time};
+use punctual_client::{ExplainBody, RecentOccurrence};
+
+#[derive(clap::Args)]
+pub struct ExplainArgs {
+    #[command(flatten)]
+    which: WhichJob,
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub async fn run(args: ExplainArgs) -> anyhow::Result<Exit> {
+    let client = args.connect.client()?;
+    let explained = client.explain(args.which.id(&client).await?).await?;
+    args.output.print(&explained, told)?;
+    Ok(Exit::Done)
+}
+
+fn told(explained: &ExplainBody) -> String {
+    let is_new = |sentence: &&String| **sentence != explained.summary;
+    let mut text = explained.summary.clone();
+    for sentence in explained.sentences.iter().filter(is_new) {
+        text += &format!("\n{sentence}");
+    }
+    for execution in &explained.executions {
+        text += &format!("\n\n{} is {}", execution.execution_id, execution.status);
+        for sentence in execution.sentences.iter().filter(is_new) {
+            text += &format!("\n  {sentence}");
+        }
+    }
+    let mut text = as_commands(&text);
+    if !explained.recent.is_empty() {
+        let header = ["SCHEDULED", "STATUS", "LATE BY", "ATTEMPTS", "WHY"];
+        text += &format!("\n\nLatest runs:\n{}", table(&header, explained.recent.iter().map(recent_row)));
+    }
+    if !explained.skipped.is_empty() {
+        text += &format!("\n\nDid not run:\n{}", skipped_table(&explained.skipped));
+    }
+    text
+}
+
+fn recent_row(occurrence: &RecentOccurrence) -> Vec<String> {
+    let dash = || "-".to_owned();
+    vec![
+        time(occurrence.scheduled_time),
+        occurrence.status.to_string(),
+        occurrence.late_by.map_or_else(dash, |late| span(late.get())),
+        occurrence.attempts.to_string(),
+        occurrence.reason.as_ref().map_or_else(dash, |reason| shortened(reason, 100)),
+    ]
+}

@@ -1,0 +1,246 @@
+//! The fields of a job as flags: what `submit` may say about a new job and `update` about one that is there.
+
+use crate::args;
+use clap::builder::RangedI64ValueParser;
+use punctual_client::{Growth, PriorityBody, ReplayRate, RetryBody, RetryStrategy, Seconds, Span, SubmitJob};
+use punctual_core::limits;
+use punctual_core::recurrence::{DstGap, DstOverlap};
+use punctual_core::schedule::{MisfirePolicy, OverlapPolicy};
+use punctual_core::time::Timestamp;
+
+#[derive(Debug, clap::Args)]
+pub struct FieldArgs {
+    /// Which handler runs it; the name if left out
+    #[arg(long = "type", value_name = "JOB_TYPE")]
+    job_type: Option<String>,
+    #[command(flatten)]
+    when: When,
+    #[command(flatten)]
+    recurring: RecurringArgs,
+    #[command(flatten)]
+    overlap: OverlapArgs,
+    /// Which workers may take it: those that serve this queue; `default` if left out
+    #[arg(long)]
+    queue: Option<String>,
+    /// 1 to 10, or low, medium, high
+    #[arg(long)]
+    priority: Option<PriorityBody>,
+    /// Time limit of one attempt, such as 30s or 2h
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    timeout: Option<Span>,
+    /// End the job if it has not started by this time
+    #[arg(long, value_name = "TIME", value_parser = args::time, conflicts_with = "expires_after")]
+    expires_at: Option<Timestamp>,
+    /// End each run that has not started this long after its scheduled time
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    expires_after: Option<Span>,
+    #[command(flatten)]
+    retry: RetryArgs,
+    /// Can be given more than once
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<String>,
+}
+
+/// Every group of flags in [`FieldArgs`], for what excludes them all.
+pub const GROUPS: [&str; 5] = ["FieldArgs", "When", "RecurringArgs", "OverlapArgs", "RetryArgs"];
+
+/// When the job runs: at once, unless one of these is given.
+#[derive(Debug, clap::Args)]
+#[group(multiple = false)]
+struct When {
+    /// Run once, at this time, such as 2026-11-15T08:30:00Z
+    #[arg(long, value_name = "TIME", value_parser = args::time)]
+    at: Option<Timestamp>,
+    /// Run once, after this time, such as 5m
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    delay: Option<Span>,
+    /// Run again and again, this far apart, such as 90s, 1h or daily
+    #[arg(long, value_name = "INTERVAL", allow_hyphen_values = true)]
+    every: Option<String>,
+    /// Run again and again, when this cron expression says, such as "30 2 * * MON-FRI"
+    #[arg(long, value_name = "EXPRESSION")]
+    cron: Option<String>,
+}
+
+/// What else a recurring job may have.
+#[derive(Debug, clap::Args)]
+struct RecurringArgs {
+    /// The zone whose clocks count, such as Europe/Berlin; UTC if left out
+    #[arg(long, value_name = "ZONE")]
+    timezone: Option<String>,
+    /// What to do about local times that clocks skip: SKIP or RUN_AFTER
+    #[arg(long, value_name = "CHOICE", value_parser = args::word::<DstGap>)]
+    dst_gap: Option<DstGap>,
+    /// Which of the local times that clocks repeat to run at: FIRST, SECOND or BOTH
+    #[arg(long, value_name = "CHOICE", value_parser = args::word::<DstOverlap>)]
+    dst_overlap: Option<DstOverlap>,
+    /// What to do about missed runs: SKIP_MISSED, RUN_ONCE or RUN_ALL
+    #[arg(long, value_name = "POLICY", value_parser = args::word::<MisfirePolicy>)]
+    misfire_policy: Option<MisfirePolicy>,
+    /// How late a run may be found and still simply start
+    #[arg(long, value_name = "DURATION")]
+    misfire_grace: Option<Span>,
+    /// How many missed runs RUN_ALL makes up for, the latest
+    #[arg(long, value_name = "COUNT")]
+    misfire_limit: Option<u32>,
+    /// How late a missed run may be for RUN_ALL to make up for it
+    #[arg(long, value_name = "DURATION")]
+    max_lateness: Option<Span>,
+    /// How fast RUN_ALL makes up for missed runs, such as 10/m or 2/s
+    #[arg(long, value_name = "RATE")]
+    replay_rate: Option<ReplayRate>,
+    /// Spread the starts over this time
+    #[arg(long, value_name = "DURATION")]
+    jitter: Option<Span>,
+    /// End after this many runs
+    #[arg(long, value_name = "COUNT")]
+    max_runs: Option<u32>,
+    /// No run before this time; an interval counts from it
+    #[arg(long, value_name = "TIME", value_parser = args::time)]
+    start_at: Option<Timestamp>,
+    /// No run after this time
+    #[arg(long, value_name = "TIME", value_parser = args::time)]
+    end_at: Option<Timestamp>,
+}
+
+/// What happens when a run is due while an earlier one is open.
+#[derive(Debug, clap::Args)]
+struct OverlapArgs {
+    /// What to do if the last run is still open: SKIP, ALLOW, QUEUE or REPLACE
+    #[arg(long, value_name = "POLICY", value_parser = args::word::<OverlapPolicy>)]
+    overlap_policy: Option<OverlapPolicy>,
+    /// How many runs may wait behind an open one under QUEUE
+    #[arg(long, value_name = "COUNT")]
+    overlap_limit: Option<u32>,
+    /// How many runs may be open at all
+    #[arg(long, value_name = "COUNT")]
+    max_open: Option<u32>,
+}
+
+/// How to go on after a failed attempt.
+#[derive(Debug, clap::Args)]
+struct RetryArgs {
+    /// Retries after the first attempt
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true, value_parser = retries())]
+    max_retries: Option<u32>,
+    /// How the pause before a retry grows: exponential, fixed or ladder
+    #[arg(long, value_name = "STRATEGY", value_parser = args::small_word::<RetryStrategy>)]
+    retry_strategy: Option<RetryStrategy>,
+    /// Pause before the first retry, or before each if fixed
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    retry_delay: Option<Span>,
+    /// Longest pause before a retry
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    retry_max_delay: Option<Span>,
+    /// The pauses of a ladder, separated by commas, such as 1m,5m,1h
+    #[arg(long, value_name = "DURATIONS", value_delimiter = ',')]
+    retry_steps: Vec<Span>,
+    /// Do not retry this failure: TIMED_OUT, LOST, or a part of the error; can be given more than once
+    #[arg(long, value_name = "FAILURE")]
+    fail_on: Vec<String>,
+    /// Multiply the time limit by this from one attempt to the next, such as 1.5
+    #[arg(long, value_name = "FACTOR", value_parser = args::growth, allow_negative_numbers = true)]
+    timeout_growth: Option<Growth>,
+}
+
+fn retries() -> RangedI64ValueParser<u32> {
+    RangedI64ValueParser::new().range(0..=i64::from(limits::MAX_RETRIES_MAX))
+}
+
+impl FieldArgs {
+    /// A job with what was said and nothing else.
+    pub fn job(&self) -> SubmitJob {
+        let FieldArgs { when, recurring, overlap, .. } = self;
+        SubmitJob {
+            job_type: self.job_type.clone(),
+            queue: self.queue.clone(),
+            priority: self.priority,
+            execute_at: when.at,
+            delay: when.delay,
+            cron_expression: when.cron.clone(),
+            interval: when.every.clone(),
+            timezone: recurring.timezone.clone(),
+            dst_gap: recurring.dst_gap,
+            dst_overlap: recurring.dst_overlap,
+            misfire_policy: recurring.misfire_policy,
+            misfire_grace: recurring.misfire_grace,
+            misfire_limit: recurring.misfire_limit,
+            max_lateness: recurring.max_lateness,
+            replay_rate: recurring.replay_rate,
+            jitter: recurring.jitter,
+            max_runs: recurring.max_runs,
+            start_at: recurring.start_at,
+            end_at: recurring.end_at,
+            overlap_policy: overlap.overlap_policy,
+            overlap_limit: overlap.overlap_limit,
+            max_open: overlap.max_open,
+            max_retries: self.retry.max_retries,
+            retry: self.retry.body(),
+            timeout_secs: self.timeout.map(|timeout| Seconds::from(timeout.get())),
+            expires_at: self.expires_at,
+            expires_after: self.expires_after,
+            tags: given(&self.tags),
+            ..SubmitJob::default()
+        }
+    }
+}
+
+impl RetryArgs {
+    fn body(&self) -> Option<RetryBody> {
+        let body = RetryBody {
+            strategy: self.retry_strategy,
+            delay: self.retry_delay,
+            max_delay: self.retry_max_delay,
+            steps: given(&self.retry_steps),
+            fail_on: given(&self.fail_on),
+            timeout_growth: self.timeout_growth,
+        };
+        (body != RetryBody::default()).then_some(body)
+    }
+}
+
+/// A list, unless nothing was said.
+pub fn given<T: Clone>(list: &[T]) -> Option<Vec<T>> {
+    (!list.is_empty()).then(|| list.to_vec())
+}
+
+/// The field that a flag sets, with its path, where it is not called like the flag.
+const OTHER_NAMES: [(&str, &str); 12] = [
+    ("type", "job_type"),
+    ("at", "execute_at"),
+    ("every", "interval"),
+    ("cron", "cron_expression"),
+    ("timeout", "timeout_secs"),
+    ("tag", "tags"),
+    ("retry_strategy", "retry.strategy"),
+    ("retry_delay", "retry.delay"),
+    ("retry_max_delay", "retry.max_delay"),
+    ("retry_steps", "retry.steps"),
+    ("fail_on", "retry.fail_on"),
+    ("timeout_growth", "retry.timeout_growth"),
+];
+
+/// The field that is meant by its own name or by that of its flag.
+pub fn field_name(text: &str) -> String {
+    let name = text.trim_start_matches("--").replace('-', "_");
+    let other = OTHER_NAMES.iter().find(|(flag, _)| *flag == name);
+    other.map_or(name, |(_, field)| (*field).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_can_be_named_like_its_flag() {
+        for (text, field) in [
+            ("queue", "queue"),
+            ("--fail-on", "retry.fail_on"),
+            ("retry.fail_on", "retry.fail_on"),
+            ("every", "interval"),
+            ("expires-after", "expires_after"),
+        ] {
+            assert_eq!(field_name(text), field);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! `punctual job update`: only what is said changes.
+
+use crate::args;
+use crate::connect::ConnectArgs;
+use crate::exit::{CliError, Exit};
+use crate::job::fields::{FieldArgs, field_name};
+use crate::job::which::WhichJob;
+use crate::output::{OutputArgs, time};
+use punctual_client::{JobBody, SubmitJob};
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+
+#[derive(clap::Args)]
+pub struct UpdateArgs {
+    #[command(flatten)]
+    which: WhichJob,
+    /// A new name
+    #[arg(long)]
+    name: Option<String>,
+    /// JSON for the handler; an object is merged into the present one, in which null removes a key
+    #[arg(long, value_parser = args::json, allow_hyphen_values = true, value_name = "JSON")]
+    payload: Option<Box<RawValue>>,
+    #[command(flatten)]
+    fields: FieldArgs,
+    /// Reset this field to its default, such as queue or retry.fail_on; can be given more than once
+    #[arg(long, value_name = "FIELD")]
+    unset: Vec<String>,
+    /// Change nothing unless the job still has this version; `job show` tells it
+    #[arg(long, value_name = "VERSION")]
+    if_version: Option<u32>,
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub async fn run(args: UpdateArgs) -> anyhow::Result<Exit> {
+    let patch = args.patch()?;
+    let client = args.connect.client()?;
+    let id = args.which.id(&client).await?;
+    let job = client.update(id, &patch, args.if_version).await?;
+    args.output.print(&job, describe)?;
+    Ok(Exit::Done)
+}
+
+fn describe(job: &JobBody) -> String {
+    let next = job.next_run_time.map_or_else(String::new, |at| format!(", runs at {}", time(at)));
+    format!("job {} ({}) has version {}{next}", job.job_id, job.name, job.version)
+}
+
+/// A merge patch; every value is passed on as it was written.
+type Patch = BTreeMap<String, Box<RawValue>>;
+
+impl UpdateArgs {
+    fn patch(&self) -> anyhow::Result<Patch> {
+        let job = SubmitJob {
+            name: self.name.clone().unwrap_or_default(),
+            payload: self.payload.clone(),
+            ..self.fields.job()
+        };
+        let mut patch: Patch = serde_json::from_str(&serde_json::to_string(&job)?)?;
+        if self.name.is_none() {
+            patch.remove("name");
+        }
+        for field in &self.unset {
+            unset(&mut patch, &field_name(field))?;
+        }
+        if patch.is_empty() {
+            return Err(misunderstood(
+                "nothing to change: name what to, such as --priority high or --unset queue".to_owned(),
+            ));
+        }
+        Ok(patch)
+    }
+}
+
+/// Puts a null where the path leads: `queue`, or `retry.fail_on` beside what else is said about retries.
+fn unset(patch: &mut Patch, path: &str) -> anyhow::Result<()> {
+    let (field, inner) = match path.split_once('.') {
+        Some((field, inner)) => (field, Some(inner)),
+        None => (path, None),
+    };
+    let contradicts = || misunderstood(format!("--unset {path} takes away what another flag gives"));
+    let value = match (inner, patch.get(field)) {
+        (None, None) => RawValue::NULL.to_owned(),
+        (None, Some(_)) => return Err(contradicts()),
+        (Some(inner), before) => {
+            let mut object: Patch = match before {
+                Some(object) => serde_json::from_str(object.get()).map_err(|_| contradicts())?,
+                None => Patch::new(),
+            };
+            if object.insert(inner.to_owned(), RawValue::NULL.to_owned()).is_some() {
+                return Err(contradicts());
+            }
+            serde_json::value::to_raw_value(&object)?
+        }
+    };
+    patch.insert(field.to_owned(), value);
+    Ok(())
+}
+
+fn misunderstood(message: String) -> anyhow::Error {
+    CliError { exit: Exit::Misunderstood, message }.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        update: UpdateArgs,
+    }
+
+    fn patch(line: &str) -> Result<String, String> {
+        let line = Line::try_parse_from(["update", "job"].into_iter().chain(line.split_whitespace()));
+        let patch = line.map_err(|error| error.to_string())?.update.patch();
+        Ok(serde_json::to_string(&patch.map_err(|error| error.to_string())?).unwrap())
+    }
+
+    #[test]
+    fn only_what_is_said_is_sent() {
+        for (line, sent) in [
+            ("--priority high", r#"{"priority":8}"#),
+            ("--name report --timeout 500ms", r#"{"name":"report","timeout_secs":0.5}"#),
+            (r#"--payload {"b":1.0e3,"a":null}"#, r#"{"payload":{"b":1.0e3,"a":null}}"#),
+            ("--unset queue --cron @daily", r#"{"cron_expression":"@daily","queue":null}"#),
+            ("--timeout-growth 1.5 --unset fail-on", r#"{"retry":{"fail_on":null,"timeout_growth":1.5}}"#),
+            ("--unset retry", r#"{"retry":null}"#),
+            ("--unset retry.delay --unset retry-steps", r#"{"retry":{"delay":null,"steps":null}}"#),
+        ] {
+            assert_eq!(patch(line).as_deref(), Ok(sent), "{line}");
+        }
+    }
+
+    #[test]
+    fn contradictions_and_empty_changes_are_refused() {
+        for (line, said) in [
+            ("", "nothing to change"),
+            ("--queue mail --unset queue", "--unset queue takes away"),
+            ("--fail-on LOST --unset retry.fail_on", "--unset retry.fail_on takes away"),
+            ("--unset retry --unset fail-on", "--unset retry.fail_on takes away"),
+            ("--every 1h --cron @daily", "cannot be used with"),
+            ("--expires-at 2026-11-15T08:30:00Z --expires-after 1h", "cannot be used with"),
+        ] {
+            let refused = patch(line).unwrap_err();
+            assert!(refused.contains(said), "{line}: {refused}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! `punctual queue`: what waits where, and holding all of it.
+
+use crate::connect::ConnectArgs;
+use crate::exit::Exit;
+use crate::output::{OutputArgs, optional_time, shortened, table};
+use clap::Subcommand;
+use punctual_client::{Client, ClientError, Page, QueueBody};
+
+#[derive(Subcommand)]
+pub enum QueueCommand {
+    /// List queues that have work or are paused
+    List(ListArgs),
+    /// Keep everything of queues waiting; what runs finishes
+    Pause(QueueArgs),
+    /// Let paused queues go on: all that waited runs, late
+    Resume(QueueArgs),
+}
+
+#[derive(clap::Args)]
+pub struct ListArgs {
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(clap::Args)]
+pub struct QueueArgs {
+    /// The queues' names
+    #[arg(value_name = "QUEUE", required = true)]
+    queues: Vec<String>,
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub async fn run(command: QueueCommand) -> anyhow::Result<Exit> {
+    match command {
+        QueueCommand::List(args) => {
+            let queues = args.connect.client()?.queues().await?;
+            args.output.print(&queues, queues_table)?;
+        }
+        QueueCommand::Pause(args) => {
+            each(args, async |client, queue| client.pause_queue(queue).await).await?
+        }
+        QueueCommand::Resume(args) => {
+            each(args, async |client, queue| client.resume_queue(queue).await).await?
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Does the same to each queue and shows how they stand then.
+async fn each(
+    args: QueueArgs,
+    act: impl AsyncFn(&Client, &str) -> Result<QueueBody, ClientError>,
+) -> anyhow::Result<()> {
+    let client = args.connect.client()?;
+    let mut page = Page { items: vec![], next_cursor: None };
+    for queue in &args.queues {
+        page.items.push(act(&client, queue).await?);
+    }
+    args.output.print(&page, queues_table)
+}
+
+fn queues_table(page: &Page<QueueBody>) -> String {
+    if page.items.is_empty() {
+        return "no queue has work or is paused".to_owned();
+    }
+    let rows = page.items.iter().map(|queue| {
+        vec![
+            shortened(&queue.queue, 40),
+            if queue.paused { "PAUSED" } else { "OPEN" }.to_owned(),
+            queue.waiting.to_string(),
+            queue.queued.to_string(),
+            queue.running.to_string(),
+            optional_time(queue.oldest_queued_at),
+            optional_time(queue.paused_at),
+        ]
+    });
+    table(&["QUEUE", "STATUS", "WAITING", "QUEUED", "RUNNING", "OLDEST QUEUED", "PAUSED SINCE"], rows)
+}

@@ -1,0 +1,205 @@
+//! What clients do to what is there: every verb, at any moment, on jobs that they know and on executions, dead
+//! letters and queues that they find.
+
+use crate::auditor::Violation;
+use crate::clients::{Clients, Known};
+use crate::lock;
+use crate::network::NoAnswer;
+use crate::workload::{QUEUES, changed};
+use punctual_core::control::{Update, Verb};
+use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
+use punctual_core::ports::{Controlled, Pausing, Task};
+use punctual_engine::{ControlError, Engine};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a client repeats a verb of whose fate it knows nothing.
+const TRIES_MAX: u64 = 3;
+/// How long a client waits for an answer.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// One thing to be done.
+#[derive(Debug, Clone)]
+enum Action {
+    Control(JobId, Box<Verb>),
+    CancelExecution(ExecutionId),
+    Redrive(Vec<OccurrenceId>),
+    Discard(Vec<OccurrenceId>),
+    PauseQueue(String, Pausing),
+}
+
+/// Whether something is to be tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Known,
+    Unknown,
+}
+
+impl Clients {
+    /// Does something, if there is something to be done it to.
+    pub(crate) async fn act(&self) {
+        let Some(action) = self.draw() else { return };
+        let tries = lock(&self.rng).between(1, TRIES_MAX);
+        for _ in 0..tries {
+            if self.attempt(&action).await == Fate::Known {
+                return;
+            }
+            self.cluster.world.count("verbs of unknown fate");
+            let pause = lock(&self.rng).millis(10, 1_500);
+            self.cluster.world.executor.sleep(pause).await;
+        }
+    }
+
+    /// Resumes all that is paused, so that everything can come to its end.
+    pub(crate) async fn resume_all(&self) {
+        let world = &self.cluster.world;
+        loop {
+            let queues = world.ask(|auditor| auditor.paused_queues());
+            let jobs = world.ask(|auditor| auditor.paused_jobs());
+            if queues.is_empty() && jobs.is_empty() {
+                return;
+            }
+            for queue in queues {
+                self.attempt(&Action::PauseQueue(queue, Pausing::Resume)).await;
+            }
+            for job in jobs {
+                self.attempt(&Action::Control(job, Box::new(Verb::Resume))).await;
+            }
+            world.executor.sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    fn draw(&self) -> Option<Action> {
+        let world = &self.cluster.world;
+        let mut rng = lock(&self.rng);
+        let known = lock(&self.ledger);
+        if known.jobs.is_empty() {
+            return None;
+        }
+        // Mostly the same few jobs, so that verbs meet each other.
+        let few = known.jobs.len().min(6);
+        let index = if rng.per_mille(500) { rng.index(few) } else { rng.index(known.jobs.len()) };
+        let Known { id, spec, version } = known.jobs[index].clone();
+        drop(known);
+        let control = |verb: Verb| Some(Action::Control(id, Box::new(verb)));
+        match rng.below(100) {
+            0..=13 => control(Verb::Pause),
+            14..=25 => control(Verb::Resume),
+            26..=41 => control(Verb::Trigger { despite_overlap: rng.per_mille(300) }),
+            42..=46 => control(Verb::Cancel),
+            47..=50 => control(Verb::Delete),
+            51..=58 => control(Verb::Retry),
+            59..=76 => {
+                let spec = changed(&mut rng, &spec, world.now(), self.setting);
+                let expected_version = rng.per_mille(400).then_some(version);
+                control(Verb::Update(Box::new(Update { spec, expected_version })))
+            }
+            77..=84 => {
+                let live = world.ask(|auditor| auditor.open_executions());
+                let of_job = id.occurrence(1).attempt(rng.between(1, 2) as u32);
+                let execution = if live.is_empty() { of_job } else { *rng.pick(&live) };
+                Some(Action::CancelExecution(execution))
+            }
+            85..=91 => {
+                let letters = world.ask(|auditor| auditor.letters());
+                let first = rng.index(letters.len() + 1);
+                let mut dead: Vec<OccurrenceId> = letters.into_iter().skip(first).take(2).collect();
+                dead.push(id.occurrence(1));
+                dead.dedup();
+                Some(Action::Redrive(dead))
+            }
+            92..=93 => {
+                let letters = world.ask(|auditor| auditor.letters());
+                let dead = if letters.is_empty() { id.occurrence(1) } else { *rng.pick(&letters) };
+                Some(Action::Discard(vec![dead]))
+            }
+            94..=96 => Some(Action::PauseQueue((*rng.pick(&QUEUES)).to_owned(), Pausing::Pause)),
+            _ => Some(Action::PauseQueue((*rng.pick(&QUEUES)).to_owned(), Pausing::Resume)),
+        }
+    }
+
+    async fn attempt(&self, action: &Action) -> Fate {
+        self.cluster.world.note(format_args!("client: {action:?}"));
+        match action.clone() {
+            Action::Control(job, verb) => self.control(job, *verb).await,
+            Action::CancelExecution(execution) => {
+                let answer = self.ask(WAIT, move |engine| {
+                    Box::pin(async move { engine.cancel_execution(execution).await.is_ok() })
+                });
+                known(answer.await)
+            }
+            Action::Redrive(dead) => {
+                let answer = self.ask(WAIT, move |engine| {
+                    let dead = dead.clone();
+                    Box::pin(async move { engine.redrive(dead).await.is_ok() })
+                });
+                known(answer.await)
+            }
+            Action::Discard(dead) => {
+                let answer = self.ask(WAIT, move |engine| {
+                    let dead = dead.clone();
+                    Box::pin(async move { engine.discard(dead).await.is_ok() })
+                });
+                known(answer.await)
+            }
+            Action::PauseQueue(queue, pausing) => {
+                let answer = self.ask(WAIT, move |engine| {
+                    let queue = queue.clone();
+                    Box::pin(async move { engine.pause_queue(queue, pausing).await.is_ok() })
+                });
+                known(answer.await)
+            }
+        }
+    }
+
+    async fn control(&self, job: JobId, verb: Verb) -> Fate {
+        let world = &self.cluster.world;
+        let asked = verb.clone();
+        let answer = self.ask(WAIT, move |engine: Arc<Engine>| -> Task<_> {
+            let verb = asked.clone();
+            Box::pin(async move {
+                match verb {
+                    Verb::Update(update) => self::update(&engine, job, *update).await,
+                    verb => engine.control(job, verb).await,
+                }
+            })
+        });
+        match answer.await {
+            Err(NoAnswer) | Ok(Err(ControlError::Unavailable(_))) => Fate::Unknown,
+            Ok(Err(ControlError::NotThere | ControlError::Refused(_))) => Fate::Known,
+            Ok(Err(ControlError::Invalid(problems))) => {
+                let expected = ["end_at", "expires_at", "depends_on"];
+                if let Some(problem) = problems.iter().find(|problem| !expected.contains(&&*problem.field)) {
+                    let detail = format!("{verb:?} was refused: {problem:?}");
+                    world.object(Violation { rule: "a valid update is accepted", detail });
+                }
+                world.count("updates that were not valid");
+                Fate::Known
+            }
+            Ok(Ok(controlled)) => {
+                world.note(format_args!("client: {verb:?} of job {job} is acknowledged: {controlled:?}"));
+                world.audit(|auditor| auditor.acknowledged_verb(job, &verb, &controlled));
+                if let Verb::Update(update) = verb {
+                    lock(&self.ledger).updated(job, update.spec, controlled.version);
+                }
+                Fate::Known
+            }
+        }
+    }
+}
+
+/// Describes a job anew: as it was just read, or whatever it is by now.
+async fn update(engine: &Engine, job: JobId, update: Update) -> Result<Controlled, ControlError> {
+    update.spec.check().map_err(ControlError::Invalid)?;
+    if update.expected_version.is_none() {
+        return engine.control(job, Verb::Update(Box::new(update))).await;
+    }
+    match engine.store().job(job).await? {
+        Some(view) => engine.update(&view.job, update.spec).await,
+        None => Err(ControlError::NotThere),
+    }
+}
+
+fn known(answer: Result<bool, NoAnswer>) -> Fate {
+    if matches!(answer, Ok(true)) { Fate::Known } else { Fate::Unknown }
+}

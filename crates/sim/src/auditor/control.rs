@@ -1,0 +1,439 @@
+//! What people do to jobs, executions and queues: each verb changes what it should, once, or is refused for a
+//! reason that holds.
+
+use super::firing::{answers_each, state_behind};
+use super::{Auditor, Fate, JobModel, Occurrence, OccurrenceState, Place, Verdict, Violation, rule, start_of};
+use punctual_core::control::{Refusal, Verb};
+use punctual_core::gates::{Gate, Gates};
+use punctual_core::ids::{Epoch, ExecutionId, JobId};
+use punctual_core::job::{JobMark, JobStatus};
+use punctual_core::occurrence::Origin;
+use punctual_core::ports::{Begun, CancelOutcome, Control, ControlOutcome, Controlled, Pausing};
+use punctual_core::schedule::{OverlapPolicy, SkipReason};
+use punctual_core::time::Timestamp;
+
+/// What a verb comes to, besides what the commit tells.
+#[derive(Debug, Default)]
+pub(super) struct Effect {
+    pub added: Option<ExecutionId>,
+    pub skipped: u64,
+}
+
+pub(super) type Asked = Result<Result<Effect, Refusal>, Violation>;
+
+impl Auditor {
+    pub fn controlled(&mut self, now: Timestamp, controls: &[Control], outcomes: &[ControlOutcome]) -> Verdict {
+        self.not_ahead(now)?;
+        answers_each("control", controls.len(), outcomes.len())?;
+        for (control, outcome) in controls.iter().zip(outcomes) {
+            let id = control.job;
+            if !self.is_there(id) {
+                self.is_not_there(id, outcome)?;
+                continue;
+            }
+            let effect = match &control.verb {
+                Verb::Update(update) => self.update(id, update)?,
+                Verb::Pause => self.pause(id)?,
+                Verb::Resume => self.resume(id)?,
+                Verb::Trigger { despite_overlap } => self.trigger(id, *despite_overlap)?,
+                Verb::Retry => self.retry(id)?,
+                Verb::Cancel => self.cancel_job(id)?,
+                Verb::Delete => self.delete(id)?,
+            };
+            self.acted(id, &format!("{:?}", control.verb), effect, outcome)?;
+        }
+        Ok(())
+    }
+
+    fn is_there(&self, id: JobId) -> bool {
+        self.jobs.get(&id).is_some_and(|job| job.mark != JobMark::Deleted)
+    }
+
+    pub(super) fn is_not_there(&mut self, id: JobId, outcome: &ControlOutcome) -> Verdict {
+        rule!(
+            *outcome == ControlOutcome::NotThere,
+            "what is not there is not acted on",
+            "job {id} is not there, but {outcome:?}"
+        );
+        self.count("verbs for what is not there");
+        Ok(())
+    }
+
+    /// The answer to a verb says what it came to.
+    pub(super) fn acted(
+        &mut self,
+        id: JobId,
+        verb: &str,
+        effect: Result<Effect, Refusal>,
+        outcome: &ControlOutcome,
+    ) -> Verdict {
+        match (effect, outcome) {
+            (Err(expected), ControlOutcome::Refused(refusal)) => {
+                rule!(
+                    expected == *refusal,
+                    "a verb is refused for a reason that holds",
+                    "{verb} of job {id}: expected {expected:?}, got {refusal:?}"
+                );
+                self.count("verbs refused");
+                self.announced(&Begun::default())
+            }
+            (Ok(expected), ControlOutcome::Done(controlled)) => {
+                let Controlled { begun, version, added, asked, skipped } = controlled;
+                rule!(
+                    *version == self.job(id)?.version() && *added == expected.added && *skipped == expected.skipped,
+                    "a verb says what it came to",
+                    "{verb} of job {id} in version {}: expected {expected:?}, got {controlled:?}",
+                    self.job(id)?.version()
+                );
+                for execution in asked {
+                    let state = self.occurrence(execution.occurrence)?.state;
+                    rule!(
+                        matches!(state, OccurrenceState::Running { is_asked_to_stop: true, .. }),
+                        "only what runs is asked to stop",
+                        "{verb} asked {execution}, which is {state:?}"
+                    );
+                }
+                self.announced(begun)
+            }
+            (expected, outcome) => {
+                rule!(
+                    false,
+                    "a verb applies unless a reason speaks against it",
+                    "{verb} of job {id}: expected {expected:?}, got {outcome:?}"
+                );
+                Ok(())
+            }
+        }
+    }
+
+    fn pause(&mut self, id: JobId) -> Asked {
+        match self.job(id)?.status() {
+            JobStatus::Active => {}
+            JobStatus::Paused => return Ok(Ok(Effect::default())),
+            finished => return Ok(Err(Refusal::Finished(finished))),
+        }
+        let job = self.job_mut(id)?;
+        job.mark = JobMark::Paused;
+        if let Some(schedule) = &mut job.schedule {
+            schedule.version += 1;
+            schedule.is_held = true;
+        }
+        for number in job.open.clone() {
+            let (occurrence, _) = self.occurrence_mut(id.occurrence(number))?;
+            occurrence.state = match occurrence.state {
+                OccurrenceState::Waiting(gates) => OccurrenceState::Waiting(gates.with(Gate::Paused)),
+                OccurrenceState::Queued => OccurrenceState::Waiting(Gates::only(Gate::Paused)),
+                state => state,
+            };
+            self.placed_quietly(id.occurrence(number));
+        }
+        self.count("jobs paused");
+        Ok(Ok(Effect::default()))
+    }
+
+    fn resume(&mut self, id: JobId) -> Asked {
+        match self.job(id)?.status() {
+            JobStatus::Paused => {}
+            JobStatus::Active => return Ok(Ok(Effect::default())),
+            finished => return Ok(Err(Refusal::Finished(finished))),
+        }
+        let at = self.at;
+        let job = self.job_mut(id)?;
+        job.mark = JobMark::Active;
+        let skipped = job.release(id, at)?;
+        for number in job.open.clone() {
+            let (occurrence, _) = self.occurrence_mut(id.occurrence(number))?;
+            occurrence.is_exempt = false;
+            self.open_gate(id.occurrence(number), Gate::Paused)?;
+        }
+        self.rescheduled(id);
+        if skipped > 0 {
+            self.count("resumes that skip what fell due");
+        }
+        self.count("jobs resumed");
+        self.follow(id, false)?;
+        Ok(Ok(Effect { skipped, added: None }))
+    }
+
+    fn cancel_job(&mut self, id: JobId) -> Asked {
+        match self.job(id)?.status() {
+            JobStatus::Active | JobStatus::Paused => {}
+            JobStatus::Cancelled => return Ok(Ok(Effect::default())),
+            finished => return Ok(Err(Refusal::Finished(finished))),
+        }
+        self.end_job(id, JobMark::Cancelled)?;
+        self.count("jobs cancelled");
+        Ok(Ok(Effect::default()))
+    }
+
+    fn delete(&mut self, id: JobId) -> Asked {
+        self.end_job(id, JobMark::Deleted)?;
+        self.forget(id)?;
+        self.count("jobs deleted");
+        Ok(Ok(Effect::default()))
+    }
+
+    /// What a deleted job leaves to others at once.
+    pub(super) fn forget(&mut self, id: JobId) -> Verdict {
+        let job = self.job_mut(id)?;
+        job.waits_for.clear();
+        for number in job.letters().collect::<Vec<_>>() {
+            self.bury(id, number, false)?;
+        }
+        Ok(())
+    }
+
+    fn end_job(&mut self, id: JobId, mark: JobMark) -> Verdict {
+        let job = self.job_mut(id)?;
+        job.mark = mark;
+        job.end_life(true);
+        self.stop_open(id)?;
+        self.follow(id, false)
+    }
+
+    fn trigger(&mut self, id: JobId, despite_overlap: bool) -> Asked {
+        let (at, job) = (self.at, self.job(id)?);
+        let status = job.status();
+        if status == JobStatus::Cancelled {
+            return Ok(Err(Refusal::Cancelled));
+        }
+        let settings = &job.spec().settings;
+        let open: Vec<&Occurrence> = job.open.iter().map(|number| &job.occurrences[number]).collect();
+        let behind = open.iter().filter(|one| one.is_behind(Gate::Overlap)).count();
+        let is_full = open.len() >= settings.max_open as usize;
+        let is_running = open.iter().any(|one| one.is_running());
+        let policy = if despite_overlap || open.is_empty() { OverlapPolicy::Allow } else { settings.overlap };
+        let is_behind = match policy {
+            OverlapPolicy::Skip => return Ok(Err(Refusal::Overlap)),
+            OverlapPolicy::Queue if behind >= settings.overlap_limit as usize => {
+                return Ok(Err(Refusal::QueueFull));
+            }
+            OverlapPolicy::Replace => is_running,
+            _ if is_full => return Ok(Err(Refusal::Backlog)),
+            policy => policy == OverlapPolicy::Queue,
+        };
+        if let Some(refusal) = self.revival_refusal(id)? {
+            return Ok(Err(refusal));
+        }
+        let is_beside = despite_overlap || self.job(id)?.spec().settings.overlap == OverlapPolicy::Allow;
+        if policy == OverlapPolicy::Replace {
+            self.count("triggers that replace");
+            self.stop_open(id)?;
+        }
+        let job = self.job(id)?;
+        let occurrence = Occurrence {
+            origin: Origin::Trigger,
+            scheduled_time: at,
+            expires_at: job.expires_at(at).filter(|expiry| *expiry > at),
+            is_exempt: status == JobStatus::Paused,
+            is_beside,
+            ..job.another(at, self.now)
+        };
+        if occurrence.is_exempt {
+            self.count("triggers while paused");
+        }
+        let job = self.job_mut(id)?;
+        job.numbered += 1;
+        let number = job.numbered;
+        let gates = if is_behind { Gates::only(Gate::Overlap) } else { Gates::NONE };
+        self.add(id, number, Occurrence { state: state_behind(gates), ..occurrence }, status)?;
+        self.count("triggers");
+        Ok(Ok(Effect { added: Some(id.occurrence(number).attempt(1)), skipped: 0 }))
+    }
+
+    /// Adds an occurrence; a job that was finished is active again.
+    pub(super) fn add(
+        &mut self,
+        id: JobId,
+        number: u32,
+        occurrence: Occurrence,
+        status: JobStatus,
+    ) -> Verdict {
+        let job = self.job_mut(id)?;
+        job.revive(status);
+        let earlier = job.occurrences.insert(number, occurrence);
+        rule!(
+            earlier.is_none(),
+            "a number is given to one occurrence",
+            "{}.{number} was {earlier:?} before",
+            id
+        );
+        job.open.insert(number);
+        self.placed(id.occurrence(number));
+        Ok(())
+    }
+
+    /// A pause or a resume leaves the occurrence where it waits; whoever watches its time need not hear of it.
+    fn placed_quietly(&mut self, id: punctual_core::ids::OccurrenceId) {
+        self.queued.remove(&id);
+    }
+
+    pub fn cancelled(
+        &mut self,
+        now: Timestamp,
+        executions: &[ExecutionId],
+        outcomes: &[CancelOutcome],
+    ) -> Verdict {
+        self.not_ahead(now)?;
+        answers_each("cancel", executions.len(), outcomes.len())?;
+        for (execution, outcome) in executions.iter().zip(outcomes) {
+            self.cancelled_one(*execution, outcome)?;
+        }
+        Ok(())
+    }
+
+    fn cancelled_one(&mut self, execution: ExecutionId, outcome: &CancelOutcome) -> Verdict {
+        let id = execution.occurrence;
+        let job = self.job(id.job)?;
+        let occurrence = job.occurrences.get(&id.number).filter(|_| job.mark != JobMark::Deleted);
+        let is_open = occurrence.is_some_and(|one| one.attempt == execution.attempt && !one.is_closed());
+        let is_past = occurrence.is_some_and(|one| one.finished.len() >= execution.attempt as usize);
+        let is_running = is_open && occurrence.is_some_and(Occurrence::is_running);
+        let is_right = match outcome {
+            CancelOutcome::Cancelled(_) => is_open && !is_running,
+            CancelOutcome::Asked => is_running,
+            CancelOutcome::Finished => !is_open && is_past,
+            CancelOutcome::NotThere => !is_open && !is_past,
+        };
+        rule!(
+            is_right,
+            "an execution is cancelled as far as it has come",
+            "{execution} was answered {outcome:?}, it is {occurrence:?}"
+        );
+        if !is_open {
+            return Ok(());
+        }
+        self.count(if is_running { "running executions asked to stop" } else { "executions cancelled" });
+        self.stop(id, Some(JobMark::Cancelled))?;
+        if let CancelOutcome::Cancelled(begun) = outcome {
+            self.follow(id.job, false)?;
+            self.announced(begun)?;
+        }
+        Ok(())
+    }
+
+    pub fn queue_paused(&mut self, now: Timestamp, queue: &str, pausing: Pausing, begun: &Begun) -> Verdict {
+        self.not_ahead(now)?;
+        match pausing {
+            Pausing::Pause => {
+                self.paused_queues.insert(queue.to_owned());
+                self.count("queues paused");
+            }
+            Pausing::Resume => {
+                self.paused_queues.remove(queue);
+                for id in &self.queued {
+                    let lane = self.lane(id.job)?;
+                    rule!(
+                        lane.queue() != queue || begun.queued.contains(&lane),
+                        "work that can be claimed again is announced",
+                        "{id} is queued in {lane:?}, announced was {:?}",
+                        begun.queued
+                    );
+                }
+                self.count("queues resumed");
+            }
+        }
+        self.announced(begun)
+    }
+
+    /// A client was told that its verb was carried out.
+    pub fn acknowledged_verb(&mut self, id: JobId, verb: &Verb, controlled: &Controlled) -> Verdict {
+        let job = self.job(id)?;
+        if let Verb::Update(update) = verb {
+            let described = job.versions.get(controlled.version as usize - 1);
+            rule!(
+                described == Some(&update.spec),
+                "an acknowledged update took effect",
+                "job {id} in version {} is {described:?}, not {:?}",
+                controlled.version,
+                update.spec
+            );
+        }
+        if let Some(added) = controlled.added {
+            let occurrence = self.occurrence(added.occurrence)?;
+            rule!(
+                occurrence.attempt >= added.attempt,
+                "an acknowledged trigger or redrive is there",
+                "{added}: {occurrence:?}"
+            );
+        }
+        self.count("verbs acknowledged");
+        Ok(())
+    }
+
+    pub fn paused_queues(&self) -> Vec<String> {
+        self.paused_queues.iter().cloned().collect()
+    }
+
+    /// The executions that have not ended.
+    pub fn open_executions(&self) -> Vec<ExecutionId> {
+        let open = |(id, job): (&JobId, &JobModel)| {
+            let execution = |number: &u32| id.occurrence(*number).attempt(job.occurrences[number].attempt);
+            job.open.iter().map(execution).collect::<Vec<_>>()
+        };
+        self.jobs.iter().flat_map(open).collect()
+    }
+
+    /// The jobs that are paused and would stay so.
+    pub fn paused_jobs(&self) -> Vec<JobId> {
+        let paused = self.jobs.iter().filter(|(_, job)| job.status() == JobStatus::Paused);
+        paused.map(|(id, _)| *id).collect()
+    }
+}
+
+impl JobModel {
+    /// A job that had this status has something to do again.
+    pub(super) fn revive(&mut self, status: JobStatus) {
+        if matches!(status, JobStatus::Failed | JobStatus::Completed) {
+            self.mark = JobMark::Active;
+        }
+    }
+
+    /// A new occurrence that can start now.
+    pub(super) fn another(&self, at: Timestamp, now: Timestamp) -> Occurrence {
+        Occurrence {
+            origin: Origin::Schedule,
+            scheduled_time: at,
+            available_at: at,
+            expires_at: None,
+            attempt: 1,
+            first_of_drive: 1,
+            charged: 0,
+            epoch: Epoch(0),
+            state: OccurrenceState::Queued,
+            place: Place::between(at, at, self.spec()),
+            job_version: self.version(),
+            is_beside: false,
+            is_exempt: false,
+            changed_at: now,
+            finished: vec![],
+        }
+    }
+
+    /// The schedule goes on after a pause: what fell due meanwhile is skipped, but for a single run. How many.
+    fn release(&mut self, id: JobId, at: Timestamp) -> Result<u64, Violation> {
+        let Some(schedule) = &mut self.schedule else { return Ok(0) };
+        let life = self.lives.last_mut().expect("a schedule has a life");
+        schedule.version += 1;
+        schedule.is_held = false;
+        let Some(clockwork) = &life.clockwork else { return Ok(0) };
+        schedule.cursors.replay_due = schedule.cursors.replay_due.max(at);
+        let mut skipped = 0;
+        while let Some(nominal) = schedule.cursors.regular
+            && start_of(id, &life.schedule, nominal) <= at
+        {
+            let earlier = life.fates.insert(nominal, Fate::Skipped(SkipReason::Paused));
+            rule!(
+                earlier.is_none(),
+                "no nominal time is accounted for twice",
+                "{nominal} of job {id} was {earlier:?} before"
+            );
+            skipped += 1;
+            schedule.cursors.regular = clockwork.next_after(nominal);
+        }
+        if schedule.cursors.is_at_end() {
+            self.end_life(false);
+        }
+        Ok(skipped)
+    }
+}

@@ -1,0 +1,160 @@
+//! Jobs that depend on others: a child waits until all its parents have succeeded, and is skipped as soon as one
+//! has not.
+
+use super::attempts::Ended;
+use super::{Auditor, JobModel, Occurrence, OccurrenceState, Place, Verdict, rule};
+use punctual_core::gates::Gate;
+use punctual_core::ids::{Epoch, JobId};
+use punctual_core::job::JobMark;
+use punctual_core::lifecycle::Status;
+use punctual_core::occurrence::Origin;
+use punctual_core::ports::{ParentProblem, Resolved};
+use punctual_core::schedule::SkipReason;
+use punctual_core::time::Timestamp;
+use std::collections::BTreeSet;
+
+/// How the jobs that a new one depends on stand.
+#[derive(Debug)]
+pub(super) enum Parents {
+    Unfinished(BTreeSet<JobId>),
+    Failed,
+    Bad { parent: JobId, problem: ParentProblem },
+}
+
+impl Auditor {
+    pub(super) fn parents(&self, depends_on: &[JobId]) -> Parents {
+        let (mut unfinished, mut failed) = (BTreeSet::new(), false);
+        for parent in depends_on {
+            let bad = |problem| Parents::Bad { parent: *parent, problem };
+            let there = |job: &&JobModel| !job.is_purged && job.mark != JobMark::Deleted;
+            match self.jobs.get(parent).filter(there) {
+                None => return bad(ParentProblem::NotThere),
+                Some(job) if !job.is_one_shot() => return bad(ParentProblem::Recurring),
+                Some(job) if !job.is_finished() => {
+                    unfinished.insert(*parent);
+                }
+                Some(job) => failed |= !has_succeeded(job),
+            }
+        }
+        if failed { Parents::Failed } else { Parents::Unfinished(unfinished) }
+    }
+
+    /// Something of a job has ended: the next of its occurrences may start, and its children are told of a success,
+    /// or that none will come.
+    pub(super) fn follow(&mut self, id: JobId, succeeded: bool) -> Verdict {
+        self.next_in_line(id)?;
+        if !succeeded && !self.job(id)?.is_finished() {
+            return Ok(());
+        }
+        let waits = |(_, child): &(&JobId, &JobModel)| child.waits_for.contains(&id);
+        let children: Vec<JobId> = self.jobs.iter().filter(waits).map(|(child, _)| *child).collect();
+        for child in children {
+            let model = self.job_mut(child)?;
+            model.waits_for.remove(&id);
+            let is_released = succeeded && model.waits_for.is_empty();
+            if !succeeded {
+                self.skip_child(child)?;
+            } else if is_released {
+                let job = self.job(child)?;
+                let first = job.open.iter().find(|number| job.occurrences[number].is_behind(Gate::Dependency));
+                if let Some(number) = first.copied() {
+                    self.open_gate(child.occurrence(number), Gate::Dependency)?;
+                    self.count("dependents released");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A child of a job that did not succeed does not run.
+    pub(super) fn skip_child(&mut self, id: JobId) -> Verdict {
+        let (at, now) = (self.at, self.now);
+        let job = self.job_mut(id)?;
+        job.waits_for.clear();
+        let behind = job.open.iter().find(|number| job.occurrences[number].is_behind(Gate::Dependency));
+        let number = match (behind, &job.schedule) {
+            (Some(number), _) => *number,
+            (None, None) => return Ok(()),
+            (None, Some(schedule)) => {
+                let nominal = schedule.cursors.regular.unwrap_or(at);
+                job.numbered += 1;
+                job.end_life(true);
+                let occurrence = job.unfired(nominal, at, now);
+                job.occurrences.insert(job.numbered, occurrence);
+                job.open.insert(job.numbered);
+                job.numbered
+            }
+        };
+        let occurrence = &job.occurrences[&number];
+        let (dead, attempt) = (occurrence.charged > 0, occurrence.attempt);
+        self.ended_unstarted(id.occurrence(number).attempt(attempt), Status::Skipped);
+        let ended =
+            Ended { reason: Some(SkipReason::Dependency), dead, ..Ended::unstarted(Status::Skipped, at) };
+        self.close(id.occurrence(number), ended, Some(JobMark::Failed))?;
+        self.count("dependents skipped");
+        self.follow(id, false)
+    }
+
+    /// The loop that looks for dependents that were not told: in a run there are never that many.
+    pub fn resolved(&mut self, now: Timestamp, resolved: &Resolved) -> Verdict {
+        self.not_ahead(now)?;
+        rule!(
+            resolved.dependents == 0 && !resolved.more,
+            "dependents are told by the commit that finishes what they depend on",
+            "{resolved:?}"
+        );
+        self.announced(&resolved.begun)
+    }
+
+    /// An execution is being leased: what it depends on has succeeded.
+    pub(super) fn parents_have_succeeded(&self, id: JobId, origin: Origin) -> Verdict {
+        let job = self.job(id)?;
+        if origin == Origin::Trigger || job.spec().settings.depends_on.is_empty() {
+            return Ok(());
+        }
+        rule!(
+            job.waits_for.is_empty(),
+            "a child starts only after all its parents have succeeded",
+            "job {id} starts while {:?} have not",
+            job.waits_for
+        );
+        Ok(())
+    }
+}
+
+fn has_succeeded(job: &JobModel) -> bool {
+    matches!(job.mark, JobMark::Active | JobMark::Paused)
+}
+
+impl JobModel {
+    /// The next occurrence of a schedule that will not come to fire it.
+    fn unfired(&self, nominal: Timestamp, at: Timestamp, now: Timestamp) -> Occurrence {
+        Occurrence {
+            origin: Origin::Schedule,
+            scheduled_time: nominal,
+            available_at: at,
+            expires_at: None,
+            attempt: 1,
+            first_of_drive: 1,
+            charged: 0,
+            epoch: Epoch(0),
+            state: OccurrenceState::Queued,
+            place: Place::between(at, at, self.spec()),
+            job_version: self.version(),
+            is_beside: false,
+            is_exempt: false,
+            changed_at: now,
+            finished: vec![],
+        }
+    }
+
+    /// Nothing more is to come by the schedule that counts.
+    pub(super) fn end_life(&mut self, is_cut_short: bool) {
+        let Some(schedule) = self.schedule.take() else { return };
+        if let Some(life) = self.lives.last_mut() {
+            life.undone = schedule.cursors.replay.into_iter().flatten().collect();
+            life.is_cut_short = is_cut_short;
+            life.fired = schedule.fired;
+        }
+    }
+}

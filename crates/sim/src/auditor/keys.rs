@@ -1,0 +1,74 @@
+//! The keys that users give to jobs: an idempotency key names one job that is kept, a unique key one that is
+//! unfinished.
+
+use super::{Auditor, JobModel, Verdict, Violation, rule};
+use punctual_core::control::Refusal;
+use punctual_core::ids::JobId;
+use punctual_core::job::{JobMark, JobSpec};
+use punctual_core::ports::SubmitOutcome;
+use std::collections::BTreeMap;
+
+impl Auditor {
+    /// Why a new job is not kept, if a key speaks against it.
+    pub(super) fn key_refusal(&mut self, spec: &JobSpec) -> Option<SubmitOutcome> {
+        let settings = &spec.settings;
+        if settings.idempotency_key.is_some() {
+            let is_same = |other: &JobSpec| other.settings.idempotency_key == settings.idempotency_key;
+            let there = self.kept_jobs().find(|(_, job)| job.spec().owner == spec.owner && is_same(job.spec()));
+            if let Some((id, _)) = there {
+                self.count("submits of a known idempotency key");
+                return Some(SubmitOutcome::Existing(id));
+            }
+        }
+        let holder = self.holder_of(spec, None)?;
+        self.count("submits of a unique key that is taken");
+        Some(SubmitOutcome::KeyTaken(holder))
+    }
+
+    /// Why a finished job cannot become unfinished again, if its unique key is taken by now.
+    pub(super) fn revival_refusal(&mut self, id: JobId) -> Result<Option<Refusal>, Violation> {
+        let job = self.job(id)?;
+        if !job.is_finished() {
+            return Ok(None);
+        }
+        let holder = self.holder_of(job.spec(), Some(id));
+        if holder.is_some() {
+            self.count("revivals of a job whose unique key is taken");
+        }
+        Ok(holder.map(Refusal::KeyTaken))
+    }
+
+    fn holder_of(&self, spec: &JobSpec, but: Option<JobId>) -> Option<JobId> {
+        spec.settings.unique_key.as_ref()?;
+        let is_same = |other: &JobSpec| {
+            other.owner == spec.owner && other.settings.unique_key == spec.settings.unique_key
+        };
+        let mut holders = self.kept_jobs().filter(|(_, job)| !job.is_finished() && is_same(job.spec()));
+        holders.find(|(id, _)| Some(*id) != but).map(|(id, _)| id)
+    }
+
+    /// The jobs that have not been deleted.
+    fn kept_jobs(&self) -> impl Iterator<Item = (JobId, &JobModel)> {
+        self.jobs.iter().filter(|(_, job)| job.mark != JobMark::Deleted).map(|(id, job)| (*id, job))
+    }
+
+    /// No two unfinished jobs have one unique key, and no two jobs one idempotency key.
+    pub fn keys_are_held_once(&mut self) -> Verdict {
+        let mut holders = BTreeMap::new();
+        for (id, job) in self.kept_jobs() {
+            let spec = job.spec();
+            let idempotency = spec.settings.idempotency_key.as_ref().map(|key| ("idempotency", key));
+            let unique = spec.settings.unique_key.as_ref().filter(|_| !job.is_finished());
+            for (kind, key) in idempotency.into_iter().chain(unique.map(|key| ("unique", key))) {
+                let other = holders.insert((kind, &spec.owner, key), id);
+                rule!(
+                    other.is_none(),
+                    "a key names one job",
+                    "{kind} key {key} of {} is held by {id} and {other:?}",
+                    spec.owner
+                );
+            }
+        }
+        Ok(())
+    }
+}

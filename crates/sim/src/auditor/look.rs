@@ -1,0 +1,120 @@
+//! Time passes: gates open and what is not wanted any more expires, when it is time and not before.
+
+use super::attempts::Ended;
+use super::firing::answers_each;
+use super::{Auditor, Verdict, Violation, rule};
+use punctual_core::gates::Gate;
+use punctual_core::ids::{OccurrenceId, SegmentSet};
+use punctual_core::job::JobMark;
+use punctual_core::lifecycle::Status;
+use punctual_core::ports::{Due, DueKind, Look, LookOutcome};
+use punctual_core::time::Timestamp;
+use std::collections::BTreeSet;
+
+impl Auditor {
+    pub fn looked(&mut self, now: Timestamp, looks: &[Look], outcomes: &[LookOutcome]) -> Verdict {
+        self.not_ahead(now)?;
+        answers_each("look", looks.len(), outcomes.len())?;
+        for (look, outcome) in looks.iter().zip(outcomes) {
+            self.looked_at(*look, outcome)?;
+        }
+        Ok(())
+    }
+
+    fn looked_at(&mut self, look: Look, outcome: &LookOutcome) -> Verdict {
+        let (id, at) = (look.occurrence, self.at);
+        let occurrence = self.occurrence(id)?;
+        let is_current = occurrence.attempt == look.attempt && !occurrence.is_closed();
+        let (state, look_at, is_expired) = (occurrence.state, occurrence.look_at(), occurrence.is_expired(at));
+        let due_at = look_at.map(|due_at| due_at.max(occurrence.changed_at));
+        match outcome {
+            LookOutcome::Opened(begun) => {
+                rule!(
+                    is_current && !is_expired && look_at.is_some_and(|due_at| due_at <= at),
+                    "a time gate opens once, and not before its time",
+                    "{id}.{} was opened at {at} while it was {state:?} until {look_at:?}",
+                    look.attempt
+                );
+                self.on_time("a retry", due_at.unwrap_or(at))?;
+                self.open_gate(id, Gate::Time)?;
+                self.count("time gates opened");
+                self.announced(begun)
+            }
+            LookOutcome::Expired(begun) => {
+                rule!(
+                    is_current && is_expired,
+                    "only what has passed its expiry before it started expires",
+                    "{id}.{} expired at {at} while it was {state:?} until {look_at:?}",
+                    look.attempt
+                );
+                self.on_time("an expiry", due_at.unwrap_or(at))?;
+                self.expire(id)?;
+                self.announced(begun)
+            }
+            LookOutcome::Conflict => {
+                rule!(
+                    !is_current || look_at.is_none(),
+                    "a look is refused only when there is nothing to see",
+                    "{id}.{} is {state:?} until {look_at:?} and was refused",
+                    look.attempt
+                );
+                self.count("conflicts on gates");
+                Ok(())
+            }
+            LookOutcome::NotDue => {
+                rule!(
+                    is_current && look_at.is_some_and(|due_at| due_at > at),
+                    "a look comes too early only before its time",
+                    "{id}.{} is {state:?} until {look_at:?} and was refused at {at}",
+                    look.attempt
+                );
+                Ok(())
+            }
+        }
+    }
+
+    /// Its expiry has passed before it started.
+    pub(super) fn expire(&mut self, id: OccurrenceId) -> Result<(), Violation> {
+        let at = self.at;
+        let occurrence = self.occurrence(id)?;
+        let (execution, dead) = (id.attempt(occurrence.attempt), occurrence.charged > 0);
+        self.ended_unstarted(execution, Status::Expired);
+        let ended = Ended { dead, ..Ended::unstarted(Status::Expired, at) };
+        self.close(id, ended, Some(JobMark::Failed))?;
+        self.count("occurrences expired");
+        self.follow(id.job, false)
+    }
+
+    /// What a read of due times must contain: all there is up to `until`, unless the limit cut it off.
+    pub fn read_due(&mut self, segments: SegmentSet, until: Timestamp, limit: usize, due: &[Due]) -> Verdict {
+        let got: BTreeSet<(Timestamp, DueKind)> = due.iter().map(|due| (due.at, due.what)).collect();
+        rule!(got.len() == due.len(), "what is due is read once", "{due:?}");
+        let expected = self.all_due(segments, until);
+        if expected.len() < limit {
+            rule!(
+                got == expected,
+                "all that is due is read, and nothing else",
+                "until {until}: expected {expected:?}, got {got:?}"
+            );
+        }
+        Ok(())
+    }
+
+    fn all_due(&self, segments: SegmentSet, until: Timestamp) -> BTreeSet<(Timestamp, DueKind)> {
+        let mut all = BTreeSet::new();
+        for (id, job) in self.jobs.iter().filter(|(id, _)| segments.contains(id.segment())) {
+            if let (Some(at), Some(schedule)) = (job.due_at(*id), &job.schedule) {
+                all.insert((at, DueKind::Schedule { job: *id, version: schedule.version }));
+            }
+            for number in &job.open {
+                let one = &job.occurrences[number];
+                if let Some(at) = one.look_at() {
+                    let (occurrence, attempt) = (id.occurrence(*number), one.attempt);
+                    all.insert((at, DueKind::Live { occurrence, attempt }));
+                }
+            }
+        }
+        all.retain(|(at, _)| *at <= until);
+        all
+    }
+}

@@ -1,0 +1,47 @@
+//! Requests that carry a key: what was begun under it is gone on with, and what was answered is answered the same.
+
+use super::{Auditor, Verdict, rule};
+use punctual_core::ports::{NewRequest, RequestKey, RequestState, StoredAnswer};
+use punctual_core::time::Timestamp;
+
+#[derive(Debug)]
+pub(super) struct RequestModel {
+    fingerprint: [u8; 32],
+    at: Timestamp,
+    seed: u64,
+    answer: Option<StoredAnswer>,
+}
+
+impl Auditor {
+    pub fn request_begun(&mut self, now: Timestamp, new: &NewRequest, state: &RequestState) -> Verdict {
+        self.not_ahead(now)?;
+        let expected = match self.requests.get(&new.request) {
+            None => {
+                let NewRequest { request, fingerprint, seed } = new.clone();
+                self.requests.insert(request, RequestModel { fingerprint, at: now, seed, answer: None });
+                RequestState::Begun { at: now, seed, is_new: true }
+            }
+            Some(known) if known.fingerprint != new.fingerprint => RequestState::Mismatch,
+            Some(RequestModel { answer: Some(answer), .. }) => RequestState::Answered(answer.clone()),
+            Some(RequestModel { at, seed, .. }) => RequestState::Begun { at: *at, seed: *seed, is_new: false },
+        };
+        rule!(
+            *state == expected,
+            "a request with a key is begun once",
+            "{new:?}: expected {expected:?}, got {state:?}"
+        );
+        if !matches!(expected, RequestState::Begun { is_new: true, .. }) {
+            self.count("requests repeated under their key");
+        }
+        Ok(())
+    }
+
+    pub fn request_answered(&mut self, request: &RequestKey, answer: &StoredAnswer) -> Verdict {
+        let known = self.requests.get_mut(request);
+        rule!(known.is_some(), "only what was begun is answered", "{request:?}");
+        if let Some(known) = known {
+            known.answer = Some(answer.clone());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,172 @@
+//! A job is described anew: what has started goes on as it was, all else follows, and a changed schedule counts
+//! from then on.
+
+use super::control::{Asked, Effect};
+use super::{Auditor, JobModel, OccurrenceState, Place, Violation};
+use punctual_core::control::{Refusal, Update};
+use punctual_core::gates::Gate;
+use punctual_core::ids::JobId;
+use punctual_core::job::{JobMark, JobSpec, JobStatus};
+use punctual_core::occurrence::Origin;
+use punctual_core::schedule::Schedule;
+use punctual_core::time::Timestamp;
+
+impl Auditor {
+    pub(super) fn update(&mut self, id: JobId, update: &Update) -> Asked {
+        let at = self.at;
+        let job = self.job(id)?;
+        let version = job.version();
+        if update.expected_version.is_some_and(|expected| expected != version) {
+            self.count("updates of a stale version");
+            return Ok(Err(Refusal::Stale { version }));
+        }
+        if job.status() == JobStatus::Cancelled {
+            return Ok(Err(Refusal::Cancelled));
+        }
+        let (old, new) = (job.spec().clone(), update.spec.clone());
+        if let Some(field) = fixed(&old, &new) {
+            return Ok(Err(Refusal::Fixed(field)));
+        }
+        if old == new {
+            return Ok(Ok(Effect::default()));
+        }
+        let is_moved = old.settings.schedule != new.settings.schedule;
+        let has_fired = job.schedule.is_none() && job.is_one_shot();
+        let postponed = job.unstarted().filter(|_| is_moved && has_fired && new.settings.schedule.is_one_shot());
+        let begins = is_moved && postponed.is_none() && job.begins_anew(&new, at);
+        if begins && let Some(refusal) = self.revival_refusal(id)? {
+            return Ok(Err(refusal));
+        }
+        let job = self.job_mut(id)?;
+        job.versions.push(new.clone());
+        job.described_at = at;
+        if let Some(schedule) = &mut job.schedule {
+            schedule.version += 1;
+        }
+        for number in job.open.clone() {
+            self.describe(id, number, &old)?;
+        }
+        match postponed {
+            Some(number) => self.postpone(id, number)?,
+            None if is_moved => self.begin_anew(id, begins)?,
+            None => {}
+        }
+        self.rescheduled(id);
+        self.count(if is_moved { "updates of a schedule" } else { "updates" });
+        self.follow(id, false)?;
+        Ok(Ok(Effect::default()))
+    }
+
+    /// An open occurrence under a new description.
+    fn describe(&mut self, id: JobId, number: u32, old: &JobSpec) -> Result<(), Violation> {
+        let id = id.occurrence(number);
+        let job = self.job(id.job)?;
+        let one = &job.occurrences[&number];
+        let is_untouched = one.origin == Origin::Schedule && one.charged == 0 && one.attempt == 1;
+        let expires_at = if is_untouched { job.expires_at(one.scheduled_time) } else { one.expires_at };
+        let (occurrence, spec) = self.occurrence_mut(id)?;
+        // What runs has a place, too: it may come back to it.
+        if old.priority != spec.priority {
+            occurrence.place = Place::between(occurrence.available_at, occurrence.available_at, spec);
+        }
+        if occurrence.is_running() {
+            return Ok(());
+        }
+        let is_changed = occurrence.expires_at != expires_at;
+        occurrence.expires_at = expires_at;
+        let has_moved = old.queue != spec.queue || old.job_type != spec.job_type;
+        let is_queued = occurrence.state == OccurrenceState::Queued;
+        if is_changed {
+            self.placed(id);
+        } else if has_moved && is_queued {
+            self.moved(id);
+        }
+        Ok(())
+    }
+
+    /// The one run of the job has not started: it moves to the time that the job names now.
+    fn postpone(&mut self, id: JobId, number: u32) -> Result<(), Violation> {
+        let at = self.at;
+        let job = self.job_mut(id)?;
+        let schedule = job.spec().settings.schedule.clone();
+        let nominal = match &schedule {
+            Schedule::OneTime { at } => *at,
+            _ => at,
+        };
+        let expires_at = job.expires_at(nominal);
+        if let Some(life) = job.lives.last_mut() {
+            (life.schedule, life.first) = (schedule, nominal);
+            life.fates = [(nominal, super::Fate::Fired)].into();
+        }
+        let (occurrence, _) = self.occurrence_mut(id.occurrence(number))?;
+        occurrence.scheduled_time = nominal;
+        occurrence.available_at = nominal.max(at);
+        occurrence.expires_at = expires_at;
+        if nominal > at {
+            occurrence.state = match occurrence.state {
+                OccurrenceState::Waiting(gates) => OccurrenceState::Waiting(gates.with(Gate::Time)),
+                _ => OccurrenceState::Waiting(punctual_core::gates::Gates::only(Gate::Time)),
+            };
+            self.placed(id.occurrence(number));
+        } else if occurrence.is_behind(Gate::Time) {
+            self.open_gate(id.occurrence(number), Gate::Time)?;
+        } else {
+            self.placed(id.occurrence(number));
+        }
+        self.count("runs moved by an update");
+        Ok(())
+    }
+
+    fn begin_anew(&mut self, id: JobId, begins: bool) -> Result<(), Violation> {
+        let (at, now) = (self.at, self.now);
+        let job = self.job_mut(id)?;
+        let (version, fired) = match &job.schedule {
+            Some(old) => (old.version, old.fired),
+            None => (1, 0),
+        };
+        // Whether the job has something to do again is seen before its old schedule goes.
+        let status = job.status();
+        job.end_life(true);
+        if begins {
+            job.revive(status);
+            job.begin_life(at, version, fired, now);
+            let is_held = job.mark == JobMark::Paused;
+            if let Some(schedule) = &mut job.schedule {
+                schedule.is_held = is_held;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl JobModel {
+    /// The number of the run of a single schedule that is open and has not started.
+    fn unstarted(&self) -> Option<u32> {
+        self.open.iter().copied().find(|number| {
+            let one = &self.occurrences[number];
+            one.attempt == 1 && one.origin == Origin::Schedule && !one.is_running()
+        })
+    }
+
+    /// Whether a new schedule has anything to fire from now on: runs that the job has had count.
+    fn begins_anew(&self, new: &JobSpec, at: Timestamp) -> bool {
+        let Schedule::Recurring(recurring) = &new.settings.schedule else { return true };
+        let fired = self.schedule.as_ref().map_or(0, |schedule| schedule.fired);
+        let is_spent = recurring.max_runs.is_some_and(|max| fired >= max);
+        !is_spent && super::Clockwork::of(recurring).next_after(at).is_some()
+    }
+}
+
+fn fixed(old: &JobSpec, new: &JobSpec) -> Option<&'static str> {
+    if old.owner != new.owner {
+        Some("owner_id")
+    } else if old.settings.idempotency_key != new.settings.idempotency_key {
+        Some("idempotency_key")
+    } else if old.settings.unique_key != new.settings.unique_key {
+        Some("unique_key")
+    } else if old.settings.depends_on != new.settings.depends_on {
+        Some("depends_on")
+    } else {
+        None
+    }
+}
