@@ -87,6 +87,9 @@ pub enum Refusal {
     Stale { version: u32 },
     #[error("{0} cannot be changed after the job was submitted")]
     Fixed(&'static str),
+    /// Jobs that depend on it wait for its one run.
+    #[error("other jobs depend on it, and a recurring job cannot be depended on")]
+    Awaited,
     #[error("an occurrence of the job is open")]
     Overlap,
     #[error("as many occurrences of the job wait as may")]
@@ -328,6 +331,9 @@ impl Standing {
         if old == new {
             return Ok(Change::default());
         }
+        if self.is_awaited() && !new.settings.schedule.is_one_shot() {
+            return Err(Refusal::Awaited);
+        }
         let mut job = Job { version: version + 1, updated_at: now, spec: new.clone(), ..self.job.clone() };
         let mut live: Vec<Live> = self.open.iter().map(|live| live.under(&job)).collect();
         let mut schedule = self.schedule.as_ref().map(|schedule| schedule.under(&job));
@@ -360,6 +366,8 @@ impl Standing {
     fn rescheduled(&self, job: &Job, now: Timestamp) -> Option<ScheduleState> {
         let (version, fired) = match &self.schedule {
             Some(old) => (old.version + 1, old.fired),
+            // The count of runs went with the schedule; the last number given stands for it.
+            None if !self.job.spec.settings.schedule.is_one_shot() => (1, self.numbered()),
             None => (1, 0),
         };
         let state = scheduled(job, now)?;

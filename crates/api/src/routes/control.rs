@@ -136,6 +136,9 @@ pub fn reason_of(refusal: &Refusal) -> String {
                              ended, or raise max_open"
                 .to_owned()
         }
+        Refusal::Awaited => {
+            "other jobs depend on it and wait for its one run: it cannot become recurring".to_owned()
+        }
         Refusal::NothingDead => {
             "no occurrence of the job has failed for good: to run it once more, trigger it".to_owned()
         }

@@ -310,3 +310,27 @@ fn under_a_new_policy_those_that_run_know_that_others_may_wait_behind_them() {
     house.end(1, Ending::Succeeded, at(21));
     assert_eq!(house.state(2), LiveState::Queued);
 }
+
+#[test]
+fn a_job_that_others_depend_on_does_not_become_recurring() {
+    let mut house = House::submitted(spec(once(20)));
+    let recurring = JobSpec { settings: spec(every(10)).settings, ..house.standing.job.spec.clone() };
+    house.standing.schedule.as_mut().unwrap().awaited = true;
+    assert_eq!(house.asked(update(recurring.clone()), at(11)), Err(Refusal::Awaited));
+    house.standing.schedule.as_mut().unwrap().awaited = false;
+    assert!(house.asked(update(recurring), at(11)).is_ok());
+}
+
+#[test]
+fn runs_before_a_schedule_was_spent_count_when_it_is_renewed() {
+    let runs = |max| spec(Recurring { max_runs: Some(max), ..every(10) });
+    let mut house = House::submitted(runs(1));
+    house.fire(at(10));
+    house.claim(1, at(10));
+    house.end(1, Ending::Succeeded, at(11));
+    assert_eq!(house.status(), JobStatus::Completed);
+    house.is_updated(runs(2), at(12));
+    assert_eq!((house.schedule().fired, house.schedule().numbered), (1, 1));
+    house.fire(at(20));
+    assert_eq!(house.standing.schedule, None, "the second run was the last");
+}

@@ -115,7 +115,10 @@ fn refusal(error: anyhow::Error) -> anyhow::Result<(Problem, Exit)> {
         }
         Some(_) => Err(error),
         None => match error.downcast_ref::<CliError>() {
-            Some(CliError { exit, message }) => Ok((Problem::new(404, message.clone()), *exit)),
+            Some(CliError { exit, message }) => {
+                let status = if *exit == Exit::NotFound { 404 } else { 400 };
+                Ok((Problem::new(status, message.clone()), *exit))
+            }
             None => Err(error),
         },
     }

@@ -8,17 +8,13 @@ use punctual_core::recurrence::{DstGap, DstOverlap};
 use punctual_core::schedule::{MisfirePolicy, OverlapPolicy};
 use punctual_core::time::Timestamp;
 
+/// A heading holds until the next one, so these come after all flags without one.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "The job")]
 pub struct FieldArgs {
     /// Which handler runs it; the name if left out
     #[arg(long = "type", value_name = "JOB_TYPE")]
     job_type: Option<String>,
-    #[command(flatten)]
-    when: When,
-    #[command(flatten)]
-    recurring: RecurringArgs,
-    #[command(flatten)]
-    overlap: OverlapArgs,
     /// Which workers may take it: those that serve this queue; `default` if left out
     #[arg(long)]
     queue: Option<String>,
@@ -34,11 +30,17 @@ pub struct FieldArgs {
     /// End each run that has not started this long after its scheduled time
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     expires_after: Option<Span>,
-    #[command(flatten)]
-    retry: RetryArgs,
-    /// Can be given more than once
+    /// A word about it; can be given more than once
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
+    #[command(flatten)]
+    when: When,
+    #[command(flatten)]
+    recurring: RecurringArgs,
+    #[command(flatten)]
+    overlap: OverlapArgs,
+    #[command(flatten)]
+    retry: RetryArgs,
 }
 
 /// Every group of flags in [`FieldArgs`], for what excludes them all.
@@ -47,6 +49,7 @@ pub const GROUPS: [&str; 5] = ["FieldArgs", "When", "RecurringArgs", "OverlapArg
 /// When the job runs: at once, unless one of these is given.
 #[derive(Debug, clap::Args)]
 #[group(multiple = false)]
+#[command(next_help_heading = "When it runs")]
 struct When {
     /// Run once, at this time, such as 2026-11-15T08:30:00Z
     #[arg(long, value_name = "TIME", value_parser = args::time)]
@@ -64,6 +67,7 @@ struct When {
 
 /// What else a recurring job may have.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "If it runs again and again")]
 struct RecurringArgs {
     /// The zone whose clocks count, such as Europe/Berlin; UTC if left out
     #[arg(long, value_name = "ZONE")]
@@ -105,6 +109,7 @@ struct RecurringArgs {
 
 /// What happens when a run is due while an earlier one is open.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "If the last run is still open")]
 struct OverlapArgs {
     /// What to do if the last run is still open: SKIP, ALLOW, QUEUE or REPLACE
     #[arg(long, value_name = "POLICY", value_parser = args::word::<OverlapPolicy>)]
@@ -119,6 +124,7 @@ struct OverlapArgs {
 
 /// How to go on after a failed attempt.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "If it fails")]
 struct RetryArgs {
     /// Retries after the first attempt
     #[arg(long, value_name = "COUNT", allow_negative_numbers = true, value_parser = retries())]

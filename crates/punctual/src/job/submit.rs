@@ -24,10 +24,6 @@ pub struct SubmitArgs {
     /// JSON for the handler
     #[arg(long, value_parser = args::json, allow_hyphen_values = true, value_name = "JSON", conflicts_with = "file")]
     payload: Option<Box<RawValue>>,
-    #[command(flatten)]
-    fields: FieldArgs,
-    #[command(flatten)]
-    lasting: LastingArgs,
     /// Submit the job, the list of jobs, or the {"jobs": […]} in this JSON file (- for standard input)
     #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = fields::GROUPS, conflicts_with = "LastingArgs")]
     file: Option<PathBuf>,
@@ -43,10 +39,15 @@ pub struct SubmitArgs {
     connect: ConnectArgs,
     #[command(flatten)]
     output: OutputArgs,
+    #[command(flatten)]
+    fields: FieldArgs,
+    #[command(flatten)]
+    lasting: LastingArgs,
 }
 
 /// What no update can change.
 #[derive(clap::Args)]
+#[command(next_help_heading = "What no update can change")]
 struct LastingArgs {
     /// Whose job it is
     #[arg(long, value_name = "OWNER")]

@@ -20,8 +20,6 @@ pub struct UpdateArgs {
     /// JSON for the handler; an object is merged into the present one, in which null removes a key
     #[arg(long, value_parser = args::json, allow_hyphen_values = true, value_name = "JSON")]
     payload: Option<Box<RawValue>>,
-    #[command(flatten)]
-    fields: FieldArgs,
     /// Reset this field to its default, such as queue or retry.fail_on; can be given more than once
     #[arg(long, value_name = "FIELD")]
     unset: Vec<String>,
@@ -32,6 +30,8 @@ pub struct UpdateArgs {
     connect: ConnectArgs,
     #[command(flatten)]
     output: OutputArgs,
+    #[command(flatten)]
+    fields: FieldArgs,
 }
 
 pub async fn run(args: UpdateArgs) -> anyhow::Result<Exit> {

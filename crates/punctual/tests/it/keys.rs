@@ -4,8 +4,9 @@ use crate::driven::{DAY, HOUR, advance, everything, standing_at, standing_in, st
 use crate::redact::shown;
 use crate::server::{Server, answer};
 use punctual_core::job::JobStatus;
-use reqwest::{Method, StatusCode};
+use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
+use std::collections::HashSet;
 
 /// A request with an `Idempotency-Key`: status, whether it was replayed, location and body.
 async fn keyed(
@@ -129,6 +130,46 @@ async fn batches_triggers_and_refusals_are_repeated_as_they_were_answered() {
     assert_eq!(list["items"].as_array().unwrap().len(), 3);
     let (_, runs) = server.get(&format!("/api/v1/jobs/{id}/executions")).await;
     assert_eq!(runs["items"].as_array().unwrap().len(), 1);
+}
+
+/// The statuses of many equal requests at once, and the jobs that they answered with.
+async fn at_once(requests: Vec<RequestBuilder>) -> (Vec<StatusCode>, HashSet<String>) {
+    let asked: Vec<_> = requests.into_iter().map(|request| tokio::spawn(answer(request))).collect();
+    let (mut statuses, mut jobs) = (vec![], HashSet::new());
+    for answered in asked {
+        let (status, body) = answered.await.unwrap();
+        statuses.push(status);
+        jobs.insert(body["job_id"].as_str().unwrap_or_else(|| panic!("{body}")).to_owned());
+    }
+    (statuses, jobs)
+}
+
+#[tokio::test]
+async fn many_at_once_with_one_key_make_one_job() {
+    let server = standing_at(start());
+    let submit = |job: &Value| {
+        let request = server.request(Method::POST, "/api/v1/jobs");
+        request.json(job)
+    };
+    let count = |statuses: &[StatusCode], wanted| statuses.iter().filter(|status| **status == wanted).count();
+    let job = |field: &str| json!({"name": field, "job_type": "noop", "delay": "1h", field: "k"});
+
+    let named = job("idempotency_key");
+    let (statuses, jobs) = at_once((0..20).map(|_| submit(&named)).collect()).await;
+    assert_eq!(jobs.len(), 1);
+    assert_eq!((count(&statuses, StatusCode::CREATED), count(&statuses, StatusCode::OK)), (1, 19));
+
+    let unique = job("unique_key");
+    let (statuses, jobs) = at_once((0..20).map(|_| submit(&unique)).collect()).await;
+    assert_eq!(jobs.len(), 1);
+    assert_eq!((count(&statuses, StatusCode::CREATED), count(&statuses, StatusCode::CONFLICT)), (1, 19));
+
+    let plain = json!({"name": "plain", "job_type": "noop", "delay": "1h"});
+    let keyed = || submit(&plain).header("idempotency-key", "k");
+    let (statuses, jobs) = at_once((0..20).map(|_| keyed()).collect()).await;
+    assert_eq!((jobs.len(), count(&statuses, StatusCode::CREATED)), (1, 20));
+    let (_, list) = server.get("/api/v1/jobs").await;
+    assert_eq!(list["items"].as_array().unwrap().len(), 3);
 }
 
 #[tokio::test]

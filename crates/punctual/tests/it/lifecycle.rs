@@ -233,3 +233,11 @@ fn an_empty_list_of_queues_means_all_of_them() {
     let submitted = server.cli(&["job", "submit", "anywhere", "--type", "noop", "--queue", "mail", "--wait"]);
     assert!(submitted.status.success(), "{}", String::from_utf8_lossy(&submitted.stderr));
 }
+
+#[test]
+fn what_is_kept_can_be_bounded_or_kept_forever() {
+    for (jobs, history) in [("30d", "forever"), ("forever", "12h")] {
+        let server = Server::start_with(&["--keep-finished-jobs", jobs, "--keep-history", history]);
+        server.said(&["job", "submit", "hello", "--type", "noop", "--wait"]);
+    }
+}

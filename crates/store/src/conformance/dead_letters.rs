@@ -6,7 +6,7 @@ use punctual_core::gates::Gate;
 use punctual_core::ids::OccurrenceId;
 use punctual_core::job::{Job, JobStatus};
 use punctual_core::lifecycle::Status;
-use punctual_core::occurrence::{End, LiveState};
+use punctual_core::occurrence::{End, LiveState, Origin};
 use punctual_core::ports::{ControlOutcome, DeadLetterQuery, Store};
 use punctual_core::schedule::OverlapPolicy;
 use std::sync::Arc;
@@ -162,7 +162,7 @@ pub async fn a_dead_letter_tells_what_died(store: Arc<dyn Store>) {
     let letter = house.dead_letters().await.remove(0);
     assert_eq!((letter.occurrence, letter.attempts, letter.epoch.0), (execution.occurrence, 1, 1));
     assert_eq!((letter.scheduled_time, letter.died_at), (at(5), at(6)));
-    assert_eq!(letter.origin, punctual_core::occurrence::Origin::Trigger);
+    assert_eq!(letter.origin, Origin::Trigger);
 }
 
 pub async fn dead_letters_are_filtered_by_every_field(store: Arc<dyn Store>) {

@@ -319,6 +319,21 @@ pub async fn a_parent_fails_when_nothing_of_it_can_succeed_any_more(store: Arc<d
     assert_eq!(worker.run(at(5), succeeded(5)).await.1.queued, [lane()]);
 }
 
+pub async fn whichever_run_of_a_parent_ends_last_tells_its_children(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let mut worker = house.worker().await;
+    for (parent, order) in [(1, [0, 1]), (3, [1, 0])] {
+        house.submit(at(1), job_with(parent, |spec| spec.settings.overlap = OverlapPolicy::Allow)).await;
+        house.done(at(2), job(parent).id, TRIGGER).await;
+        house.submit(at(3), child(parent + 1, &[parent])).await;
+        let mut running = worker.claim(at(4), 10).await;
+        running.sort_by_key(|assignment| assignment.execution);
+        let [first, last] = order.map(|place: usize| &running[place]);
+        assert_eq!(worker.end(at(5), first, died(5)).await, Begun::default());
+        assert_eq!(worker.end(at(6), last, died(6)).await, skipped(&[parent + 1]));
+    }
+}
+
 pub async fn a_parent_whose_run_is_replaced_keeps_its_children_waiting(store: Arc<dyn Store>) {
     let house = House::new(store);
     let mut worker = house.worker().await;

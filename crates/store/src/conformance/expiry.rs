@@ -5,7 +5,7 @@ use punctual_core::control::Verb;
 use punctual_core::ids::ExecutionId;
 use punctual_core::job::{Expiry, Job, JobStatus};
 use punctual_core::lifecycle::Status;
-use punctual_core::ports::{Begun, ClaimOutcome, DueKind, FireOutcome, LookOutcome, Offer, Store};
+use punctual_core::ports::{Begun, ClaimOutcome, DueKind, FireOutcome, LookOutcome, Store};
 use punctual_core::retry::RetryPolicy;
 use punctual_core::schedule::OverlapPolicy;
 use std::sync::Arc;
@@ -136,8 +136,7 @@ pub async fn an_offer_does_not_take_what_has_expired(store: Arc<dyn Store>) {
     let house = House::new(store);
     let mut worker = house.worker().await;
     let expired_before = job_with(1, |spec| spec.settings.expiry = Some(Expiry::At(at(0))));
-    let offer: Offer = worker.offer();
-    let begun = house.submit_to(at(1), expired_before, Some(offer)).await;
+    let begun = house.submit_to(at(1), expired_before, Some(worker.offer())).await;
     assert_eq!((begun.assigned, begun.due[0].at), (vec![], at(0)));
     assert!(worker.is_idle(at(2)).await);
 }

@@ -73,6 +73,7 @@ macro_rules! each_conformance_case {
                 a_paused_child_is_released_and_still_held,
                 a_redriven_parent_has_new_children_wait,
                 a_parent_fails_when_nothing_of_it_can_succeed_any_more,
+                whichever_run_of_a_parent_ends_last_tells_its_children,
                 a_parent_whose_run_is_replaced_keeps_its_children_waiting,
                 a_run_in_line_behind_a_skipped_child_starts,
                 a_skipped_child_that_was_triggered_before_goes_on_counting,

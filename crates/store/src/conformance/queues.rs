@@ -1,10 +1,11 @@
 //! Queues are paused and resumed.
 
-use super::fixture::{House, at, failed, job, job_with, lane, once};
+use super::fixture::{House, at, failed, job, job_with, once};
 use punctual_core::ids::JobId;
+use punctual_core::job::Job;
 use punctual_core::occurrence::LiveState;
 use punctual_core::ports::{
-    Begun, Fire, FireOutcome, Lane, LookOutcome, NewJob, PausedQueue, Pausing, Store, SubmitOutcome,
+    Assignment, Begun, Fire, FireOutcome, Lane, LookOutcome, NewJob, PausedQueue, Pausing, Store, SubmitOutcome,
 };
 use std::sync::Arc;
 
@@ -115,10 +116,9 @@ pub async fn an_execution_knows_how_many_go_before_it(store: Arc<dyn Store>) {
     assert_eq!(ahead(6, 10).await, Some(0), "other lanes do not count");
     assert_eq!(worker.claim_in(at(9), "default", "report").await.len(), 5);
     assert_eq!((ahead(1, 10).await, ahead(7, 10).await), (None, None));
-    assert_eq!(lane(), Lane::new("default", "report"));
 }
 
-fn in_bulk(number: u32) -> punctual_core::job::Job {
+fn in_bulk(number: u32) -> Job {
     job_with(number, |spec| spec.queue = "bulk".to_owned())
 }
 
@@ -126,6 +126,6 @@ async fn pause(house: &House, pausing: Pausing) -> Begun {
     house.store.pause_queue(at(3), "bulk".to_owned(), pausing).await.unwrap()
 }
 
-fn jobs(assignments: &[punctual_core::ports::Assignment]) -> Vec<JobId> {
+fn jobs(assignments: &[Assignment]) -> Vec<JobId> {
     assignments.iter().map(|assignment| assignment.execution.occurrence.job).collect()
 }

@@ -31,11 +31,8 @@ pub async fn a_trigger_adds_an_occurrence_and_leaves_the_schedule(store: Arc<dyn
 pub async fn numbers_are_unique_across_fires_and_triggers(store: Arc<dyn Store>) {
     let house = House::new(store);
     let mut worker = house.worker().await;
-    let twice = Recurring { max_runs: Some(2), ..recurring_every(10) };
-    let job = Job { ..job_with(1, |spec| {
-        spec.settings.schedule = twice.into();
-        spec.settings.overlap = OverlapPolicy::Allow;
-    }) };
+    let mut job = recurring(OverlapPolicy::Allow);
+    job.spec.settings.schedule = Recurring { max_runs: Some(2), ..recurring_every(10) }.into();
     house.submit(at(1), job.clone()).await;
     house.done(at(2), job.id, TRIGGER).await;
     house.fired(at(10), job.id, 1).await;
@@ -44,8 +41,8 @@ pub async fn numbers_are_unique_across_fires_and_triggers(store: Arc<dyn Store>)
     house.fired(at(20), job.id, 2).await;
     house.done(at(21), job.id, TRIGGER).await;
     assert_eq!(worker.claim(at(30), 10).await.len(), 6);
-    let queued: Vec<u32> = house.open(job.id).await.iter().map(|(number, _)| *number).collect();
-    assert_eq!(queued, [1, 2, 3, 4, 5, 6], "a trigger is no run of the schedule");
+    let numbers: Vec<u32> = house.open(job.id).await.iter().map(|(number, _)| *number).collect();
+    assert_eq!(numbers, [1, 2, 3, 4, 5, 6], "a trigger is no run of the schedule");
 }
 
 pub async fn a_trigger_obeys_the_policy_skip_unless_told_otherwise(store: Arc<dyn Store>) {

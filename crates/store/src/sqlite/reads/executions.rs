@@ -59,6 +59,8 @@ pub(crate) const LATEST_DEAD_LETTER: &str = concat!(
     dead_letter_columns!(),
     "WHERE dead_letters.job = ?1 ORDER BY dead_letters.occurrence DESC LIMIT 1"
 );
+/// Finished executions among which the last to end is looked for.
+const LATEST_LOOKED_AT: usize = 8;
 /// Dead letters that one page of a filtered list looks at.
 const LOOKED_AT_MAX: usize = 2_000;
 
@@ -90,8 +92,11 @@ impl Reads<'_> {
         Ok(self.page_of_dead_letters(query)?)
     }
 
+    /// The execution that ended last, as far as the latest few can tell: occurrences that overlap may end in any
+    /// order.
     pub(super) fn last_finished(&mut self, job: JobId) -> Result<Option<Finished>, Fault> {
-        Ok(self.history_before(job, None, 1)?.pop())
+        let latest = self.history_before(job, None, LATEST_LOOKED_AT)?;
+        Ok(latest.into_iter().max_by_key(|finished| (finished.completed_at, finished.id)))
     }
 
     fn history_before(

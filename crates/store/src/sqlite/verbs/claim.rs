@@ -56,13 +56,20 @@ fn claim_one(tx: &mut Tx<'_>, now: Timestamp, claim: Claim) -> Result<ClaimOutco
     let lanes = without_paused(tx, lanes)?;
     let limit = claim.limit.min(limits::POLL_CAPACITY_MAX);
     let mut taken = Taken::default();
-    // What has expired makes room for what comes after it; what is left of it after this, time itself ends.
+    // What has expired makes room for what comes after it.
+    let mut expired = 0;
     for _ in 0..EXPIRED_ROUNDS_MAX {
         let wanted = limit - taken.assignments.len();
         let keys = lowest(tx.conn, &lanes, wanted)?;
-        let expired = lease(tx, now, &claim, &keys, &mut taken)?;
+        expired = lease(tx, now, &claim, &keys, &mut taken)?;
         if expired == 0 {
             break;
+        }
+    }
+    if expired > 0 {
+        // There may be more behind what has expired: whoever asked is to ask again.
+        for lane in &lanes {
+            taken.begun.queued.push(tx.memory.lanes.lane(tx.conn, *lane)?);
         }
     }
     if !taken.assignments.is_empty() {
