@@ -58,6 +58,21 @@ pub const POLL_CAPACITY_MAX: usize = 5_000;
 /// Bytes of one log line. The rest is cut off, and the cut is marked.
 pub const LOG_LINE_BYTES_MAX: usize = 16 * 1024;
 
+/// Bytes kept of the answer to a web call, as JSON. The rest is not read, and the cut is marked. Less than a result
+/// may have, so that no answer fails a call for its size.
+pub const HTTP_RESPONSE_BYTES_MAX: usize = 60 * 1024;
+/// Bytes of an answer's status line and headers. A call whose answer has more fails and is tried again.
+pub const HTTP_HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of an answer's body that are repeated in the error message. The rest is not read, and the cut is marked.
+pub const HTTP_ERROR_BODY_BYTES_MAX: usize = 512;
+/// How long a failed call waits for those bytes.
+pub const HTTP_ERROR_BODY_WAIT_MAX: Duration = Duration::from_secs(2);
+/// How long a web call may take to find, reach and greet its server. Then it fails and is tried again.
+pub const HTTP_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Connections to one host that are kept for further calls, and how long. Others are closed.
+pub const HTTP_IDLE_PER_HOST_MAX: usize = 4;
+pub const HTTP_IDLE_MAX: Duration = Duration::from_secs(20);
+
 /// Occurrences that one preview may show. A larger `count` is refused.
 pub const PREVIEW_MAX: usize = 1_000;
 /// Most by which a recurring job's starts may be spread. More is refused.

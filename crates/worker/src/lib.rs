@@ -6,6 +6,8 @@
 //! that ends by sending an event.
 
 mod builtin;
+#[cfg(feature = "http")]
+pub mod http;
 mod run;
 mod session;
 

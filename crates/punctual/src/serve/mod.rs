@@ -2,6 +2,8 @@
 
 mod admin_token;
 mod clock;
+#[cfg(feature = "http")]
+mod http;
 mod logging;
 mod manual_clock;
 mod retention;
@@ -17,7 +19,7 @@ use clock::ClockArgs;
 use logging::LogArgs;
 use punctual_api::{Api, Server, ServerLimits};
 use punctual_client::Span;
-use punctual_core::ports::{DrivenClock, Host, Store};
+use punctual_core::ports::{DrivenClock, Executor, Host, Store};
 use punctual_core::time::Timestamp;
 use punctual_engine::{Engine, EngineConfig};
 use punctual_store::sqlite::{OpenError, SqliteOptions, SqliteStore};
@@ -62,6 +64,9 @@ pub struct ServeArgs {
     new_admin_token: bool,
     #[command(flatten)]
     clock: ClockArgs,
+    #[cfg(feature = "http")]
+    #[command(flatten)]
+    http: http::HttpArgs,
     #[command(flatten)]
     log: LogArgs,
 }
@@ -72,6 +77,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
     raise_open_files_limit();
     let host = host::this_machine().context("cannot read randomness")?;
     let (host, driven) = args.clock.choose(host)?;
+    let executors = executors(&args, &host)?;
     args.data_dir.prepare()?;
     let store = open_store(&args.data_dir, &host)?;
     let listener = listen(&args.listen).await?;
@@ -80,7 +86,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
     let token = admin_token::ensure(&*store, &args.data_dir, engine.now(), args.new_admin_token).await?;
     let now = engine.now();
     let is_driven = driven.is_some();
-    let node = Node::start(&args, &host, engine, listener, driven);
+    let node = Node::start(&args, &host, engine, executors, listener, driven);
     if is_driven {
         worker_connected(&host, &*store).await;
     }
@@ -100,6 +106,15 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
         );
     }
     Ok(node.until_stopped(&mut signals).await)
+}
+
+/// The handlers of the embedded worker.
+#[cfg_attr(not(feature = "http"), expect(unused_mut, unused_variables, reason = "each feature adds its own"))]
+fn executors(args: &ServeArgs, host: &Host) -> Result<Vec<Arc<dyn Executor>>, CliError> {
+    let mut executors = builtin_executors(host);
+    #[cfg(feature = "http")]
+    executors.push(args.http.executor(host)?);
+    Ok(executors)
 }
 
 fn open_store(data_dir: &DataDir, host: &Host) -> Result<Arc<dyn Store>, CliError> {
@@ -204,6 +219,7 @@ impl Node {
         args: &ServeArgs,
         host: &Host,
         engine: Arc<Engine>,
+        executors: Vec<Arc<dyn Executor>>,
         listener: TcpListener,
         driven: Option<Arc<dyn DrivenClock>>,
     ) -> Self {
@@ -219,7 +235,7 @@ impl Node {
             drain_grace: args.drain_grace.get(),
             ..WorkerConfig::default()
         };
-        let worker = Worker::new(config, host.clone(), engine.clone(), builtin_executors(host));
+        let worker = Worker::new(config, host.clone(), engine.clone(), executors);
         let server = Server {
             listener,
             limits: ServerLimits::default(),

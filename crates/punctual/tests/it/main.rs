@@ -15,6 +15,8 @@ mod driven;
 mod expiry;
 mod explain;
 mod full_disk;
+#[cfg(feature = "http")]
+mod http;
 mod keys;
 mod kill;
 mod lifecycle;

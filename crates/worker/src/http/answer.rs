@@ -1,0 +1,280 @@
+//! What an answer means: which statuses succeed, which are worth another try, what is kept of the body. Memory is
+//! bounded whatever the server sends: nothing is read beyond what is kept.
+
+use super::guard::Refused;
+use super::payload::{Call, Expected};
+use futures_util::future::{Either, select};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Bytes, Incoming};
+use hyper::header::RETRY_AFTER;
+use hyper::{Response, StatusCode};
+use hyper_util::client::legacy;
+use punctual_core::limits;
+use punctual_core::ports::{Clock, Outcome};
+use serde_json::Value;
+use std::error::Error;
+use std::pin::pin;
+
+/// Levels of a JSON body that is kept as JSON. Deeper ones are kept as text: most readers would refuse the whole
+/// result for them.
+const JSON_DEPTH_MAX: usize = 64;
+
+/// The outcome of a call that was answered.
+pub(super) async fn judge(call: &Call, response: Response<Incoming>, clock: &dyn Clock) -> Outcome {
+    let status = response.status();
+    let retry_after =
+        response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let said = format!("{} {} answered {status}", call.method, call.host);
+    match verdict(status, &call.expected) {
+        Verdict::Success => {
+            let mut kept = Kept::up_to(limits::HTTP_RESPONSE_BYTES_MAX);
+            match kept.fill(response.into_body()).await {
+                Ok(()) => Outcome::Succeeded { result: Some(kept.result(status)) },
+                Err(error) => Outcome::Failed {
+                    error: format!("{said}, but the body broke off: {}", innermost(&error)),
+                    retryable: true,
+                },
+            }
+        }
+        Verdict::Redirect => Outcome::Failed {
+            error: format!("{said}: redirects are not followed, name the final address as url"),
+            retryable: false,
+        },
+        verdict => {
+            let mut kept = Kept::up_to(limits::HTTP_ERROR_BODY_BYTES_MAX);
+            let waited = clock.sleep(limits::HTTP_ERROR_BODY_WAIT_MAX);
+            // The status has decided; a body that hangs or breaks off changes nothing.
+            let is_whole = matches!(
+                select(pin!(kept.fill(response.into_body())), waited).await,
+                Either::Left((Ok(()), _))
+            );
+            kept.is_cut |= !is_whole;
+            let asked = retry_after.map_or_else(String::new, |after| format!(" (Retry-After: {after})"));
+            Outcome::Failed {
+                error: format!("{said}{asked}{}", kept.excerpt()),
+                retryable: verdict == Verdict::TryAgain,
+            }
+        }
+    }
+}
+
+/// The outcome of a call that was not answered.
+pub(super) fn not_answered(call: &Call, error: &legacy::Error) -> Outcome {
+    let said = format!("{} {}", call.method, call.host);
+    if let Some(refused) = find_refusal(error) {
+        return Outcome::Failed { error: format!("{said}: {refused}"), retryable: false };
+    }
+    let what = if error.is_connect() { "cannot connect" } else { "no answer" };
+    Outcome::Failed { error: format!("{said}: {what}: {}", innermost(error)), retryable: true }
+}
+
+fn find_refusal<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Refused> {
+    chain(error).find_map(|error| error.downcast_ref())
+}
+
+/// The innermost reason: the layers around it say nothing to people.
+fn innermost(error: &(dyn Error + 'static)) -> String {
+    chain(error).last().map(ToString::to_string).unwrap_or_default()
+}
+
+/// The error and all that it comes from.
+fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |error| (*error).source())
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Success,
+    Redirect,
+    TryAgain,
+    Final,
+}
+
+fn verdict(status: StatusCode, expected: &Expected) -> Verdict {
+    match status.as_u16() {
+        status if expected.contains(status) => Verdict::Success,
+        408 | 429 | 500..=599 => Verdict::TryAgain,
+        300..=399 => Verdict::Redirect,
+        _ => Verdict::Final,
+    }
+}
+
+/// The beginning of a body.
+struct Kept {
+    bytes: Vec<u8>,
+    bytes_max: usize,
+    /// Whether there was more.
+    is_cut: bool,
+}
+
+impl Kept {
+    fn up_to(bytes_max: usize) -> Self {
+        Kept { bytes: Vec::new(), bytes_max, is_cut: false }
+    }
+
+    /// Reads until the body ends or enough is kept.
+    async fn fill<B: Body<Data = Bytes> + Unpin>(&mut self, mut body: B) -> Result<(), B::Error> {
+        while let Some(frame) = body.frame().await {
+            let Ok(data) = frame?.into_data() else { continue };
+            let room = self.bytes_max - self.bytes.len();
+            self.bytes.extend_from_slice(&data[..data.len().min(room)]);
+            if data.len() > room {
+                self.is_cut = true;
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The result of the job, as JSON text.
+    fn result(&self, status: StatusCode) -> String {
+        let status = status.as_u16();
+        if let Some(json) = self.as_json() {
+            return format!("{{\"status\":{status},\"body\":{json}}}");
+        }
+        let text = String::from_utf8_lossy(&self.bytes);
+        let kept = fitting(&text, self.bytes_max);
+        let body = Value::from(kept);
+        let mark = if self.is_cut || kept.len() < text.len() { ",\"body_cut\":true" } else { "" };
+        format!("{{\"status\":{status},\"body\":{body}{mark}}}")
+    }
+
+    /// The body as JSON text, as it was sent; nothing at all is `null`.
+    fn as_json(&self) -> Option<&str> {
+        if self.bytes.is_empty() {
+            return Some("null");
+        }
+        let value: Value = serde_json::from_slice(&self.bytes).ok().filter(|_| !self.is_cut)?;
+        let text = std::str::from_utf8(&self.bytes).ok()?;
+        (depth(&value) <= JSON_DEPTH_MAX).then(|| text.trim())
+    }
+
+    /// The body in an error message: one line.
+    fn excerpt(&self) -> String {
+        let text = String::from_utf8_lossy(&self.bytes);
+        let words: Vec<&str> = text.split(|c: char| c.is_whitespace() || c.is_control()).collect();
+        let line = words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
+        match (line.is_empty(), self.is_cut) {
+            (true, _) => String::new(),
+            (false, false) => format!(": {line}"),
+            (false, true) => format!(": {line} […]"),
+        }
+    }
+}
+
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// As much of the text as fits into this many bytes of JSON.
+fn fitting(text: &str, json_bytes_max: usize) -> &str {
+    let mut room = json_bytes_max;
+    for (at, character) in text.char_indices() {
+        let bytes = match character {
+            '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+            '\0'..'\u{20}' => 6,
+            other => other.len_utf8(),
+        };
+        match room.checked_sub(bytes) {
+            Some(left) => room = left,
+            None => return &text[..at],
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::Full;
+    use serde_json::json;
+
+    fn kept(bytes: &[u8], bytes_max: usize) -> Kept {
+        let mut kept = Kept::up_to(bytes_max);
+        let body = Full::new(Bytes::copy_from_slice(bytes));
+        futures_util::FutureExt::now_or_never(kept.fill(body)).unwrap().unwrap();
+        kept
+    }
+
+    fn result(bytes: &[u8], bytes_max: usize) -> Value {
+        serde_json::from_str(&kept(bytes, bytes_max).result(StatusCode::OK)).unwrap()
+    }
+
+    fn of(status: u16) -> Verdict {
+        verdict(StatusCode::from_u16(status).unwrap(), &Expected::default())
+    }
+
+    #[test]
+    fn statuses_have_three_ends() {
+        for status in [200, 201, 204, 299] {
+            assert_eq!(of(status), Verdict::Success, "{status}");
+        }
+        for status in [408, 429, 500, 502, 503, 504, 599] {
+            assert_eq!(of(status), Verdict::TryAgain, "{status}");
+        }
+        for status in [400, 401, 403, 404, 409, 410, 422, 499] {
+            assert_eq!(of(status), Verdict::Final, "{status}");
+        }
+        for status in [301, 302, 303, 304, 307, 308] {
+            assert_eq!(of(status), Verdict::Redirect, "{status}");
+        }
+    }
+
+    #[test]
+    fn what_is_expected_succeeds_whatever_it_is() {
+        let call = Call::from_payload(r#"{"url": "http://a/", "expect_status": [302, 503]}"#).unwrap();
+        assert_eq!(verdict(StatusCode::FOUND, &call.expected), Verdict::Success);
+        assert_eq!(verdict(StatusCode::SERVICE_UNAVAILABLE, &call.expected), Verdict::Success);
+        assert_eq!(verdict(StatusCode::OK, &call.expected), Verdict::Final);
+    }
+
+    #[test]
+    fn a_result_holds_json_or_text() {
+        let whole = 1_000;
+        assert_eq!(result(b"{\"a\": [1]}\n", whole), json!({"status": 200, "body": {"a": [1]}}));
+        assert_eq!(result(b"hello \"you\"", whole), json!({"status": 200, "body": "hello \"you\""}));
+        assert_eq!(result(b"", whole), json!({"status": 200, "body": null}));
+        assert_eq!(result(b"\xff\x00", whole), json!({"status": 200, "body": "\u{fffd}\u{0}"}));
+        assert_eq!(kept(b"1.50", whole).result(StatusCode::OK), "{\"status\":200,\"body\":1.50}");
+    }
+
+    #[test]
+    fn a_cut_is_marked() {
+        assert_eq!(result(b"abcdef", 6), json!({"status": 200, "body": "abcdef"}));
+        assert_eq!(result(b"abcdefg", 6), json!({"status": 200, "body": "abcdef", "body_cut": true}));
+        assert_eq!(result(b"[1,2,3]", 6), json!({"status": 200, "body": "[1,2,3", "body_cut": true}));
+        // A prefix that happens to be JSON is not what was sent.
+        assert_eq!(result(b"1234567", 6), json!({"status": 200, "body": "123456", "body_cut": true}));
+        assert_eq!(result("aaaaaé".as_bytes(), 6)["body_cut"], json!(true));
+    }
+
+    #[test]
+    fn a_result_fits_its_limit_whatever_the_body_is() {
+        let max = limits::HTTP_RESPONSE_BYTES_MAX;
+        for byte in [b'a', 0, 0xff, b'"', b'\n', b'['] {
+            let result = kept(&vec![byte; max + 1], max).result(StatusCode::OK);
+            assert!(result.len() <= limits::RESULT_BYTES_MAX, "{byte}: {}", result.len());
+            serde_json::from_str::<Value>(&result).unwrap();
+        }
+    }
+
+    #[test]
+    fn json_that_is_too_deep_is_text() {
+        let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        assert!(result(nested(JSON_DEPTH_MAX).as_bytes(), 1_000)["body"].is_array());
+        for levels in [JSON_DEPTH_MAX + 1, 400] {
+            assert!(result(nested(levels).as_bytes(), 1_000)["body"].is_string(), "{levels}");
+        }
+    }
+
+    #[test]
+    fn an_excerpt_is_one_line() {
+        assert_eq!(kept(b"  no\r\n\x1b[31m  way\n", 100).excerpt(), ": no [31m way");
+        assert_eq!(kept(b"no way", 2).excerpt(), ": no […]");
+        assert_eq!(kept(b"\n", 100).excerpt(), "");
+    }
+}

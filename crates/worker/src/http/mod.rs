@@ -1,0 +1,237 @@
+//! The `http` job type: calls a web address and judges the answer.
+//!
+//! It owns what a call looks like ([`payload`]), where it may go ([`guard`], [`connect`]), how it is signed
+//! ([`sign`]) and what an answer means ([`answer`]). It must not know slots or sessions: the attempt's time limit is
+//! the worker's, which drops the call and with it the connection. This is the one place of the worker that speaks
+//! HTTP, and no part of the simulation.
+
+mod answer;
+mod connect;
+mod guard;
+mod payload;
+mod sign;
+
+pub use guard::{Allow, ParseAllowError};
+pub use sign::{EmptyKeyError, SigningKey};
+
+use connect::HttpClient;
+use guard::Guard;
+use http_body_util::Full;
+use hyper::Request;
+use hyper::header::{self, HeaderName, HeaderValue};
+use payload::Call;
+use punctual_core::ports::{Clock, ExecutionContext, Executor, Host, Outcome, Task};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use std::sync::Arc;
+
+const USER_AGENT: &str = concat!("punctual/", env!("CARGO_PKG_VERSION"));
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const SIGNATURE: HeaderName = HeaderName::from_static("punctual-signature");
+const MICROS_PER_SECOND: i64 = 1_000_000;
+
+/// What an operator decides about web calls.
+#[derive(Debug, Clone, Default)]
+pub struct HttpConfig {
+    /// Where calls may go beyond the public internet.
+    pub allow: Vec<Allow>,
+    /// Signs the calls of jobs that bring no key of their own.
+    pub signing_key: Option<SigningKey>,
+    /// Certificates in PEM that are trusted beside the well-known ones.
+    pub root_certificates_pem: Vec<u8>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum HttpConfigError {
+    #[error("no certificate in PEM found")]
+    NoCertificate,
+    #[error("not a certificate in PEM: {0}")]
+    BadCertificate(String),
+    #[error("TLS cannot be set up")]
+    Tls(#[source] rustls::Error),
+}
+
+/// Runs `http` jobs.
+pub struct HttpExecutor(Arc<Caller>);
+
+struct Caller {
+    client: HttpClient,
+    signing_key: Option<SigningKey>,
+    clock: Arc<dyn Clock>,
+}
+
+impl HttpExecutor {
+    pub fn new(config: HttpConfig, host: &Host) -> Result<Self, HttpConfigError> {
+        let tls = tls_config(&config.root_certificates_pem)?;
+        Ok(HttpExecutor(Arc::new(Caller {
+            client: connect::client(Guard::new(config.allow), tls, host),
+            signing_key: config.signing_key,
+            clock: host.clock.clone(),
+        })))
+    }
+}
+
+impl Executor for HttpExecutor {
+    fn job_types(&self) -> Vec<String> {
+        vec!["http".to_owned()]
+    }
+
+    fn execute(&self, context: ExecutionContext) -> Task<Outcome> {
+        let caller = self.0.clone();
+        Box::pin(async move { caller.run(&context).await })
+    }
+}
+
+impl Caller {
+    async fn run(&self, context: &ExecutionContext) -> Outcome {
+        let mut call = match Call::from_payload(&context.assignment.payload) {
+            Ok(call) => call,
+            Err(error) => return Outcome::Failed { error: error.to_string(), retryable: false },
+        };
+        tell_facts(&mut call, context);
+        if let Some(key) = call.key.as_ref().or(self.signing_key.as_ref()) {
+            // Receivers compare it with their own clocks, so it is this machine's time, not a driven one.
+            let unix_seconds = self.clock.wall().as_micros().div_euclid(MICROS_PER_SECOND);
+            let signature = key.signature(unix_seconds, &call.body);
+            call.headers.insert(SIGNATURE, plain_value(signature));
+        }
+        match self.client.request(request(&mut call)).await {
+            Ok(response) => answer::judge(&call, response, &*self.clock).await,
+            Err(error) => answer::not_answered(&call, &error),
+        }
+    }
+}
+
+/// The facts that every handler is told, as headers.
+fn tell_facts(call: &mut Call, context: &ExecutionContext) {
+    let assignment = &context.assignment;
+    let execution = assignment.execution;
+    let facts = [
+        ("punctual-job-id", execution.occurrence.job.to_string()),
+        ("punctual-execution-id", execution.to_string()),
+        ("punctual-attempt", execution.attempt.to_string()),
+        ("punctual-scheduled-time", assignment.scheduled_time.to_string()),
+        ("punctual-deadline", context.deadline.to_string()),
+    ];
+    for (name, value) in facts {
+        call.headers.insert(HeaderName::from_static(name), plain_value(value));
+    }
+    call.default_header(IDEMPOTENCY_KEY, plain_value(assignment.idempotency_key().to_string()));
+    call.default_header(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
+}
+
+fn plain_value(text: String) -> HeaderValue {
+    HeaderValue::try_from(text).expect("ids, numbers and times are printable")
+}
+
+/// Takes headers and body out of the call.
+fn request(call: &mut Call) -> Request<Full<hyper::body::Bytes>> {
+    let mut request = Request::new(Full::new(std::mem::take(&mut call.body)));
+    *request.method_mut() = call.method.clone();
+    *request.uri_mut() = call.uri.clone();
+    *request.headers_mut() = std::mem::take(&mut call.headers);
+    request
+}
+
+fn tls_config(more_roots_pem: &[u8]) -> Result<ClientConfig, HttpConfigError> {
+    let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    let well_known = roots.len();
+    for certificate in CertificateDer::pem_slice_iter(more_roots_pem) {
+        let bad = |error: &dyn std::fmt::Display| HttpConfigError::BadCertificate(error.to_string());
+        let certificate = certificate.map_err(|error| bad(&error))?;
+        roots.add(certificate).map_err(|error| bad(&error))?;
+    }
+    if !more_roots_pem.is_empty() && roots.len() == well_known {
+        return Err(HttpConfigError::NoCertificate);
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(HttpConfigError::Tls)?;
+    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_core::ids::{Epoch, JobId};
+    use punctual_core::ports::{Assignment, Random, Spawn};
+    use punctual_core::time::{Monotonic, Timestamp};
+    use std::time::Duration;
+
+    /// Tokio's time, which a test can pause.
+    struct Tokio;
+
+    impl Clock for Tokio {
+        fn wall(&self) -> Timestamp {
+            Timestamp::EPOCH
+        }
+
+        fn monotonic(&self) -> Monotonic {
+            Monotonic::from_micros(0)
+        }
+
+        fn sleep(&self, duration: Duration) -> Task {
+            Box::pin(tokio::time::sleep(duration))
+        }
+    }
+
+    impl Random for Tokio {
+        fn next_u64(&self) -> u64 {
+            0
+        }
+    }
+
+    impl Spawn for Tokio {
+        fn spawn(&self, task: Task) {
+            tokio::spawn(task);
+        }
+    }
+
+    fn executor(allow: &[&str]) -> HttpExecutor {
+        let host = Host {
+            clock: Arc::new(Tokio),
+            calendar: Arc::new(Tokio),
+            random: Arc::new(Tokio),
+            spawn: Arc::new(Tokio),
+        };
+        let allow = allow.iter().map(|text| text.parse().unwrap()).collect();
+        HttpExecutor::new(HttpConfig { allow, ..HttpConfig::default() }, &host).unwrap()
+    }
+
+    fn context(payload: String) -> ExecutionContext {
+        let assignment = Assignment {
+            execution: JobId::new(Timestamp::EPOCH, 1).occurrence(1).attempt(1),
+            epoch: Epoch::default(),
+            job_version: 1,
+            name: "call".to_owned(),
+            job_type: "http".to_owned(),
+            queue: "default".to_owned(),
+            payload,
+            timeout: Duration::from_secs(3_600),
+            scheduled_time: Timestamp::EPOCH,
+            available_at: Timestamp::EPOCH,
+        };
+        ExecutionContext { assignment, deadline: Timestamp::EPOCH }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_never_greets_is_given_up_and_tried_again() {
+        // The system accepts the connection; nobody answers the first message of TLS.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let payload = format!("{{\"url\": \"https://{address}/\"}}");
+        let outcome = executor(&["127.0.0.1"]).execute(context(payload)).await;
+        let error = format!("GET {address}: cannot connect: no connection within 10 seconds");
+        assert_eq!(outcome, Outcome::Failed { error, retryable: true });
+    }
+
+    #[test]
+    fn more_roots_must_be_certificates() {
+        assert!(tls_config(b"").is_ok());
+        assert!(matches!(tls_config(b"hello"), Err(HttpConfigError::NoCertificate)));
+        let nonsense = b"-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n";
+        assert!(matches!(tls_config(nonsense), Err(HttpConfigError::BadCertificate(_))));
+    }
+}
