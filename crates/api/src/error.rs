@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use punctual_client::{FieldError, Problem};
 use punctual_core::ids::JobId;
 use punctual_core::job::InvalidField;
-use punctual_core::ports::StoreError;
+use punctual_core::ports::{StoreError, WorkerPortError};
 use punctual_engine::SubmitError;
 
 /// When to try again after the store could not be reached or the server was busy.
@@ -51,6 +51,14 @@ pub enum ApiError {
     BodyTooLarge { limit_bytes: usize },
     #[error("the body must be application/json")]
     NotJson,
+    /// A worker's session is lost, closed or was never opened.
+    #[error("the session is over")]
+    SessionLost,
+    /// A worker's turn was used before.
+    #[error("the turn was used already")]
+    StaleTurn,
+    #[error("the server is stopping")]
+    Stopping,
     #[error("too much is being taken in at once")]
     Overloaded,
     #[error("{0}")]
@@ -127,6 +135,22 @@ impl ApiError {
                         .to_owned(),
                 );
             }
+            ApiError::SessionLost => {
+                problem.detail = Some(
+                    "stop all handlers of this session and open a new one: what it held is given to others"
+                        .to_owned(),
+                );
+            }
+            ApiError::StaleTurn => {
+                problem.detail = Some(
+                    "a later request of the session came first, or this is a copy of one that was answered: go \
+                     on with a higher turn"
+                        .to_owned(),
+                );
+            }
+            ApiError::Stopping => {
+                problem.detail = Some("it gives out no more work; ask again when it is back".to_owned())
+            }
             ApiError::Overloaded => {
                 problem.detail = Some("nothing was taken; send it again later".to_owned())
             }
@@ -163,6 +187,9 @@ impl ApiError {
             ApiError::BodyUnreadable(_) => (StatusCode::BAD_REQUEST, "the body could not be read"),
             ApiError::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"),
             ApiError::NotJson => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be application/json"),
+            ApiError::SessionLost => (StatusCode::GONE, "the session is over"),
+            ApiError::StaleTurn => (StatusCode::CONFLICT, "the turn was used already"),
+            ApiError::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
             ApiError::Overloaded => {
                 (StatusCode::TOO_MANY_REQUESTS, "the server takes in as much as it can already")
             }
@@ -182,6 +209,16 @@ impl From<StoreError> for ApiError {
         match error {
             StoreError::Unavailable(_) => ApiError::Unavailable(error.to_string()),
             StoreError::Broken(_) => ApiError::Internal(error.to_string()),
+        }
+    }
+}
+
+impl From<WorkerPortError> for ApiError {
+    fn from(error: WorkerPortError) -> Self {
+        match error {
+            WorkerPortError::Unavailable(reason) => ApiError::Unavailable(reason),
+            WorkerPortError::SessionLost => ApiError::SessionLost,
+            WorkerPortError::StaleTurn => ApiError::StaleTurn,
         }
     }
 }
@@ -219,7 +256,7 @@ impl IntoResponse for ApiError {
             ApiError::Unauthorized(_) => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
-            ApiError::Unavailable(_) | ApiError::Overloaded => {
+            ApiError::Unavailable(_) | ApiError::Stopping | ApiError::Overloaded => {
                 headers.insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
             }
             _ => {}

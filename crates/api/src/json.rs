@@ -42,6 +42,8 @@ pub enum Shape {
     PatchedJob,
     /// Dead letters to act on.
     DeadLetters,
+    /// What a worker says.
+    Worker,
     /// What a verb takes along, if anything.
     Verb,
 }
@@ -84,6 +86,10 @@ fn wrong_shape(shape: Shape) -> ApiError {
         Shape::DeadLetters => ApiError::WrongShape {
             title: "the body does not name dead letters",
             detail: "send {\"ids\": […]} or {\"filter\": {…}}",
+        },
+        Shape::Worker => ApiError::WrongShape {
+            title: "the body is not an object",
+            detail: "send a JSON object as docs/worker-protocol.md says",
         },
         Shape::Verb => ApiError::WrongShape {
             title: "the body is not an object",
@@ -189,7 +195,7 @@ fn wanted(field: &str) -> Option<String> {
         "max_open" => format!("a whole number from 1 to {}", limits::MAX_OPEN_MAX),
         "timeout_growth" => "a number from 1.0 to 10.0".to_owned(),
         "depends_on" if field.ends_with(']') => "the id of a job".to_owned(),
-        "timeout_secs" => "a number of seconds, such as 30".to_owned(),
+        "timeout_secs" | "lease_secs" | "wait_secs" => "a number of seconds, such as 30".to_owned(),
         "by" | "settle" | "delay" | "interval" | "max_delay" | "steps" | "expires_after"
             if field != "retry.steps" =>
         {

@@ -65,6 +65,15 @@ impl Api {
         self.stopping.as_ref().is_some_and(|stopping| *stopping.borrow())
     }
 
+    /// Waits until the server is about to stop.
+    async fn stopping(&self) {
+        let Some(mut stopping) = self.stopping.clone() else { return std::future::pending().await };
+        if stopping.wait_for(|stopping| *stopping).await.is_err() {
+            // Nobody is left who could say so.
+            std::future::pending().await
+        }
+    }
+
     pub fn router(self) -> Router {
         routes::router(self)
     }

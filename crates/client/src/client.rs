@@ -102,11 +102,11 @@ pub struct JobFilter {
 
 /// Where to read on in a list.
 #[derive(Serialize)]
-struct PageQuery<'a> {
+pub(crate) struct PageQuery<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    limit: Option<usize>,
+    pub(crate) limit: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    cursor: Option<&'a str>,
+    pub(crate) cursor: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -330,7 +330,7 @@ impl Client {
         }
     }
 
-    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.http.request(method, format!("{}{API_PREFIX}{path}", self.server)).bearer_auth(&self.token)
     }
 
@@ -363,13 +363,16 @@ impl Client {
         self.send(request).await
     }
 
-    async fn send<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, ClientError> {
+    pub(crate) async fn send<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, ClientError> {
         let (_, body) = self.exchange(request).await?;
         parsed(&body)
     }
 
     /// The status and body of a successful answer.
-    async fn exchange(&self, request: RequestBuilder) -> Result<(StatusCode, Vec<u8>), ClientError> {
+    pub(crate) async fn exchange(
+        &self,
+        request: RequestBuilder,
+    ) -> Result<(StatusCode, Vec<u8>), ClientError> {
         let unreachable = |source| ClientError::Unreachable { server: self.server.clone(), source };
         let response = request.send().await.map_err(unreachable)?;
         let status = response.status();

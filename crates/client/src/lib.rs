@@ -2,6 +2,9 @@
 //!
 //! The wire types own names and spellings, nothing else: what a value means and whether it is allowed is for
 //! the API and the core to say. This crate must not know the engine, any store, or HTTP servers.
+//!
+//! With the feature `worker` it also offers workers with handlers in Rust ([`worker`]), which run on the same
+//! machinery as the server's own (decision 0008).
 
 mod client;
 mod clock;
@@ -9,16 +12,23 @@ mod dead_letter;
 mod duration;
 mod execution;
 mod explain;
+#[cfg(feature = "worker")]
+pub mod host;
 mod job;
+mod logs;
 mod moment;
 mod object;
 mod page;
 mod priority;
 mod problem;
+pub mod protocol;
 mod queue;
+mod remote;
 mod retry;
 mod schedule;
 mod stats;
+#[cfg(feature = "worker")]
+pub mod worker;
 
 pub use client::{Client, ClientError, JobFilter};
 pub use clock::{ClockBody, ClockMode, ClockMoved, MoveClock};
@@ -31,11 +41,13 @@ pub use explain::{ExecutionExplained, ExplainBody, RecentOccurrence};
 pub use job::{
     BatchAnswer, BatchItem, BatchRequest, JobBody, LastExecution, ScheduleType, SubmitJob, SubmittedBody,
 };
+pub use logs::{LogLineBody, LogStreamBody, LogsPage};
 pub use moment::time_fix;
 pub use page::{ExecutionsPage, Page};
 pub use priority::PriorityBody;
 pub use problem::{FieldError, Problem};
 pub use queue::QueueBody;
+pub use remote::RemotePort;
 pub use retry::{Growth, RetryBody, RetryStrategy};
 pub use schedule::{OccurrencePreview, ParseRateError, PreviewBody, PreviewRequest, ReplayRate};
 pub use stats::{CountersBody, LaneBody, StatsBody, WorkerBody};

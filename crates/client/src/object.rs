@@ -47,6 +47,16 @@ where
     Ok(Vec::<Object<T>>::deserialize(deserializer)?.into_iter().map(|object| object.0).collect())
 }
 
+/// A list of objects, or null.
+pub(crate) fn optional_each<'de, T, D>(deserializer: D) -> Result<Option<Vec<T>>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    let items = Option::<Vec<Object<T>>>::deserialize(deserializer)?;
+    Ok(items.map(|items| items.into_iter().map(|object| object.0).collect()))
+}
+
 #[cfg(test)]
 mod tests {
     use crate::{BatchRequest, SubmitJob};

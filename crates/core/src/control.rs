@@ -181,7 +181,7 @@ impl Standing {
 
     fn ended(&self, mark: JobMark, now: Timestamp) -> Change {
         let numbered = self.schedule.as_ref().map(|schedule| schedule.numbered).or(self.job.numbered);
-        let job = Job { mark, numbered, ..self.job.clone() };
+        let job = Job { mark, numbered, updated_at: now, ..self.job.clone() };
         let live = self.stopped(Some(Terms { settings: &job.spec.settings, mark }), now);
         let schedule = match self.schedule {
             Some(_) => ScheduleChange::Remove,
@@ -346,9 +346,11 @@ impl Standing {
                 live.iter_mut().for_each(|live| live.ties.followed |= schedule.is_one_shot());
             }
         }
-        if schedule.is_none() {
-            job.numbered = self.schedule.as_ref().map(|schedule| schedule.numbered).or(job.numbered);
-        }
+        job.numbered = match &schedule {
+            // A count that was kept before would outlive the numbers that this schedule gives.
+            Some(_) => None,
+            None => self.schedule.as_ref().map(|schedule| schedule.numbered).or(job.numbered),
+        };
         let changed = live.into_iter().zip(&self.open).filter(|(live, open)| live != *open);
         Ok(Change {
             job: Some(job),

@@ -365,7 +365,8 @@ impl Settings {
     }
 }
 
-fn name_problem(text: &str) -> Option<String> {
+/// What is wrong with the name of a job, a handler, a queue, an owner or a worker.
+pub fn name_problem(text: &str) -> Option<String> {
     if text.is_empty() {
         return Some("must not be empty".to_owned());
     }

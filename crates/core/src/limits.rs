@@ -55,8 +55,45 @@ pub const PAGE_ITEMS_DEFAULT: usize = 100;
 pub const STORE_BATCH_MAX: usize = 1_000;
 /// Executions that one poll may receive.
 pub const POLL_CAPACITY_MAX: usize = 5_000;
+/// Executions that one poll over HTTP may ask for: their payloads are answered in one piece. More are refused.
+pub const REMOTE_POLL_CAPACITY_MAX: usize = 100;
+/// Longest time that a poll over HTTP may wait. Longer ones are refused: something in between would cut them off.
+pub const REMOTE_POLL_WAIT_MAX: Duration = Duration::from_secs(30);
+/// Job types, and queues, that one worker may name. More are refused.
+pub const WORKER_LANES_MAX: usize = 1_000;
+/// Slots that a worker may have. More are refused.
+pub const WORKER_SLOTS_MAX: u32 = 5_000;
+/// Leases that one request may name, and so those that a worker elsewhere may hold. More are refused.
+pub const LEASES_NAMED_MAX: usize = 10_000;
+/// Outcomes in one report over HTTP. More are refused; split the report.
+pub const REMOTE_REPORTS_MAX: usize = 1_000;
+/// Highest beat and turn that a worker elsewhere may count to: the last number that every JSON reader keeps exact.
+pub const REMOTE_COUNT_MAX: u64 = (1 << 53) - 1;
 /// Bytes of one log line. The rest is cut off, and the cut is marked.
 pub const LOG_LINE_BYTES_MAX: usize = 16 * 1024;
+/// Lines kept of one execution. A last line says that the rest was dropped.
+pub const LOG_LINES_PER_EXECUTION_MAX: usize = 50_000;
+/// Bytes kept of the lines of one execution. A last line says that the rest was dropped.
+pub const LOG_BYTES_PER_EXECUTION_MAX: usize = 8 * 1024 * 1024;
+/// Bytes of one execution's lines that wait in a worker. A handler that writes more waits until there is room.
+pub const LOG_BYTES_WAITING_MAX: usize = 256 * 1024;
+/// Lines that a worker sends in one call; the rest go into the next one.
+pub const LOG_BATCH_LINES_MAX: usize = 1_000;
+/// How long a worker gathers lines before it sends them.
+pub const LOG_FLUSH_INTERVAL: Duration = Duration::from_millis(100);
+/// How long the end of an execution waits for its last lines to be kept. Then it is told without them.
+pub const LOG_LAST_FLUSH_MAX: Duration = Duration::from_secs(5);
+
+/// How long a command may take to end after SIGTERM, when its job names no time, before SIGKILL.
+pub const KILL_GRACE_DEFAULT: Duration = Duration::from_secs(5);
+/// Longest such time. Longer ones are refused.
+pub const KILL_GRACE_MAX: Duration = Duration::from_secs(60);
+/// How long, beyond the grace, a killed process tree may take to be gone. Then its end is told regardless.
+pub const KILL_TIME_MAX: Duration = Duration::from_secs(30);
+/// Last lines of a failed command's stderr that its error shows.
+pub const STDERR_TAIL_LINES_MAX: usize = 10;
+/// Bytes of each of these lines. The rest is cut off, and the cut is marked.
+pub const STDERR_TAIL_LINE_BYTES_MAX: usize = 500;
 
 /// Bytes kept of the answer to a web call, as JSON. The rest is not read, and the cut is marked. Less than a result
 /// may have, so that no answer fails a call for its size.

@@ -9,7 +9,7 @@ use punctual_core::ids::SessionId;
 use punctual_core::lifecycle::Ending;
 use punctual_core::limits;
 use punctual_core::ports::{
-    Assignment, Beat, BeatAnswer, BeatOutcome, Begun, LeaseRef, Offer, Poll, Report, ReportAnswer,
+    Assignment, Beat, BeatAnswer, BeatOutcome, Begun, LeaseRef, LogLine, Offer, Poll, Report, ReportAnswer,
     ReportOutcome, Resync, ResyncOutcome, SessionGrant, SessionOpening, StoreError, WorkerPort,
     WorkerPortError,
 };
@@ -69,6 +69,10 @@ impl WorkerPort for Engine {
     ) -> Result<(), WorkerPortError> {
         let outcome = self.context.store.resync(self.now(), Resync { session, turn, held }).await;
         self.context.given_back(outcome.map_err(unavailable)?)
+    }
+
+    async fn append_logs(&self, _session: SessionId, lines: Vec<LogLine>) -> Result<(), WorkerPortError> {
+        self.context.store.append_logs(lines).await.map_err(unavailable)
     }
 
     async fn close_session(&self, session: SessionId) -> Result<(), WorkerPortError> {

@@ -2,8 +2,9 @@
 
 use crate::data_dir::DataDir;
 use crate::exit::Exit;
-use crate::{host, output, serve};
+use crate::{output, serve};
 use anyhow::Context;
+use punctual_client::host;
 use punctual_store::sqlite::{SqliteOptions, SqliteStore};
 
 #[derive(clap::Args)]

@@ -10,12 +10,12 @@ mod data_dir;
 mod dlq;
 mod exit;
 mod hints;
-mod host;
 mod job;
 mod output;
 mod queue;
 mod schedule;
 mod serve;
+mod shim;
 mod stats;
 
 use clap::{Parser, Subcommand};
@@ -65,6 +65,13 @@ enum Command {
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
+    // The stages of running a command are for Punctual's own use, and start often.
+    let mut args = std::env::args_os().skip(1);
+    match args.next() {
+        Some(first) if first == shim::SUBCOMMAND => return shim::run(),
+        Some(first) if first == shim::EXEC_SUBCOMMAND => return shim::exec(args),
+        _ => {}
+    }
     let cli = Cli::parse();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,

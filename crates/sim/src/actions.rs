@@ -8,6 +8,7 @@ use crate::network::NoAnswer;
 use crate::workload::{QUEUES, changed};
 use punctual_core::control::{Update, Verb};
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
+use punctual_core::job::Job;
 use punctual_core::ports::{Controlled, Pausing, Task};
 use punctual_engine::{ControlError, Engine};
 use std::sync::Arc;
@@ -188,14 +189,15 @@ impl Clients {
     }
 }
 
-/// Describes a job anew: as it was just read, or whatever it is by now.
+/// Describes a job anew: from the version that is known, or whatever it is by now.
 async fn update(engine: &Engine, job: JobId, update: Update) -> Result<Controlled, ControlError> {
     update.spec.check().map_err(ControlError::Invalid)?;
-    if update.expected_version.is_none() {
+    let Some(version) = update.expected_version else {
         return engine.control(job, Verb::Update(Box::new(update))).await;
-    }
+    };
     match engine.store().job(job).await? {
-        Some(view) => engine.update(&view.job, update.spec).await,
+        // Not from the version that stands, but from the one that the client knows.
+        Some(view) => engine.update(&Job { version, ..view.job }, update.spec).await,
         None => Err(ControlError::NotThere),
     }
 }

@@ -90,8 +90,12 @@ impl Clients {
             while lock(&clients.ledger).open > 0 {
                 clients.cluster.world.executor.sleep(Duration::from_millis(100)).await;
             }
-            clients.resume_all().await;
-            lock(&clients.ledger).is_all_resumed = true;
+            loop {
+                clients.resume_all().await;
+                lock(&clients.ledger).is_all_resumed = true;
+                // A request that its client has given up may still be on its way.
+                clients.cluster.world.executor.sleep(Duration::from_secs(1)).await;
+            }
         });
     }
 
@@ -245,7 +249,8 @@ async fn submit_once(
     new: NewRequest,
 ) -> Option<Vec<Result<Submitted, SubmitError>>> {
     let request = new.request.clone();
-    let RequestState::Begun { at, seed, .. } = engine.store().begin_request(engine.now(), new).await.ok()? else {
+    let RequestState::Begun { at, seed, .. } = engine.store().begin_request(engine.now(), new).await.ok()?
+    else {
         return None;
     };
     let answers = engine.submit_from(jobs, Some(IdSource { at, seed })).await;

@@ -54,7 +54,7 @@ impl Nemesis {
             skew: weight(3),
             partition: weight(5),
             storm: weight(2),
-            blackout: weight(1),
+            blackout: weight(2),
             quiet_ms_max: rng.between(300, 8_000),
         };
         let busy = vec![false; cluster.topology.nodes()];
@@ -126,7 +126,7 @@ impl Nemesis {
         self.cluster.world.count("blackouts");
         for node in 0..self.cluster.topology.nodes() {
             let nemesis = self.clone();
-            let downtime = lock(&self.rng).millis(0, 5_000);
+            let downtime = lock(&self.rng).millis(0, 10_000);
             self.on_free(
                 node,
                 &self.cluster.world.executor,

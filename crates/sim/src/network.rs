@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use futures_util::future::{Either, select};
 use punctual_core::ids::SessionId;
 use punctual_core::ports::{
-    Assignment, BeatAnswer, LeaseRef, Poll, Report, ReportAnswer, SessionGrant, SessionOpening, Task,
-    WorkerPort, WorkerPortError,
+    Assignment, BeatAnswer, LeaseRef, LogLine, Poll, Report, ReportAnswer, SessionGrant, SessionOpening,
+    Task, WorkerPort, WorkerPortError,
 };
 use punctual_engine::Engine;
 use std::collections::{BTreeMap, BTreeSet};
@@ -262,6 +262,14 @@ impl WorkerPort for Link {
         self.ask(Duration::ZERO, move |engine| {
             let held = held.clone();
             Box::pin(async move { engine.resync(session, turn, held).await })
+        })
+        .await
+    }
+
+    async fn append_logs(&self, session: SessionId, lines: Vec<LogLine>) -> Result<(), WorkerPortError> {
+        self.ask(Duration::ZERO, move |engine| {
+            let lines = lines.clone();
+            Box::pin(async move { engine.append_logs(session, lines).await })
         })
         .await
     }

@@ -4,8 +4,8 @@ use crate::world::World;
 use async_trait::async_trait;
 use punctual_core::ids::SessionId;
 use punctual_core::ports::{
-    Assignment, BeatAnswer, LeaseRef, Poll, Report, ReportAnswer, SessionGrant, SessionOpening, WorkerPort,
-    WorkerPortError,
+    Assignment, BeatAnswer, LeaseRef, LogLine, Poll, Report, ReportAnswer, SessionGrant, SessionOpening,
+    WorkerPort, WorkerPortError,
 };
 use std::sync::Arc;
 
@@ -48,6 +48,10 @@ impl WorkerPort for Watched {
         held: Vec<LeaseRef>,
     ) -> Result<(), WorkerPortError> {
         self.port.resync(session, turn, held).await
+    }
+
+    async fn append_logs(&self, session: SessionId, lines: Vec<LogLine>) -> Result<(), WorkerPortError> {
+        self.port.append_logs(session, lines).await
     }
 
     async fn close_session(&self, session: SessionId) -> Result<(), WorkerPortError> {

@@ -46,25 +46,46 @@ pub struct Setting {
 
 /// All requests of a run that begins at `start`.
 pub fn workload(rng: &mut Rng, start: Timestamp, setting: Setting) -> Workload {
-    let count = if rng.per_mille(100) { rng.between(80, 200) } else { rng.between(8, 60) };
-    let span_us = setting.faults_for.as_micros() as u64;
+    let Pace { jobs, actions, submits_for } = Pace::drawn(rng, setting.faults_for);
     let mut submissions = Vec::new();
-    let mut left = count;
+    let mut left = jobs;
     while left > 0 {
         let size = if rng.per_mille(200) { rng.between(2, 12).min(left) } else { 1 };
         left -= size;
-        let after = UP_AND_RUNNING + Duration::from_micros(rng.below(span_us));
+        let after = UP_AND_RUNNING + Duration::from_micros(rng.below(submits_for.as_micros() as u64));
         let jobs = (0..size).map(|_| job(rng, start.plus(after), setting)).collect();
-        let parents = if rng.per_mille(250) { rng.between(1, 3) as usize } else { 0 };
+        let parents = if rng.per_mille(350) { rng.between(1, 3) as usize } else { 0 };
         submissions.push(Submission { after, jobs, parents, is_keyed: rng.per_mille(250) });
     }
     submissions.sort_by_key(|submission| submission.after);
-    // Some runs are left in peace, so that nothing that people do hides what goes wrong by itself.
-    let busy = if rng.per_mille(200) { 0 } else { rng.between(5, 25) };
-    let actions = (0..count * busy / 10).map(|_| UP_AND_RUNNING + Duration::from_micros(rng.below(span_us)));
+    let span_us = setting.faults_for.as_micros() as u64;
+    let actions = (0..actions).map(|_| UP_AND_RUNNING + Duration::from_micros(rng.below(span_us)));
     let mut actions: Vec<Duration> = actions.collect();
     actions.sort_unstable();
     Workload { submissions, actions }
+}
+
+/// How much clients do.
+struct Pace {
+    jobs: u64,
+    actions: u64,
+    /// Within this time they submit.
+    submits_for: Duration,
+}
+
+impl Pace {
+    fn drawn(rng: &mut Rng, faults_for: Duration) -> Self {
+        match rng.below(10) {
+            // Left in peace, so that nothing that people do hides what goes wrong by itself.
+            0..=1 => Pace { jobs: rng.between(10, 80), actions: 0, submits_for: faults_for },
+            // Few jobs that everyone is after.
+            2..=5 => {
+                Pace { jobs: rng.between(2, 10), actions: rng.between(40, 160), submits_for: faults_for / 3 }
+            }
+            6 => Pace { jobs: rng.between(80, 160), actions: rng.between(20, 100), submits_for: faults_for },
+            _ => Pace { jobs: rng.between(8, 60), actions: rng.between(5, 100), submits_for: faults_for },
+        }
+    }
 }
 
 fn job(rng: &mut Rng, now: Timestamp, setting: Setting) -> JobSpec {
@@ -137,7 +158,14 @@ fn expiry(rng: &mut Rng, spec: &mut JobSpec, now: Timestamp) {
 pub fn changed(rng: &mut Rng, spec: &JobSpec, now: Timestamp, setting: Setting) -> JobSpec {
     let mut spec = spec.clone();
     for _ in 0..rng.between(1, 3) {
-        match rng.below(9) {
+        match rng.below(10) {
+            // The same times under other terms.
+            9 => {
+                if let Schedule::Recurring(recurring) = &mut spec.settings.schedule {
+                    recurring.misfire = misfire(rng);
+                    recurring.jitter_ms = if rng.per_mille(500) { rng.below(2_000) } else { 0 };
+                }
+            }
             0 => spec.queue = (*rng.pick(&QUEUES)).to_owned(),
             1 => spec.job_type = (*rng.pick(&JOB_TYPES)).to_owned(),
             2 => spec.priority = Priority::new(rng.between(1, 10) as u8).unwrap_or_default(),

@@ -8,8 +8,11 @@
 mod builtin;
 #[cfg(feature = "http")]
 pub mod http;
+mod logs;
+pub mod process;
 mod run;
 mod session;
+mod supervise;
 
 pub use builtin::builtin_executors;
 

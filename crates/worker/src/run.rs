@@ -2,25 +2,27 @@
 //! event.
 
 use crate::Worker;
+use crate::logs::{ExecutionLog, LogOrigin, LogOutlet};
 use crate::session::{Action, Event};
-use futures_util::FutureExt;
+use crate::supervise::{self, Run};
 use futures_util::future::{Either, select};
 use punctual_core::ids::SessionId;
 use punctual_core::limits;
-use punctual_core::ports::{Assignment, ExecutionContext, LeaseRef, Outcome};
+use punctual_core::ports::{Assignment, ExecutionContext, LeaseRef, Outcome, Task};
 use punctual_core::time::Timestamp;
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use tokio::sync::{mpsc, oneshot, watch};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
 
 pub(crate) struct Hands<'a> {
     pub(crate) worker: &'a Worker,
     pub(crate) session: SessionId,
     pub(crate) events: mpsc::UnboundedSender<Event>,
     /// Stops a running handler: by sending the outcome to report, or by being dropped, which reports nothing.
-    pub(crate) stops: BTreeMap<LeaseRef, oneshot::Sender<Outcome>>,
+    pub(crate) stops: BTreeMap<LeaseRef, mpsc::Sender<Outcome>>,
 }
 
 impl Hands<'_> {
@@ -37,9 +39,9 @@ impl Hands<'_> {
             }
             Action::Start { assignment, deadline } => self.start(assignment, deadline),
             Action::Stop { lease, outcome } => {
-                if let Some(stop) = self.stops.remove(&lease) {
-                    // A handler that has just ended reports its own outcome.
-                    let _ = stop.send(outcome);
+                if let Some(stop) = self.stops.get(&lease) {
+                    // A handler that has just ended reports its own outcome, one that is being stopped the first.
+                    let _ = stop.try_send(outcome);
                 }
             }
             Action::StopAll => self.stops.clear(),
@@ -88,29 +90,51 @@ impl Hands<'_> {
 
     fn start(&mut self, assignment: Assignment, deadline: Timestamp) {
         let lease = assignment.lease();
-        let (stop, stopped) = oneshot::channel();
-        self.stops.insert(lease, stop);
-        let calendar = self.worker.host.calendar.clone();
-        let timeout = self.worker.host.clock.sleep(assignment.timeout);
-        let handler = match self.worker.executors.get(&assignment.job_type) {
-            Some(executor) => executor.execute(ExecutionContext { assignment, deadline }),
-            None => {
-                let error = format!("this worker has no handler for {}", assignment.job_type);
-                Box::pin(async move { Outcome::Failed { error, retryable: true } })
+        let (order, orders) = mpsc::channel(1);
+        self.stops.insert(lease, order);
+        let (calendar, clock) = (self.worker.host.calendar.clone(), self.worker.host.clock.clone());
+        let timeout = clock.sleep(assignment.timeout);
+        let started_at = calendar.monotonic();
+        let logs = Arc::new(ExecutionLog::new(LogOrigin {
+            execution: assignment.execution,
+            calendar: calendar.clone(),
+            started: (deadline.minus(assignment.timeout), started_at),
+        }));
+        let kept = logs.clone().keep(LogOutlet {
+            port: self.worker.port.clone(),
+            session: self.session,
+            clock: clock.clone(),
+            error_pause: self.worker.config.error_pause,
+        });
+        let (stop, stops) = watch::channel(None);
+        let (handler, stop_time_max) = match self.worker.executors.get(&assignment.job_type) {
+            Some(executor) => {
+                let stop_time_max = executor.stop_time_max(&assignment);
+                let stop = Arc::new(supervise::Stops(stops));
+                let context = ExecutionContext { assignment, deadline, logs: logs.clone(), stop };
+                (executor.execute(context), stop_time_max)
             }
+            None => (no_handler(&assignment.job_type), Duration::ZERO),
         };
-        let (events, started_at) = (self.events.clone(), calendar.monotonic());
+        let run = Run { handler, timeout, orders, stop, stop_time_max, clock: clock.clone() };
+        let events = self.events.clone();
         self.worker.host.spawn.spawn(Box::pin(async move {
-            let handler = AssertUnwindSafe(handler).catch_unwind();
-            let outcome = match select(stopped, select(pin!(handler), timeout)).await {
-                Either::Left((Ok(outcome), _)) => outcome,
-                // The session is over: nobody is to hear of it.
-                Either::Left((Err(_), _)) => return,
-                Either::Right((Either::Left((Ok(outcome), _)), _)) => bounded(outcome),
-                Either::Right((Either::Left((Err(panic), _)), _)) => panicked(&*panic),
-                Either::Right((Either::Right(_), _)) => Outcome::TimedOut,
+            let (outcome, kept) = match select(pin!(run.until_ended()), kept).await {
+                Either::Left(ended) => ended,
+                Either::Right(((), _)) => unreachable!("a log is kept until it is closed"),
             };
-            let _ = events.send(Event::Ended { lease, started_at, ended_at: calendar.monotonic(), outcome });
+            logs.close();
+            select(kept, clock.sleep(limits::LOG_LAST_FLUSH_MAX)).await;
+            // Without an outcome the session is over, and nobody is to hear of it.
+            if let Some(outcome) = outcome {
+                let ended_at = calendar.monotonic();
+                let _ = events.send(Event::Ended {
+                    lease,
+                    started_at,
+                    ended_at,
+                    outcome: outcome.within_limits(),
+                });
+            }
         }));
     }
 
@@ -123,29 +147,7 @@ impl Hands<'_> {
     }
 }
 
-/// Holds an outcome to its limits.
-fn bounded(outcome: Outcome) -> Outcome {
-    match outcome {
-        Outcome::Succeeded { result: Some(result) } if result.len() > limits::RESULT_BYTES_MAX => {
-            Outcome::Failed {
-                error: format!(
-                    "the result has {} bytes, more than the {} that are kept",
-                    result.len(),
-                    limits::RESULT_BYTES_MAX
-                ),
-                retryable: false,
-            }
-        }
-        Outcome::Failed { error, retryable } if error.len() > limits::ERROR_BYTES_MAX => {
-            let cut = error.floor_char_boundary(limits::ERROR_BYTES_MAX);
-            Outcome::Failed { error: format!("{} […]", &error[..cut]), retryable }
-        }
-        outcome => outcome,
-    }
-}
-
-fn panicked(panic: &(dyn std::any::Any + Send)) -> Outcome {
-    let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let message = message.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-    Outcome::Failed { error: format!("the handler panicked: {message}"), retryable: true }
+fn no_handler(job_type: &str) -> Task<Outcome> {
+    let error = format!("this worker has no handler for {job_type}");
+    Box::pin(std::future::ready(Outcome::Failed { error, retryable: true }))
 }

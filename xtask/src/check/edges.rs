@@ -16,7 +16,8 @@ const ALLOWED: [(&str, &[&str]); 11] = [
     ("punctual-coordination", &["punctual-core"]),
     ("punctual-engine", &["punctual-core"]),
     ("punctual-worker", &["punctual-core"]),
-    ("punctual-client", &["punctual-core"]),
+    // The client's optional worker is the same one that the server runs (decision 0008).
+    ("punctual-client", &["punctual-core", "punctual-worker"]),
     ("punctual-api", &["punctual-core", "punctual-engine", "punctual-client"]),
     (
         "punctual",

@@ -7,11 +7,13 @@ mod executions;
 mod explain;
 mod health;
 mod jobs;
+mod logs;
 mod queues;
 mod schedules;
 mod stats;
 mod submit;
 mod update;
+mod worker;
 
 use crate::Api;
 use crate::auth;
@@ -38,9 +40,11 @@ pub fn router(api: Api) -> Router {
         .route("/jobs/{id}/trigger", post(control::trigger))
         .route("/jobs/{id}/explain", get(explain::explain))
         .route("/jobs/{id}/executions", get(executions::of_job))
+        .route("/jobs/{id}/logs", get(logs::of_job))
         .route("/jobs/{id}/next", get(schedules::next))
         .route("/schedules/preview", post(schedules::preview))
         .route("/executions/{id}", get(executions::show))
+        .route("/executions/{id}/logs", get(logs::of_execution))
         .route("/executions/{id}/cancel", post(executions::cancel))
         .route("/dead-letters", get(dead_letters::list))
         .route("/dead-letters/redrive", post(dead_letters::redrive))
@@ -51,7 +55,8 @@ pub fn router(api: Api) -> Router {
         .route("/stats", get(stats::stats))
         .route("/clock", get(clock::show))
         .route("/clock/advance", post(clock::advance))
-        .route("/clock/jump", post(clock::jump));
+        .route("/clock/jump", post(clock::jump))
+        .nest("/worker", worker::router());
     Router::new()
         .nest(API_PREFIX, v1)
         .route("/", get(health::root))

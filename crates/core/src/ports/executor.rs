@@ -1,9 +1,13 @@
 //! Running handlers.
 
 use crate::lifecycle::Ending;
+use crate::limits;
 use crate::occurrence::End;
-use crate::ports::{Assignment, Task};
+use crate::ports::{Assignment, LogStream, Task};
 use crate::time::Timestamp;
+use async_trait::async_trait;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Runs executions of one or more job types.
 ///
@@ -13,14 +17,46 @@ pub trait Executor: Send + Sync {
     /// The job types that this executor runs.
     fn job_types(&self) -> Vec<String>;
     fn execute(&self, context: ExecutionContext) -> Task<Outcome>;
+    /// How long a handler that was told to stop may take until it has ended. Only then is the end of its attempt
+    /// told, so that the next one does not begin beside it. Zero drops the handler at once.
+    fn stop_time_max(&self, _assignment: &Assignment) -> Duration {
+        Duration::ZERO
+    }
 }
 
-/// What a handler is told.
-#[derive(Debug, Clone)]
+/// What a handler is told, and what it may tell.
+#[derive(Clone)]
 pub struct ExecutionContext {
     pub assignment: Assignment,
     /// When the attempt will be timed out.
     pub deadline: Timestamp,
+    /// The log of this execution.
+    pub logs: Arc<dyn LogSink>,
+    pub stop: Arc<dyn StopSignal>,
+}
+
+/// The log of one execution.
+#[async_trait]
+pub trait LogSink: Send + Sync {
+    /// Adds a line after all earlier ones. Waits while too many lines are on their way: whoever writes faster
+    /// than the house takes is slowed down to its pace, and nobody else is.
+    async fn append(&self, stream: LogStream, message: String);
+}
+
+/// Tells a handler that it is to stop.
+#[async_trait]
+pub trait StopSignal: Send + Sync {
+    /// Waits until a stop at least as urgent as this one is requested.
+    async fn requested(&self, stop: Stop);
+}
+
+/// How soon a handler is to stop, each more urgent than the one before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stop {
+    /// Its time is over, it was cancelled, or its worker is shut down: it may tidy up first.
+    Politely,
+    /// Its lease is lost: another worker may start the same at any moment.
+    AtOnce,
 }
 
 /// How a handler ended.
@@ -44,6 +80,21 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// The same within the limits of what is kept: a result that is too large fails the attempt for good, an error
+    /// message that is too long is cut.
+    pub fn within_limits(self) -> Self {
+        match self {
+            Outcome::Succeeded { result: Some(result) } if result.len() > limits::RESULT_BYTES_MAX => {
+                let (found, most) = (result.len(), limits::RESULT_BYTES_MAX);
+                let error = format!("the result has {found} bytes, more than the {most} that are kept");
+                Outcome::Failed { error, retryable: false }
+            }
+            Outcome::Failed { error, retryable } => Outcome::Failed { error: cut(error), retryable },
+            Outcome::Interrupted { error } => Outcome::Interrupted { error: cut(error) },
+            outcome => outcome,
+        }
+    }
+
     /// The end of the run that this outcome makes.
     pub fn into_end(self, started_at: Timestamp, completed_at: Timestamp) -> End {
         let (ending, retryable, error, result) = match self {
@@ -56,5 +107,32 @@ impl Outcome {
             Outcome::Interrupted { error } => (Ending::Lost, true, Some(error), None),
         };
         End { ending, retryable, started_at: Some(started_at), completed_at, error, result }
+    }
+}
+
+fn cut(error: String) -> String {
+    if error.len() <= limits::ERROR_BYTES_MAX {
+        return error;
+    }
+    format!("{} […]", &error[..error.floor_char_boundary(limits::ERROR_BYTES_MAX)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_large_to_keep_is_noticed_or_cut() {
+        let succeeded = |bytes| Outcome::Succeeded { result: Some("1".repeat(bytes)) }.within_limits();
+        assert!(matches!(succeeded(limits::RESULT_BYTES_MAX), Outcome::Succeeded { .. }));
+        let too_large = succeeded(limits::RESULT_BYTES_MAX + 1);
+        assert!(matches!(too_large, Outcome::Failed { retryable: false, .. }), "{too_large:?}");
+        let failed = |error: String| match (Outcome::Failed { error, retryable: true }).within_limits() {
+            Outcome::Failed { error, retryable: true } => error,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(failed("short".to_owned()), "short");
+        let long = failed("ü".repeat(limits::ERROR_BYTES_MAX));
+        assert!(long.ends_with(" […]") && long.len() <= limits::ERROR_BYTES_MAX + " […]".len());
     }
 }

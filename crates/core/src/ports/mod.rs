@@ -5,7 +5,7 @@ mod host;
 mod store;
 mod worker;
 
-pub use executor::{ExecutionContext, Executor, Outcome};
+pub use executor::{ExecutionContext, Executor, LogSink, Outcome, Stop, StopSignal};
 pub use host::{Clock, DrivenClock, Host, Random, Spawn, Task};
 pub use store::*;
 pub use worker::*;

@@ -8,6 +8,7 @@
 
 use crate::ids::{Epoch, ExecutionId, OccurrenceId, SessionId};
 use crate::occurrence::End;
+use crate::ports::LogLine;
 use crate::time::Timestamp;
 use async_trait::async_trait;
 use std::time::Duration;
@@ -24,6 +25,9 @@ pub trait WorkerPort: Send + Sync {
     /// Uses up `turn` and returns to the queue all that the session holds in the store but not in `held`.
     async fn resync(&self, session: SessionId, turn: u64, held: Vec<LeaseRef>)
     -> Result<(), WorkerPortError>;
+    /// Keeps lines that handlers of this session have written, in their order. The store numbers them. Lines
+    /// that are sent again because the answer was lost may be kept twice.
+    async fn append_logs(&self, session: SessionId, lines: Vec<LogLine>) -> Result<(), WorkerPortError>;
     /// Ends a session that holds nothing any more.
     async fn close_session(&self, session: SessionId) -> Result<(), WorkerPortError>;
 }

@@ -31,7 +31,7 @@ pub struct FirePlan {
 /// What a fire finds of its job at that moment.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Present {
-    /// Open occurrences, counted up to `max_open`.
+    /// Open occurrences.
     pub open: usize,
     /// Those of them that wait behind others.
     pub behind: usize,

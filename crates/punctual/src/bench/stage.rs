@@ -1,8 +1,9 @@
 //! A complete node in a temporary directory: store, engine and its loops, without the API.
 
 use crate::bench::PlaceArgs;
-use crate::{host, serve};
+use crate::serve;
 use anyhow::Context;
+use punctual_client::host;
 use punctual_core::ports::{Executor, Host, Store};
 use punctual_engine::{Engine, EngineConfig};
 use punctual_store::sqlite::{SqliteOptions, SqliteStore};

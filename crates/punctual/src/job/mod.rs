@@ -5,6 +5,7 @@ mod explain;
 mod fields;
 mod job_file;
 mod list;
+mod logs;
 mod show;
 mod submit;
 mod trigger;
@@ -26,6 +27,8 @@ pub enum JobCommand {
     Show(show::ShowArgs),
     /// Show the executions of a job, open ones first, then latest first
     History(show::HistoryArgs),
+    /// Show what a job has written: its latest run, attempt by attempt
+    Logs(logs::LogsArgs),
     /// Wait until a job is finished
     Wait(wait::WaitArgs),
     /// Say why a job does what it does
@@ -52,6 +55,7 @@ pub async fn run(command: JobCommand) -> anyhow::Result<Exit> {
         JobCommand::List(args) => list::run(args).await,
         JobCommand::Show(args) => show::run(args).await,
         JobCommand::History(args) => show::history(args).await,
+        JobCommand::Logs(args) => logs::run(args).await,
         JobCommand::Wait(args) => wait::run(args).await,
         JobCommand::Explain(args) => explain::run(args).await,
         JobCommand::Update(args) => update::run(*args).await,

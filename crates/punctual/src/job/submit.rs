@@ -12,15 +12,22 @@ use crate::output::OutputArgs;
 use anyhow::Context;
 use punctual_client::{Client, SubmitJob, SubmittedBody};
 use punctual_core::time::Timestamp;
-use serde_json::value::RawValue;
-use std::path::PathBuf;
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 #[derive(clap::Args)]
 pub struct SubmitArgs {
-    /// The job's name
-    #[arg(required_unless_present = "file", conflicts_with = "file")]
+    /// The job's name; may be left out when the job is a command
+    #[arg(required_unless_present_any = ["file", "shell", "command"], conflicts_with = "file")]
     name: Option<String>,
+    /// Run this command, with its arguments: a job of type process
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["file", "job_type", "payload", "shell"])]
+    command: Vec<String>,
+    /// Run this script through sh: a job of type shell
+    #[arg(long, value_name = "SCRIPT", allow_hyphen_values = true, conflicts_with_all = ["file", "job_type", "payload"])]
+    shell: Option<String>,
     /// JSON for the handler
     #[arg(long, value_parser = args::json, allow_hyphen_values = true, value_name = "JSON", conflicts_with = "file")]
     payload: Option<Box<RawValue>>,
@@ -140,14 +147,35 @@ impl SubmitArgs {
         for parent in &lasting.depends_on {
             depends_on.push(which::find(client, parent).await.context("--depends-on")?);
         }
+        let fields = self.fields.job();
+        let (job_type, payload) = self.handler(fields.job_type.clone());
         Ok(SubmitJob {
-            name: self.name.clone().unwrap_or_default(),
-            payload: self.payload.clone(),
+            name: self.name.clone().or_else(|| self.name_of_command()).unwrap_or_default(),
+            job_type,
+            payload,
             owner_id: lasting.owner.clone(),
             idempotency_key: lasting.idempotency_key.clone(),
             unique_key: lasting.unique_key.clone(),
             depends_on: given(&depends_on),
-            ..self.fields.job()
+            ..fields
         })
+    }
+
+    /// Which handler runs the job, and what it is told.
+    fn handler(&self, job_type: Option<String>) -> (Option<String>, Option<Box<RawValue>>) {
+        let (own_type, payload) = match &self.shell {
+            Some(script) => ("shell", json!({ "script": script })),
+            None if !self.command.is_empty() => ("process", json!({ "command": self.command })),
+            None => return (job_type, self.payload.clone()),
+        };
+        (Some(own_type.to_owned()), to_raw_value(&payload).ok())
+    }
+
+    /// What to call a command that was given no name.
+    fn name_of_command(&self) -> Option<String> {
+        match self.command.first() {
+            Some(program) => Some(Path::new(program).file_name()?.to_string_lossy().into_owned()),
+            None => self.shell.is_some().then(|| "shell".to_owned()),
+        }
     }
 }

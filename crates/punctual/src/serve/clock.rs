@@ -1,8 +1,9 @@
 //! Which clock the server goes by: the machine's, or one that is driven over the API.
 
 use super::manual_clock::ManualClock;
+use crate::args;
 use crate::exit::{CliError, Exit};
-use crate::{args, host};
+use punctual_client::host;
 use punctual_core::ports::{DrivenClock, Host};
 use punctual_core::time::Timestamp;
 use std::sync::Arc;

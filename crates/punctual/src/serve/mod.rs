@@ -12,17 +12,18 @@ mod signals;
 use crate::connect::DEFAULT_ADDRESS;
 use crate::data_dir::DataDir;
 use crate::exit::{CliError, Exit};
-use crate::{args, host, output};
+use crate::{args, output, shim};
 use admin_token::AdminToken;
 use anyhow::Context;
 use clock::ClockArgs;
 use logging::LogArgs;
 use punctual_api::{Api, Server, ServerLimits};
-use punctual_client::Span;
+use punctual_client::{Span, host};
 use punctual_core::ports::{DrivenClock, Executor, Host, Store};
 use punctual_core::time::Timestamp;
 use punctual_engine::{Engine, EngineConfig};
 use punctual_store::sqlite::{OpenError, SqliteOptions, SqliteStore};
+use punctual_worker::process::{process_executor, shell_executor};
 use punctual_worker::{Worker, WorkerConfig, builtin_executors};
 use retention::RetentionArgs;
 use signals::Signals;
@@ -54,6 +55,10 @@ pub struct ServeArgs {
     /// The queues that the embedded worker serves, separated by commas; all if left out
     #[arg(long, env = "PUNCTUAL_QUEUES", value_delimiter = ',')]
     queues: Vec<String>,
+    /// Commands that the embedded worker runs for whoever may submit jobs: process, shell, separated by commas; none
+    /// if left out
+    #[arg(long, env = "PUNCTUAL_ALLOW", value_delimiter = ',', value_enum)]
+    allow: Vec<Allowed>,
     /// How long running handlers may take to finish when the server stops
     #[arg(long, env = "PUNCTUAL_DRAIN_GRACE", default_value = "30s", value_name = "DURATION")]
     drain_grace: Span,
@@ -69,6 +74,24 @@ pub struct ServeArgs {
     http: http::HttpArgs,
     #[command(flatten)]
     log: LogArgs,
+}
+
+/// A way to run commands that the operator may allow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Allowed {
+    /// Programs with arguments
+    Process,
+    /// Scripts through `sh -c`
+    Shell,
+}
+
+impl Allowed {
+    fn executor(self) -> Arc<dyn Executor> {
+        match self {
+            Allowed::Process => process_executor(shim::command()),
+            Allowed::Shell => shell_executor(shim::command()),
+        }
+    }
 }
 
 pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
@@ -109,9 +132,9 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
 }
 
 /// The handlers of the embedded worker.
-#[cfg_attr(not(feature = "http"), expect(unused_mut, unused_variables, reason = "each feature adds its own"))]
 fn executors(args: &ServeArgs, host: &Host) -> Result<Vec<Arc<dyn Executor>>, CliError> {
     let mut executors = builtin_executors(host);
+    executors.extend(args.allow.iter().map(|allowed| allowed.executor()));
     #[cfg(feature = "http")]
     executors.push(args.http.executor(host)?);
     Ok(executors)

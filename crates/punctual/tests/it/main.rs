@@ -21,6 +21,7 @@ mod keys;
 mod kill;
 mod lifecycle;
 mod overlap;
+mod process;
 mod queues;
 mod redact;
 mod restart;

@@ -87,12 +87,12 @@ impl Auditor {
         let fresh = std::mem::take(&mut self.fresh);
         for (offer, assignment) in &begun.assigned {
             let id = assignment.execution.occurrence;
+            self.granted(offer.session, offer.turn, assignment)?;
             rule!(
                 fresh.queued.contains(&id),
                 "an offer is given only the work that came with it",
                 "{id} was given to {offer:?}, fresh are {fresh:?}"
             );
-            self.granted(offer.session, offer.turn, assignment)?;
             self.count("offers taken");
         }
         for id in fresh.queued.iter().filter(|id| self.queued.contains(id)) {
@@ -145,8 +145,7 @@ impl Auditor {
                 "told is {due:?}, but it is due at {at:?} in {lane:?}"
             );
         }
-        let ended: BTreeSet<(ExecutionId, Status)> =
-            begun.ended.iter().copied().collect();
+        let ended: BTreeSet<(ExecutionId, Status)> = begun.ended.iter().copied().collect();
         rule!(
             ended == fresh.ended && ended.len() == begun.ended.len(),
             "what ends unstarted is told once",

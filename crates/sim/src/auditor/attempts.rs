@@ -116,7 +116,9 @@ impl Auditor {
             let lane = self.lane(id.job)?;
             let occurrence = self.occurrence(id)?;
             rule!(
-                occurrence.state == OccurrenceState::Queued && occurrence.is_expired(self.at) && serves(claim, &lane),
+                occurrence.state == OccurrenceState::Queued
+                    && occurrence.is_expired(self.at)
+                    && serves(claim, &lane),
                 "a claim ends only what it could have handed out and has expired",
                 "{execution} of {lane:?} was {:?} and expires at {:?}",
                 occurrence.state,
@@ -387,8 +389,11 @@ impl Auditor {
         }
         let (occurrence, _) = self.occurrence_mut(id)?;
         let is_held = is_paused && !occurrence.is_exempt;
-        occurrence.state =
-            if is_held { OccurrenceState::Waiting(Gates::only(Gate::Paused)) } else { OccurrenceState::Queued };
+        occurrence.state = if is_held {
+            OccurrenceState::Waiting(Gates::only(Gate::Paused))
+        } else {
+            OccurrenceState::Queued
+        };
         if is_held {
             self.count("executions given back into a pause");
         }
@@ -441,7 +446,8 @@ impl Auditor {
     /// Whether this session holds exactly this lease.
     pub(super) fn holds(&self, session: SessionId, lease: LeaseRef) -> Result<bool, Violation> {
         let occurrence = self.occurrence(lease.execution.occurrence)?;
-        let is_holder = matches!(occurrence.state, OccurrenceState::Running { session: holder, .. } if holder == session);
+        let is_holder =
+            matches!(occurrence.state, OccurrenceState::Running { session: holder, .. } if holder == session);
         Ok(is_holder && occurrence.attempt == lease.execution.attempt && occurrence.epoch == lease.epoch)
     }
 

@@ -62,6 +62,11 @@ impl Clockwork {
         Clockwork { hands, end_at: spec.end_at }
     }
 
+    /// Whether the zone has changed its clocks by then.
+    pub(super) fn has_changed(&self, nominal: Timestamp) -> bool {
+        matches!(&self.hands, Hands::Local(Local { zone: Zone::Changing(change), .. }) if change.at <= nominal)
+    }
+
     /// The first nominal time after an instant.
     pub(super) fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
         let next = match &self.hands {
@@ -96,7 +101,8 @@ impl Local {
         let shown = instant + self.zone.offset(instant);
         let (Some(_), Zone::Changing(change)) = (self.hour, &self.zone) else { return self.matches(shown) };
         let at = change.at.as_micros() / SECOND_US;
-        let (gap, repeated) = (change.after_secs - change.before_secs, change.before_secs - change.after_secs);
+        let (gap, repeated) =
+            (change.after_secs - change.before_secs, change.before_secs - change.after_secs);
         if instant == at && gap > 0 {
             return (at + change.before_secs..=at + change.after_secs).any(|shown| self.matches(shown));
         }
@@ -118,7 +124,8 @@ impl Zone {
             // Never changes its clocks: five and a half hours.
             "Asia/Kolkata" => Zone::Fixed(19_800),
             _ => {
-                let end_us = end_at.expect("a pattern in a zone that changes its clocks has an end").as_micros();
+                let end_us =
+                    end_at.expect("a pattern in a zone that changes its clocks has an end").as_micros();
                 let changes = CLOCK_CHANGES.iter().filter(|change| change.zone == name);
                 let near = changes.min_by_key(|change| (change.at.as_micros() - end_us).abs());
                 Zone::Changing(*near.unwrap_or_else(|| panic!("{name} is not of the workload")))

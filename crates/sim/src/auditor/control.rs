@@ -2,7 +2,9 @@
 //! reason that holds.
 
 use super::firing::{answers_each, state_behind};
-use super::{Auditor, Fate, JobModel, Occurrence, OccurrenceState, Place, Verdict, Violation, rule, start_of};
+use super::{
+    Auditor, Fate, JobModel, Occurrence, OccurrenceState, Place, Verdict, Violation, rule, start_of,
+};
 use punctual_core::control::{Refusal, Verb};
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{Epoch, ExecutionId, JobId};
@@ -22,7 +24,12 @@ pub(super) struct Effect {
 pub(super) type Asked = Result<Result<Effect, Refusal>, Violation>;
 
 impl Auditor {
-    pub fn controlled(&mut self, now: Timestamp, controls: &[Control], outcomes: &[ControlOutcome]) -> Verdict {
+    pub fn controlled(
+        &mut self,
+        now: Timestamp,
+        controls: &[Control],
+        outcomes: &[ControlOutcome],
+    ) -> Verdict {
         self.not_ahead(now)?;
         answers_each("control", controls.len(), outcomes.len())?;
         for (control, outcome) in controls.iter().zip(outcomes) {
@@ -80,7 +87,9 @@ impl Auditor {
             (Ok(expected), ControlOutcome::Done(controlled)) => {
                 let Controlled { begun, version, added, asked, skipped } = controlled;
                 rule!(
-                    *version == self.job(id)?.version() && *added == expected.added && *skipped == expected.skipped,
+                    *version == self.job(id)?.version()
+                        && *added == expected.added
+                        && *skipped == expected.skipped,
                     "a verb says what it came to",
                     "{verb} of job {id} in version {}: expected {expected:?}, got {controlled:?}",
                     self.job(id)?.version()
@@ -216,6 +225,7 @@ impl Auditor {
             return Ok(Err(refusal));
         }
         let is_beside = despite_overlap || self.job(id)?.spec().settings.overlap == OverlapPolicy::Allow;
+        let is_awaited = self.job(id)?.is_awaited();
         if policy == OverlapPolicy::Replace {
             self.count("triggers that replace");
             self.stop_open(id)?;
@@ -227,6 +237,7 @@ impl Auditor {
             expires_at: job.expires_at(at).filter(|expiry| *expiry > at),
             is_exempt: status == JobStatus::Paused,
             is_beside,
+            is_awaited,
             ..job.another(at, self.now)
         };
         if occurrence.is_exempt {
@@ -405,6 +416,7 @@ impl JobModel {
             job_version: self.version(),
             is_beside: false,
             is_exempt: false,
+            is_awaited: self.is_awaited(),
             changed_at: now,
             finished: vec![],
         }

@@ -56,12 +56,25 @@ impl Auditor {
                 self.skip_child(child)?;
             } else if is_released {
                 let job = self.job(child)?;
-                let first = job.open.iter().find(|number| job.occurrences[number].is_behind(Gate::Dependency));
+                let first =
+                    job.open.iter().find(|number| job.occurrences[number].is_behind(Gate::Dependency));
                 if let Some(number) = first.copied() {
                     self.open_gate(child.occurrence(number), Gate::Dependency)?;
                     self.count("dependents released");
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// From now on another job depends on how this one ends.
+    pub(super) fn await_parent(&mut self, id: JobId) -> Verdict {
+        let job = self.job_mut(id)?;
+        if let Some(schedule) = &mut job.schedule {
+            schedule.is_awaited = true;
+        }
+        for number in &job.open {
+            job.occurrences.get_mut(number).expect("what is open is there").is_awaited = true;
         }
         Ok(())
     }
@@ -143,6 +156,7 @@ impl JobModel {
             job_version: self.version(),
             is_beside: false,
             is_exempt: false,
+            is_awaited: false,
             changed_at: now,
             finished: vec![],
         }

@@ -116,6 +116,9 @@ impl Auditor {
             is_purged: false,
         };
         job.begin_life(since, 1, 0, self.now);
+        for parent in &job.waits_for {
+            self.await_parent(*parent)?;
+        }
         self.jobs.insert(id, job);
         if is_due {
             let job = self.job_mut(id)?;
@@ -203,13 +206,26 @@ impl Auditor {
             false => Gates::only(Gate::Dependency),
         };
         let is_beside = job.spec().settings.overlap == OverlapPolicy::Allow;
+        let is_awaited = schedule.is_awaited;
         for (nominal, fate) in &expected.fates {
-            let life = job.lives.last_mut().expect("a schedule fires during its life");
+            let (life, earlier) = job.lives.split_last_mut().expect("a schedule fires during its life");
+            let mut earlier = earlier.iter().filter(|earlier| earlier.clockwork.is_some());
+            if life.clockwork.is_some()
+                && *fate == Fate::Fired
+                && earlier.any(|earlier| earlier.fates.get(nominal) == Some(&Fate::Fired))
+            {
+                return Err(twice(id, *nominal, Fate::Fired));
+            }
             if let Some(earlier) = life.fates.insert(*nominal, *fate) {
                 return Err(twice(id, *nominal, earlier));
             }
         }
-        for (_, fate) in &expected.fates {
+        for (nominal, fate) in &expected.fates {
+            let life = self.job(id)?.lives.last();
+            if life.and_then(|life| life.clockwork.as_ref()).is_some_and(|clock| clock.has_changed(*nominal))
+            {
+                self.count("nominal times after a change of clocks");
+            }
             match fate {
                 Fate::Fired => {}
                 Fate::Skipped(SkipReason::Misfire) => self.count("occurrences skipped as missed"),
@@ -226,7 +242,9 @@ impl Auditor {
         let mut fired = vec![];
         for one in opened {
             let gates = if one.is_behind { gates.with(Gate::Overlap) } else { gates };
-            fired.push((self.fire_one(id, one.nominal, gates, is_beside)?, one.nominal));
+            let occurrence = self.fire_one(id, one.nominal, gates, is_beside)?;
+            self.occurrence_mut(occurrence)?.0.is_awaited = is_awaited;
+            fired.push((occurrence, one.nominal));
         }
         let expected_skips =
             expected.fates.iter().filter(|(_, fate)| matches!(fate, Fate::Skipped(_))).count();
@@ -269,6 +287,7 @@ impl Auditor {
             job_version: job.version(),
             is_beside,
             is_exempt: false,
+            is_awaited: false,
             changed_at: now,
             finished: Vec::new(),
         };
@@ -303,7 +322,8 @@ impl JobModel {
         };
         let Some(first) = first else { return };
         let cursors = Cursors { regular: Some(first), replay: vec![], replay_due: since };
-        self.schedule = Some(ScheduleModel { version, cursors, is_held: false, fired, changed_at: now });
+        let (is_held, is_awaited, changed_at) = (false, false, now);
+        self.schedule = Some(ScheduleModel { version, cursors, is_held, fired, is_awaited, changed_at });
         let (fates, undone) = (BTreeMap::new(), vec![]);
         self.lives.push(Life { schedule, clockwork, first, fates, undone, is_cut_short: false, fired });
     }

@@ -14,7 +14,8 @@ impl Auditor {
         let settings = &spec.settings;
         if settings.idempotency_key.is_some() {
             let is_same = |other: &JobSpec| other.settings.idempotency_key == settings.idempotency_key;
-            let there = self.kept_jobs().find(|(_, job)| job.spec().owner == spec.owner && is_same(job.spec()));
+            let there =
+                self.kept_jobs().find(|(_, job)| job.spec().owner == spec.owner && is_same(job.spec()));
             if let Some((id, _)) = there {
                 self.count("submits of a known idempotency key");
                 return Some(SubmitOutcome::Existing(id));

@@ -25,7 +25,8 @@ impl Auditor {
         let (id, at) = (look.occurrence, self.at);
         let occurrence = self.occurrence(id)?;
         let is_current = occurrence.attempt == look.attempt && !occurrence.is_closed();
-        let (state, look_at, is_expired) = (occurrence.state, occurrence.look_at(), occurrence.is_expired(at));
+        let (state, look_at, is_expired) =
+            (occurrence.state, occurrence.look_at(), occurrence.is_expired(at));
         let due_at = look_at.map(|due_at| due_at.max(occurrence.changed_at));
         match outcome {
             LookOutcome::Opened(begun) => {

@@ -128,6 +128,8 @@ struct ScheduleModel {
     is_held: bool,
     /// Occurrences that count against `max_runs`.
     fired: u32,
+    /// Other jobs may depend on how it ends.
+    is_awaited: bool,
     /// The true time of the last change of it.
     changed_at: Timestamp,
 }
@@ -185,6 +187,8 @@ struct Occurrence {
     is_beside: bool,
     /// Triggered while its job was paused.
     is_exempt: bool,
+    /// Other jobs may depend on how it ends.
+    is_awaited: bool,
     /// The true time of the last change of it.
     changed_at: Timestamp,
     finished: Vec<FinishedAttempt>,
@@ -407,10 +411,17 @@ impl JobModel {
         }
     }
 
+    /// Whether other jobs may depend on how it ends.
+    fn is_awaited(&self) -> bool {
+        self.schedule.as_ref().is_some_and(|schedule| schedule.is_awaited)
+            || self.open.iter().any(|number| self.occurrences[number].is_awaited)
+    }
+
     /// When its schedule is due.
     fn due_at(&self, id: JobId) -> Option<Timestamp> {
         let schedule = self.schedule.as_ref().filter(|schedule| !schedule.is_held)?;
-        let regular = schedule.cursors.regular.map(|nominal| start_of(id, &self.spec().settings.schedule, nominal));
+        let regular =
+            schedule.cursors.regular.map(|nominal| start_of(id, &self.spec().settings.schedule, nominal));
         let replay = (!schedule.cursors.replay.is_empty()).then_some(schedule.cursors.replay_due);
         regular.into_iter().chain(replay).min()
     }

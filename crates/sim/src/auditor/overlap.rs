@@ -45,8 +45,7 @@ impl Crowd {
             limit: settings.overlap_limit as usize,
             max_open,
             open: open.len(),
-            // As many as may be open are counted, from the first.
-            behind: open.iter().take(max_open).filter(|one| one.is_behind(Gate::Overlap)).count(),
+            behind: open.iter().filter(|one| one.is_behind(Gate::Overlap)).count(),
             latest: scheduled.map(|one| one.scheduled_time).max(),
             is_running: open.iter().any(|one| one.is_running()),
             opened: vec![],

@@ -26,7 +26,12 @@ impl Auditor {
         }
     }
 
-    pub fn redriven(&mut self, now: Timestamp, dead: &[OccurrenceId], outcomes: &[ControlOutcome]) -> Verdict {
+    pub fn redriven(
+        &mut self,
+        now: Timestamp,
+        dead: &[OccurrenceId],
+        outcomes: &[ControlOutcome],
+    ) -> Verdict {
         self.not_ahead(now)?;
         answers_each("redrive", dead.len(), outcomes.len())?;
         for (id, outcome) in dead.iter().zip(outcomes) {

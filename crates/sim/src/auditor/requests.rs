@@ -23,7 +23,9 @@ impl Auditor {
             }
             Some(known) if known.fingerprint != new.fingerprint => RequestState::Mismatch,
             Some(RequestModel { answer: Some(answer), .. }) => RequestState::Answered(answer.clone()),
-            Some(RequestModel { at, seed, .. }) => RequestState::Begun { at: *at, seed: *seed, is_new: false },
+            Some(RequestModel { at, seed, .. }) => {
+                RequestState::Begun { at: *at, seed: *seed, is_new: false }
+            }
         };
         rule!(
             *state == expected,

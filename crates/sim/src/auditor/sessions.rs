@@ -61,7 +61,8 @@ impl Auditor {
         for id in self.leased_to(session) {
             let occurrence = self.occurrence(id)?;
             if matches!(occurrence.state, OccurrenceState::Running { is_asked_to_stop: true, .. }) {
-                expected.insert(LeaseRef { execution: id.attempt(occurrence.attempt), epoch: occurrence.epoch });
+                expected
+                    .insert(LeaseRef { execution: id.attempt(occurrence.attempt), epoch: occurrence.epoch });
             }
         }
         let told: BTreeSet<LeaseRef> = cancel.iter().copied().collect();

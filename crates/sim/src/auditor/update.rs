@@ -30,9 +30,14 @@ impl Auditor {
         if old == new {
             return Ok(Ok(Effect::default()));
         }
+        if job.is_awaited() && !new.settings.schedule.is_one_shot() {
+            self.count("updates refused because others depend on the job");
+            return Ok(Err(Refusal::Awaited));
+        }
         let is_moved = old.settings.schedule != new.settings.schedule;
         let has_fired = job.schedule.is_none() && job.is_one_shot();
-        let postponed = job.unstarted().filter(|_| is_moved && has_fired && new.settings.schedule.is_one_shot());
+        let postponed =
+            job.unstarted().filter(|_| is_moved && has_fired && new.settings.schedule.is_one_shot());
         let begins = is_moved && postponed.is_none() && job.begins_anew(&new, at);
         if begins && let Some(refusal) = self.revival_refusal(id)? {
             return Ok(Err(refusal));
@@ -120,10 +125,10 @@ impl Auditor {
     fn begin_anew(&mut self, id: JobId, begins: bool) -> Result<(), Violation> {
         let (at, now) = (self.at, self.now);
         let job = self.job_mut(id)?;
-        let (version, fired) = match &job.schedule {
-            Some(old) => (old.version, old.fired),
-            None => (1, 0),
-        };
+        let version = job.schedule.as_ref().map_or(1, |old| old.version);
+        let before = &job.versions[job.versions.len() - 2];
+        let fired = job.runs_under(before);
+        let is_awaited = job.is_awaited();
         // Whether the job has something to do again is seen before its old schedule goes.
         let status = job.status();
         job.end_life(true);
@@ -132,7 +137,7 @@ impl Auditor {
             job.begin_life(at, version, fired, now);
             let is_held = job.mark == JobMark::Paused;
             if let Some(schedule) = &mut job.schedule {
-                schedule.is_held = is_held;
+                (schedule.is_held, schedule.is_awaited) = (is_held, is_awaited);
             }
         }
         Ok(())
@@ -148,10 +153,20 @@ impl JobModel {
         })
     }
 
+    /// Runs that the job has had by its old description. With the last one their count went, and the numbers that
+    /// were given stand for it.
+    fn runs_under(&self, before: &JobSpec) -> u32 {
+        match &self.schedule {
+            Some(schedule) => schedule.fired,
+            None if before.settings.schedule.is_one_shot() => 0,
+            None => self.numbered,
+        }
+    }
+
     /// Whether a new schedule has anything to fire from now on: runs that the job has had count.
     fn begins_anew(&self, new: &JobSpec, at: Timestamp) -> bool {
         let Schedule::Recurring(recurring) = &new.settings.schedule else { return true };
-        let fired = self.schedule.as_ref().map_or(0, |schedule| schedule.fired);
+        let fired = self.runs_under(self.spec());
         let is_spent = recurring.max_runs.is_some_and(|max| fired >= max);
         !is_spent && super::Clockwork::of(recurring).next_after(at).is_some()
     }

@@ -155,8 +155,10 @@ fn tls_config(more_roots_pem: &[u8]) -> Result<ClientConfig, HttpConfigError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use async_trait::async_trait;
     use punctual_core::ids::{Epoch, JobId};
     use punctual_core::ports::{Assignment, Random, Spawn};
+    use punctual_core::ports::{LogSink, LogStream, Stop, StopSignal};
     use punctual_core::time::{Monotonic, Timestamp};
     use std::time::Duration;
 
@@ -213,7 +215,27 @@ mod tests {
             scheduled_time: Timestamp::EPOCH,
             available_at: Timestamp::EPOCH,
         };
-        ExecutionContext { assignment, deadline: Timestamp::EPOCH }
+        ExecutionContext {
+            assignment,
+            deadline: Timestamp::EPOCH,
+            logs: Arc::new(Alone),
+            stop: Arc::new(Alone),
+        }
+    }
+
+    /// Nobody reads what it logs, and nobody stops it.
+    struct Alone;
+
+    #[async_trait]
+    impl LogSink for Alone {
+        async fn append(&self, _: LogStream, _: String) {}
+    }
+
+    #[async_trait]
+    impl StopSignal for Alone {
+        async fn requested(&self, _: Stop) {
+            std::future::pending().await
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -13,6 +13,7 @@ use crate::sqlite::rows::{
 use punctual_core::defects::{Defect, planted};
 use punctual_core::ids::ExecutionId;
 use punctual_core::lifecycle::Status;
+use punctual_core::limits;
 use punctual_core::occurrence::{Cancelled, Finished, Live};
 use punctual_core::ports::{Begun, Fire, FireOutcome, Lane, Offer};
 use punctual_core::schedule::{FirePlan, OverlapPolicy, Present, ScheduleState, SkipRange};
@@ -65,7 +66,8 @@ fn fire_one(tx: &mut Tx<'_>, offers: &mut Offers, now: Timestamp, fire: Fire) ->
 /// What there is of the job at this moment, as far as any rule cares.
 fn present(conn: &Connection, state: &ScheduleState) -> Result<Present, Fault> {
     let job = state.job;
-    let bound = limit(state.overlap.max_open as usize);
+    // More may be open than may be by now, and each that waits behind them counts.
+    let bound = limit(limits::MAX_OPEN_MAX as usize);
     let mut select = conn.prepare_cached(COUNT_OPEN)?;
     let counts = one(&mut select, params![job.as_bytes(), bound], |row| {
         Ok((row.get::<_, u32>(0)?, row.get::<_, u32>(1)?))

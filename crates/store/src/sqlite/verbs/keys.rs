@@ -26,10 +26,12 @@ pub(super) enum Admission {
 
 pub(super) fn admit(conn: &Connection, job: &Job) -> Result<Admission, Fault> {
     let settings = &job.spec.settings;
-    if settings.idempotency_key.is_none() && settings.unique_key.is_none() {
+    let is_keyed = settings.idempotency_key.is_some() || settings.unique_key.is_some();
+    if !is_keyed && settings.depends_on.is_empty() {
         return Ok(Admission::Plain);
     }
-    // A repeated submit of this very job must not be taken for another one with its key.
+    // A repeated submit of this very job must not be taken for another one with its key, nor be refused because a
+    // job that it depends on has gone since.
     if conn.prepare_cached("SELECT 1 FROM jobs WHERE id = ?1")?.exists([job.id.as_bytes()])? {
         return Ok(Admission::AlreadyThere);
     }

@@ -1,4 +1,5 @@
-//! The machine behind the ports: its clock, its randomness, its threads.
+//! The machine behind the ports: its clock, its randomness, its threads. For workers written with this crate and
+//! for the binary; the simulator has its own.
 
 use punctual_core::ports::{Clock, Host, Random, Spawn, Task};
 use punctual_core::time::{Monotonic, Timestamp};

@@ -1,0 +1,213 @@
+//! What workers say, held to its limits and turned into what the engine takes.
+
+use crate::error::ApiError;
+use punctual_client::Seconds;
+use punctual_client::protocol::{
+    LeaseBody, LogsRequest, NewLogLine, OpenSession, OutcomeWord, PollRequest, ReportBody,
+};
+use punctual_core::job::name_problem;
+use punctual_core::limits;
+use punctual_core::ports::{LeaseRef, LogLine, Outcome, Poll, Report, SessionOpening};
+use punctual_core::time::Timestamp;
+use std::time::Duration;
+
+/// How long a poll waits if it does not say.
+const POLL_WAIT_DEFAULT: Duration = Duration::from_secs(20);
+
+pub fn opening(request: OpenSession) -> Result<SessionOpening, ApiError> {
+    name("worker", &request.worker)?;
+    job_types(&request.job_types)?;
+    within("slots", request.slots, 1..=limits::WORKER_SLOTS_MAX)?;
+    let lease = request.lease_secs.map_or(limits::SESSION_LEASE, duration);
+    let (least, most) = (limits::SESSION_LEASE_MIN, limits::SESSION_LEASE_MAX);
+    if lease < least || lease > most {
+        let fix = format!("must be from {} to {}", least.as_secs_f64(), most.as_secs_f64());
+        return Err(ApiError::field("lease_secs", fix));
+    }
+    Ok(SessionOpening {
+        worker: request.worker,
+        lease,
+        // Only the process that holds the store may say so of its own worker.
+        embedded: false,
+        job_types: request.job_types,
+        slots: request.slots,
+    })
+}
+
+/// The poll, and what its worker holds if it says so.
+pub fn poll(request: PollRequest) -> Result<(Poll, Option<Vec<LeaseRef>>), ApiError> {
+    let turn = turn(request.turn)?;
+    within("capacity", request.capacity, 1..=limits::REMOTE_POLL_CAPACITY_MAX)?;
+    names("queues", &request.queues)?;
+    job_types(&request.job_types)?;
+    let wait = request.wait_secs.map_or(POLL_WAIT_DEFAULT, duration);
+    if wait > limits::REMOTE_POLL_WAIT_MAX {
+        let fix = format!("must be at most {}", limits::REMOTE_POLL_WAIT_MAX.as_secs());
+        return Err(ApiError::field("wait_secs", fix));
+    }
+    let held = request.held.map(|held| leases("held", held)).transpose()?;
+    let poll = Poll {
+        session: request.session,
+        turn,
+        capacity: request.capacity,
+        queues: request.queues,
+        job_types: request.job_types,
+        wait,
+    };
+    Ok((poll, held))
+}
+
+/// A number that a worker counts up.
+pub fn count(field: &str, number: u64) -> Result<u64, ApiError> {
+    within(field, number, 1..=limits::REMOTE_COUNT_MAX)
+}
+
+/// The turn of the store under which a turn of the wire claims or resyncs.
+pub fn turn(turn: u64) -> Result<u64, ApiError> {
+    count("turn", turn).map(|turn| turn * 2)
+}
+
+/// The turn of the store under which a poll resyncs before it claims.
+pub fn turn_before(turn: u64) -> u64 {
+    turn - 1
+}
+
+/// The turn of the wire that a turn of the store belongs to.
+pub fn wire_turn(turn: u64) -> u64 {
+    turn.div_ceil(2)
+}
+
+pub fn leases(field: &str, leases: Vec<LeaseBody>) -> Result<Vec<LeaseRef>, ApiError> {
+    at_most(field, leases.len(), limits::LEASES_NAMED_MAX)?;
+    Ok(leases.into_iter().map(LeaseRef::from).collect())
+}
+
+pub fn reports(reports: Vec<ReportBody>, now: Timestamp) -> Result<Vec<Report>, ApiError> {
+    at_most("reports", reports.len(), limits::REMOTE_REPORTS_MAX)?;
+    let report =
+        |(index, body)| report(body, now).map_err(|error| error.within(&format!("reports[{index}]")));
+    reports.into_iter().enumerate().map(report).collect()
+}
+
+fn report(body: ReportBody, now: Timestamp) -> Result<Report, ApiError> {
+    use OutcomeWord::{Cancelled, Failed, Interrupted, Succeeded, TimedOut};
+    if body.result.is_some() && body.outcome != Succeeded {
+        return Err(ApiError::field("result", "only belongs to the outcome succeeded"));
+    }
+    if body.error.is_some() && !matches!(body.outcome, Failed | Interrupted) {
+        return Err(ApiError::field("error", "only belongs to the outcomes failed and interrupted"));
+    }
+    if body.retryable.is_some() && body.outcome != Failed {
+        return Err(ApiError::field("retryable", "only belongs to the outcome failed"));
+    }
+    let outcome = match body.outcome {
+        Succeeded => Outcome::Succeeded { result: body.result.map(|result| result.get().to_owned()) },
+        Failed => {
+            let missing = || ApiError::field("error", "is required: say what went wrong");
+            let error = body.error.ok_or_else(missing)?;
+            Outcome::Failed { error, retryable: body.retryable.unwrap_or(true) }
+        }
+        TimedOut => Outcome::TimedOut,
+        Cancelled => Outcome::Cancelled,
+        Interrupted => {
+            let error = body.error.unwrap_or_else(|| "its worker had to stop it".to_owned());
+            Outcome::Interrupted { error }
+        }
+    };
+    let completed_at = body.completed_at.unwrap_or(now);
+    let mut end = outcome.within_limits().into_end(completed_at, completed_at);
+    end.started_at = body.started_at;
+    let lease = LeaseRef { execution: body.execution_id, epoch: body.epoch };
+    Ok(Report { session: body.session, lease, end })
+}
+
+pub fn log_lines(request: LogsRequest, now: Timestamp) -> Result<Vec<LogLine>, ApiError> {
+    at_most("lines", request.lines.len(), limits::LOG_BATCH_LINES_MAX)?;
+    let execution = request.execution_id;
+    let line = |NewLogLine { message, stream, timestamp }| LogLine {
+        number: 0,
+        execution,
+        // A worker's clock may be ahead; nothing was written in the future.
+        timestamp: timestamp.unwrap_or(now).min(now),
+        stream: stream.into(),
+        message: cut(message),
+    };
+    Ok(request.lines.into_iter().map(line).collect())
+}
+
+/// Within the limit of one line, the mark of the cut included.
+fn cut(mut message: String) -> String {
+    const MARK: &str = " […]";
+    if message.len() > limits::LOG_LINE_BYTES_MAX {
+        message.truncate(message.floor_char_boundary(limits::LOG_LINE_BYTES_MAX - MARK.len()));
+        message.push_str(MARK);
+    }
+    message
+}
+
+fn job_types(job_types: &[String]) -> Result<(), ApiError> {
+    if job_types.is_empty() {
+        return Err(ApiError::field("job_types", "must name at least one type that the worker can run"));
+    }
+    names("job_types", job_types)
+}
+
+fn names(field: &str, texts: &[String]) -> Result<(), ApiError> {
+    at_most(field, texts.len(), limits::WORKER_LANES_MAX)?;
+    texts.iter().enumerate().try_for_each(|(index, text)| name(&format!("{field}[{index}]"), text))
+}
+
+fn name(field: &str, text: &str) -> Result<(), ApiError> {
+    name_problem(text).map_or(Ok(()), |fix| Err(ApiError::field(field, fix)))
+}
+
+fn at_most(field: &str, count: usize, most: usize) -> Result<(), ApiError> {
+    if count <= most {
+        return Ok(());
+    }
+    Err(ApiError::field(field, format!("must have at most {most} entries, not {count}")))
+}
+
+fn within<T: PartialOrd + std::fmt::Display>(
+    field: &str,
+    number: T,
+    range: std::ops::RangeInclusive<T>,
+) -> Result<T, ApiError> {
+    if range.contains(&number) {
+        return Ok(number);
+    }
+    Err(ApiError::field(field, format!("must be from {} to {}, not {number}", range.start(), range.end())))
+}
+
+fn duration(seconds: Seconds) -> Duration {
+    Duration::from_millis(seconds.as_millis())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_two_turns_of_a_poll_follow_those_of_the_one_before() {
+        for wire in 1..5 {
+            let claim = turn(wire).unwrap();
+            assert!(turn_before(claim) > turn(wire - 1).unwrap_or(0));
+            assert_eq!((wire_turn(turn_before(claim)), wire_turn(claim)), (wire, wire));
+        }
+        assert_eq!(wire_turn(0), 0);
+    }
+
+    #[test]
+    fn the_highest_turn_fits_into_every_store() {
+        assert!(i64::try_from(turn(limits::REMOTE_COUNT_MAX).unwrap()).is_ok());
+        assert!(turn(limits::REMOTE_COUNT_MAX + 1).is_err());
+        assert!(turn(0).is_err());
+    }
+
+    #[test]
+    fn a_long_line_is_cut_between_characters() {
+        assert_eq!(cut("short".to_owned()), "short");
+        let long = cut("ü".repeat(limits::LOG_LINE_BYTES_MAX));
+        assert!(long.len() <= limits::LOG_LINE_BYTES_MAX && long.ends_with("ü […]"));
+    }
+}

@@ -1,0 +1,152 @@
+//! The worker protocol: the engine's worker port, for workers in other processes and languages.
+//!
+//! A turn on the wire is two turns of the store. A poll claims under the second one; a poll that says what its
+//! worker `held` resyncs under the first one before. So a worker that counts its polls and names what it holds
+//! needs no resync of its own, and a late or doubled copy of one of its polls neither leases nor returns anything:
+//! both of its turns are used. All of a session's turns are counted this way, so the two styles can be mixed.
+
+mod check;
+
+use crate::Api;
+use crate::auth;
+use crate::error::ApiError;
+use crate::extract::{BATCH_BODY_BYTES_MAX, BODY_BYTES_MAX, IdInPath, JsonBody, NoBody};
+use crate::json::{self, Shape};
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::StatusCode;
+use axum::middleware::from_fn;
+use axum::routing::{delete, post};
+use axum::{Json, Router};
+use punctual_client::protocol::{
+    AssignmentBody, GiveBackRequest, HeartbeatAnswer, HeartbeatRequest, LeaseBody, LogsRequest, OpenSession,
+    PollAnswer, PollRequest, ReportRequest, ReportsAnswer, ResyncRequest, SessionBody, Verdict,
+};
+use punctual_core::ids::{ExecutionId, SessionId};
+use punctual_core::occurrence::LiveState;
+use punctual_core::ports::{Assignment, ExecutionView, LeaseRef, Poll, WorkerPort, WorkerPortError};
+use punctual_core::session::LeaseKeeper;
+use punctual_core::time::Monotonic;
+
+/// Outcomes and log lines come in batches.
+type LargeBody = JsonBody<BATCH_BODY_BYTES_MAX>;
+type Body = JsonBody<BODY_BYTES_MAX>;
+
+pub fn router() -> Router<Api> {
+    let large = || DefaultBodyLimit::max(BATCH_BODY_BYTES_MAX);
+    Router::new()
+        .route("/sessions", post(open))
+        .route("/sessions/{id}", delete(close))
+        .route("/poll", post(poll))
+        .route("/heartbeat", post(heartbeat))
+        .route("/report", post(report).layer(large()))
+        .route("/give-back", post(give_back))
+        .route("/resync", post(resync))
+        .route("/logs", post(logs).layer(large()))
+        .route_layer(from_fn(auth::workers_only))
+}
+
+async fn open(State(api): State<Api>, body: Body) -> Result<(StatusCode, Json<SessionBody>), ApiError> {
+    let opening = check::opening(json::parse::<OpenSession>(&body.bytes, Shape::Worker)?)?;
+    let lease = opening.lease;
+    let grant = api.engine.open_session(opening).await?;
+    let start = Monotonic::from_micros(0);
+    let keeper = LeaseKeeper::new(lease, start);
+    let body = SessionBody {
+        session: grant.session,
+        now: grant.now,
+        lease_secs: lease.into(),
+        beat_secs: keeper.beat_interval().into(),
+        stop_after_secs: keeper.stop_at().since(start).into(),
+    };
+    Ok((StatusCode::CREATED, Json(body)))
+}
+
+async fn close(
+    State(api): State<Api>,
+    IdInPath(id): IdInPath<String>,
+    _: NoBody,
+) -> Result<StatusCode, ApiError> {
+    let session = id.parse().map(SessionId).map_err(|_| ApiError::SessionLost)?;
+    api.engine.close_session(session).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn poll(State(api): State<Api>, body: Body) -> Result<Json<PollAnswer>, ApiError> {
+    let (poll, held) = check::poll(json::parse::<PollRequest>(&body.bytes, Shape::Worker)?)?;
+    // Whoever waits must not keep the share of the memory that reading took.
+    drop(body);
+    let assignments = tokio::select! {
+        biased;
+        () = api.stopping() => return Err(ApiError::Stopping),
+        assignments = take(&api, poll, held) => assignments?,
+    };
+    let now = api.engine.now();
+    let assignments = assignments.into_iter().map(|assignment| AssignmentBody::new(assignment, now));
+    let assignments = assignments.collect::<Result<_, _>>();
+    let broken = |error| ApiError::Internal(format!("a payload is not JSON: {error}"));
+    Ok(Json(PollAnswer { assignments: assignments.map_err(broken)? }))
+}
+
+/// If nobody waits for the answer any more, this is dropped and the engine takes back what it has leased.
+async fn take(
+    api: &Api,
+    poll: Poll,
+    held: Option<Vec<LeaseRef>>,
+) -> Result<Vec<Assignment>, WorkerPortError> {
+    if let Some(held) = held {
+        api.engine.resync(poll.session, check::turn_before(poll.turn), held).await?;
+    }
+    api.engine.poll(poll).await
+}
+
+async fn heartbeat(State(api): State<Api>, body: Body) -> Result<Json<HeartbeatAnswer>, ApiError> {
+    let HeartbeatRequest { session, beat } = json::parse(&body.bytes, Shape::Worker)?;
+    check::count("beat", beat)?;
+    let answer = api.engine.beat(session, beat).await?;
+    Ok(Json(HeartbeatAnswer {
+        now: answer.now,
+        turn: check::wire_turn(answer.turn),
+        cancel: answer.cancel.into_iter().map(LeaseBody::from).collect(),
+    }))
+}
+
+async fn report(State(api): State<Api>, body: LargeBody) -> Result<Json<ReportsAnswer>, ApiError> {
+    let ReportRequest { reports } = json::parse(&body.bytes, Shape::Worker)?;
+    let reports = check::reports(reports, api.engine.now())?;
+    let answers = api.engine.report(reports).await?;
+    Ok(Json(ReportsAnswer { answers: answers.into_iter().map(Verdict::from).collect() }))
+}
+
+async fn give_back(State(api): State<Api>, body: Body) -> Result<StatusCode, ApiError> {
+    let GiveBackRequest { session, leases } = json::parse(&body.bytes, Shape::Worker)?;
+    api.engine.give_back(session, check::leases("leases", leases)?).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn resync(State(api): State<Api>, body: Body) -> Result<StatusCode, ApiError> {
+    let ResyncRequest { session, turn, held } = json::parse(&body.bytes, Shape::Worker)?;
+    let turn = check::turn(turn)?;
+    api.engine.resync(session, turn, check::leases("held", held)?).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn logs(State(api): State<Api>, body: LargeBody) -> Result<StatusCode, ApiError> {
+    let request: LogsRequest = json::parse(&body.bytes, Shape::Worker)?;
+    let (session, execution) = (request.session, request.execution_id);
+    let lines = check::log_lines(request, api.engine.now())?;
+    if !is_held(&api, session, execution).await? {
+        return Err(ApiError::Conflict(format!("execution {execution} does not run in session {session}")));
+    }
+    api.engine.append_logs(session, lines).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn is_held(api: &Api, session: SessionId, execution: ExecutionId) -> Result<bool, ApiError> {
+    Ok(match api.store().execution(execution).await? {
+        Some(ExecutionView::Live { live, .. }) => {
+            live.execution() == execution
+                && matches!(live.state, LiveState::Running(lease) if lease.session == session)
+        }
+        Some(ExecutionView::Finished(_)) | None => false,
+    })
+}

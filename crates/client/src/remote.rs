@@ -1,0 +1,260 @@
+//! The worker port over HTTP, for workers in another process than the engine.
+//!
+//! It says each thing once: when to try again, and when to resync, the worker's session machine decides.
+
+use crate::client::{Client, ClientError};
+use crate::protocol::{
+    GiveBackRequest, HeartbeatAnswer, HeartbeatRequest, LogsRequest, NewLogLine, OpenSession, OutcomeWord,
+    PollAnswer, PollRequest, ReportBody, ReportRequest, ReportsAnswer, ResyncRequest, SessionBody,
+};
+use async_trait::async_trait;
+use punctual_core::ids::SessionId;
+use punctual_core::lifecycle::Ending;
+use punctual_core::limits;
+use punctual_core::ports::{
+    Assignment, BeatAnswer, LeaseRef, LogLine, Poll, Report, ReportAnswer, SessionGrant, SessionOpening,
+    WorkerPort, WorkerPortError,
+};
+use reqwest::{Method, RequestBuilder};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use std::time::Duration;
+
+/// How long the server may take to answer, beyond what it was asked to wait.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes of results and errors in one report; the rest goes into the next one. Well below what the server takes.
+const REPORT_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+type Refused = Box<dyn Fn(ClientError) + Send + Sync>;
+
+/// A worker's way to a server elsewhere.
+pub struct RemotePort {
+    client: Client,
+    refused: Refused,
+}
+
+impl RemotePort {
+    pub fn new(client: Client) -> Self {
+        RemotePort { client, refused: Box::new(|_| {}) }
+    }
+
+    /// Calls `refused` when the server will not open a session however often it is asked: the token may not do it,
+    /// or the worker describes itself wrongly.
+    pub fn when_refused(self, refused: impl Fn(ClientError) + Send + Sync + 'static) -> Self {
+        RemotePort { refused: Box::new(refused), ..self }
+    }
+
+    fn post(&self, verb: &str, body: &impl Serialize) -> RequestBuilder {
+        self.client.request(Method::POST, &format!("/worker/{verb}")).timeout(ANSWER_TIMEOUT).json(body)
+    }
+
+    async fn tell(&self, request: RequestBuilder) -> Result<(), WorkerPortError> {
+        self.client.exchange(request).await.map(|_| ()).map_err(port_error)
+    }
+
+    async fn report_some(&self, reports: Vec<ReportBody>) -> Result<Vec<ReportAnswer>, WorkerPortError> {
+        let count = reports.len();
+        let request = self.post("report", &ReportRequest { reports });
+        let ReportsAnswer { answers } = self.client.send(request).await.map_err(port_error)?;
+        if answers.len() != count {
+            return Err(WorkerPortError::Unavailable(format!(
+                "{} answers to {count} reports",
+                answers.len()
+            )));
+        }
+        Ok(answers.into_iter().map(ReportAnswer::from).collect())
+    }
+}
+
+#[async_trait]
+impl WorkerPort for RemotePort {
+    async fn open_session(&self, opening: SessionOpening) -> Result<SessionGrant, WorkerPortError> {
+        let opening = OpenSession {
+            worker: opening.worker,
+            job_types: opening.job_types,
+            slots: opening.slots,
+            lease_secs: Some(opening.lease.into()),
+        };
+        match self.client.send(self.post("sessions", &opening)).await {
+            Ok(SessionBody { session, now, .. }) => Ok(SessionGrant { session, now }),
+            Err(error) => {
+                let unavailable = WorkerPortError::Unavailable(in_full(&error));
+                if matches!(&error, ClientError::Refused(_)) && !error.is_retryable() {
+                    (self.refused)(error);
+                }
+                Err(unavailable)
+            }
+        }
+    }
+
+    async fn poll(&self, poll: Poll) -> Result<Vec<Assignment>, WorkerPortError> {
+        let wait = poll.wait.min(limits::REMOTE_POLL_WAIT_MAX);
+        let body = PollRequest {
+            session: poll.session,
+            turn: poll.turn,
+            capacity: poll.capacity.min(limits::REMOTE_POLL_CAPACITY_MAX),
+            queues: poll.queues,
+            job_types: poll.job_types,
+            wait_secs: Some(wait.into()),
+            held: None,
+        };
+        let request = self.post("poll", &body).timeout(wait + ANSWER_TIMEOUT);
+        let PollAnswer { assignments } = self.client.send(request).await.map_err(port_error)?;
+        Ok(assignments.into_iter().map(Assignment::from).collect())
+    }
+
+    async fn beat(&self, session: SessionId, beat: u64) -> Result<BeatAnswer, WorkerPortError> {
+        let request = self.post("heartbeat", &HeartbeatRequest { session, beat });
+        let HeartbeatAnswer { now, turn, cancel } = self.client.send(request).await.map_err(port_error)?;
+        Ok(BeatAnswer { now, turn, cancel: cancel.into_iter().map(LeaseRef::from).collect() })
+    }
+
+    async fn report(&self, reports: Vec<Report>) -> Result<Vec<ReportAnswer>, WorkerPortError> {
+        let mut answers = Vec::with_capacity(reports.len());
+        for reports in portions(reports)? {
+            answers.extend(self.report_some(reports).await?);
+        }
+        Ok(answers)
+    }
+
+    async fn give_back(&self, session: SessionId, leases: Vec<LeaseRef>) -> Result<(), WorkerPortError> {
+        let leases = leases.into_iter().map(Into::into).collect();
+        self.tell(self.post("give-back", &GiveBackRequest { session, leases })).await
+    }
+
+    async fn resync(
+        &self,
+        session: SessionId,
+        turn: u64,
+        held: Vec<LeaseRef>,
+    ) -> Result<(), WorkerPortError> {
+        let held = held.into_iter().map(Into::into).collect();
+        self.tell(self.post("resync", &ResyncRequest { session, turn, held })).await
+    }
+
+    async fn append_logs(&self, session: SessionId, lines: Vec<LogLine>) -> Result<(), WorkerPortError> {
+        for lines in lines.chunk_by(|line, next| line.execution == next.execution) {
+            let new_line = |line: &LogLine| NewLogLine {
+                message: line.message.clone(),
+                stream: line.stream.into(),
+                timestamp: Some(line.timestamp),
+            };
+            let request = LogsRequest {
+                session,
+                execution_id: lines[0].execution,
+                lines: lines.iter().map(new_line).collect(),
+            };
+            self.tell(self.post("logs", &request)).await?;
+        }
+        Ok(())
+    }
+
+    async fn close_session(&self, session: SessionId) -> Result<(), WorkerPortError> {
+        let request = self.client.request(Method::DELETE, &format!("/worker/sessions/{session}"));
+        self.tell(request.timeout(ANSWER_TIMEOUT)).await
+    }
+}
+
+fn port_error(error: ClientError) -> WorkerPortError {
+    match error.problem().map(|problem| problem.status) {
+        Some(409) => WorkerPortError::StaleTurn,
+        Some(410) => WorkerPortError::SessionLost,
+        _ => WorkerPortError::Unavailable(in_full(&error)),
+    }
+}
+
+/// The error with all that caused it, on one line.
+fn in_full(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text += &format!(": {cause}");
+        next = cause.source();
+    }
+    text
+}
+
+/// The reports in as many requests as it takes.
+fn portions(reports: Vec<Report>) -> Result<Vec<Vec<ReportBody>>, WorkerPortError> {
+    let mut portions: Vec<Vec<ReportBody>> = Vec::new();
+    let mut bytes = 0;
+    for report in reports {
+        let size =
+            [&report.end.result, &report.end.error].into_iter().flatten().map(String::len).sum::<usize>();
+        let body = body_of(report)?;
+        match portions.last_mut() {
+            Some(last) if last.len() < limits::REMOTE_REPORTS_MAX && bytes + size <= REPORT_BYTES_MAX => {
+                bytes += size;
+                last.push(body);
+            }
+            _ => {
+                bytes = size;
+                portions.push(vec![body]);
+            }
+        }
+    }
+    Ok(portions)
+}
+
+fn body_of(report: Report) -> Result<ReportBody, WorkerPortError> {
+    let Report { session, lease, end } = report;
+    let outcome = match end.ending {
+        Ending::Succeeded => OutcomeWord::Succeeded,
+        Ending::Failed => OutcomeWord::Failed,
+        Ending::TimedOut => OutcomeWord::TimedOut,
+        Ending::Cancelled => OutcomeWord::Cancelled,
+        Ending::Lost => OutcomeWord::Interrupted,
+    };
+    let result = end.result.map(RawValue::from_string).transpose();
+    Ok(ReportBody {
+        session,
+        execution_id: lease.execution,
+        epoch: lease.epoch,
+        outcome,
+        result: result.map_err(|error| {
+            WorkerPortError::Unavailable(format!("the result of {} is not JSON: {error}", lease.execution))
+        })?,
+        error: end.error.filter(|_| matches!(outcome, OutcomeWord::Failed | OutcomeWord::Interrupted)),
+        retryable: (outcome == OutcomeWord::Failed).then_some(end.retryable),
+        started_at: end.started_at,
+        completed_at: Some(end.completed_at),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_core::ids::{Epoch, JobId};
+    use punctual_core::ports::Outcome;
+    use punctual_core::time::Timestamp;
+
+    fn report(outcome: Outcome) -> Report {
+        let execution = JobId::new(Timestamp::EPOCH, 1).occurrence(1).attempt(1);
+        Report {
+            session: SessionId(1),
+            lease: LeaseRef { execution, epoch: Epoch(1) },
+            end: outcome.into_end(Timestamp::from_micros(1), Timestamp::from_micros(2)),
+        }
+    }
+
+    #[test]
+    fn many_or_large_reports_are_told_in_portions() {
+        let large = || report(Outcome::Succeeded { result: Some("1".repeat(REPORT_BYTES_MAX / 2)) });
+        let sizes = |reports| portions(reports).unwrap().iter().map(Vec::len).collect::<Vec<_>>();
+        assert_eq!(sizes(vec![]), [0; 0]);
+        assert_eq!(sizes(vec![large(), large(), large()]), [2, 1]);
+        let small = (0..limits::REMOTE_REPORTS_MAX + 1).map(|_| report(Outcome::TimedOut)).collect();
+        assert_eq!(sizes(small), [limits::REMOTE_REPORTS_MAX, 1]);
+    }
+
+    #[test]
+    fn a_report_says_what_its_outcome_allows_and_no_more() {
+        let text = |outcome| serde_json::to_value(body_of(report(outcome)).unwrap()).unwrap();
+        let failed = text(Outcome::Failed { error: "no".to_owned(), retryable: false });
+        assert_eq!((&failed["error"], &failed["retryable"]), (&"no".into(), &false.into()));
+        let timed_out = text(Outcome::TimedOut);
+        assert_eq!(timed_out["outcome"], "timed_out");
+        assert_eq!((timed_out.get("error"), timed_out.get("retryable")), (None, None));
+        assert_eq!(text(Outcome::Interrupted { error: "stop".to_owned() })["outcome"], "interrupted");
+    }
+}

@@ -1,0 +1,270 @@
+//! One handler: its payload read, its result written, and what it is told of its run.
+
+use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
+use punctual_core::ports::{Assignment, ExecutionContext, Executor, LogSink, LogStream, Outcome, Task};
+use punctual_core::time::Timestamp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// What a handler is told of its run.
+#[derive(Clone)]
+pub struct Context {
+    assignment: Assignment,
+    deadline: Timestamp,
+    logs: Arc<dyn LogSink>,
+    cancellation: Cancellation,
+}
+
+impl Context {
+    pub fn execution_id(&self) -> ExecutionId {
+        self.assignment.execution
+    }
+
+    pub fn job_id(&self) -> JobId {
+        self.assignment.execution.occurrence.job
+    }
+
+    /// The name of the job.
+    pub fn name(&self) -> &str {
+        &self.assignment.name
+    }
+
+    pub fn job_type(&self) -> &str {
+        &self.assignment.job_type
+    }
+
+    pub fn queue(&self) -> &str {
+        &self.assignment.queue
+    }
+
+    /// Counts the runs of the occurrence from 1.
+    pub fn attempt_number(&self) -> u32 {
+        self.assignment.execution.attempt
+    }
+
+    /// The time for which the run was planned.
+    pub fn scheduled_time(&self) -> Timestamp {
+        self.assignment.scheduled_time
+    }
+
+    /// The same for every attempt of the occurrence: hand it on to whatever must not happen twice.
+    pub fn idempotency_key(&self) -> OccurrenceId {
+        self.assignment.idempotency_key()
+    }
+
+    /// When the attempt will be timed out, by the server's time.
+    pub fn deadline(&self) -> Timestamp {
+        self.deadline
+    }
+
+    /// Adds a line to the log of this run. Waits while too many lines are on their way.
+    pub async fn log(&self, message: impl Into<String>) {
+        self.logs.append(LogStream::Log, message.into()).await;
+    }
+
+    /// Tells when the run is over, for what the handler starts beside itself.
+    pub fn cancellation(&self) -> Cancellation {
+        self.cancellation.clone()
+    }
+}
+
+/// Whether a run is over: cancelled, timed out, its lease lost, or simply at its end.
+///
+/// A handler itself need not look: its future is dropped at its next `await`. What it has spawned, or runs on a
+/// thread of its own, goes on unless it looks here.
+#[derive(Debug, Clone)]
+pub struct Cancellation(watch::Receiver<()>);
+
+impl Cancellation {
+    pub fn is_cancelled(&self) -> bool {
+        // Nothing is ever sent: the run's side of the channel goes with the run.
+        self.0.has_changed().is_err()
+    }
+
+    /// Waits until the run is over.
+    pub async fn cancelled(&self) {
+        let mut run = self.0.clone();
+        while run.changed().await.is_ok() {}
+    }
+}
+
+/// Why a handler failed. Every error turns into one that is retried, so that `?` works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HandlerError {
+    message: String,
+    is_retryable: bool,
+}
+
+impl HandlerError {
+    /// Another attempt may succeed.
+    pub fn new(message: impl Into<String>) -> Self {
+        HandlerError { message: message.into(), is_retryable: true }
+    }
+
+    /// No attempt can succeed: the job fails at once.
+    pub fn permanent(message: impl Into<String>) -> Self {
+        HandlerError { message: message.into(), is_retryable: false }
+    }
+}
+
+impl<E: std::error::Error> From<E> for HandlerError {
+    fn from(error: E) -> Self {
+        let mut message = error.to_string();
+        let mut next = error.source();
+        while let Some(cause) = next {
+            message += &format!(": {cause}");
+            next = cause.source();
+        }
+        HandlerError::new(message)
+    }
+}
+
+/// A function from a payload to a result, as an executor.
+pub(super) struct Typed<P, F> {
+    job_type: String,
+    function: Arc<F>,
+    payload: PhantomData<fn(P)>,
+}
+
+impl<P, F> Typed<P, F> {
+    pub(super) fn new(job_type: String, function: F) -> Self {
+        Typed { job_type, function: Arc::new(function), payload: PhantomData }
+    }
+}
+
+impl<P, R, F, Running> Executor for Typed<P, F>
+where
+    P: DeserializeOwned + Send + 'static,
+    R: Serialize + 'static,
+    F: Fn(Context, P) -> Running + Send + Sync + 'static,
+    Running: Future<Output = Result<R, HandlerError>> + Send + 'static,
+{
+    fn job_types(&self) -> Vec<String> {
+        vec![self.job_type.clone()]
+    }
+
+    fn execute(&self, context: ExecutionContext) -> Task<Outcome> {
+        let function = self.function.clone();
+        let ExecutionContext { assignment, deadline, logs, .. } = context;
+        Box::pin(async move {
+            let (_running, run) = watch::channel(());
+            let payload = match serde_json::from_str(&assignment.payload) {
+                Ok(payload) => payload,
+                Err(error) => return failed(format!("the payload does not fit the handler: {error}")),
+            };
+            let context = Context { assignment, deadline, logs, cancellation: Cancellation(run) };
+            match function(context, payload).await {
+                Ok(result) => succeeded(&result),
+                Err(HandlerError { message, is_retryable }) => {
+                    Outcome::Failed { error: message, retryable: is_retryable }
+                }
+            }
+        })
+    }
+}
+
+fn succeeded(result: &impl Serialize) -> Outcome {
+    match serde_json::to_string(result) {
+        // What has nothing to say leaves no result.
+        Ok(text) if text == "null" => Outcome::Succeeded { result: None },
+        Ok(text) => Outcome::Succeeded { result: Some(text) },
+        Err(error) => failed(format!("the result cannot be written as JSON: {error}")),
+    }
+}
+
+fn failed(error: String) -> Outcome {
+    Outcome::Failed { error, retryable: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use async_trait::async_trait;
+    use punctual_core::ids::Epoch;
+    use punctual_core::ports::{Stop, StopSignal};
+    use std::time::Duration;
+
+    struct Nowhere;
+
+    #[async_trait]
+    impl LogSink for Nowhere {
+        async fn append(&self, _: LogStream, _: String) {}
+    }
+
+    #[async_trait]
+    impl StopSignal for Nowhere {
+        async fn requested(&self, _: Stop) {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    fn context(payload: &str) -> ExecutionContext {
+        ExecutionContext {
+            assignment: Assignment {
+                execution: JobId::new(Timestamp::EPOCH, 1).occurrence(1).attempt(2),
+                epoch: Epoch(1),
+                job_version: 1,
+                name: "double".to_owned(),
+                job_type: "double".to_owned(),
+                queue: "default".to_owned(),
+                payload: payload.to_owned(),
+                timeout: Duration::from_secs(1),
+                scheduled_time: Timestamp::EPOCH,
+                available_at: Timestamp::EPOCH,
+            },
+            deadline: Timestamp::from_micros(1_000_000),
+            logs: Arc::new(Nowhere),
+            stop: Arc::new(Nowhere),
+        }
+    }
+
+    async fn run<R: Serialize + 'static>(
+        payload: &str,
+        answer: fn(u32) -> Result<R, HandlerError>,
+    ) -> Outcome {
+        let handler = Typed::new("double".to_owned(), move |context: Context, number: u32| async move {
+            assert_eq!(context.attempt_number(), 2);
+            answer(number)
+        });
+        handler.execute(context(payload)).await
+    }
+
+    #[tokio::test]
+    async fn payload_and_result_are_typed() {
+        assert_eq!(
+            run("21", |number| Ok(number * 2)).await,
+            Outcome::Succeeded { result: Some("42".to_owned()) }
+        );
+        assert_eq!(run("21", |_| Ok(())).await, Outcome::Succeeded { result: None });
+        let misfit = run("\"x\"", Ok).await;
+        assert!(matches!(misfit, Outcome::Failed { retryable: false, .. }), "{misfit:?}");
+    }
+
+    #[tokio::test]
+    async fn errors_are_retried_unless_they_are_permanent() {
+        let io = run("1", |_| -> Result<(), _> { Err(std::io::Error::other("gone"))? }).await;
+        assert_eq!(io, Outcome::Failed { error: "gone".to_owned(), retryable: true });
+        let permanent =
+            run("1", |_| -> Result<(), _> { Err(HandlerError::permanent("no such image")) }).await;
+        assert_eq!(permanent, Outcome::Failed { error: "no such image".to_owned(), retryable: false });
+    }
+
+    #[tokio::test]
+    async fn what_a_handler_has_spawned_hears_that_the_run_is_over() {
+        let (tell, mut told) = watch::channel(None);
+        let handler = Typed::new("double".to_owned(), move |context: Context, (): ()| {
+            tell.send_replace(Some(context.cancellation()));
+            std::future::pending::<Result<(), HandlerError>>()
+        });
+        let run = tokio::spawn(handler.execute(context("null")));
+        let cancellation = told.wait_for(Option::is_some).await.unwrap().clone().unwrap();
+        assert!(!cancellation.is_cancelled());
+        run.abort();
+        cancellation.cancelled().await;
+        assert!(cancellation.is_cancelled());
+    }
+}

@@ -1,0 +1,174 @@
+//! Workers with handlers in Rust.
+//!
+//! ```no_run
+//! use punctual_client::Client;
+//! use punctual_client::worker::{Context, Worker};
+//!
+//! #[derive(serde::Deserialize)]
+//! struct Greeting {
+//!     name: String,
+//! }
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = Client::new("127.0.0.1:7070", std::env::var("PUNCTUAL_TOKEN")?)?;
+//! let worker = Worker::builder(client)
+//!     .slots(4)
+//!     .handler("greet", |_: Context, greeting: Greeting| async move { Ok(format!("hello {}", greeting.name)) })
+//!     .build();
+//! worker.run().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! This module owns what a handler sees. Sessions, slots, timeouts and reports are those of `punctual-worker`, over
+//! [`RemotePort`].
+
+mod handler;
+
+pub use handler::{Cancellation, Context, HandlerError};
+
+use crate::client::{Client, ClientError};
+use crate::host;
+use crate::remote::RemotePort;
+use handler::Typed;
+use punctual_core::limits;
+use punctual_core::ports::{Executor, Host};
+use punctual_worker::WorkerConfig;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Why a worker cannot work.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkerError {
+    /// The server will not take this worker, however often it asks.
+    #[error("the server refuses this worker")]
+    Refused(#[source] ClientError),
+    #[error("cannot read randomness")]
+    NoRandomness(#[source] getrandom::Error),
+}
+
+/// A worker, ready to run.
+pub struct Worker {
+    client: Client,
+    config: WorkerConfig,
+    handlers: Vec<Arc<dyn Executor>>,
+}
+
+impl Worker {
+    /// A worker for the server of this client.
+    pub fn builder(client: Client) -> WorkerBuilder {
+        let program = std::env::current_exe().ok();
+        let name = program.as_ref().and_then(|path| path.file_stem()).and_then(|stem| stem.to_str());
+        let config = WorkerConfig {
+            name: name.unwrap_or("worker").to_owned(),
+            // Work that is held ready here waits while other workers may be idle.
+            prefetch: 0,
+            ..WorkerConfig::default()
+        };
+        WorkerBuilder { worker: Worker { client, config, handlers: Vec::new() } }
+    }
+
+    /// Works until the server refuses it. A server that cannot be reached is tried again.
+    pub async fn run(self) -> Result<(), WorkerError> {
+        self.run_until(std::future::pending()).await
+    }
+
+    /// Works until `stop` is ready, then takes no more, lets running handlers finish within the grace, and returns.
+    /// Must be called within a tokio runtime.
+    pub async fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), WorkerError> {
+        let host = host::this_machine().map_err(WorkerError::NoRandomness)?;
+        let (drain, draining) = watch::channel(false);
+        let drain = Arc::new(drain);
+        let refusal = Arc::new(Mutex::new(None));
+        let running = self.start(host, drain.clone(), refusal.clone()).run(draining);
+        let mut running = pin!(running);
+        tokio::select! {
+            () = running.as_mut() => {}
+            () = stop => {
+                drain.send_replace(true);
+                running.await;
+            }
+        }
+        let refused = refusal.lock().unwrap_or_else(PoisonError::into_inner).take();
+        refused.map_or(Ok(()), |error| Err(WorkerError::Refused(error)))
+    }
+
+    /// The worker behind this one: a refusal drains it and is kept.
+    fn start(
+        self,
+        host: Host,
+        drain: Arc<watch::Sender<bool>>,
+        refusal: Arc<Mutex<Option<ClientError>>>,
+    ) -> punctual_worker::Worker {
+        let port = RemotePort::new(self.client).when_refused(move |error| {
+            *refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            drain.send_replace(true);
+        });
+        punctual_worker::Worker::new(self.config, host, Arc::new(port), self.handlers)
+    }
+}
+
+/// What a worker is to be.
+pub struct WorkerBuilder {
+    worker: Worker,
+}
+
+impl WorkerBuilder {
+    /// The worker's name, the same after a restart; the program's if left out.
+    pub fn name(self, name: impl Into<String>) -> Self {
+        self.with(|config| config.name = name.into())
+    }
+
+    /// Handlers that run at once; 16 if left out.
+    pub fn slots(self, slots: usize) -> Self {
+        self.with(|config| config.slots = slots)
+    }
+
+    /// Executions held ready beyond the slots; none if left out. Many short handlers are faster with some.
+    pub fn prefetch(self, prefetch: usize) -> Self {
+        let most = limits::LEASES_NAMED_MAX - limits::WORKER_SLOTS_MAX as usize;
+        self.with(|config| config.prefetch = prefetch.min(most))
+    }
+
+    /// Serves this queue, and others only if they are named too. A worker without any serves all.
+    pub fn queue(self, queue: impl Into<String>) -> Self {
+        self.with(|config| config.queues.push(queue.into()))
+    }
+
+    /// How long the worker may fall silent before its work is given to others; 6 seconds if left out.
+    pub fn lease(self, lease: Duration) -> Self {
+        self.with(|config| config.lease = lease)
+    }
+
+    /// How long running handlers may take to finish when the worker is told to stop; 30 seconds if left out.
+    pub fn drain_grace(self, grace: Duration) -> Self {
+        self.with(|config| config.drain_grace = grace)
+    }
+
+    /// Runs jobs of this type with this function; of two for one type the later one counts. The payload is read as
+    /// `P`: one that does not fit fails for good.
+    pub fn handler<P, R, F, Running>(mut self, job_type: impl Into<String>, handler: F) -> Self
+    where
+        P: DeserializeOwned + Send + 'static,
+        R: Serialize + 'static,
+        F: Fn(Context, P) -> Running + Send + Sync + 'static,
+        Running: Future<Output = Result<R, HandlerError>> + Send + 'static,
+    {
+        self.worker.handlers.push(Arc::new(Typed::new(job_type.into(), handler)));
+        self
+    }
+
+    pub fn build(self) -> Worker {
+        self.worker
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut WorkerConfig)) -> Self {
+        change(&mut self.worker.config);
+        self
+    }
+}

@@ -1,0 +1,188 @@
+//! What a command writes, on its way to the worker.
+
+use super::exec;
+use super::lines::{LINE_BYTES_MAX, Lines};
+use punctual_core::limits;
+use punctual_worker::process::protocol::{Frame, How};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::pipe;
+use tokio::sync::{Mutex, watch};
+
+/// Bytes read at once.
+const CHUNK_BYTES: usize = 64 * 1024;
+/// How long a pipe may stay open, and silent, after the tree is gone: someone outside of it has got hold of it.
+const SILENCE_MAX: Duration = Duration::from_secs(1);
+
+/// The pipe to the worker.
+pub struct Outlet(Mutex<pipe::Sender>);
+
+impl Outlet {
+    pub fn new(pipe: pipe::Sender) -> Arc<Self> {
+        Arc::new(Outlet(Mutex::new(pipe)))
+    }
+
+    /// Writes the frames one after the other. A worker that is gone wants none.
+    pub async fn send(&self, frames: &[Frame]) {
+        let mut bytes = Vec::new();
+        for frame in frames {
+            frame.write_to(&mut bytes);
+        }
+        if !bytes.is_empty() {
+            let _ = self.0.lock().await.write_all(&bytes).await;
+        }
+    }
+}
+
+/// Carries one stream of a command to the worker, as fast as the worker takes it.
+#[derive(Clone)]
+pub struct Pump {
+    outlet: Arc<Outlet>,
+    /// What both streams have carried.
+    carried: Arc<AtomicU64>,
+    bytes_max: u64,
+    nonce: String,
+    is_dead: watch::Receiver<bool>,
+}
+
+/// What is kept of a stream.
+#[derive(Debug, Default)]
+pub struct Output {
+    last_line: Vec<u8>,
+    /// The last lines, cut to what an error shows of them.
+    pub tail: VecDeque<String>,
+    /// What the stage before the command had to say.
+    pub cannot_start: Option<How>,
+}
+
+impl Pump {
+    pub fn new(outlet: Arc<Outlet>, bytes_max: u64, nonce: String, is_dead: watch::Receiver<bool>) -> Self {
+        Pump { outlet, carried: Arc::default(), bytes_max, nonce, is_dead }
+    }
+
+    pub async fn run(mut self, mut stream: impl AsyncRead + Unpin, frame: fn(String) -> Frame) -> Output {
+        let mut output = Output::default();
+        let mut lines = Lines::default();
+        let mut chunk = vec![0; CHUNK_BYTES];
+        loop {
+            let read = tokio::select! {
+                biased;
+                read = stream.read(&mut chunk) => read,
+                () = silence(&mut self.is_dead) => break,
+            };
+            let Ok(count @ 1..) = read else { break };
+            let mut frames = Vec::new();
+            lines.feed(&chunk[..count], |line| self.take(line, frame, &mut output, &mut frames));
+            self.outlet.send(&frames).await;
+        }
+        let mut frames = Vec::new();
+        lines.finish(|line| self.take(line, frame, &mut output, &mut frames));
+        self.outlet.send(&frames).await;
+        output
+    }
+
+    fn take(&self, line: &[u8], frame: fn(String) -> Frame, output: &mut Output, frames: &mut Vec<Frame>) {
+        if let Some(how) = exec::read_report(line, &self.nonce) {
+            output.cannot_start = Some(how);
+            return;
+        }
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        output.keep(line);
+        let size = line.len() as u64 + 1;
+        let before = self.carried.fetch_add(size, Ordering::Relaxed);
+        if before + size <= self.bytes_max {
+            frames.push(frame(String::from_utf8_lossy(line).into_owned()));
+        } else if before <= self.bytes_max {
+            frames.push(Frame::Note(format!(
+                "the command wrote more than {} bytes (limits.output): the rest is dropped",
+                self.bytes_max
+            )));
+            // Whatever comes now is dropped, also lines that would still fit.
+            self.carried.fetch_add(self.bytes_max, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Waits until nothing more can be expected.
+async fn silence(is_dead: &mut watch::Receiver<bool>) {
+    let _ = is_dead.wait_for(|is_dead| *is_dead).await;
+    tokio::time::sleep(SILENCE_MAX).await;
+}
+
+impl Output {
+    fn keep(&mut self, line: &[u8]) {
+        if line.iter().all(u8::is_ascii_whitespace) {
+            return;
+        }
+        self.last_line.clear();
+        self.last_line.extend_from_slice(line);
+        if self.tail.len() == limits::STDERR_TAIL_LINES_MAX {
+            self.tail.pop_front();
+        }
+        self.tail.push_back(shown(line));
+    }
+
+    /// The last line, if it is JSON; and whether it was too long to tell.
+    pub fn result(&self) -> (Option<String>, bool) {
+        if self.last_line.len() >= LINE_BYTES_MAX {
+            return (None, true);
+        }
+        let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(&self.last_line).is_ok();
+        let text = std::str::from_utf8(&self.last_line).ok().filter(|_| is_json);
+        (text.map(|text| text.trim().to_owned()), false)
+    }
+}
+
+/// As much of a line as an error shows.
+fn shown(line: &[u8]) -> String {
+    let shown = String::from_utf8_lossy(&line[..line.len().min(limits::STDERR_TAIL_LINE_BYTES_MAX)]);
+    if line.len() > limits::STDERR_TAIL_LINE_BYTES_MAX {
+        format!("{shown} […]")
+    } else {
+        shown.into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result(lines: &[&str]) -> Option<String> {
+        let mut output = Output::default();
+        for line in lines {
+            output.keep(line.as_bytes());
+        }
+        output.result().0
+    }
+
+    #[test]
+    fn the_result_is_a_last_line_of_json() {
+        assert_eq!(result(&["hello", r#" {"rows": 3} "#]).as_deref(), Some(r#"{"rows": 3}"#));
+        assert_eq!(result(&["{}", "42", "", "  "]).as_deref(), Some("42"));
+        assert_eq!(result(&["{}", "done"]), None);
+        assert_eq!(result(&["{} {}"]), None);
+        assert_eq!(result(&[]), None);
+    }
+
+    #[test]
+    fn a_last_line_without_end_is_no_result() {
+        let mut output = Output::default();
+        output.keep(&vec![b'1'; LINE_BYTES_MAX]);
+        assert_eq!(output.result(), (None, true));
+    }
+
+    #[test]
+    fn the_tail_has_the_last_lines() {
+        let mut output = Output::default();
+        for number in 0..100 {
+            output.keep(format!("line {number}").as_bytes());
+        }
+        output.keep("ü".repeat(10_000).as_bytes());
+        assert_eq!(output.tail.len(), limits::STDERR_TAIL_LINES_MAX);
+        assert_eq!(output.tail[0], "line 91");
+        assert!(output.tail.back().unwrap().len() < limits::STDERR_TAIL_LINE_BYTES_MAX + 10);
+    }
+}

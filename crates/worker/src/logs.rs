@@ -1,0 +1,382 @@
+//! The log of one execution on its way to the house: gathered, bounded, sent in order.
+//!
+//! A handler that writes faster than the house takes waits for room, so a flood costs no memory and slows down
+//! only itself. What an execution may write in all is limited as well.
+
+use async_trait::async_trait;
+use futures_util::future::select;
+use punctual_core::ids::{ExecutionId, SessionId};
+use punctual_core::limits;
+use punctual_core::ports::{Clock, LogLine, LogSink, LogStream, Task, WorkerPort, WorkerPortError};
+use punctual_core::time::{Monotonic, Timestamp};
+use std::collections::VecDeque;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, Semaphore};
+
+/// What a waiting line takes up beside its text, roughly.
+const LINE_OVERHEAD_BYTES: usize = 100;
+/// Waiting bytes at which lines are sent without gathering more.
+const PLENTY_BYTES: usize = limits::LOG_BYTES_WAITING_MAX / 2;
+
+/// Whose log it is, and what time it is there.
+pub(crate) struct LogOrigin {
+    pub(crate) execution: ExecutionId,
+    pub(crate) calendar: Arc<dyn Clock>,
+    /// The start of the run, by the house's time and by the worker's calendar.
+    pub(crate) started: (Timestamp, Monotonic),
+}
+
+/// Where the lines go.
+pub(crate) struct LogOutlet {
+    pub(crate) port: Arc<dyn WorkerPort>,
+    pub(crate) session: SessionId,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Pause after a failed call.
+    pub(crate) error_pause: Duration,
+}
+
+pub(crate) struct ExecutionLog {
+    origin: LogOrigin,
+    waiting: Mutex<Waiting>,
+    /// The bytes for which there is room.
+    room: Semaphore,
+    first: Notify,
+    plenty: Notify,
+}
+
+#[derive(Default)]
+struct Waiting {
+    lines: VecDeque<LogLine>,
+    bytes: usize,
+    /// All that was taken in so far.
+    taken_lines: usize,
+    taken_bytes: usize,
+    /// No further line is taken in.
+    is_full: bool,
+    is_closed: bool,
+}
+
+impl ExecutionLog {
+    pub(crate) fn new(origin: LogOrigin) -> Self {
+        ExecutionLog {
+            origin,
+            waiting: Mutex::default(),
+            room: Semaphore::new(limits::LOG_BYTES_WAITING_MAX),
+            first: Notify::new(),
+            plenty: Notify::new(),
+        }
+    }
+
+    /// No more lines will come: what waits is sent at once.
+    pub(crate) fn close(&self) {
+        self.waiting().is_closed = true;
+        self.first.notify_one();
+        self.plenty.notify_one();
+    }
+
+    /// Sends lines until the log is closed and nothing waits any more.
+    pub(crate) fn keep(self: Arc<Self>, outlet: LogOutlet) -> Task {
+        Box::pin(async move {
+            loop {
+                self.first.notified().await;
+                if !self.waiting().is_plenty() {
+                    select(pin!(self.plenty.notified()), outlet.clock.sleep(limits::LOG_FLUSH_INTERVAL))
+                        .await;
+                }
+                while let Some(lines) = self.take_batch() {
+                    self.send(&outlet, lines).await;
+                }
+                if self.waiting().is_closed {
+                    return;
+                }
+            }
+        })
+    }
+
+    async fn send(&self, outlet: &LogOutlet, lines: Vec<LogLine>) {
+        let bytes = lines.iter().map(size).sum();
+        loop {
+            match outlet.port.append_logs(outlet.session, lines.clone()).await {
+                Ok(()) => return self.room.add_permits(bytes),
+                Err(WorkerPortError::Unavailable(reason)) => {
+                    tracing::debug!(reason, "log lines not kept; trying again");
+                    outlet.clock.sleep(outlet.error_pause).await;
+                }
+                // Nobody wants them any more.
+                Err(WorkerPortError::SessionLost | WorkerPortError::StaleTurn) => {
+                    self.waiting().is_full = true;
+                    return self.room.close();
+                }
+            }
+        }
+    }
+
+    fn take_batch(&self) -> Option<Vec<LogLine>> {
+        let mut waiting = self.waiting();
+        let count = waiting.lines.len().min(limits::LOG_BATCH_LINES_MAX);
+        let lines: Vec<LogLine> = waiting.lines.drain(..count).collect();
+        waiting.bytes -= lines.iter().map(size).sum::<usize>();
+        (!lines.is_empty()).then_some(lines)
+    }
+
+    fn line(&self, stream: LogStream, message: String) -> LogLine {
+        let (started, started_at) = self.origin.started;
+        let timestamp = started.plus(self.origin.calendar.monotonic().since(started_at));
+        LogLine { number: 0, execution: self.origin.execution, timestamp, stream, message }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl LogSink for ExecutionLog {
+    async fn append(&self, stream: LogStream, message: String) {
+        let line = match self.waiting().admit(cut(message)) {
+            Admitted::Line(message) => self.line(stream, message),
+            Admitted::LastLine(message) => self.line(LogStream::Log, message),
+            Admitted::Nothing => return,
+        };
+        let bytes = u32::try_from(size(&line)).unwrap_or(u32::MAX);
+        // A closed log drops the line.
+        let Ok(room) = self.room.acquire_many(bytes).await else { return };
+        room.forget();
+        let mut waiting = self.waiting();
+        waiting.bytes += size(&line);
+        waiting.lines.push_back(line);
+        if waiting.is_plenty() {
+            self.plenty.notify_one();
+        }
+        self.first.notify_one();
+    }
+}
+
+enum Admitted {
+    Line(String),
+    /// What says that there will be no more.
+    LastLine(String),
+    Nothing,
+}
+
+impl Waiting {
+    /// Counts a line against the limits of its execution.
+    fn admit(&mut self, message: String) -> Admitted {
+        if self.is_full {
+            return Admitted::Nothing;
+        }
+        self.taken_lines += 1;
+        self.taken_bytes += message.len();
+        if self.taken_lines < limits::LOG_LINES_PER_EXECUTION_MAX
+            && self.taken_bytes <= limits::LOG_BYTES_PER_EXECUTION_MAX
+        {
+            return Admitted::Line(message);
+        }
+        self.is_full = true;
+        Admitted::LastLine(format!(
+            "the log of this execution is full ({} lines, {} bytes): the rest is dropped",
+            limits::LOG_LINES_PER_EXECUTION_MAX,
+            limits::LOG_BYTES_PER_EXECUTION_MAX
+        ))
+    }
+
+    fn is_plenty(&self) -> bool {
+        self.is_closed || self.bytes >= PLENTY_BYTES || self.lines.len() >= limits::LOG_BATCH_LINES_MAX
+    }
+}
+
+fn size(line: &LogLine) -> usize {
+    line.message.len() + LINE_OVERHEAD_BYTES
+}
+
+/// Holds a line to its limit.
+fn cut(mut message: String) -> String {
+    if message.len() > limits::LOG_LINE_BYTES_MAX {
+        message.truncate(message.floor_char_boundary(limits::LOG_LINE_BYTES_MAX));
+        message.push_str(" […]");
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_core::ids::JobId;
+    use punctual_core::ports::{
+        Assignment, BeatAnswer, LeaseRef, Poll, Report, ReportAnswer, SessionGrant, SessionOpening,
+    };
+    use tokio::sync::Semaphore;
+
+    struct TokioClock;
+
+    impl Clock for TokioClock {
+        fn wall(&self) -> Timestamp {
+            Timestamp::EPOCH
+        }
+
+        fn monotonic(&self) -> Monotonic {
+            Monotonic::from_micros(7)
+        }
+
+        fn sleep(&self, duration: Duration) -> Task {
+            Box::pin(tokio::time::sleep(duration))
+        }
+    }
+
+    /// Keeps lines, one batch per permit; fails as often as it is told to.
+    struct House {
+        batches: Mutex<Vec<Vec<String>>>,
+        permits: Semaphore,
+        failures: Mutex<Vec<WorkerPortError>>,
+    }
+
+    #[async_trait]
+    impl WorkerPort for House {
+        async fn append_logs(&self, _: SessionId, lines: Vec<LogLine>) -> Result<(), WorkerPortError> {
+            self.permits.acquire().await.unwrap().forget();
+            if let Some(failure) = self.failures.lock().unwrap().pop() {
+                return Err(failure);
+            }
+            self.batches.lock().unwrap().push(lines.into_iter().map(|line| line.message).collect());
+            Ok(())
+        }
+
+        async fn open_session(&self, _: SessionOpening) -> Result<SessionGrant, WorkerPortError> {
+            unreachable!("only logs are sent")
+        }
+
+        async fn poll(&self, _: Poll) -> Result<Vec<Assignment>, WorkerPortError> {
+            unreachable!("only logs are sent")
+        }
+
+        async fn beat(&self, _: SessionId, _: u64) -> Result<BeatAnswer, WorkerPortError> {
+            unreachable!("only logs are sent")
+        }
+
+        async fn report(&self, _: Vec<Report>) -> Result<Vec<ReportAnswer>, WorkerPortError> {
+            unreachable!("only logs are sent")
+        }
+
+        async fn give_back(&self, _: SessionId, _: Vec<LeaseRef>) -> Result<(), WorkerPortError> {
+            unreachable!("only logs are sent")
+        }
+
+        async fn resync(&self, _: SessionId, _: u64, _: Vec<LeaseRef>) -> Result<(), WorkerPortError> {
+            unreachable!("only logs are sent")
+        }
+
+        async fn close_session(&self, _: SessionId) -> Result<(), WorkerPortError> {
+            unreachable!("only logs are sent")
+        }
+    }
+
+    /// A log that sends to a house with this many permits, and the task that does it.
+    fn log(
+        permits: usize,
+        failures: Vec<WorkerPortError>,
+    ) -> (Arc<ExecutionLog>, Arc<House>, tokio::task::JoinHandle<()>) {
+        let house = Arc::new(House {
+            batches: Mutex::default(),
+            permits: Semaphore::new(permits),
+            failures: Mutex::new(failures),
+        });
+        let log = Arc::new(ExecutionLog::new(LogOrigin {
+            execution: JobId::from_bytes([1; 16]).occurrence(1).attempt(1),
+            calendar: Arc::new(TokioClock),
+            started: (Timestamp::EPOCH, Monotonic::from_micros(7)),
+        }));
+        let outlet = LogOutlet {
+            port: house.clone(),
+            session: SessionId(1),
+            clock: Arc::new(TokioClock),
+            error_pause: Duration::from_millis(200),
+        };
+        let keeping = tokio::spawn(log.clone().keep(outlet));
+        (log, house, keeping)
+    }
+
+    fn batches(house: &House) -> Vec<Vec<String>> {
+        house.batches.lock().unwrap().clone()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lines_are_gathered_and_sent_in_order() {
+        let (log, house, keeping) = log(100, vec![]);
+        for number in 0..3 {
+            log.append(LogStream::Stdout, number.to_string()).await;
+        }
+        tokio::time::sleep(2 * limits::LOG_FLUSH_INTERVAL).await;
+        assert_eq!(batches(&house), [["0", "1", "2"]]);
+        log.append(LogStream::Stdout, "last".to_owned()).await;
+        log.close();
+        keeping.await.unwrap();
+        assert_eq!(batches(&house).concat(), ["0", "1", "2", "last"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_log_without_lines_asks_nothing_of_the_house() {
+        let (log, house, keeping) = log(0, vec![]);
+        log.close();
+        keeping.await.unwrap();
+        assert_eq!(batches(&house), [[""; 0]; 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lines_survive_an_outage_of_the_house() {
+        let outage = WorkerPortError::Unavailable("away".to_owned());
+        let (log, house, keeping) = log(100, vec![outage; 5]);
+        log.append(LogStream::Stdout, "a".to_owned()).await;
+        log.close();
+        keeping.await.unwrap();
+        assert_eq!(batches(&house), [["a"]]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_writes_faster_than_the_house_takes_waits() {
+        let (log, house, keeping) = log(0, vec![]);
+        let line = "x".repeat(1_000);
+        let writer = log.clone();
+        let writing = tokio::spawn(async move {
+            for _ in 0..1_000 {
+                writer.append(LogStream::Stdout, line.clone()).await;
+            }
+        });
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(!writing.is_finished());
+        assert!(log.waiting().bytes <= limits::LOG_BYTES_WAITING_MAX);
+        house.permits.add_permits(1_000);
+        writing.await.unwrap();
+        log.close();
+        keeping.await.unwrap();
+        assert_eq!(batches(&house).concat().len(), 1_000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lost_session_lets_the_writer_go_on() {
+        let (log, house, keeping) = log(100, vec![WorkerPortError::SessionLost]);
+        for _ in 0..10_000 {
+            log.append(LogStream::Stdout, "x".repeat(100)).await;
+        }
+        log.close();
+        keeping.await.unwrap();
+        assert_eq!(batches(&house), [[""; 0]; 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_too_much_is_dropped_and_the_last_line_says_so() {
+        let (log, house, keeping) = log(usize::MAX >> 4, vec![]);
+        let line = "x".repeat(limits::LOG_LINE_BYTES_MAX + 1);
+        for _ in 0..2 * limits::LOG_BYTES_PER_EXECUTION_MAX / limits::LOG_LINE_BYTES_MAX {
+            log.append(LogStream::Stdout, line.clone()).await;
+        }
+        log.close();
+        keeping.await.unwrap();
+        let kept = batches(&house).concat();
+        let (last, lines) = kept.split_last().unwrap();
+        assert!(last.contains("the rest is dropped"), "{last}");
+        assert!(lines.iter().all(|line| line.ends_with("x […]")));
+        assert!(lines.iter().map(String::len).sum::<usize>() <= limits::LOG_BYTES_PER_EXECUTION_MAX);
+    }
+}

@@ -1,0 +1,182 @@
+//! The executors `process` and `shell`: a command, run by a shim of its own.
+//!
+//! The shim is another process, so that it outlives a worker that dies. It owns all that the command starts and
+//! ends it when it is told to, when the command has ended, and when the pipe from the worker closes. Dropping the
+//! handler's future closes that pipe: whatever becomes of the worker, no process is left behind. This module knows
+//! how to talk to a shim, not what it does.
+
+mod outcome;
+mod payload;
+pub mod protocol;
+
+use futures_util::future::{Either, select};
+use protocol::{Ended, FRAME_HEAD_BYTES, Frame, Request, STOP_AT_ONCE, STOP_POLITELY};
+use punctual_core::limits;
+use punctual_core::ports::{
+    Assignment, ExecutionContext, Executor, LogSink, LogStream, Outcome, Stop, StopSignal, Task,
+};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+/// How to start a shim.
+#[derive(Debug, Clone)]
+pub struct ShimCommand {
+    pub program: PathBuf,
+    pub args: Vec<OsString>,
+    /// What every command finds in its environment, beside what its job adds.
+    pub env: BTreeMap<String, String>,
+}
+
+/// Runs an argument list as it is: no shell looks at it.
+pub fn process_executor(shim: ShimCommand) -> Arc<dyn Executor> {
+    Arc::new(CommandExecutor { job_type: "process", request: payload::process, shim: Arc::new(shim) })
+}
+
+/// Runs a script through `sh -c`.
+pub fn shell_executor(shim: ShimCommand) -> Arc<dyn Executor> {
+    Arc::new(CommandExecutor { job_type: "shell", request: payload::shell, shim: Arc::new(shim) })
+}
+
+struct CommandExecutor {
+    job_type: &'static str,
+    /// What the payload asks for, or what is wrong with it.
+    request: fn(&str) -> Result<Request, String>,
+    shim: Arc<ShimCommand>,
+}
+
+impl Executor for CommandExecutor {
+    fn job_types(&self) -> Vec<String> {
+        vec![self.job_type.to_owned()]
+    }
+
+    fn execute(&self, context: ExecutionContext) -> Task<Outcome> {
+        match (self.request)(&context.assignment.payload) {
+            Ok(request) => {
+                let request = with_facts(request, &self.shim, &context);
+                Box::pin(run(self.shim.clone(), request, context))
+            }
+            Err(error) => Box::pin(std::future::ready(Outcome::Failed { error, retryable: false })),
+        }
+    }
+
+    fn stop_time_max(&self, assignment: &Assignment) -> Duration {
+        let request = (self.request)(&assignment.payload);
+        request.map_or(Duration::ZERO, |request| request.kill_grace + limits::KILL_TIME_MAX)
+    }
+}
+
+/// Completes the environment: what all commands find, what the job adds, and what Punctual says about the run.
+fn with_facts(mut request: Request, shim: &ShimCommand, context: &ExecutionContext) -> Request {
+    let assignment = &context.assignment;
+    let facts = [
+        ("PUNCTUAL_JOB_ID", assignment.execution.occurrence.job.to_string()),
+        ("PUNCTUAL_EXECUTION_ID", assignment.execution.to_string()),
+        ("PUNCTUAL_ATTEMPT", assignment.execution.attempt.to_string()),
+        ("PUNCTUAL_SCHEDULED_TIME", assignment.scheduled_time.to_string()),
+        ("PUNCTUAL_IDEMPOTENCY_KEY", assignment.idempotency_key().to_string()),
+        ("PUNCTUAL_DEADLINE", context.deadline.to_string()),
+    ];
+    let added = std::mem::replace(&mut request.env, shim.env.clone());
+    request.env.extend(added);
+    request.env.extend(facts.map(|(name, value)| (name.to_owned(), value)));
+    request
+}
+
+async fn run(shim: Arc<ShimCommand>, request: Request, context: ExecutionContext) -> Outcome {
+    let started = match Shim::start(&shim, &request).await {
+        Ok(started) => started,
+        Err(error) => return failed(format!("the shim of the command cannot be started: {error}")),
+    };
+    let Shim { mut process, stdin, stdout } = started;
+    let told = pin!(listen(stdout, &*context.logs));
+    let stopped = pin!(pass_on_stops(stdin, &*context.stop));
+    let told = match select(told, stopped).await {
+        Either::Left((told, _)) => told,
+        Either::Right((never, _)) => match never {},
+    };
+    // Its last frame is its last act; waiting here leaves no zombie.
+    let status = process.wait().await;
+    match told {
+        Ok(ended) => outcome::outcome(ended, request.limits),
+        Err(error) => {
+            let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+            failed(format!("the shim of the command broke off ({status}): {error}"))
+        }
+    }
+}
+
+fn failed(error: String) -> Outcome {
+    Outcome::Failed { error, retryable: true }
+}
+
+/// A running shim.
+struct Shim {
+    process: Child,
+    stdin: ChildStdin,
+    stdout: ChildStdout,
+}
+
+impl Shim {
+    async fn start(shim: &ShimCommand, request: &Request) -> io::Result<Self> {
+        let mut process = Command::new(&shim.program)
+            .args(&shim.args)
+            // The server's own may hold secrets, and the shim needs none of it.
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // Signals of the terminal are for the server, which stops its commands in its own order.
+            .process_group(0)
+            .spawn()?;
+        let (Some(mut stdin), Some(stdout)) = (process.stdin.take(), process.stdout.take()) else {
+            return Err(io::Error::other("its pipes are missing"));
+        };
+        let mut line = serde_json::to_vec(request)?;
+        line.push(b'\n');
+        stdin.write_all(&line).await?;
+        Ok(Shim { process, stdin, stdout })
+    }
+}
+
+/// Takes in what the shim tells, up to the end of the command. Lines wait until the log has room, and with them
+/// the shim and the command that writes them.
+async fn listen(stdout: ChildStdout, logs: &dyn LogSink) -> io::Result<Ended> {
+    let mut stdout = BufReader::new(stdout);
+    loop {
+        let (stream, message) = match read_frame(&mut stdout).await? {
+            Frame::Stdout(line) => (LogStream::Stdout, line),
+            Frame::Stderr(line) => (LogStream::Stderr, line),
+            Frame::Note(line) => (LogStream::Log, line),
+            Frame::Ended(ended) => return Ok(ended),
+        };
+        logs.append(stream, message).await;
+    }
+}
+
+async fn read_frame(stdout: &mut BufReader<ChildStdout>) -> io::Result<Frame> {
+    let mut head = [0; FRAME_HEAD_BYTES];
+    stdout.read_exact(&mut head).await?;
+    let (kind, length) = Frame::read_head(head).map_err(io::Error::other)?;
+    let mut content = vec![0; length];
+    stdout.read_exact(&mut content).await?;
+    Frame::read(kind, content).map_err(io::Error::other)
+}
+
+/// Tells the shim when to stop. A shim that is gone has said so on its other pipe.
+async fn pass_on_stops(mut stdin: ChildStdin, stop: &dyn StopSignal) -> std::convert::Infallible {
+    // Whoever must stop at once is not asked politely first.
+    let at_once = stop.requested(Stop::AtOnce);
+    if let Either::Right((_, at_once)) = select(at_once, stop.requested(Stop::Politely)).await {
+        let _ = stdin.write_all(&[STOP_POLITELY]).await;
+        at_once.await;
+    }
+    let _ = stdin.write_all(&[STOP_AT_ONCE]).await;
+    std::future::pending().await
+}

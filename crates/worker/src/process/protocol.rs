@@ -1,0 +1,168 @@
+//! What a worker and the shim of one command say to each other.
+//!
+//! The worker writes the request as one line of JSON to the shim's stdin, then at most one byte per stop. It keeps
+//! the pipe open as long as it lives: its end is the most urgent stop. The shim writes frames to its stdout, the
+//! last of which says how the command ended. Both ends are of one binary, so the protocol has no versions.
+
+use punctual_core::limits;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Stops the tree with SIGTERM, and with SIGKILL after the grace.
+pub const STOP_POLITELY: u8 = b'T';
+/// Stops the tree with SIGKILL.
+pub const STOP_AT_ONCE: u8 = b'K';
+/// Bytes of a request: a payload whose every byte is escaped, and what is added to it.
+pub const REQUEST_BYTES_MAX: usize = 8 * limits::PAYLOAD_BYTES_MAX;
+/// Bytes of a frame's content: the end with a result whose every byte is escaped.
+pub const FRAME_BYTES_MAX: usize = 8 * limits::RESULT_BYTES_MAX;
+/// Bytes before a frame's content: its kind and its length.
+pub const FRAME_HEAD_BYTES: usize = 5;
+
+/// What to run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// The program and its arguments; never empty.
+    pub command: Vec<String>,
+    /// All of its environment.
+    pub env: BTreeMap<String, String>,
+    pub cwd: Option<PathBuf>,
+    pub stdin: Option<String>,
+    pub kill_grace: Duration,
+    pub limits: CommandLimits,
+}
+
+/// What a command may use up. What is left out is not limited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CommandLimits {
+    pub memory_bytes: Option<u64>,
+    pub cpu_secs: Option<u64>,
+    pub processes: Option<u64>,
+    /// Bytes of stdout and stderr that are passed on.
+    pub output_bytes: u64,
+}
+
+/// What the shim tells.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Frame {
+    Stdout(String),
+    Stderr(String),
+    /// A line by the shim itself.
+    Note(String),
+    /// The last one: nothing of the tree is left.
+    Ended(Ended),
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ended {
+    pub how: How,
+    /// The last line of stdout, if it is JSON.
+    pub result: Option<String>,
+    pub stderr_tail: Vec<String>,
+    /// Whether the kernel has killed a process of the tree because the memory limit was reached.
+    pub out_of_memory: bool,
+    /// Whether the shim has sent the signals that end a tree.
+    pub was_stopped: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum How {
+    Exited { code: i32 },
+    Signaled { signal: i32 },
+    CannotStart { problem: String, is_permanent: bool },
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum FrameError {
+    #[error("a frame of unknown kind {0}")]
+    Kind(u8),
+    #[error("a frame of {0} bytes")]
+    Length(usize),
+    #[error("a frame that cannot be read: {0}")]
+    Content(String),
+}
+
+const STDOUT: u8 = 1;
+const STDERR: u8 = 2;
+const NOTE: u8 = 3;
+const ENDED: u8 = 4;
+
+impl Frame {
+    /// Appends the frame as it is written.
+    pub fn write_to(&self, bytes: &mut Vec<u8>) {
+        let json;
+        let (kind, content) = match self {
+            Frame::Stdout(line) => (STDOUT, line.as_str()),
+            Frame::Stderr(line) => (STDERR, line.as_str()),
+            Frame::Note(line) => (NOTE, line.as_str()),
+            Frame::Ended(ended) => {
+                json = serde_json::to_string(ended).unwrap_or_default();
+                (ENDED, json.as_str())
+            }
+        };
+        bytes.push(kind);
+        bytes.extend(u32::try_from(content.len()).unwrap_or(u32::MAX).to_le_bytes());
+        bytes.extend(content.as_bytes());
+    }
+
+    /// The kind and the length of the content that follows.
+    pub fn read_head(head: [u8; FRAME_HEAD_BYTES]) -> Result<(u8, usize), FrameError> {
+        let [kind, length @ ..] = head;
+        let length = u32::from_le_bytes(length) as usize;
+        if length > FRAME_BYTES_MAX { Err(FrameError::Length(length)) } else { Ok((kind, length)) }
+    }
+
+    pub fn read(kind: u8, content: Vec<u8>) -> Result<Self, FrameError> {
+        let text = String::from_utf8(content).map_err(|error| FrameError::Content(error.to_string()))?;
+        match kind {
+            STDOUT => Ok(Frame::Stdout(text)),
+            STDERR => Ok(Frame::Stderr(text)),
+            NOTE => Ok(Frame::Note(text)),
+            ENDED => serde_json::from_str(&text)
+                .map(Frame::Ended)
+                .map_err(|error| FrameError::Content(error.to_string())),
+            kind => Err(FrameError::Kind(kind)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_read_back_as_they_were_written() {
+        let ended = Ended {
+            how: How::Signaled { signal: 9 },
+            result: Some("{}".to_owned()),
+            stderr_tail: vec!["oh\nno".to_owned()],
+            out_of_memory: true,
+            was_stopped: false,
+        };
+        for frame in [
+            Frame::Stdout("grüße".to_owned()),
+            Frame::Stderr(String::new()),
+            Frame::Note("n".to_owned()),
+            Frame::Ended(ended),
+        ] {
+            let mut bytes = Vec::new();
+            frame.write_to(&mut bytes);
+            let (head, content) = bytes.split_first_chunk().unwrap();
+            let (kind, length) = Frame::read_head(*head).unwrap();
+            assert_eq!(length, content.len());
+            assert_eq!(Frame::read(kind, content.to_vec()).unwrap(), frame);
+        }
+    }
+
+    #[test]
+    fn frames_of_nonsense_are_refused() {
+        assert!(Frame::read_head([1, 255, 255, 255, 255]).is_err());
+        assert!(Frame::read(9, vec![]).is_err());
+        assert!(Frame::read(ENDED, b"{}".to_vec()).is_err());
+        assert!(Frame::read(STDOUT, vec![0xff]).is_err());
+    }
+}

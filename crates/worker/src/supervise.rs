@@ -1,0 +1,151 @@
+//! One run of a handler from its start until it has ended: by itself, by its timeout, or because it was told to
+//! stop. Knows nothing of sessions; what its outcome means is for others to say.
+
+use async_trait::async_trait;
+use futures_util::FutureExt;
+use futures_util::future::{Either, select};
+use punctual_core::ports::{Clock, Outcome, Stop, StopSignal, Task};
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+
+pub(crate) struct Run {
+    pub(crate) handler: Task<Outcome>,
+    pub(crate) timeout: Task,
+    /// An outcome stops the handler and is reported; the end of the channel stops it at once.
+    pub(crate) orders: mpsc::Receiver<Outcome>,
+    pub(crate) stop: watch::Sender<Option<Stop>>,
+    /// How long a handler that was told to stop may take; zero drops it at once.
+    pub(crate) stop_time_max: Duration,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl Run {
+    /// The outcome to report, or none if nobody is to hear of it. The handler is gone by then.
+    pub(crate) async fn until_ended(mut self) -> Option<Outcome> {
+        let mut handler = pin!(AssertUnwindSafe(self.handler).catch_unwind());
+        let outcome = match select(Box::pin(self.orders.recv()), select(&mut handler, self.timeout)).await {
+            Either::Left((outcome, _)) => outcome,
+            Either::Right((Either::Left((Ok(outcome), _)), _)) => return Some(outcome),
+            Either::Right((Either::Left((Err(panic), _)), _)) => return Some(panicked(&*panic)),
+            Either::Right((Either::Right(_), _)) => Some(Outcome::TimedOut),
+        };
+        if self.stop_time_max.is_zero() {
+            return outcome;
+        }
+        let mut ended = pin!(select(handler, self.clock.sleep(self.stop_time_max)));
+        if outcome.is_some() {
+            self.stop.send_replace(Some(Stop::Politely));
+            let lost = pin!(until_closed(&mut self.orders));
+            match select(&mut ended, lost).await {
+                Either::Left((ended, _)) => {
+                    tell_if_still_there(&ended);
+                    return outcome;
+                }
+                Either::Right(_) => {}
+            }
+        }
+        self.stop.send_replace(Some(Stop::AtOnce));
+        tell_if_still_there(&ended.await);
+        None
+    }
+}
+
+async fn until_closed(orders: &mut mpsc::Receiver<Outcome>) {
+    while orders.recv().await.is_some() {}
+}
+
+fn tell_if_still_there<A, B>(ended: &Either<A, B>) {
+    if let Either::Right(_) = ended {
+        tracing::error!("a handler that was told to stop has not ended; giving it up");
+    }
+}
+
+fn panicked(panic: &(dyn std::any::Any + Send)) -> Outcome {
+    let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let message = message.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    Outcome::Failed { error: format!("the handler panicked: {message}"), retryable: true }
+}
+
+/// The stops requested of one handler.
+pub(crate) struct Stops(pub(crate) watch::Receiver<Option<Stop>>);
+
+#[async_trait]
+impl StopSignal for Stops {
+    async fn requested(&self, stop: Stop) {
+        let mut requested = self.0.clone();
+        if requested.wait_for(|requested| *requested >= Some(stop)).await.is_err() {
+            // The run is over, and so will be whoever waits here.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_core::time::{Monotonic, Timestamp};
+
+    struct TokioClock;
+
+    impl Clock for TokioClock {
+        fn wall(&self) -> Timestamp {
+            Timestamp::EPOCH
+        }
+
+        fn monotonic(&self) -> Monotonic {
+            Monotonic::from_micros(0)
+        }
+
+        fn sleep(&self, duration: Duration) -> Task {
+            Box::pin(tokio::time::sleep(duration))
+        }
+    }
+
+    /// A run of a handler that ends only when it is told to, and says how.
+    fn stoppable(timeout: Duration) -> (Run, mpsc::Sender<Outcome>, mpsc::Receiver<Stop>) {
+        let (order, orders) = mpsc::channel(1);
+        let (stop, stops) = watch::channel(None);
+        let (tell, told) = mpsc::channel(2);
+        let handler = Box::pin(async move {
+            let stops = Stops(stops);
+            stops.requested(Stop::Politely).await;
+            tell.send(Stop::Politely).await.unwrap();
+            stops.requested(Stop::AtOnce).await;
+            tell.send(Stop::AtOnce).await.unwrap();
+            Outcome::Succeeded { result: None }
+        });
+        let clock = Arc::new(TokioClock);
+        let timeout = clock.sleep(timeout);
+        let stop_time_max = Duration::from_secs(60);
+        (Run { handler, timeout, orders, stop, stop_time_max, clock }, order, told)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_timeout_is_told_only_when_the_handler_has_ended() {
+        let (run, _order, mut told) = stoppable(Duration::from_secs(1));
+        assert_eq!(run.until_ended().await, Some(Outcome::TimedOut));
+        assert_eq!(told.recv().await, Some(Stop::Politely));
+        assert_eq!(told.recv().await, None, "it was given up after the longest time to stop");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_order_counts() {
+        let (run, order, _told) = stoppable(Duration::from_secs(600));
+        order.try_send(Outcome::Cancelled).unwrap();
+        assert_eq!(run.until_ended().await, Some(Outcome::Cancelled));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lost_lease_makes_a_polite_stop_urgent_and_reports_nothing() {
+        let (run, order, mut told) = stoppable(Duration::from_secs(600));
+        order.try_send(Outcome::Cancelled).unwrap();
+        let run = tokio::spawn(run.until_ended());
+        assert_eq!(told.recv().await, Some(Stop::Politely));
+        drop(order);
+        assert_eq!(told.recv().await, Some(Stop::AtOnce));
+        assert_eq!(run.await.unwrap(), None);
+    }
+}
