@@ -193,8 +193,10 @@ impl Auditor {
     }
 
     fn end_job(&mut self, id: JobId, mark: JobMark) -> Verdict {
+        let at = self.at;
         let job = self.job_mut(id)?;
         job.mark = mark;
+        job.changed_by_hand_at = at;
         job.end_life(true);
         self.stop_open(id)?;
         self.follow(id, false)

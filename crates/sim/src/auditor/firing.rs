@@ -105,7 +105,7 @@ impl Auditor {
         self.count(if waits { "jobs that wait for others" } else { "jobs that wait for nothing" });
         let mut job = JobModel {
             versions: vec![spec],
-            described_at: new.job.created_at,
+            changed_by_hand_at: new.job.created_at,
             mark: JobMark::Active,
             numbered: 0,
             schedule: None,

@@ -58,7 +58,7 @@ fn is_over(job: &JobModel, before: Timestamp) -> bool {
     let latest = job.occurrences.values().rev().find_map(|occurrence| occurrence.finished.last());
     job.mark != JobMark::Deleted
         && job.is_finished()
-        && job.described_at < before
+        && job.changed_by_hand_at < before
         && latest.is_none_or(|attempt| attempt.completed_at < before)
         && job.letters().next().is_none()
 }

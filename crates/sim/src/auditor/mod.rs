@@ -102,8 +102,8 @@ pub type Coverage = BTreeMap<&'static str, u64>;
 struct JobModel {
     /// Every description that it has had; the last one counts.
     versions: Vec<JobSpec>,
-    /// The verb's time at which it was stored or last described anew.
-    described_at: Timestamp,
+    /// The time of the verb that stored it, last described it anew, or ended it.
+    changed_by_hand_at: Timestamp,
     mark: JobMark,
     /// The last occurrence number given.
     numbered: u32,

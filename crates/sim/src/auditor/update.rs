@@ -44,7 +44,7 @@ impl Auditor {
         }
         let job = self.job_mut(id)?;
         job.versions.push(new.clone());
-        job.described_at = at;
+        job.changed_by_hand_at = at;
         if let Some(schedule) = &mut job.schedule {
             schedule.version += 1;
         }

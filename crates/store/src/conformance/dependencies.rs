@@ -32,6 +32,14 @@ pub async fn a_child_waits_until_all_its_parents_have_succeeded(store: Arc<dyn S
     assert_eq!(house.status(job(3).id).await, JobStatus::Completed);
 }
 
+pub async fn a_repeated_submit_of_a_child_whose_parent_is_gone_is_known(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    house.submit(at(1), job(1)).await;
+    house.submit(at(2), child(2, &[1])).await;
+    house.done(at(3), job(1).id, Verb::Delete).await;
+    assert_eq!(house.try_submit(at(4), child(2, &[1])).await, SubmitOutcome::AlreadyThere);
+}
+
 pub async fn the_final_failure_of_one_parent_skips_the_child(store: Arc<dyn Store>) {
     let house = House::new(store);
     let mut worker = house.worker().await;

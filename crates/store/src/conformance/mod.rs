@@ -51,6 +51,7 @@ macro_rules! each_conformance_case {
             }
             dependencies {
                 a_child_waits_until_all_its_parents_have_succeeded,
+                a_repeated_submit_of_a_child_whose_parent_is_gone_is_known,
                 the_final_failure_of_one_parent_skips_the_child,
                 a_failure_that_is_retried_leaves_the_child_waiting,
                 a_skipped_child_skips_its_own_children,
@@ -98,6 +99,7 @@ macro_rules! each_conformance_case {
             }
             overlap {
                 queued_occurrences_start_one_after_the_other,
+                the_line_moves_on_although_fewer_may_be_open_by_now,
                 occurrences_queue_up_to_the_limit,
                 the_line_moves_on_however_its_first_one_ends,
                 one_in_line_can_leave_it,

@@ -1,6 +1,7 @@
 //! Occurrences that are due while others of the job are open.
 
-use super::fixture::{House, at, behind, died, every, failed, job_with, lane, succeeded};
+use super::fixture::{House, at, behind, died, every, failed, job_with, lane, once, succeeded};
+use punctual_core::control::{Update, Verb};
 use punctual_core::gates::Gate;
 use punctual_core::job::Job;
 use punctual_core::lifecycle::Status;
@@ -27,6 +28,26 @@ pub async fn queued_occurrences_start_one_after_the_other(store: Arc<dyn Store>)
         assert_eq!(begun.queued, if number < 3 { vec![lane()] } else { vec![] });
     }
     assert_eq!(house.fired(at(50), job.id, 4).await.0, 2, "40 and 50, of which one waits");
+}
+
+pub async fn the_line_moves_on_although_fewer_may_be_open_by_now(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let mut worker = house.worker().await;
+    let job = recurring(OverlapPolicy::Queue);
+    house.submit(at(1), job.clone()).await;
+    house.fired(at(30), job.id, 1).await;
+    let mut spec = job.spec.clone();
+    spec.settings.schedule = once(40);
+    spec.settings.overlap = OverlapPolicy::Allow;
+    spec.settings.max_open = 1;
+    let update = Verb::Update(Box::new(Update { spec, expected_version: None }));
+    house.done(at(31), job.id, update).await;
+    let version = house.view(job.id).await.schedule.expect("it runs at 40").version;
+    assert!(matches!(house.fire(at(40), job.id, version).await, FireOutcome::Fired { .. }));
+    let claimed = worker.claim(at(41), 10).await;
+    assert_eq!(claimed.iter().map(|next| next.execution.occurrence.number).collect::<Vec<_>>(), [1, 4]);
+    assert_eq!(worker.end(at(42), &claimed[0], succeeded(42)).await.queued, [], "the fourth still runs");
+    assert_eq!(worker.end(at(43), &claimed[1], succeeded(43)).await.queued, [lane()]);
 }
 
 pub async fn occurrences_queue_up_to_the_limit(store: Arc<dyn Store>) {
