@@ -1,51 +1,60 @@
 """A complete Punctual worker that needs nothing but Python 3. docs/guides/writing-workers.md explains it."""
-import http.client, json, os, signal, threading, time, urllib.error, urllib.request
+import http.client, json, os, signal, threading, time
+from urllib.request import Request, urlopen
 
-SERVER, TOKEN = os.environ.get("PUNCTUAL_SERVER", "http://127.0.0.1:7070"), os.environ["PUNCTUAL_TOKEN"]
-NAME, SLOTS, LEASE = os.environ.get("WORKER_NAME", "python"), 2, float(os.environ.get("WORKER_LEASE", "6"))
-held, room = {}, threading.Condition()  # What this worker has leased and not yet reported.
+API = os.environ.get("PUNCTUAL_SERVER", "http://127.0.0.1:7070") + "/api/v1/worker/"
+TOKEN, NAME = os.environ["PUNCTUAL_TOKEN"], os.environ.get("WORKER_NAME", "python")
+LEASE_SECS = float(os.environ.get("WORKER_LEASE_SECS", "6"))  # How long it may fall silent.
 
-def process_image(job):  # A long handler asks job["stop"].is_set() now and then, and raises an error if so.
+def process_image(job):  # A long handler looks at job["stopped"] now and then, and raises an error if it is set.
     return {"file": job["payload"]["imageUrl"].rsplit("/", 1)[-1], "key": job["idempotency_key"]}
 
 HANDLERS = {"ImageProcessing": process_image}
 
-def call(verb, body=None, method="POST", timeout=10):  # The status and the answer; status 0 if none came.
+def call(verb, body, method="POST"):  # The status and the answer; status 0 if none came.
     headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
-    data = None if body is None else json.dumps(body).encode()
     try:
-        request = urllib.request.Request(f"{SERVER}/api/v1/worker/{verb}", data, headers, method=method)
-        with urllib.request.urlopen(request, timeout=timeout) as answer:
+        with urlopen(Request(API + verb, json.dumps(body).encode(), headers, method=method), timeout=10) as answer:
             return answer.status, json.loads(answer.read() or "null")
-    except urllib.error.HTTPError as error:
-        return error.code, error.reason
-    except (OSError, ValueError, http.client.HTTPException):
-        return 0, "no answer"
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        return getattr(error, "code", 0), str(error)
 
-def stop(job, outcome):
-    job["stopped"] = outcome
-    job["stop"].set()
+def beat(session, job, sent, status=200, beats=0):
+    while status != 410:
+        if status == 200:  # Unless the next one is answered in time, SIGALRM ends the process and its handler.
+            signal.setitimer(signal.ITIMER_REAL, max(0.001, sent + session["stop_after_secs"] - time.monotonic()))
+        time.sleep(session["beat_secs"])
+        sent, beats = time.monotonic(), beats + 1
+        status, answer = call("heartbeat", {"session": session["session"], "beat": beats})
+        if status == 200 and job.get("lease") in answer["cancel"]:
+            job["stopped"] = "cancelled"
+    os._exit(1)  # The session is lost: from now on others may run what this worker holds.
 
-def run(session, key, job):
-    timer = threading.Timer(job["timeout_secs"], stop, [job, "timed_out"])
-    timer.start()
+def run(job):
+    (timer := threading.Timer(job["timeout_secs"], job.update, [{"stopped": "timed_out"}])).start()
     try:
-        end = {"outcome": "succeeded", "result": json.loads(json.dumps(HANDLERS[job["job_type"]](job)))}
+        return {"outcome": "succeeded", "result": json.loads(json.dumps(HANDLERS[job["job_type"]](job)))}
     except Exception as error:
-        end = {"outcome": job["stopped"]} if "stopped" in job else {"outcome": "failed", "error": repr(error)}
-    timer.cancel()
-    report = {"session": session["session"], "execution_id": key[0], "epoch": key[1], **end}
-    while not 200 <= call("report", {"reports": [report]})[0] < 429:
-        time.sleep(1)
-    with room:  # Not before the answer: whatever a poll does not name as held goes back to the queue.
-        del held[key]
-        room.notify_all()
+        return {"outcome": job["stopped"]} if job["stopped"] else {"outcome": "failed", "error": repr(error)}
+    finally:
+        timer.cancel()
 
-def beat(session, sent):
-    for beats in range(1, 2**53):  # Unless one is answered in time, SIGALRM ends the process, handlers and all.
-        signal.setitimer(signal.ITIMER_REAL, max(0.001, sent + session["stop_after_secs"] - time.monotonic()))
-        status = 0
-        while status != 200:
-            time.sleep(session["beat_secs"])
-            now = time.monotonic()
-            status, answer = call("heartbeat", ...)
+def main():
+    sent, turn, job, stopping = time.monotonic(), 0, {}, threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    status, session = call("sessions", {"worker": NAME, "job_types": list(HANDLERS), "lease_secs": LEASE_SECS})
+    assert status == 201, f"the server opened no session: {session}"
+    threading.Thread(target=beat, args=[session, job, sent], daemon=True).start()
+    poll = {"session": session["session"], "job_types": list(HANDLERS), "held": [], "wait_secs": 5}
+    while not stopping.is_set():
+        turn += 1  # Whatever became of the last poll: nothing is held here, so what a lost answer brought goes back.
+        status, answer = call("poll", {**poll, "turn": turn})
+        for assignment in answer["assignments"] if status == 200 else []:
+            job.update(assignment, stopped=None, lease={key: assignment[key] for key in ("execution_id", "epoch")})
+            report = {"session": poll["session"], **job["lease"], **run(job)}
+            while not 200 <= call("report", {"reports": [report]})[0] < 429:
+                time.sleep(1)
+        stopping.wait(0 if status == 200 else 1)
+    call(f"sessions/{poll['session']}", {}, method="DELETE")
+
+if __name__ == "__main__": main()

@@ -66,16 +66,21 @@ impl Caller {
         }
         Err(ApiError::Forbidden("it concerns the jobs of everybody and needs the role operator"))
     }
+
+    /// Refuses those who may not be workers. A worker reads the payloads of everybody's jobs and says how they
+    /// ended: until there is a role for that alone, it takes an operator.
+    fn check_worker(&self) -> Result<(), ApiError> {
+        if self.role >= Role::Operator {
+            return Ok(());
+        }
+        Err(ApiError::Forbidden("a worker handles the jobs of everybody and needs the role operator"))
+    }
 }
 
-/// Lets only those through who may be workers: a worker reads the payloads of everybody's jobs and says how they
-/// ended. Until there is a role for that alone, it takes an operator.
-pub async fn workers_only(caller: Caller, request: Request, next: Next) -> Response {
-    if caller.role >= Role::Operator {
-        return next.run(request).await;
-    }
-    let reason = "a worker handles the jobs of everybody and needs the role operator";
-    ApiError::Forbidden(reason).into_response()
+/// Lets only those through who may be workers.
+pub async fn workers_only(caller: Caller, request: Request, next: Next) -> Result<Response, ApiError> {
+    caller.check_worker()?;
+    Ok(next.run(request).await)
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Caller {
@@ -171,11 +176,11 @@ mod tests {
 
     #[test]
     fn only_operators_and_admins_act_on_what_belongs_to_everybody() {
-        let may = |role| Caller { token: "t".to_owned(), role }.check_operator().is_ok();
-        assert_eq!(
-            [Role::Viewer, Role::Submitter, Role::Operator, Role::Admin].map(may),
-            [false, false, true, true]
-        );
+        let caller = |role| Caller { token: "t".to_owned(), role };
+        let roles = [Role::Viewer, Role::Submitter, Role::Operator, Role::Admin];
+        let expected = [false, false, true, true];
+        assert_eq!(roles.map(|role| caller(role).check_operator().is_ok()), expected);
+        assert_eq!(roles.map(|role| caller(role).check_worker().is_ok()), expected);
     }
 
     #[test]

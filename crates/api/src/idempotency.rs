@@ -48,8 +48,8 @@ fn key_in(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
         Ok(key) if key.len() > limits::REQUEST_KEY_BYTES_MAX => {
             invalid(format!("must be at most {} bytes", limits::REQUEST_KEY_BYTES_MAX))
         }
-        Ok(key) => Ok(Some(key.to_owned())),
-        Err(_) => invalid("must be printable ASCII".to_owned()),
+        Ok(key) if !key.contains('\t') => Ok(Some(key.to_owned())),
+        _ => invalid("must be printable ASCII".to_owned()),
     }
 }
 
@@ -193,7 +193,9 @@ mod tests {
         assert_eq!(key_in(&HeaderMap::new()).unwrap(), None);
         assert_eq!(key_in(&header(b"order-17")).unwrap().as_deref(), Some("order-17"));
         assert!(key_in(&header(&[b'x'; limits::REQUEST_KEY_BYTES_MAX])).is_ok());
-        for bad in [&b""[..], "schl\u{fc}ssel".as_bytes(), &[b'x'; limits::REQUEST_KEY_BYTES_MAX + 1]] {
+        for bad in
+            [&b""[..], b"a\tb", "schl\u{fc}ssel".as_bytes(), &[b'x'; limits::REQUEST_KEY_BYTES_MAX + 1]]
+        {
             let Err(ApiError::InvalidHeader { header, .. }) = key_in(&header(bad)) else {
                 panic!("{bad:?} is a key");
             };

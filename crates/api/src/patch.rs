@@ -12,9 +12,11 @@ use punctual_client::{ScheduleType, SubmitJob};
 use punctual_core::job::JobSpec;
 use punctual_core::schedule::Schedule;
 use punctual_core::time::Timestamp;
-use serde::Deserialize;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+use std::fmt;
 
 type Fields = Map<String, Value>;
 
@@ -178,32 +180,74 @@ fn merged_payload(stored: &str, patch: &[u8]) -> Result<String, ApiError> {
     let Some(named) = json::parse::<PayloadOf<'_>>(patch, Shape::Patch)?.payload else {
         return Ok("null".to_owned());
     };
-    match serde_json::from_str(named.get()) {
-        Ok(Value::Object(named)) => {
-            let mut payload = serde_json::from_str(stored).unwrap_or_default();
-            merge(&mut payload, Value::Object(named));
-            Ok(payload.to_string())
-        }
-        _ => Ok(named.get().to_owned()),
-    }
+    merged(Some(stored), named)
 }
 
-/// RFC 7396.
-fn merge(target: &mut Value, patch: Value) {
-    let Value::Object(patch) = patch else {
-        *target = patch;
-        return;
+/// RFC 7396 on the text itself: whatever the patch does not name stays to the letter, however long its numbers or
+/// deep its lists are.
+fn merged(target: Option<&str>, patch: &RawValue) -> Result<String, ApiError> {
+    let Some(patch) = members(patch.get())? else { return Ok(patch.get().to_owned()) };
+    let mut target = match target {
+        Some(target) => members(target)?.unwrap_or_default(),
+        None => vec![],
     };
-    if !target.is_object() {
-        *target = Value::Object(Map::new());
-    }
-    let Value::Object(target) = target else { return };
     for (name, value) in patch {
-        if value.is_null() {
-            target.remove(&name);
-        } else {
-            merge(target.entry(name).or_insert(Value::Null), value);
+        let place = target.iter().position(|(known, _)| *known == name);
+        if value.get() == "null" {
+            place.map(|place| target.remove(place));
+            continue;
         }
+        let text = merged(place.map(|place| target[place].1.get()), &value)?;
+        let value = RawValue::from_string(text).map_err(internal)?;
+        match place {
+            Some(place) => target[place].1 = value,
+            None => target.push((name, value)),
+        }
+    }
+    let members = target.iter().map(|(name, value)| Ok(format!("{}:{value}", serde_json::to_string(name)?)));
+    let members: Vec<String> = members.collect::<Result<_, serde_json::Error>>().map_err(internal)?;
+    Ok(format!("{{{}}}", members.join(",")))
+}
+
+/// The members of an object in their order; `None` if the text is another kind of value.
+fn members(text: &str) -> Result<Option<Named>, ApiError> {
+    if !text.trim_start().starts_with('{') {
+        return Ok(None);
+    }
+    let unreadable = |error| ApiError::field("payload", format!("cannot be merged: {error}"));
+    serde_json::from_str::<Members>(text).map(|members| Some(members.0)).map_err(unreadable)
+}
+
+/// The members of an object in their order.
+type Named = Vec<(String, Box<RawValue>)>;
+
+struct Members(Named);
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Members;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+                let mut members: Named = vec![];
+                while let Some((name, value)) = map.next_entry::<String, Box<RawValue>>()? {
+                    // Of two with one name the last one counts.
+                    match members.iter_mut().find(|(known, _)| *known == name) {
+                        Some((_, known)) => *known = value,
+                        None => members.push((name, value)),
+                    }
+                }
+                Ok(Members(members))
+            }
+        }
+
+        deserializer.deserialize_map(InOrder)
     }
 }
 
@@ -366,7 +410,20 @@ mod tests {
         let payload = |patch: &str| changed(EVERYTHING, patch).payload;
         assert_eq!(payload(r#"{"priority":1}"#), r#"{"b": 1.0e3,  "a":[ ]}"#);
         assert_eq!(payload(r#"{"payload":[1, 2]}"#), "[1, 2]");
-        assert_eq!(payload(r#"{"payload":{"b":null,"c":{"d":1}}}"#), r#"{"a":[],"c":{"d":1}}"#);
+        assert_eq!(payload(r#"{"payload":{"b":null,"c":{"d":1}}}"#), r#"{"a":[ ],"c":{"d":1}}"#);
+        assert_eq!(payload(r#"{"payload":{"a":{"x":null,"y":2}}}"#), r#"{"b":1.0e3,"a":{"y":2}}"#);
+    }
+
+    #[test]
+    fn a_merge_keeps_what_no_number_or_text_type_could_hold() {
+        let deep = "[".repeat(500) + &"]".repeat(500);
+        for odd in
+            ["1e999", r#""\ud800""#, "12345678901234567890123", "0.10000000000000000001", deep.as_str()]
+        {
+            let stored = format!(r#"{{"name":"x","payload":{{"keep":{odd},"b":0}}}}"#);
+            let payload = changed(&stored, r#"{"payload":{"b":1}}"#).payload;
+            assert_eq!(payload, format!(r#"{{"keep":{odd},"b":1}}"#));
+        }
     }
 
     #[test]

@@ -1,15 +1,21 @@
 //! Why a job has the status it has, and why an execution did not run: one sentence each.
 
-use punctual_core::job::{JobSpec, JobStatus};
+use punctual_core::ids::JobId;
+use punctual_core::job::{JobSpec, JobStatus, Settings};
 use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::{Finished, Live};
 use punctual_core::ports::JobView;
 use punctual_core::schedule::SkipReason;
+use punctual_core::time::Timestamp;
 
-/// Why the job has its status, where the status alone does not say it.
-pub fn of_status(view: &JobView) -> Option<String> {
+/// Characters of an error that are put into a sentence.
+const ERROR_CHARS_MAX: usize = 300;
+
+/// Why the job has its status, where the status alone does not say it. `blamed` is the name of the job that is to
+/// blame, if [`to_blame`] names one.
+pub fn of_status(view: &JobView, blamed: Option<&str>) -> Option<String> {
     match view.status() {
-        JobStatus::Failed => view.last_finished.as_ref().map(|last| of_end(last, &view.job.spec)),
+        JobStatus::Failed => view.last_finished.as_ref().map(|last| of_end(last, &view.job.spec, blamed)),
         JobStatus::Cancelled => Some(of_cancel(view)),
         JobStatus::Active | JobStatus::Paused | JobStatus::Completed => None,
     }
@@ -20,11 +26,25 @@ pub fn of_queueing(job_type: &str) -> String {
     format!("waits for a worker that has a handler for {job_type}; none is connected")
 }
 
+/// The job because of which an execution was skipped.
+pub fn to_blame(last: &Finished, spec: &JobSpec) -> Option<JobId> {
+    let why = last.error.as_ref().filter(|_| last.reason == Some(SkipReason::Dependency))?;
+    spec.settings.depends_on.iter().find(|parent| why.contains(&parent.to_string())).copied()
+}
+
+/// An error as far as it fits into a sentence.
+pub fn first_line(error: &str) -> String {
+    let error = error.trim();
+    let line = error.lines().next().unwrap_or_default().trim_end();
+    let cut = line.char_indices().nth(ERROR_CHARS_MAX).map_or(line, |(end, _)| &line[..end]);
+    if cut.len() < error.len() { format!("{cut}…") } else { cut.to_owned() }
+}
+
 /// How an occurrence ended with this execution.
-pub fn of_end(last: &Finished, spec: &JobSpec) -> String {
+pub fn of_end(last: &Finished, spec: &JobSpec, blamed: Option<&str>) -> String {
     let attempt = last.id.attempt;
     let how = match last.status {
-        Status::Skipped => return of_skip(last),
+        Status::Skipped => return of_skip(last, spec, blamed),
         Status::Expired if attempt == 1 => return "it had not started when it expired".to_owned(),
         Status::Expired => return format!("attempt {attempt} had not started when it expired"),
         Status::Cancelled if last.started_at.is_none() => {
@@ -38,21 +58,36 @@ pub fn of_end(last: &Finished, spec: &JobSpec) -> String {
     };
     let settings = &spec.settings;
     let why = if settings.fails_for_good(last.status, last.error.as_deref()) {
-        "is not retried, as retry.fail_on says"
+        "is not retried, as retry.fail_on says".to_owned()
     } else if attempt > settings.max_retries {
-        "no retry is left"
-    } else if settings.expires_at(last.scheduled_time).is_some() {
-        "cannot be retried, or not before it expires"
+        "no retry is left".to_owned()
+    } else if let Some(expires_at) = expiry_in_the_way(last, settings) {
+        format!("is not retried, as it expires at {expires_at}, before the retry would come")
     } else {
         // Retries were left and none followed: the handler has said that another try would not help.
-        "cannot be retried"
+        "cannot be retried".to_owned()
     };
     format!("attempt {attempt} {how} and {why}")
 }
 
-fn of_skip(last: &Finished) -> String {
+/// The expiry that a retry after this attempt would have missed.
+fn expiry_in_the_way(last: &Finished, settings: &Settings) -> Option<Timestamp> {
+    // What was redriven does not expire, and only that could begin so late.
+    let expires_at = settings.expires_at(last.scheduled_time).filter(|at| last.available_at < *at)?;
+    let retry_at = match last.status {
+        Status::Lost => last.completed_at,
+        _ => last.completed_at.plus(settings.retry.delay(last.id.attempt, last.id.occurrence)),
+    };
+    (retry_at >= expires_at).then_some(expires_at)
+}
+
+fn of_skip(last: &Finished, spec: &JobSpec, blamed: Option<&str>) -> String {
+    if let Some(parent) = to_blame(last, spec) {
+        let name = blamed.map_or(String::new(), |name| format!(" ({name})"));
+        return format!("it was skipped because job {parent}{name}, on which it depended, did not succeed");
+    }
     match (&last.error, last.reason) {
-        (Some(why), _) => format!("it was skipped: {why}"),
+        (Some(why), _) => format!("it was skipped: {}", first_line(why)),
         (None, Some(reason)) => format!("it was skipped because {}", because(reason)),
         (None, None) => "it was skipped".to_owned(),
     }
@@ -64,7 +99,7 @@ fn of_cancel(view: &JobView) -> String {
         return format!("{} still runs and has been asked to stop", asked.join(", "));
     }
     match &view.last_finished {
-        Some(last) if last.status == Status::Cancelled => of_end(last, &view.job.spec),
+        Some(last) if last.status == Status::Cancelled => of_end(last, &view.job.spec, None),
         _ => "nothing more of it will run".to_owned(),
     }
 }
@@ -76,7 +111,7 @@ pub const fn because(reason: SkipReason) -> &'static str {
         SkipReason::Misfire => "the scheduler came too late (misfire_policy)",
         SkipReason::Paused => "the job was paused",
         SkipReason::Calendar => "the calendar excludes that time",
-        SkipReason::Dependency => "a job that it depends on did not succeed",
+        SkipReason::Dependency => "a job that it depended on did not succeed",
         SkipReason::Backlog => "too many occurrences of the job were open (max_open)",
     }
 }

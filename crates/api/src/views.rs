@@ -27,7 +27,7 @@ pub fn submitted(submitted: Submitted) -> SubmittedBody {
 
 pub fn job(view: JobView) -> JobBody {
     let status = view.status();
-    let status_reason = reasons::of_status(&view);
+    let status_reason = reasons::of_status(&view, None);
     let next_run_time = next_run_time(&view);
     let retried = view.open.iter().find(|live| waits_for_retry(live));
     let next_retry_time = retried.map(|live| live.available_at);
@@ -115,7 +115,7 @@ pub fn claimed_at(live: &Live) -> Option<Timestamp> {
     }
 }
 
-fn waits_for_retry(live: &Live) -> bool {
+pub fn waits_for_retry(live: &Live) -> bool {
     live.attempt > 1 && live.is_closed_by(Gate::Time) && !live.is_closed_by(Gate::Paused)
 }
 
@@ -288,7 +288,8 @@ mod tests {
         let id = JobId::new(at(0), 1);
         let spec = JobSpec::named("report");
         let (mark, numbered) = (JobMark::Active, None);
-        let job = Job { id, version: 3, mark, numbered, created_at: at(0), updated_at: at(0), spec };
+        let job =
+            Job { id, version: 3, mark, numbered, fired: 0, created_at: at(0), updated_at: at(0), spec };
         let live = Live::fired(
             id.occurrence(1),
             at(5),

@@ -39,8 +39,7 @@ pub struct RecentOccurrence {
     pub status: ExecutionStatus,
     /// Why it ended like that, where the status alone does not say it.
     pub reason: Option<String>,
-    /// How long after its scheduled time its first attempt started, or became available if it never started;
-    /// null if that attempt is no longer kept.
+    /// How long after its scheduled time its first attempt started; null if it never did or is no longer kept.
     pub late_by: Option<Span>,
     /// Attempts that were started.
     pub attempts: u32,

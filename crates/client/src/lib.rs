@@ -3,7 +3,7 @@
 //! The wire types own names and spellings, nothing else: what a value means and whether it is allowed is for
 //! the API and the core to say. This crate must not know the engine, any store, or HTTP servers.
 //!
-//! With the feature `worker` it also offers workers with handlers in Rust ([`worker`]), which run on the same
+//! With the feature `worker` it also offers workers with handlers in Rust (`worker`), which run on the same
 //! machinery as the server's own (decision 0008).
 
 mod client;

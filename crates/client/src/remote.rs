@@ -25,6 +25,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of results and errors in one report; the rest goes into the next one. Well below what the server takes.
 const REPORT_BYTES_MAX: usize = 2 * 1024 * 1024;
 
+/// Answers to an opening that will not change by asking again: the token, the address or the worker is wrong.
+const FINAL_STATUSES: [u16; 4] = [401, 403, 404, 422];
+
 type Refused = Box<dyn Fn(ClientError) + Send + Sync>;
 
 /// A worker's way to a server elsewhere.
@@ -79,7 +82,7 @@ impl WorkerPort for RemotePort {
             Ok(SessionBody { session, now, .. }) => Ok(SessionGrant { session, now }),
             Err(error) => {
                 let unavailable = WorkerPortError::Unavailable(in_full(&error));
-                if matches!(&error, ClientError::Refused(_)) && !error.is_retryable() {
+                if error.problem().is_some_and(|problem| FINAL_STATUSES.contains(&problem.status)) {
                     (self.refused)(error);
                 }
                 Err(unavailable)

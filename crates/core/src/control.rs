@@ -152,7 +152,7 @@ impl Standing {
             Some(held) => match held.released(now) {
                 (Some(state), skipped) => (ScheduleChange::Put(Box::new(state)), skipped),
                 (None, skipped) => {
-                    job.numbered = Some(held.numbered);
+                    job = spent(job, held);
                     (ScheduleChange::Remove, skipped)
                 }
             },
@@ -180,8 +180,11 @@ impl Standing {
     }
 
     fn ended(&self, mark: JobMark, now: Timestamp) -> Change {
-        let numbered = self.schedule.as_ref().map(|schedule| schedule.numbered).or(self.job.numbered);
-        let job = Job { mark, numbered, updated_at: now, ..self.job.clone() };
+        let job = Job { mark, updated_at: now, ..self.job.clone() };
+        let job = match &self.schedule {
+            Some(schedule) => spent(job, schedule),
+            None => job,
+        };
         let live = self.stopped(Some(Terms { settings: &job.spec.settings, mark }), now);
         let schedule = match self.schedule {
             Some(_) => ScheduleChange::Remove,
@@ -346,10 +349,11 @@ impl Standing {
                 live.iter_mut().for_each(|live| live.ties.followed |= schedule.is_one_shot());
             }
         }
-        job.numbered = match &schedule {
-            // A count that was kept before would outlive the numbers that this schedule gives.
-            Some(_) => None,
-            None => self.schedule.as_ref().map(|schedule| schedule.numbered).or(job.numbered),
+        job = match (&schedule, &self.schedule) {
+            // Counts that were kept before would outlive those of this schedule.
+            (Some(_), _) => Job { numbered: None, fired: 0, ..job },
+            (None, Some(over)) => spent(job, over),
+            (None, None) => job,
         };
         let changed = live.into_iter().zip(&self.open).filter(|(live, open)| live != *open);
         Ok(Change {
@@ -368,11 +372,11 @@ impl Standing {
     fn rescheduled(&self, job: &Job, now: Timestamp) -> Option<ScheduleState> {
         let (version, fired) = match &self.schedule {
             Some(old) => (old.version + 1, old.fired),
-            // The count of runs went with the schedule; the last number given stands for it.
-            None if !self.job.spec.settings.schedule.is_one_shot() => (1, self.numbered()),
-            None => (1, 0),
+            None => (1, self.job.fired),
         };
-        let state = scheduled(job, now)?;
+        // This node's time may lie behind that of the one that fired last.
+        let over = self.schedule.as_ref().and_then(|old| old.schedule.before(old.nominal?));
+        let state = scheduled(job, over.map_or(now, |over| over.max(now)))?;
         let is_spent = match &state.schedule {
             Schedule::Recurring(recurring) => recurring.max_runs.is_some_and(|max| fired >= max),
             _ => false,
@@ -381,6 +385,11 @@ impl Standing {
         let (numbered, awaited) = (self.numbered(), self.is_awaited());
         (!is_spent).then_some(ScheduleState { version, fired, numbered, awaited, due_at, ..state })
     }
+}
+
+/// The job with what is remembered of a schedule that is over.
+fn spent(job: Job, over: &ScheduleState) -> Job {
+    Job { numbered: Some(over.numbered), fired: over.fired, ..job }
 }
 
 impl From<Option<ScheduleState>> for ScheduleChange {

@@ -63,6 +63,8 @@ pub struct Job {
     /// The last occurrence number given, kept here once no schedule is left to count them; `None` as long as
     /// there can only have been the first.
     pub numbered: Option<u32>,
+    /// Runs of a schedule that is over: they count if it is renewed.
+    pub fired: u32,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub spec: JobSpec,

@@ -325,7 +325,7 @@ impl Live {
             Status::Lost => Live { state: self.ready_under(Some(terms)), available_at: now, ..next },
             _ => Live {
                 state: LiveState::Waiting(self.gates_under(Some(terms), Gates::only(Gate::Time))),
-                available_at: now.plus(terms.settings.retry.delay(charged, self.id)),
+                available_at: now.plus(terms.settings.retry.delay(charged, self.id)).min(Timestamp::MAX),
                 ..next
             },
         };

@@ -21,6 +21,8 @@ pub(crate) struct Desk {
 struct Parked {
     poll: Poll,
     state: ParkedState,
+    /// Its time is over: what the store says next is its answer, also if that is nothing.
+    is_leaving: bool,
     reply: oneshot::Sender<PollAnswer>,
 }
 
@@ -53,20 +55,24 @@ impl Desk {
                 let _ = old.reply.send(Err(WorkerPortError::StaleTurn));
             }
         }
-        polls.insert(offer, Parked { poll, state: ParkedState::Unchecked, reply });
+        polls.insert(offer, Parked { poll, state: ParkedState::Unchecked, is_leaving: false, reply });
         drop(polls);
         self.unchecked.notify_one();
         answer
     }
 
-    /// Takes a poll away whose asker no longer waits, unless its answer is on the way.
+    /// Takes a poll away whose time is over. One for which there may be work, or whose answer may be on the way, is
+    /// answered by the outcome of that instead.
     pub(crate) fn leave(&self, offer: Offer) -> bool {
         let mut polls = self.lock();
-        let busy = polls.get(&offer).is_some_and(|parked| matches!(parked.state, ParkedState::Busy { .. }));
-        if !busy {
+        // One that is gone has just been answered.
+        let Some(parked) = polls.get_mut(&offer) else { return false };
+        if parked.state == ParkedState::Idle {
             polls.remove(&offer);
+            return true;
         }
-        !busy
+        parked.is_leaving = true;
+        false
     }
 
     /// Work is queued in these lanes: the polls that serve them are looked at again.
@@ -205,6 +211,11 @@ impl Desk {
     fn nothing(&self, offer: Offer) {
         let mut polls = self.lock();
         let Some(parked) = polls.get_mut(&offer) else { return };
+        if parked.is_leaving {
+            drop(polls);
+            self.answer(offer, Ok(Vec::new()));
+            return;
+        }
         let woken = parked.state == ParkedState::Busy { woken: true };
         parked.state = if woken { ParkedState::Unchecked } else { ParkedState::Idle };
         drop(polls);
@@ -363,6 +374,34 @@ mod tests {
         let (desk, _answer) = idle(5);
         assert!(desk.leave(offer(1, 1)));
         assert_eq!(desk.reserve(&mut Reservation::default(), "default", "noop"), None);
+    }
+
+    #[test]
+    fn a_poll_whose_time_is_over_is_answered_by_what_the_store_says_next() {
+        let nothing = || ClaimOutcome::Claimed { assignments: vec![], begun: Begun::default() };
+        let desk = Desk::default();
+        let mut answer = desk.park(poll(1, 1, 5));
+        assert!(!desk.leave(offer(1, 1)), "the store was not asked yet");
+        assert_eq!(desk.take_unchecked().len(), 1);
+        desk.claimed(offer(1, 1), nothing());
+        assert_eq!(answer.try_recv().unwrap(), Ok(vec![]));
+
+        let mut answer = desk.park(poll(1, 1, 5));
+        desk.take_unchecked();
+        assert!(!desk.leave(offer(1, 1)), "the store is being asked");
+        desk.wake(&BTreeSet::from([Lane::new("default", "noop")]));
+        desk.claimed(offer(1, 1), nothing());
+        assert_eq!(answer.try_recv().unwrap(), Ok(vec![]));
+    }
+
+    #[test]
+    fn a_poll_that_was_answered_in_the_moment_its_time_was_over_keeps_its_answer() {
+        let (desk, mut answer) = idle(5);
+        let mut places = Reservation::default();
+        desk.reserve(&mut places, "default", "noop");
+        assert_eq!(desk.settle(places, vec![(offer(1, 1), assignment(1))]), []);
+        assert!(!desk.leave(offer(1, 1)));
+        assert_eq!(answer.try_recv().unwrap().unwrap().len(), 1);
     }
 
     #[test]

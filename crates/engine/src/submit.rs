@@ -7,6 +7,7 @@ use punctual_core::ids::JobId;
 use punctual_core::job::{Expiry, InvalidField, Job, JobMark, JobSpec, JobStatus, Settings};
 use punctual_core::limits;
 use punctual_core::ports::{Begun, NewJob, ParentProblem, StoreError, SubmitOutcome};
+use punctual_core::recurrence::Rule;
 use punctual_core::schedule::{Schedule, first_run, is_due_at_once};
 use punctual_core::time::Timestamp;
 use std::sync::Arc;
@@ -122,7 +123,7 @@ fn admit(id: JobId, spec: JobSpec, now: Timestamp) -> Result<Job, SubmitError> {
         return Err(SubmitError::Invalid(vec![problem]));
     }
     let mark = JobMark::Active;
-    let job = Job { id, version: 1, mark, numbered: None, created_at: now, updated_at: now, spec };
+    let job = Job { id, version: 1, mark, numbered: None, fired: 0, created_at: now, updated_at: now, spec };
     match first_run(&job) {
         Some(_) => Ok(job),
         None => Err(SubmitError::Invalid(vec![never_runs(&job)])),
@@ -146,6 +147,11 @@ pub(crate) fn never_runs(job: &Job) -> InvalidField {
     match &job.spec.settings.schedule {
         Schedule::Recurring(recurring) if recurring.recurrence.spec().end_at.is_some() => {
             InvalidField::new("end_at", "must not be before the first run")
+        }
+        Schedule::Recurring(recurring)
+            if matches!(recurring.recurrence.spec().rule, Rule::Interval { .. }) =>
+        {
+            InvalidField::new("interval", "must lead to a time before 9999-12-30")
         }
         _ => InvalidField::new("cron_expression", "must name a time that is still to come"),
     }

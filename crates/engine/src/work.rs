@@ -37,7 +37,7 @@ impl WorkerPort for Engine {
         match select(answer, wait).await {
             Either::Left((answer, _)) => answer.unwrap_or_else(|_| Err(gone())),
             Either::Right(((), _)) if self.context.desk.leave(offer) => Ok(Vec::new()),
-            // Its answer is being committed: leaving now would lose it.
+            // The store has yet to say what there is, or is leasing it just now: leaving would lose that.
             Either::Right(((), answer)) => answer.await.unwrap_or_else(|_| Err(gone())),
         }
     }

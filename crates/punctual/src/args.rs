@@ -27,6 +27,11 @@ pub fn limit(text: &str) -> Result<usize, String> {
     }
 }
 
+/// The name of a queue.
+pub fn queue(text: &str) -> Result<String, String> {
+    if text.is_empty() { Err("must be the name of a queue".to_owned()) } else { Ok(text.to_owned()) }
+}
+
 pub fn time(text: &str) -> Result<Timestamp, String> {
     text.parse().map_err(|_| time_fix(text))
 }

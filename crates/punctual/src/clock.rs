@@ -33,12 +33,8 @@ pub struct ShowArgs {
 
 #[derive(clap::Args)]
 pub struct MoveArgs {
-    /// How far, such as 90s, 1h or 3d
-    #[arg(value_name = "DURATION", required_unless_present = "to", conflicts_with = "to")]
-    by: Option<Span>,
-    /// Up to this time, such as 2026-03-29T03:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = args::time)]
-    to: Option<Timestamp>,
+    #[command(flatten)]
+    way: Way,
     /// How long to wait, at each due time, until what has begun is finished; 10s if left out, 0s not to wait
     #[arg(long, value_name = "DURATION")]
     settle: Option<Span>,
@@ -46,6 +42,18 @@ pub struct MoveArgs {
     connect: ConnectArgs,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+/// One of these.
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+struct Way {
+    /// How far, such as 90s, 1h or 3d
+    #[arg(value_name = "DURATION")]
+    by: Option<Span>,
+    /// Up to this time, such as 2026-03-29T03:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = args::time)]
+    to: Option<Timestamp>,
 }
 
 pub async fn run(command: ClockCommand) -> anyhow::Result<Exit> {
@@ -59,7 +67,7 @@ pub async fn run(command: ClockCommand) -> anyhow::Result<Exit> {
             args.output.print(&moved, told)?;
         }
         ClockCommand::Jump(args) => {
-            let way = MoveClock { by: args.by, to: args.to, settle: args.settle };
+            let way = MoveClock { by: args.way.by, to: args.way.to, settle: args.settle };
             let moved = args.connect.client()?.jump_clock(&way).await?;
             args.output.print(&moved, told)?;
         }
@@ -70,7 +78,7 @@ pub async fn run(command: ClockCommand) -> anyhow::Result<Exit> {
 /// Asks until the clock is there: one request goes only so far.
 async fn advance(client: &Client, args: &MoveArgs) -> Result<ClockMoved, ClientError> {
     let start = client.clock().await?.now;
-    let to = args.to.unwrap_or_else(|| start.plus(args.by.unwrap_or_default().get()));
+    let to = args.way.to.unwrap_or_else(|| start.plus(args.way.by.unwrap_or_default().get()));
     let way = MoveClock { by: None, to: Some(to), settle: args.settle };
     let bar = ProgressBar::new(to.since(start).as_secs()).with_style(style());
     let (mut fired, mut skipped) = (0, 0);

@@ -98,6 +98,15 @@ pub fn span(duration: Duration) -> String {
     }
 }
 
+/// A word as it can be pasted into a shell.
+pub fn quoted(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:@".contains(letter);
+    if !word.is_empty() && !word.starts_with('-') && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
 /// At most `limit` characters of the first line.
 pub fn shortened(text: &str, limit: usize) -> String {
     let line = text.lines().next().unwrap_or_default();
@@ -120,6 +129,13 @@ mod tests {
             ["<1ms", "1ms", "250ms", "999ms", "1s", "2.5s", "2.053s", "59.999s", "1m30s", "1h"]
         );
         assert_eq!(span(Duration::from_micros(999)), "<1ms");
+    }
+
+    #[test]
+    fn words_are_quoted_where_a_shell_would_not_take_them_as_they_are() {
+        for (word, pasted) in [("mail", "mail"), ("a/b c", "'a/b c'"), ("it's", r"'it'\''s'"), ("", "''")] {
+            assert_eq!(quoted(word), pasted);
+        }
     }
 
     #[test]

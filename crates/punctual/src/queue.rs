@@ -1,5 +1,6 @@
 //! `punctual queue`: what waits where, and holding all of it.
 
+use crate::args;
 use crate::connect::ConnectArgs;
 use crate::exit::Exit;
 use crate::output::{OutputArgs, optional_time, shortened, table};
@@ -27,7 +28,7 @@ pub struct ListArgs {
 #[derive(clap::Args)]
 pub struct QueueArgs {
     /// The queues' names
-    #[arg(value_name = "QUEUE", required = true)]
+    #[arg(value_name = "QUEUE", required = true, value_parser = args::queue)]
     queues: Vec<String>,
     #[command(flatten)]
     connect: ConnectArgs,

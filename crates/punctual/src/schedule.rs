@@ -1,11 +1,12 @@
 //! `punctual schedule`: when a recurring schedule fires, before any job has it.
 
+use crate::args;
 use crate::connect::ConnectArgs;
 use crate::exit::Exit;
 use crate::output::{OutputArgs, table, time};
 use clap::Subcommand;
 use punctual_client::{PreviewBody, PreviewRequest};
-use punctual_core::recurrence::DstEffect;
+use punctual_core::recurrence::{DstEffect, DstGap, DstOverlap};
 use punctual_core::time::Timestamp;
 
 #[derive(Subcommand)]
@@ -16,20 +17,31 @@ pub enum ScheduleCommand {
 
 #[derive(clap::Args)]
 pub struct PreviewArgs {
-    /// A cron expression, such as "30 2 * * MON-FRI"
-    #[arg(long, value_name = "EXPRESSION", required_unless_present = "every", conflicts_with = "every")]
-    cron: Option<String>,
-    /// An interval, such as 90s, 1h or daily
-    #[arg(long, value_name = "INTERVAL")]
-    every: Option<String>,
+    #[command(flatten)]
+    pattern: Pattern,
     /// The zone whose clocks count, such as Europe/Berlin; UTC if left out
     #[arg(long, value_name = "ZONE")]
     timezone: Option<String>,
+    /// What to do about local times that clocks skip: SKIP or RUN_AFTER
+    #[arg(long, value_name = "CHOICE", value_parser = args::word::<DstGap>)]
+    dst_gap: Option<DstGap>,
+    /// Which of the local times that clocks repeat to run at: FIRST, SECOND or BOTH
+    #[arg(long, value_name = "CHOICE", value_parser = args::word::<DstOverlap>)]
+    dst_overlap: Option<DstOverlap>,
     /// Count an interval from this time, and show nothing before it
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = args::time)]
     start_at: Option<Timestamp>,
+    /// Show nothing after this time
+    #[arg(long, value_name = "TIME", value_parser = args::time)]
+    end_at: Option<Timestamp>,
+    /// The name of the job to be: with its owner it decides what H stands for
+    #[arg(long)]
+    name: Option<String>,
+    /// Whose job it will be
+    #[arg(long)]
+    owner: Option<String>,
     /// Show what comes after this time; now if left out
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = args::time)]
     after: Option<Timestamp>,
     /// How many to show
     #[arg(long, default_value_t = 10)]
@@ -40,19 +52,50 @@ pub struct PreviewArgs {
     output: OutputArgs,
 }
 
+/// One of these.
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+struct Pattern {
+    /// A cron expression, such as "30 2 * * MON-FRI"
+    #[arg(long, value_name = "EXPRESSION")]
+    cron: Option<String>,
+    /// An interval, such as 90s, 1h or daily
+    #[arg(long, value_name = "INTERVAL", allow_hyphen_values = true)]
+    every: Option<String>,
+}
+
+impl Pattern {
+    /// Whether it fires at times that depend on the job.
+    fn has_hash(&self) -> bool {
+        let mut words =
+            self.cron.iter().flat_map(|cron| cron.split(|letter: char| !letter.is_alphanumeric()));
+        words.any(|word| word.eq_ignore_ascii_case("H"))
+    }
+}
+
 pub async fn run(command: ScheduleCommand) -> anyhow::Result<Exit> {
     let ScheduleCommand::Preview(args) = command;
+    let lacks_name = args.pattern.has_hash() && args.name.is_none();
     let request = PreviewRequest {
-        cron_expression: args.cron,
-        interval: args.every,
+        cron_expression: args.pattern.cron,
+        interval: args.pattern.every,
         timezone: args.timezone,
+        dst_gap: args.dst_gap,
+        dst_overlap: args.dst_overlap,
         start_at: args.start_at,
+        end_at: args.end_at,
+        name: args.name,
+        owner_id: args.owner,
         after: args.after,
         count: Some(args.count),
-        ..PreviewRequest::default()
     };
     let preview = args.connect.client()?.preview(&request).await?;
     args.output.print(&preview, preview_table)?;
+    if lacks_name {
+        eprintln!(
+            "note: what H stands for depends on the job's name and owner: give --name, and --owner if any"
+        );
+    }
     Ok(Exit::Done)
 }
 

@@ -36,6 +36,8 @@ pub struct Facts {
     pub history: Vec<Finished>,
     /// The latest one.
     pub dead: Option<DeadLetter>,
+    /// The name of the job because of which the latest finished run was skipped, if there is one.
+    pub blamed: Option<String>,
 }
 
 /// A job that another one depends on.
@@ -52,21 +54,30 @@ const TOLD_MAX: usize = 5;
 const LATE_MIN: Duration = Duration::from_secs(1);
 
 pub fn explain(facts: Facts) -> ExplainBody {
-    let executions: Vec<ExecutionExplained> = facts
-        .view
-        .open
-        .iter()
-        .map(|live| ExecutionExplained {
+    let most_telling = most_telling(&facts);
+    let explained = |live: &Live| {
+        let is_named = facts.view.open.len() > 1 && most_telling.is_some_and(|telling| telling.id == live.id);
+        ExecutionExplained {
             execution_id: live.execution(),
             status: live.state().into(),
-            sentences: open::sentences(live, &facts),
-        })
-        .collect();
+            sentences: open::sentences(live, is_named, &facts),
+        }
+    };
+    let mut executions: Vec<ExecutionExplained> = facts.view.open.iter().map(explained).collect();
     let mut sentences = about_status(&facts);
+    sentences.extend(queue_paused(&facts));
     sentences.extend(next_run(&facts));
-    let summary = summary(&facts, &executions, &sentences);
+    let told = most_telling.and_then(|live| {
+        executions.iter().find(|told| told.execution_id == live.execution())?.sentences.first()
+    });
+    let summary = told.or(sentences.first()).cloned();
+    let summary = summary.unwrap_or_else(|| "Nothing of the job is left to run.".to_owned());
     sentences.extend(past::sentences(&facts));
     sentences.retain(|sentence| *sentence != summary);
+    // What is said of the job needs not be said again of its executions; what the summary took from one does.
+    for execution in &mut executions {
+        execution.sentences.retain(|sentence| !sentences.contains(sentence));
+    }
     sentences.insert(0, summary.clone());
     ExplainBody {
         job_id: facts.view.job.id,
@@ -80,23 +91,19 @@ pub fn explain(facts: Facts) -> ExplainBody {
     }
 }
 
-/// What matters most: what runs, else what holds up the job, else what holds up the execution that is first in
-/// line, else what comes next.
-fn summary<'a>(facts: &'a Facts, executions: &'a [ExecutionExplained], sentences: &'a [String]) -> String {
-    let open = || facts.view.open.iter().zip(executions);
-    let running = open().find(|(live, _)| live.is_running());
-    let first_in_line = open().min_by_key(|(live, _)| live.id.number);
-    let of_status = sentences.first().filter(|_| facts.view.status() != JobStatus::Active);
-    let told = |(_, told): (&'a Live, &'a ExecutionExplained)| told.sentences.first();
-    let telling = running.and_then(told).or(of_status).or_else(|| first_in_line.and_then(told));
-    telling.or(sentences.first()).cloned().unwrap_or_else(|| "Nothing of the job is left to run.".to_owned())
+/// The execution that matters most: what runs, else what is first in line. A status that is not ACTIVE matters more
+/// than what does not run.
+fn most_telling(facts: &Facts) -> Option<&Live> {
+    let open = &facts.view.open;
+    let first_in_line = || open.iter().min_by_key(|live| live.id.number);
+    let is_active = facts.view.status() == JobStatus::Active;
+    open.iter().find(|live| live.is_running()).or_else(|| first_in_line().filter(|_| is_active))
 }
 
 /// What a status that is not ACTIVE means for this job.
 fn about_status(facts: &Facts) -> Vec<String> {
     let id = facts.view.job.id;
-    let reason =
-        || reasons::of_status(&facts.view).unwrap_or_else(|| "the reason is no longer kept".to_owned());
+    let reason = || status_reason(facts).unwrap_or_else(|| "the reason is no longer kept".to_owned());
     match facts.view.status() {
         JobStatus::Active => vec![],
         JobStatus::Paused => {
@@ -106,6 +113,21 @@ fn about_status(facts: &Facts) -> Vec<String> {
         JobStatus::Cancelled => vec![format!("The job is cancelled: {}.", reason())],
         JobStatus::Failed => vec![format!("The job has failed: {}.", reason())],
     }
+}
+
+fn status_reason(facts: &Facts) -> Option<String> {
+    reasons::of_status(&facts.view, facts.blamed.as_deref())
+}
+
+/// That its queue is paused, while something of the job may still start.
+fn queue_paused(facts: &Facts) -> Option<String> {
+    let is_unfinished = matches!(facts.view.status(), JobStatus::Active | JobStatus::Paused);
+    let paused_at = facts.queue_paused_at.filter(|_| is_unfinished)?;
+    let (queue, since) = (&facts.view.job.spec.queue, when(paused_at, facts.now));
+    Some(format!(
+        "The queue {queue} has been paused since {since}: nothing of it starts until POST \
+         {API_PREFIX}/queues/{queue}/resume."
+    ))
 }
 
 fn next_run(facts: &Facts) -> Vec<String> {
@@ -120,10 +142,10 @@ fn next_run(facts: &Facts) -> Vec<String> {
             said.push(format!("It runs next at {}, {by}{}.", when(due_at, facts.now), runs_left(state)));
         }
         (None, Some(nominal)) if nominal > facts.now => {
-            said.push(format!(
-                "If it is resumed before, it runs next at {}, {by}.",
-                when(nominal, facts.now)
-            ));
+            said.push(format!("If it is resumed before {}, it runs then, {by}.", when(nominal, facts.now)));
+        }
+        (None, _) if state.schedule.is_one_shot() => {
+            said.push("Once it is resumed, it runs at once.".to_owned());
         }
         (None, _) => said.push(format!("Once it is resumed, it goes on {by}.")),
     }
@@ -167,6 +189,11 @@ fn listed(mut items: Vec<String>, count: usize) -> String {
         Some((last, others)) => format!("{} and {last}", others.join(", ")),
         None => String::new(),
     }
+}
+
+/// An error to follow what it is about.
+fn in_brackets(error: Option<&str>) -> String {
+    error.map_or(String::new(), |error| format!(" ({})", reasons::first_line(error)))
 }
 
 /// A moment and how far away it is.

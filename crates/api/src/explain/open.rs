@@ -1,20 +1,27 @@
 //! Why an open execution is where it is.
 
-use super::{Facts, listed, parents, rough, when};
-use punctual_client::{API_PREFIX, ExecutionStatus};
+use super::{Facts, in_brackets, listed, parents, queue_paused, rough, when};
+use punctual_client::ExecutionStatus;
 use punctual_core::gates::Gate;
 use punctual_core::limits;
 use punctual_core::occurrence::{Finished, Lease, Live, LiveState};
 use punctual_core::ports::SessionRow;
 use punctual_core::schedule::OverlapPolicy;
 
-/// The most telling sentence first.
-pub fn sentences(live: &Live, facts: &Facts) -> Vec<String> {
+/// The most telling sentence first. That one names the execution if it is to be read elsewhere, too.
+pub fn sentences(live: &Live, is_named: bool, facts: &Facts) -> Vec<String> {
     let mut said = match live.state {
-        LiveState::Running(lease) => return running(live, lease, facts),
+        LiveState::Running(lease) => running(live, lease, facts),
         LiveState::Waiting(gates) => gates.iter().map(|gate| closed(gate, live, facts)).collect(),
         LiveState::Queued => queued(live, facts),
     };
+    let is_of_queue = said.first() == queue_paused(facts).as_ref();
+    if let Some(first) = said.first_mut().filter(|_| is_named && !is_of_queue) {
+        *first = format!("{}: {first}", live.execution());
+    }
+    if live.is_running() {
+        return said;
+    }
     if let Some(expires_at) = live.expires_at {
         said.push(format!("It expires at {} unless it has started by then.", when(expires_at, facts.now)));
     }
@@ -25,12 +32,16 @@ fn running(live: &Live, lease: Lease, facts: &Facts) -> Vec<String> {
     let session = facts.sessions.iter().find(|row| row.pulse.session == lease.session);
     let place = session
         .map_or("a worker that is no longer connected".to_owned(), |row| format!("worker {}", row.worker));
-    let limit = rough(facts.view.job.spec.settings.timeout_after(live.charged));
-    let mut said = vec![format!(
-        "Attempt {} has been running on {place} since {}, with a time limit of {limit}.",
-        live.attempt,
-        when(lease.claimed_at, facts.now)
-    )];
+    let job = &facts.view.job;
+    let terms = if live.job_version == job.version {
+        format!("with a time limit of {}", rough(job.spec.settings.timeout_after(live.charged)))
+    } else {
+        // The limit that it was given is no longer known.
+        format!("by version {} of the job, which has been changed since", live.job_version)
+    };
+    let since = when(lease.claimed_at, facts.now);
+    let mut said =
+        vec![format!("Attempt {} has been running on {place} since {since}, {terms}.", live.attempt)];
     if session.is_none() {
         said.push("It counts as lost once its worker has been silent for long enough.".to_owned());
     }
@@ -42,7 +53,6 @@ fn running(live: &Live, lease: Lease, facts: &Facts) -> Vec<String> {
 
 /// What one closed gate means.
 fn closed(gate: Gate, live: &Live, facts: &Facts) -> String {
-    let id = facts.view.job.id;
     match gate {
         Gate::Time => waits_for_time(live, facts),
         Gate::Dependency if facts.parents.is_empty() => {
@@ -52,9 +62,8 @@ fn closed(gate: Gate, live: &Live, facts: &Facts) -> String {
         Gate::Dependency => format!("It waits for {} to succeed.", parents(&facts.parents)),
         Gate::Overlap => waits_behind(live, facts),
         Gate::Concurrency => "It waits because as many run at once as may.".to_owned(),
-        Gate::Paused => {
-            format!("It is held because the job is paused; POST {API_PREFIX}/jobs/{id}/resume lets it go on.")
-        }
+        // How to resume it is said of the job.
+        Gate::Paused => "It is held because the job is paused.".to_owned(),
     }
 }
 
@@ -74,7 +83,7 @@ fn waits_for_time(live: &Live, facts: &Facts) -> String {
 
 fn failed(before: &Finished) -> String {
     let status = ExecutionStatus::from(before.status);
-    let error = before.error.as_ref().map_or(String::new(), |error| format!(" ({error})"));
+    let error = in_brackets(before.error.as_deref());
     format!("attempt {} ended {status}{error}", before.id.attempt)
 }
 
@@ -109,14 +118,7 @@ fn waits_behind(live: &Live, facts: &Facts) -> String {
 /// Why a queued execution has not been claimed yet.
 fn queued(live: &Live, facts: &Facts) -> Vec<String> {
     let spec = &facts.view.job.spec;
-    let mut said = Vec::new();
-    if let Some(paused_at) = facts.queue_paused_at {
-        let (queue, since) = (&spec.queue, when(paused_at, facts.now));
-        said.push(format!(
-            "The queue {queue} has been paused since {since}: nothing of it starts until POST \
-             {API_PREFIX}/queues/{queue}/resume."
-        ));
-    }
+    let mut said: Vec<String> = queue_paused(facts).into_iter().collect();
     let able: Vec<&SessionRow> =
         facts.sessions.iter().filter(|row| row.job_types.contains(&spec.job_type)).collect();
     if able.is_empty() {

@@ -1,13 +1,15 @@
 //! What became of occurrences: which did not run, which failed for good, which were late.
 
-use super::{Facts, LATE_MIN, TOLD_MAX, rough, when};
+use super::{Facts, LATE_MIN, TOLD_MAX, in_brackets, rough, status_reason, when};
 use crate::reasons;
 use punctual_client::{API_PREFIX, RecentOccurrence};
 use punctual_core::ids::OccurrenceId;
+use punctual_core::job::JobStatus;
 use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::DeadLetter;
-use punctual_core::schedule::SkipRange;
+use punctual_core::schedule::{OverlapPolicy, SkipRange};
+use punctual_core::time::Timestamp;
 use std::time::Duration;
 
 /// Finished occurrences that are shown.
@@ -40,7 +42,7 @@ pub fn recent(facts: &Facts) -> Vec<RecentOccurrence> {
         RecentOccurrence {
             scheduled_time: last.scheduled_time,
             status: last.status.into(),
-            reason: (!is_plain).then(|| reasons::of_end(last, &facts.view.job.spec)),
+            reason: (!is_plain).then(|| of_end(last, facts)),
             late_by: lateness(attempts).map(Into::into),
             attempts: last.id.attempt - u32::from(last.started_at.is_none()),
         }
@@ -48,43 +50,69 @@ pub fn recent(facts: &Facts) -> Vec<RecentOccurrence> {
     ended(facts).take(RECENT_MAX).map(shown).collect()
 }
 
-/// How long after its scheduled time the first attempt began, if that attempt is still kept.
-fn lateness(attempts: &[Finished]) -> Option<Duration> {
-    let first = attempts.last().filter(|first| first.id.attempt == 1)?;
-    Some(first.started_at.unwrap_or(first.available_at).since(first.scheduled_time))
+/// How an occurrence ended, and what else may have been behind it.
+fn of_end(last: &Finished, facts: &Facts) -> String {
+    let reason = reasons::of_end(last, &facts.view.job.spec, facts.blamed.as_deref());
+    match may_have_given_way(last, facts) {
+        true => format!("{reason}, by the next occurrence (overlap_policy REPLACE) or by hand"),
+        false => reason,
+    }
 }
 
+/// Whether a later occurrence may have put an end to this one. Nothing is kept that would say it for certain.
+fn may_have_given_way(last: &Finished, facts: &Facts) -> bool {
+    let job = &facts.view.job;
+    let open = facts.view.open.iter().map(|live| (live.id, live.scheduled_time));
+    let ended = facts.history.iter().map(|ended| (ended.id.occurrence, ended.scheduled_time));
+    let came_before_its_end = |(id, scheduled_time): (OccurrenceId, Timestamp)| {
+        id.number > last.id.occurrence.number && scheduled_time <= last.completed_at
+    };
+    last.status == Status::Cancelled
+        && job.spec.settings.overlap == OverlapPolicy::Replace
+        && last.job_version == job.version
+        && open.chain(ended).any(came_before_its_end)
+}
+
+/// How long after its scheduled time the first attempt began, if it did and is still kept.
+fn lateness(attempts: &[Finished]) -> Option<Duration> {
+    let first = attempts.last().filter(|first| first.id.attempt == 1)?;
+    Some(first.started_at?.since(first.scheduled_time))
+}
+
+/// To follow a sentence about the occurrence.
 fn late(attempts: &[Finished]) -> Option<String> {
     let late_by = lateness(attempts).filter(|late_by| *late_by >= LATE_MIN)?;
-    let scheduled = attempts[0].scheduled_time;
-    let began =
-        if attempts.iter().any(|attempt| attempt.started_at.is_some()) { "started" } else { "was ready" };
-    Some(format!("The latest occurrence, scheduled for {scheduled}, {began} {} late.", rough(late_by)))
+    Some(format!("It started {} late.", rough(late_by)))
 }
 
 fn how_it_ended(last: &Finished, facts: &Facts) -> Option<String> {
     let is_dead = facts.dead.as_ref().is_some_and(|letter| letter.occurrence == last.id.occurrence);
     let (scheduled, ended) = (last.scheduled_time, when(last.completed_at, facts.now));
-    let reason = || reasons::of_end(last, &facts.view.job.spec);
+    let latest = format!("The latest occurrence, scheduled for {scheduled},");
+    let reason = of_end(last, facts);
     match last.status {
         // Its dead letter says it all.
         _ if is_dead => None,
-        Status::Succeeded => {
-            Some(format!("The latest occurrence, scheduled for {scheduled}, succeeded at {ended}."))
-        }
-        _ => {
-            Some(format!("The latest occurrence, scheduled for {scheduled}, ended at {ended}: {}.", reason()))
-        }
+        Status::Succeeded => Some(format!("{latest} succeeded at {ended}.")),
+        // The job's status has said why.
+        _ if status_reason(facts).as_ref() == Some(&reason) => Some(format!("{latest} ended at {ended}.")),
+        _ => Some(format!("{latest} ended at {ended}: {reason}.")),
     }
 }
 
 fn died(letter: &DeadLetter, facts: &Facts) -> String {
     let DeadLetter { occurrence, attempts, scheduled_time, .. } = letter;
-    let error = letter.error.as_ref().map_or(String::new(), |error| format!(" ({error})"));
+    let error = in_brackets(letter.error.as_deref());
     let attempts = if *attempts == 1 { "1 attempt".to_owned() } else { format!("{attempts} attempts") };
+    let what_to_do = match facts.view.status() {
+        JobStatus::Cancelled => "which cannot be redriven, as the job is cancelled".to_owned(),
+        _ => format!(
+            "and POST {API_PREFIX}/dead-letters/redrive with {{\"ids\": [\"{occurrence}\"]}} runs it again"
+        ),
+    };
     format!(
         "The occurrence scheduled for {scheduled_time} failed for good at {} after {attempts}{error}; its dead letter \
-         is {occurrence}, and POST {API_PREFIX}/dead-letters/redrive with {{\"ids\": [\"{occurrence}\"]}} runs it again.",
+         is {occurrence}, {what_to_do}.",
         when(letter.died_at, facts.now)
     )
 }

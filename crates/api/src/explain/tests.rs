@@ -28,6 +28,7 @@ fn job(change: impl FnOnce(&mut JobSpec)) -> Job {
         version: 1,
         mark: JobMark::Active,
         numbered: None,
+        fired: 0,
         created_at,
         updated_at: created_at,
         spec,
@@ -57,6 +58,7 @@ fn facts(job: Job) -> Facts {
         skipped: vec![],
         history: vec![],
         dead: None,
+        blamed: None,
     }
 }
 
@@ -152,6 +154,16 @@ fn a_running_execution_is_told_with_place_time_and_limit() {
     assert_eq!(about_open(facts.clone()), [told]);
     assert_eq!(explain(facts.clone()).summary, told);
 
+    let mut changed = facts.clone();
+    changed.view.job.version = 2;
+    assert_eq!(
+        about_open(changed),
+        [
+            "Attempt 2 has been running on worker w1 since 2026-11-15T08:09:00Z (1m ago), by version 1 of the job, \
+             which has been changed since."
+        ]
+    );
+
     let LiveState::Running(lease) = &mut facts.view.open[0].state else { panic!("not running") };
     lease.cancel_requested = true;
     facts.sessions.clear();
@@ -166,7 +178,8 @@ fn a_retry_is_told_with_its_number_its_time_and_what_went_before() {
     let mut facts = facts(job(|spec| {
         spec.settings.retry = punctual_core::retry::RetryPolicy::Ladder { steps_ms: vec![700_000] };
     }));
-    let (failed, Next::Retry(next)) = ended(&facts, Ending::Failed, Some("out of paper")) else {
+    let error = "out of paper\n  at the printer\n";
+    let (failed, Next::Retry(next)) = ended(&facts, Ending::Failed, Some(error)) else {
         panic!("not retried");
     };
     facts.view.open = vec![next];
@@ -175,7 +188,7 @@ fn a_retry_is_told_with_its_number_its_time_and_what_went_before() {
         about_open(facts.clone()),
         [
             "Attempt 2 waits until 2026-11-15T08:11:49Z (in 1m49s): it is retry 1 of 3, after attempt 1 ended FAILED \
-          (out of paper)."
+          (out of paper…)."
         ]
     );
     assert!(explain(facts).recent.is_empty(), "what is open has not ended");
@@ -239,6 +252,9 @@ fn an_overlap_names_what_it_waits_behind() {
     let told = format!("It waits until {first} has ended (overlap_policy QUEUE)");
     assert_eq!(explained[0].sentences, [format!("{told}, and another one waits before it.")]);
     assert_eq!(explained[1].sentences, [format!("{told}.")]);
+    let explained = explain(facts.clone());
+    assert_eq!(explained.summary, explained.executions[2].sentences[0]);
+    assert!(explained.summary.starts_with(&format!("{first}: Attempt 1 has been running")), "{explained:?}");
     facts.view.open.truncate(1);
     let alone = "It waits until an earlier occurrence of the job has ended (overlap_policy QUEUE).";
     assert_eq!(about_open(facts), [alone]);
@@ -253,13 +269,35 @@ fn a_pause_and_a_limit_are_told() {
     let explained = explain(facts);
     assert_eq!(
         explained.executions[0].sentences,
-        [
-            "It waits because as many run at once as may.".to_owned(),
-            format!("It is held because the job is paused; POST /api/v1/jobs/{id}/resume lets it go on."),
-        ]
+        ["It waits because as many run at once as may.", "It is held because the job is paused.",]
     );
     let paused = format!("The job is paused: nothing of it starts until POST /api/v1/jobs/{id}/resume.");
     assert_eq!((explained.summary, explained.next_run_time), (paused, None));
+}
+
+#[test]
+fn a_paused_job_of_a_paused_queue_tells_both() {
+    let mut facts = facts(job(|_| {}));
+    facts.view.open[0].state = behind(Gate::Paused);
+    facts.view.job.mark = JobMark::Paused;
+    facts.queue_paused_at = Some(at("07:10:00"));
+    let said = explain(facts.clone()).sentences;
+    assert!(said[0].starts_with("The job is paused: "), "{said:?}");
+    assert!(said[1].starts_with("The queue default has been paused since 2026-11-15T07:10:00Z"), "{said:?}");
+    facts.view.open.clear();
+    facts.view.job.mark = JobMark::Cancelled;
+    assert!(!explain(facts).sentences.concat().contains("queue"), "nothing of it starts anyway");
+}
+
+#[test]
+fn a_paused_one_time_job_runs_then_or_at_once() {
+    let mut facts = facts(job(|spec| spec.settings.schedule = Schedule::OneTime { at: at("09:00:00") }));
+    facts.view.job.mark = JobMark::Paused;
+    facts.view.schedule.as_mut().unwrap().due_at = None;
+    let said = explain(facts.clone()).sentences.remove(1);
+    assert_eq!(said, "If it is resumed before 2026-11-15T09:00:00Z (in 50m), it runs then, once.");
+    facts.now = at("10:00:00");
+    assert_eq!(explain(facts).sentences[1], "Once it is resumed, it runs at once.");
 }
 
 #[test]
@@ -275,8 +313,8 @@ fn a_paused_recurring_job_tells_when_it_would_go_on() {
     assert_eq!(explained.next_run_time, None);
     assert_eq!(
         explained.sentences[1],
-        "If it is resumed before, it runs next at 2026-11-15T08:30:00Z (in 20m), by its schedule: At minute 0 of \
-         every hour, Kolkata time."
+        "If it is resumed before 2026-11-15T08:30:00Z (in 20m), it runs then, by its schedule: At minute 0 of every \
+         hour, Kolkata time."
     );
     facts.now = at("10:00:00");
     let later = explain(facts).sentences.remove(1);
@@ -401,7 +439,7 @@ fn skipped_occurrences_are_told_with_reason_and_count() {
         (SkipReason::Paused, "the job was paused."),
         (SkipReason::Calendar, "the calendar excludes that time."),
         (SkipReason::Backlog, "too many occurrences of the job were open (max_open)."),
-        (SkipReason::Dependency, "a job that it depends on did not succeed."),
+        (SkipReason::Dependency, "a job that it depended on did not succeed."),
     ] {
         facts.skipped = vec![range(1, reason)];
         assert!(explain(facts.clone()).sentences[1].ends_with(because), "{reason:?}");
@@ -432,11 +470,46 @@ fn a_failure_for_good_is_told_with_its_dead_letter() {
 }
 
 #[test]
+fn the_dead_letter_of_a_cancelled_job_is_not_to_be_redriven() {
+    let mut facts = facts(job(every_hour));
+    facts.dead = Some(letter(&facts, 1));
+    facts.view.schedule = None;
+    facts.view.job.mark = JobMark::Cancelled;
+    let id = facts.view.job.id;
+    let said = explain(facts).sentences.remove(1);
+    let told = format!("; its dead letter is {id}.1, which cannot be redriven, as the job is cancelled.");
+    assert!(said.ends_with(&told), "{said}");
+}
+
+#[test]
+fn a_run_that_may_have_been_replaced_says_so() {
+    let job = job(|spec| {
+        every_hour(spec);
+        spec.settings.overlap = OverlapPolicy::Replace;
+    });
+    let mut facts = facts(job.clone());
+    facts.view.open = vec![live(&job, 1, running(at("08:00:05")))];
+    let (cancelled, _) = ended(&facts, Ending::Cancelled, None);
+    facts.history = vec![cancelled];
+    facts.view.open = vec![live(&job, 2, running(at("08:00:09")))];
+    let reason = |facts: &Facts| explain(facts.clone()).recent.remove(0).reason.unwrap();
+    let plain = "attempt 1 was cancelled while it ran";
+    assert_eq!(
+        reason(&facts),
+        format!("{plain}, by the next occurrence (overlap_policy REPLACE) or by hand")
+    );
+    facts.view.open[0].scheduled_time = at("08:00:10");
+    assert_eq!(reason(&facts), plain, "the next one came when it had ended");
+    facts.view.open.clear();
+    assert_eq!(reason(&facts), plain, "nothing came after it");
+}
+
+#[test]
 fn failures_that_are_not_retried_say_why() {
     let reason = |change: fn(&mut JobSpec), ending, error| {
         let start = facts(job(change));
         let (failed, _) = ended(&start, ending, error);
-        reasons::of_end(&failed, &start.view.job.spec)
+        reasons::of_end(&failed, &start.view.job.spec, None)
     };
     assert_eq!(
         reason(|spec| spec.settings.fail_on = vec!["LOST".to_owned()], Ending::Lost, None),
@@ -444,11 +517,20 @@ fn failures_that_are_not_retried_say_why() {
     );
     assert_eq!(
         reason(
-            |spec| spec.settings.expiry = Some(punctual_core::job::Expiry::AfterMs(1)),
+            |spec| spec.settings.expiry = Some(punctual_core::job::Expiry::AfterMs(20_000)),
             Ending::TimedOut,
             None
         ),
-        "attempt 1 ran out of time and cannot be retried, or not before it expires"
+        "attempt 1 ran out of time and is not retried, as it expires at 2026-11-15T08:00:20Z, before the retry \
+         would come"
+    );
+    assert_eq!(
+        reason(
+            |spec| spec.settings.expiry = Some(punctual_core::job::Expiry::AfterMs(3_600_000)),
+            Ending::Failed,
+            None
+        ),
+        "attempt 1 failed and cannot be retried"
     );
     assert_eq!(reason(|_| {}, Ending::Failed, None), "attempt 1 failed and cannot be retried");
 }
@@ -460,7 +542,13 @@ fn what_never_started_says_why() {
     let expired = open.expired(None, at("08:05:00")).unwrap().finished;
     let explained = explain(finished(start.clone(), expired, JobMark::Failed));
     assert_eq!(explained.summary, "The job has failed: it had not started when it expired.");
-    assert_eq!((explained.recent[0].late_by, explained.recent[0].attempts), (Some("0s".parse().unwrap()), 0));
+    assert_eq!((explained.recent[0].late_by, explained.recent[0].attempts), (None, 0));
+    assert_eq!(
+        explained.sentences[1..],
+        [
+            "The latest occurrence, scheduled for 2026-11-15T08:00:00Z, ended at 2026-11-15T08:05:00Z (5m ago)."
+        ]
+    );
 
     let why = "job 7 is CANCELLED".to_owned();
     let skipped = open.skipped(SkipReason::Dependency, why, None, at("08:05:00")).unwrap().finished;
@@ -468,6 +556,21 @@ fn what_never_started_says_why() {
         explain(finished(start.clone(), skipped, JobMark::Failed)).summary,
         "The job has failed: it was skipped: job 7 is CANCELLED."
     );
+
+    let parent = JobId::new(at("07:00:00"), 1);
+    let mut dependent = start.clone();
+    dependent.view.job.spec.settings.depends_on = vec![parent];
+    let why = format!("job {parent}, on which it depended, did not succeed");
+    let skipped = open.skipped(SkipReason::Dependency, why, None, at("08:05:00")).unwrap().finished;
+    let mut dependent = finished(dependent, skipped, JobMark::Failed);
+    let told = |name| {
+        format!(
+            "The job has failed: it was skipped because job {parent}{name}, on which it depended, did not succeed."
+        )
+    };
+    assert_eq!(explain(dependent.clone()).summary, told(""));
+    dependent.blamed = Some("load".to_owned());
+    assert_eq!(explain(dependent).summary, told(" (load)"));
 
     let standing = Standing { job: start.view.job.clone(), schedule: None, open: vec![open] };
     let mut change = standing.apply(&Verb::Cancel, None, at("08:05:00")).unwrap();
@@ -504,7 +607,7 @@ fn a_completed_job_tells_its_last_run_and_how_late_it_was() {
         [
             "The job is completed: nothing of it is left to run.",
             "The latest occurrence, scheduled for 2026-11-15T08:00:00Z, succeeded at 2026-11-15T08:00:09Z (9m51s ago).",
-            "The latest occurrence, scheduled for 2026-11-15T08:00:00Z, started 5s late.",
+            "It started 5s late.",
         ]
     );
     assert_eq!(
@@ -533,4 +636,28 @@ fn lengths_are_as_precise_as_people_want_them() {
     ] {
         assert_eq!(rough(length).to_string(), told);
     }
+}
+
+#[test]
+fn errors_are_cut_to_a_line_of_readable_length() {
+    for (error, told) in [
+        ("out of paper", "out of paper".to_owned()),
+        ("out of paper\n", "out of paper".to_owned()),
+        ("\nTraceback:\n  print()\nout of paper", "Traceback:…".to_owned()),
+        (&"ä".repeat(301), format!("{}…", "ä".repeat(300))),
+        ("", String::new()),
+    ] {
+        assert_eq!(reasons::first_line(error), told);
+    }
+}
+
+#[test]
+fn a_paused_queue_is_told_once_for_several_runs() {
+    let job = job(every_hour);
+    let mut facts = facts(job.clone());
+    facts.view.open = vec![live(&job, 2, LiveState::Queued), live(&job, 1, LiveState::Queued)];
+    facts.queue_paused_at = Some(at("07:10:00"));
+    let explained = explain(facts);
+    assert!(explained.summary.starts_with("The queue default has been paused"), "{explained:?}");
+    assert_eq!(explained.sentences.iter().filter(|said| said.contains("queue default")).count(), 1);
 }

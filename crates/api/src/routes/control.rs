@@ -12,8 +12,10 @@ use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
 use punctual_client::{API_PREFIX, TriggerRequest};
 use punctual_core::control::{Refusal, Verb};
+use punctual_core::gates::Gate;
 use punctual_core::ids::JobId;
-use punctual_core::ports::Controlled;
+use punctual_core::job::JobStatus;
+use punctual_core::ports::{Controlled, JobView};
 use punctual_engine::ControlError;
 
 pub async fn pause(
@@ -46,11 +48,21 @@ pub async fn retry(
     IdInPath(id): IdInPath<JobId>,
     _: NoBody,
 ) -> Result<Response, ApiError> {
-    control(&api, id, Verb::Retry).await
+    match api.engine.control(id, Verb::Retry).await {
+        Ok(controlled) => shown(&api, id, controlled).await,
+        Err(ControlError::Refused(Refusal::NothingDead)) => {
+            Err(ApiError::Conflict(nothing_dead(&jobs::view(&api, id).await?)))
+        }
+        Err(error) => Err(control_error(id, error)),
+    }
 }
 
 async fn control(api: &Api, id: JobId, verb: Verb) -> Result<Response, ApiError> {
     let controlled = apply(api, id, verb).await?;
+    shown(api, id, controlled).await
+}
+
+async fn shown(api: &Api, id: JobId, controlled: Controlled) -> Result<Response, ApiError> {
     let mut job = jobs::read(api, id).await?;
     job.execution_id = controlled.added;
     Ok(jobs::answer(StatusCode::OK, job))
@@ -112,14 +124,14 @@ fn refused(refusal: Refusal) -> ApiError {
 /// Why nothing was done, and what to do instead.
 pub fn reason_of(refusal: &Refusal) -> String {
     match refusal {
+        Refusal::Cancelled | Refusal::Finished(JobStatus::Cancelled) => {
+            "the job is cancelled, which is for good: submit it again as a new job".to_owned()
+        }
         Refusal::Finished(status) => {
             format!(
                 "the job is {}: nothing of it is left to act on; to run it again, trigger it",
                 views::status_word(*status)
             )
-        }
-        Refusal::Cancelled => {
-            "the job is cancelled, which is for good: submit it again as a new job".to_owned()
         }
         Refusal::Overlap => {
             "an occurrence of the job is open, and its overlap_policy is SKIP: wait until it has \
@@ -140,7 +152,7 @@ pub fn reason_of(refusal: &Refusal) -> String {
             "other jobs depend on it and wait for its one run: it cannot become recurring".to_owned()
         }
         Refusal::NothingDead => {
-            "no occurrence of the job has failed for good: to run it once more, trigger it".to_owned()
+            "no dead letter of the job is kept: to run it once more, trigger it".to_owned()
         }
         Refusal::KeyTaken(job) => {
             format!("job {job} has the unique_key by now: wait until that one is finished, or cancel it")
@@ -149,11 +161,31 @@ pub fn reason_of(refusal: &Refusal) -> String {
     }
 }
 
+/// Why nothing can be retried, by what the job has open: a trigger might be refused because of it.
+fn nothing_dead(view: &JobView) -> String {
+    let retry = view.open.iter().find(|live| live.attempt > 1 && !live.is_running());
+    let what = match (retry, view.open.first()) {
+        (Some(live), _) if views::waits_for_retry(live) => {
+            format!("{} comes by itself at {}", live.execution(), live.available_at)
+        }
+        (Some(live), _) if live.is_closed_by(Gate::Paused) => {
+            format!("{} comes by itself once the job is resumed", live.execution())
+        }
+        (_, Some(live)) if live.is_running() => format!("{} still runs", live.execution()),
+        (_, Some(live)) => format!("{} is still to run", live.execution()),
+        (_, None) => return reason_of(&Refusal::NothingDead),
+    };
+    format!("no dead letter of the job is kept: {what}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use punctual_core::job::JobStatus;
+    use punctual_core::gates::Gates;
+    use punctual_core::job::{Job, JobMark, JobSpec, Priority};
+    use punctual_core::occurrence::{Live, LiveState, Origin};
     use punctual_core::time::Timestamp;
+    use std::time::Duration;
 
     #[test]
     fn every_refusal_says_what_to_do() {
@@ -161,6 +193,7 @@ mod tests {
         for (refusal, status, said) in [
             (Refusal::Finished(JobStatus::Completed), 409, "the job is COMPLETED"),
             (Refusal::Cancelled, 409, "submit it again"),
+            (Refusal::Finished(JobStatus::Cancelled), 409, "submit it again"),
             (Refusal::Overlap, 409, "{\"override\": true}"),
             (Refusal::QueueFull, 409, "overlap_limit"),
             (Refusal::Backlog, 409, "max_open"),
@@ -175,5 +208,45 @@ mod tests {
         }
         assert_eq!(refused(Refusal::KeyTaken(other)).problem().job_id, Some(other));
         assert_eq!(refused(Refusal::Stale { version: 4 }).problem().version, Some(4));
+    }
+
+    #[test]
+    fn a_retry_without_a_dead_letter_says_what_comes_by_itself() {
+        let (id, epoch) = (JobId::new(Timestamp::EPOCH, 1), Timestamp::EPOCH);
+        let job = Job {
+            id,
+            version: 1,
+            mark: JobMark::Active,
+            numbered: None,
+            fired: 0,
+            created_at: epoch,
+            updated_at: epoch,
+            spec: JobSpec::named("report"),
+        };
+        let said = |open: Option<(u32, LiveState)>| {
+            let origin = Origin::Schedule;
+            let live =
+                Live::fired(id.occurrence(1), epoch, origin, 1, Priority::DEFAULT, epoch, Duration::ZERO);
+            let open = open.map(|(attempt, state)| Live { attempt, state, ..live });
+            let job = job.clone();
+            nothing_dead(&JobView {
+                job,
+                schedule: None,
+                open: open.into_iter().collect(),
+                last_finished: None,
+            })
+        };
+        let none = "no dead letter of the job is kept: ";
+        let waits = Gates::only(Gate::Time);
+        assert_eq!(said(None), format!("{none}to run it once more, trigger it"));
+        assert_eq!(
+            said(Some((2, LiveState::Waiting(waits)))),
+            format!("{none}{id}.1.2 comes by itself at 1970-01-01T00:00:00Z")
+        );
+        assert_eq!(
+            said(Some((2, LiveState::Waiting(waits.with(Gate::Paused))))),
+            format!("{none}{id}.1.2 comes by itself once the job is resumed")
+        );
+        assert_eq!(said(Some((1, LiveState::Queued))), format!("{none}{id}.1.1 is still to run"));
     }
 }

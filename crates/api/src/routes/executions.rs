@@ -30,6 +30,8 @@ pub async fn of_job(
     };
     // A history page of at least one keeps the cursor moving, however small the limit.
     let history = api.store().history(job, before, limit.saturating_sub(items.len()).max(1)).await?;
+    // What ended between the two reads is finished: nothing is listed twice.
+    items.retain(|open| history.items.iter().all(|finished| finished.id != open.execution_id));
     items.extend(history.items.into_iter().map(views::finished));
     Ok(Json(ExecutionsPage { items, skipped, next_cursor: next_cursor("executions", history.next) }))
 }

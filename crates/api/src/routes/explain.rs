@@ -44,6 +44,7 @@ pub async fn explain(
         skipped: store.skipped(id, SKIPPED_MAX).await?,
         history: store.history(id, None, HISTORY_MAX).await?.items,
         dead: store.dead_letters(dead).await?.items.into_iter().next(),
+        blamed: jobs::blamed(&api, &view).await?,
         now: api.engine.now(),
         view,
     };

@@ -28,7 +28,10 @@ pub fn answer(status: StatusCode, job: JobBody) -> Response {
 pub async fn read(api: &Api, id: JobId) -> Result<JobBody, ApiError> {
     let view = view(api, id).await?;
     let lacks_worker = lacks_worker(api, &view).await?;
+    let blamed = blamed(api, &view).await?;
+    let reason = reasons::of_status(&view, blamed.as_deref());
     let mut job = views::job(view);
+    job.status_reason = reason;
     if lacks_worker && job.status_reason.is_none() {
         job.status_reason = Some(reasons::of_queueing(&job.job_type));
     }
@@ -37,6 +40,13 @@ pub async fn read(api: &Api, id: JobId) -> Result<JobBody, ApiError> {
 
 pub async fn view(api: &Api, id: JobId) -> Result<JobView, ApiError> {
     api.store().job(id).await?.ok_or_else(|| no_such_job(id))
+}
+
+/// The name of the job because of which the latest run of this one was skipped.
+pub async fn blamed(api: &Api, view: &JobView) -> Result<Option<String>, StoreError> {
+    let last = view.last_finished.as_ref();
+    let Some(parent) = last.and_then(|last| reasons::to_blame(last, &view.job.spec)) else { return Ok(None) };
+    Ok(api.store().job(parent).await?.map(|parent| parent.job.spec.name))
 }
 
 /// Whether the job could run now if only a worker had a handler for it.

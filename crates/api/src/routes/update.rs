@@ -18,7 +18,7 @@ use punctual_core::job::JobSpec;
 use punctual_engine::ControlError;
 
 /// How often a change is made anew because others changed the job in between.
-const TRIES_MAX: usize = 5;
+const TRIES_MAX: usize = 100;
 
 /// A whole new description, read as if it were submitted.
 pub async fn replace(

@@ -272,11 +272,12 @@ pub enum FireOutcome {
     NotDue,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Look {
     pub occurrence: OccurrenceId,
     pub attempt: u32,
-    pub offer: Option<Offer>,
+    /// A free place, and the lane that it was found to serve: the job may have another one by now.
+    pub offer: Option<(Offer, Lane)>,
 }
 
 #[derive(Debug, Clone, PartialEq)]

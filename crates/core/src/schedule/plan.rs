@@ -24,6 +24,8 @@ pub struct FirePlan {
     pub replaced: Vec<Cancelled>,
     /// The last occurrence number given.
     pub numbered: u32,
+    /// Runs of a recurring schedule so far, with those of this plan.
+    pub runs: u32,
     /// What is to come afterwards; `None` when the schedule is exhausted.
     pub next: Option<ScheduleState>,
 }
@@ -81,7 +83,7 @@ impl ScheduleState {
         }
         // Another one that waits may get its turn after it.
         live.ties.followed |= is_gated || present.behind > 0;
-        FirePlan { fired: vec![live], skipped: vec![], replaced, numbered, next: None }
+        FirePlan { fired: vec![live], skipped: vec![], replaced, numbered, runs: self.fired, next: None }
     }
 
     /// The next occurrence as it would have been if it had come to be fired.
@@ -133,8 +135,8 @@ impl Planning<'_> {
         let regular = self.fire_regular(regular);
         let replay = self.fire_replay(replay);
         let next = (!self.is_spent()).then(|| self.next(regular, replay)).flatten();
-        let numbered = self.numbered();
-        FirePlan { fired: self.fired, skipped: self.skipped, replaced: self.replaced, numbered, next }
+        let (numbered, runs) = (self.numbered(), self.fired_in_all());
+        FirePlan { fired: self.fired, skipped: self.skipped, replaced: self.replaced, numbered, runs, next }
     }
 
     /// Decides about all that is missed, and where both cursors stand then.

@@ -70,7 +70,16 @@ impl House {
     /// A job submitted at second 0, while jobs that it depends on are unfinished or not.
     pub fn submitted_behind(spec: JobSpec, waits_for_parents: bool) -> Self {
         let (id, mark) = (JobId::new(at(0), 1), JobMark::Active);
-        let job = Job { id, version: 1, mark, numbered: None, created_at: at(0), updated_at: at(0), spec };
+        let job = Job {
+            id,
+            version: 1,
+            mark,
+            numbered: None,
+            fired: 0,
+            created_at: at(0),
+            updated_at: at(0),
+            spec,
+        };
         let (schedule, open) = match begin(&job, at(0), waits_for_parents, &mut Shares::default()) {
             Beginning::Due(live) => (None, vec![live]),
             Beginning::Later(schedule) => (Some(schedule), vec![]),
@@ -212,6 +221,7 @@ impl House {
         let plan = schedule.plan(now, present, &mut Shares::default());
         if plan.next.is_none() {
             self.standing.job.numbered = Some(plan.numbered);
+            self.standing.job.fired = plan.runs;
         }
         self.standing.schedule = plan.next;
         self.skipped.extend(plan.skipped);

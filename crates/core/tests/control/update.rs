@@ -334,3 +334,17 @@ fn runs_before_a_schedule_was_spent_count_when_it_is_renewed() {
     house.fire(at(20));
     assert_eq!(house.standing.schedule, None, "the second run was the last");
 }
+
+#[test]
+fn triggers_do_not_count_as_runs_when_a_spent_schedule_is_renewed() {
+    let runs = |max| spec(Recurring { max_runs: Some(max), ..every(10) });
+    let mut house = House::submitted(runs(1));
+    house.fire(at(10));
+    house.claim(1, at(10));
+    house.end(1, Ending::Succeeded, at(11));
+    house.does(TRIGGER, at(12));
+    house.claim(2, at(12));
+    house.end(2, Ending::Succeeded, at(13));
+    house.is_updated(runs(2), at(14));
+    assert_eq!((house.schedule().fired, house.schedule().numbered), (1, 2));
+}

@@ -31,7 +31,8 @@ fn begun(schedule: impl Into<Schedule>, overlap: OverlapPolicy, created_at: Time
     spec.settings.schedule = schedule.into();
     spec.settings.overlap = overlap;
     let (id, mark) = (JobId::new(created_at, 1), JobMark::Active);
-    let job = Job { id, version: 1, mark, numbered: None, created_at, updated_at: created_at, spec };
+    let job =
+        Job { id, version: 1, mark, numbered: None, fired: 0, created_at, updated_at: created_at, spec };
     match begin(&job, created_at, false, &mut Shares::default()) {
         Beginning::Later(state) => state,
         other => panic!("does not begin later: {other:?}"),
@@ -128,7 +129,8 @@ fn a_schedule_that_ended_before_its_job_began_has_nothing_to_fire() {
     spec.settings.schedule = until(50, every(10)).into();
     let (id, created_at) = (JobId::new(at(60), 1), at(60));
     let mark = JobMark::Active;
-    let job = Job { id, version: 1, mark, numbered: None, created_at, updated_at: created_at, spec };
+    let job =
+        Job { id, version: 1, mark, numbered: None, fired: 0, created_at, updated_at: created_at, spec };
     assert_eq!(begin(&job, at(60), false, &mut Shares::default()), Beginning::Over);
 }
 

@@ -70,7 +70,8 @@ pub fn settings(job: JobId) -> Settings {
 fn submitted(id: JobId) -> ScheduleState {
     let spec = JobSpec { settings: settings(id), ..JobSpec::named("") };
     let (version, mark, numbered) = (JOB_VERSION, JobMark::Active, None);
-    let job = Job { id, version, mark, numbered, created_at: SUBMITTED, updated_at: SUBMITTED, spec };
+    let job =
+        Job { id, version, mark, numbered, fired: 0, created_at: SUBMITTED, updated_at: SUBMITTED, spec };
     match begin(&job, SUBMITTED, false, &mut Shares::default()) {
         Beginning::Later(schedule) => schedule,
         other => panic!("due before its time: {other:?}"),

@@ -97,6 +97,7 @@ async fn fire_batch(context: &Context, due: Vec<Due>) -> Result<(), StoreError> 
             }
             DueKind::Live { occurrence, attempt } => {
                 let offer = context.desk.reserve(&mut look_places, entry.lane.queue(), entry.lane.job_type());
+                let offer = offer.map(|offer| (offer, entry.lane));
                 looks.push(Look { occurrence, attempt, offer });
             }
         }

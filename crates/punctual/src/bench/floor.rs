@@ -71,6 +71,7 @@ fn new_job(host: &Host, spec: &JobSpec) -> NewJob {
         version: 1,
         mark: JobMark::Active,
         numbered: None,
+        fired: 0,
         created_at: now,
         updated_at: now,
         spec: spec.clone(),

@@ -6,6 +6,7 @@ use crate::connect::ConnectArgs;
 use crate::dlq::filter::FilterArgs;
 use crate::exit::{CliError, Exit};
 use crate::output::{OutputArgs, table};
+use clap::ArgGroup;
 use indicatif::{ProgressBar, ProgressStyle};
 use punctual_client::{
     Client, ClientError, DeadLetterSelection, DiscardAnswer, RedriveAnswer, RefusedLetter,
@@ -13,15 +14,16 @@ use punctual_client::{
 use punctual_core::ids::OccurrenceId;
 use punctual_core::limits;
 
+/// Every argument that says which ones, those of [`FilterArgs`] among them.
+const SELECTION: [&str; 9] =
+    ["occurrences", "all", "job", "name", "job_type", "queue", "since", "until", "error"];
+
 /// Which ones: exactly one way of saying so.
 #[derive(clap::Args)]
+#[command(group = ArgGroup::new("Selection").args(SELECTION).required(true).multiple(true))]
 struct SelectArgs {
     /// The dead letters' ids, as `dlq list` shows them
-    #[arg(
-        value_name = "OCCURRENCE",
-        required_unless_present_any = ["all", "FilterArgs"],
-        conflicts_with_all = ["all", "FilterArgs"]
-    )]
+    #[arg(value_name = "OCCURRENCE", conflicts_with_all = ["all", "FilterArgs"])]
     occurrences: Vec<OccurrenceId>,
     #[command(flatten)]
     filter: FilterArgs,

@@ -5,15 +5,15 @@
 use crate::connect::ConnectArgs;
 use crate::exit::{self, CliError, Exit};
 use crate::hints::as_commands;
-use crate::job::which;
-use crate::output::{Format, OutputArgs, shortened, time};
+use crate::job::{next, which};
+use crate::output::{Format, OutputArgs, shortened};
 use punctual_client::{Client, ClientError, ExecutionBody, JobBody, Problem};
 use punctual_core::ids::{ExecutionId, JobId};
 use serde::Serialize;
 
 #[derive(clap::Args)]
 pub struct ControlArgs {
-    /// The jobs' ids, or their names where only one job has it
+    /// The jobs' ids, or their names where only one job has it, or only one that is not finished
     #[arg(value_name = "JOB", required = true)]
     jobs: Vec<String>,
     #[command(flatten)]
@@ -82,9 +82,14 @@ pub async fn run(verb: Verb, args: ControlArgs) -> anyhow::Result<Exit> {
         };
         answer.items.push(item);
     }
-    let told: Vec<String> = answer.items.iter().filter_map(|item| told(verb, item)).collect();
-    if args.output.format == Format::Json || !told.is_empty() {
-        args.output.print(&answer, |_| told.join("\n"))?;
+    let mut lines = Vec::with_capacity(answer.items.len());
+    if args.output.format == Format::Table {
+        for item in &answer.items {
+            lines.extend(told(&client, verb, item).await);
+        }
+    }
+    if args.output.format == Format::Json || !lines.is_empty() {
+        args.output.print(&answer, |_| lines.join("\n"))?;
     }
     Ok(worst)
 }
@@ -124,13 +129,16 @@ fn refusal(error: anyhow::Error) -> anyhow::Result<(Problem, Exit)> {
     }
 }
 
-fn told(verb: Verb, item: &Item) -> Option<String> {
+async fn told(client: &Client, verb: Verb, item: &Item) -> Option<String> {
     let text = match item {
         Item::Job(job) => {
             let named = format!("job {} ({})", job.job_id, shortened(&job.name, 40));
             match verb {
                 Verb::Pause => format!("paused {named}"),
-                Verb::Resume => format!("resumed {named}{}", next_run(job)),
+                Verb::Resume => match next::told(client, job).await {
+                    Some(next) => format!("resumed {named}, {next}"),
+                    None => format!("resumed {named}"),
+                },
                 Verb::Cancel => format!("cancelled {named}{}", note(job.status_reason.as_deref())),
                 Verb::Retry => match job.execution_id {
                     Some(execution) => format!("retries {named} with execution {execution}"),
@@ -149,10 +157,6 @@ fn told(verb: Verb, item: &Item) -> Option<String> {
         Item::Refused { .. } => return None,
     };
     Some(text)
-}
-
-fn next_run(job: &JobBody) -> String {
-    job.next_run_time.map_or_else(String::new, |at| format!(", runs at {}", time(at)))
 }
 
 fn note(reason: Option<&str>) -> String {

@@ -10,8 +10,26 @@ use punctual_core::time::Timestamp;
 
 /// A heading holds until the next one, so these come after all flags without one.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "The job")]
 pub struct FieldArgs {
+    #[command(flatten)]
+    basic: BasicArgs,
+    #[command(flatten)]
+    when: When,
+    #[command(flatten)]
+    recurring: RecurringArgs,
+    #[command(flatten)]
+    overlap: OverlapArgs,
+    #[command(flatten)]
+    retry: RetryArgs,
+}
+
+/// Every group of flags in [`FieldArgs`], for what excludes them all. A group of groups would hold nothing.
+pub const GROUPS: [&str; 5] = ["BasicArgs", "When", "RecurringArgs", "OverlapArgs", "RetryArgs"];
+
+/// What every job has.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "The job")]
+struct BasicArgs {
     /// Which handler runs it; the name if left out
     #[arg(long = "type", value_name = "JOB_TYPE")]
     job_type: Option<String>,
@@ -33,18 +51,7 @@ pub struct FieldArgs {
     /// A word about it; can be given more than once
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
-    #[command(flatten)]
-    when: When,
-    #[command(flatten)]
-    recurring: RecurringArgs,
-    #[command(flatten)]
-    overlap: OverlapArgs,
-    #[command(flatten)]
-    retry: RetryArgs,
 }
-
-/// Every group of flags in [`FieldArgs`], for what excludes them all.
-pub const GROUPS: [&str; 5] = ["FieldArgs", "When", "RecurringArgs", "OverlapArgs", "RetryArgs"];
 
 /// When the job runs: at once, unless one of these is given.
 #[derive(Debug, clap::Args)]
@@ -156,11 +163,11 @@ fn retries() -> RangedI64ValueParser<u32> {
 impl FieldArgs {
     /// A job with what was said and nothing else.
     pub fn job(&self) -> SubmitJob {
-        let FieldArgs { when, recurring, overlap, .. } = self;
+        let FieldArgs { basic, when, recurring, overlap, retry } = self;
         SubmitJob {
-            job_type: self.job_type.clone(),
-            queue: self.queue.clone(),
-            priority: self.priority,
+            job_type: basic.job_type.clone(),
+            queue: basic.queue.clone(),
+            priority: basic.priority,
             execute_at: when.at,
             delay: when.delay,
             cron_expression: when.cron.clone(),
@@ -180,12 +187,12 @@ impl FieldArgs {
             overlap_policy: overlap.overlap_policy,
             overlap_limit: overlap.overlap_limit,
             max_open: overlap.max_open,
-            max_retries: self.retry.max_retries,
-            retry: self.retry.body(),
-            timeout_secs: self.timeout.map(|timeout| Seconds::from(timeout.get())),
-            expires_at: self.expires_at,
-            expires_after: self.expires_after,
-            tags: given(&self.tags),
+            max_retries: retry.max_retries,
+            retry: retry.body(),
+            timeout_secs: basic.timeout.map(|timeout| Seconds::from(timeout.get())),
+            expires_at: basic.expires_at,
+            expires_after: basic.expires_after,
+            tags: given(&basic.tags),
             ..SubmitJob::default()
         }
     }

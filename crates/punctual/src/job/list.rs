@@ -97,7 +97,7 @@ fn jobs_table(page: &Page<JobBody>) -> String {
         ]
     });
     let mut text =
-        table(&["JOB", "NAME", "STATUS", "TYPE", "QUEUE", "PRIORITY", "NEXT RUN", "LAST RUN"], rows);
+        table(&["JOB", "NAME", "STATUS", "TYPE", "QUEUE", "PRIORITY", "NEXT RUN", "LAST OUTCOME"], rows);
     if let Some(cursor) = &page.next_cursor {
         text += &format!("\nmore with --cursor {cursor}");
     }

@@ -2,10 +2,10 @@
 
 use crate::connect::ConnectArgs;
 use crate::exit::Exit;
-use crate::job::which::WhichJob;
+use crate::job::which;
 use crate::output::{Format, OutputArgs, print_text, time_to_millis};
-use punctual_client::{Client, LogLineBody, LogStreamBody, LogsPage};
-use punctual_core::ids::JobId;
+use punctual_client::{Client, ClientError, LogLineBody, LogStreamBody, LogsPage};
+use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::limits;
 use std::time::Duration;
 
@@ -15,9 +15,10 @@ const FOLLOW_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 #[derive(clap::Args)]
 pub struct LogsArgs {
-    #[command(flatten)]
-    which: WhichJob,
-    /// Go on showing what is written until the job is finished
+    /// The job's id or name, or the id of a single execution
+    #[arg(value_name = "JOB|EXECUTION")]
+    writer: String,
+    /// Go on showing what is written until the job, or the execution, is finished
     #[arg(short = 'f', long)]
     follow: bool,
     /// Show when each line was written, by which attempt, and to which stream
@@ -31,15 +32,42 @@ pub struct LogsArgs {
 
 pub async fn run(args: LogsArgs) -> anyhow::Result<Exit> {
     let client = args.connect.client()?;
-    let job = args.which.id(&client).await?;
-    if args.follow { follow(&args, &client, job).await } else { show(&args, &client, job).await }
+    let writer = match args.writer.parse() {
+        Ok(execution) => Writer::Execution(execution),
+        Err(_) => Writer::Job(which::find(&client, &args.writer).await?),
+    };
+    if args.follow { follow(&args, &client, writer).await } else { show(&args, &client, writer).await }
 }
 
-async fn show(args: &LogsArgs, client: &Client, job: JobId) -> anyhow::Result<Exit> {
+/// Whose lines are meant.
+#[derive(Clone, Copy)]
+enum Writer {
+    Job(JobId),
+    Execution(ExecutionId),
+}
+
+impl Writer {
+    async fn is_finished(self, client: &Client) -> Result<bool, ClientError> {
+        Ok(match self {
+            Writer::Job(job) => client.job(job).await?.is_finished(),
+            Writer::Execution(execution) => client.execution(execution).await?.status.is_finished(),
+        })
+    }
+
+    async fn lines(self, client: &Client, cursor: Option<&str>) -> Result<LogsPage, ClientError> {
+        let limit = Some(limits::PAGE_ITEMS_MAX);
+        match self {
+            Writer::Job(job) => client.job_logs(job, limit, cursor).await,
+            Writer::Execution(execution) => client.execution_logs(execution, limit, cursor).await,
+        }
+    }
+}
+
+async fn show(args: &LogsArgs, client: &Client, writer: Writer) -> anyhow::Result<Exit> {
     let mut cursor: Option<String> = None;
     let mut all = LogsPage { items: vec![], next_cursor: None, follow_cursor: None };
     loop {
-        let page = client.job_logs(job, Some(limits::PAGE_ITEMS_MAX), cursor.as_deref()).await?;
+        let page = writer.lines(client, cursor.as_deref()).await?;
         all.follow_cursor = page.follow_cursor;
         match args.output.format {
             Format::Table => print_lines(args, &page.items)?,
@@ -57,13 +85,13 @@ async fn show(args: &LogsArgs, client: &Client, job: JobId) -> anyhow::Result<Ex
 }
 
 /// Prints line by line, as JSON one object to a line.
-async fn follow(args: &LogsArgs, client: &Client, job: JobId) -> anyhow::Result<Exit> {
+async fn follow(args: &LogsArgs, client: &Client, writer: Writer) -> anyhow::Result<Exit> {
     let mut cursor: Option<String> = None;
     let mut pause = FOLLOW_PAUSE_MIN;
     loop {
-        // Asked before the lines are read: a job that is finished by now has written all of them.
-        let is_finished = client.job(job).await?.is_finished();
-        let page = client.job_logs(job, Some(limits::PAGE_ITEMS_MAX), cursor.as_deref()).await?;
+        // Asked before the lines are read: what is finished by now has written all of them.
+        let is_finished = writer.is_finished(client).await?;
+        let page = writer.lines(client, cursor.as_deref()).await?;
         print_lines(args, &page.items)?;
         pause = if page.items.is_empty() { (pause * 2).min(FOLLOW_PAUSE_MAX) } else { FOLLOW_PAUSE_MIN };
         cursor = page.follow_cursor.or(cursor);

@@ -6,6 +6,7 @@ mod fields;
 mod job_file;
 mod list;
 mod logs;
+mod next;
 mod show;
 mod submit;
 mod trigger;

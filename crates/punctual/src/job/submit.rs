@@ -6,11 +6,15 @@ use crate::exit::{CliError, Exit};
 use crate::job::fields::{self, FieldArgs, given};
 use crate::job::job_file::{self, Batches, JobFile};
 use crate::job::list::status;
+use crate::job::next;
 use crate::job::wait::{self, WaitBound};
 use crate::job::which;
-use crate::output::OutputArgs;
+use crate::output::{Format, OutputArgs};
 use anyhow::Context;
-use punctual_client::{Client, SubmitJob, SubmittedBody};
+use clap::ArgGroup;
+use punctual_client::{Client, ExecutionStatus, JobBody, SubmitJob, SubmittedBody};
+use punctual_core::gates::Gate;
+use punctual_core::job::JobStatus;
 use punctual_core::time::Timestamp;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
@@ -18,9 +22,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 #[derive(clap::Args)]
+#[command(group = ArgGroup::new("What").args(["name", "shell", "command", "file"]).required(true).multiple(true))]
 pub struct SubmitArgs {
     /// The job's name; may be left out when the job is a command
-    #[arg(required_unless_present_any = ["file", "shell", "command"], conflicts_with = "file")]
+    #[arg(conflicts_with = "file")]
     name: Option<String>,
     /// Run this command, with its arguments: a job of type process
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["file", "job_type", "payload", "shell"])]
@@ -96,21 +101,63 @@ pub async fn run(args: SubmitArgs) -> anyhow::Result<Exit> {
         eprintln!("{}", begun(&submitted));
         return wait::until_finished(&client, submitted.job_id, args.bound, args.output).await;
     }
-    let has_parents = !args.lasting.depends_on.is_empty();
-    args.output.print(&submitted, |submitted| describe(submitted, has_parents))?;
-    tell_what_it_waits_for(&client, &submitted).await;
+    // The job is kept in any case, so an error from here on is none of the submit.
+    let outlook = outlook(&client, &submitted).await;
+    args.output.print(&submitted, |submitted| format!("{}, {}", begun(submitted), outlook.text))?;
+    if args.output.format == Format::Json && outlook.is_note {
+        eprintln!("note: it {}", outlook.text);
+    }
     Ok(Exit::Done)
 }
 
-fn describe(submitted: &SubmittedBody, has_parents: bool) -> String {
-    let next = match runs_later(submitted) {
-        _ if submitted.existing => format!(", it is {}", status(submitted.status)),
-        Some(at) if has_parents => format!(", runs at {at}, once what it depends on has succeeded"),
-        None if has_parents => ", runs once what it depends on has succeeded".to_owned(),
-        Some(at) => format!(", runs at {at}"),
-        None => ", runs at once".to_owned(),
+/// What will become of a submitted job, to end a sentence with.
+struct Outlook {
+    text: String,
+    /// Whether the answer itself does not say it.
+    is_note: bool,
+}
+
+async fn outlook(client: &Client, submitted: &SubmittedBody) -> Outlook {
+    let known = |text: String| Outlook { text, is_note: false };
+    if submitted.existing {
+        return known(format!("it is {}", status(submitted.status)));
+    }
+    let job = client.job(submitted.job_id).await.ok();
+    let has_parents = job.as_ref().is_some_and(|job| !job.depends_on.is_empty());
+    match submitted.status {
+        JobStatus::Active => {}
+        JobStatus::Failed if job.as_ref().is_some_and(was_skipped) => {
+            let text = "will not run: a job that it depends on did not succeed".to_owned();
+            return Outlook { text, is_note: true };
+        }
+        other => return known(format!("it is {}", status(other))),
+    }
+    if let Some(at) = runs_later(submitted)
+        && !next::has_passed(client, at).await
+    {
+        let condition = if has_parents { ", once what it depends on has succeeded" } else { "" };
+        return known(format!("runs at {at}{condition}"));
+    }
+    if has_parents && waits_for_parents(client, submitted).await {
+        return known("runs once what it depends on has succeeded".to_owned());
+    }
+    let held = match &job {
+        Some(job) => next::held(client, job).await,
+        None => None,
     };
-    format!("{}{next}", begun(submitted))
+    match held {
+        Some(text) => Outlook { text, is_note: true },
+        None => known("runs at once".to_owned()),
+    }
+}
+
+fn was_skipped(job: &JobBody) -> bool {
+    job.last_execution.as_ref().is_some_and(|last| last.status == ExecutionStatus::Skipped)
+}
+
+async fn waits_for_parents(client: &Client, submitted: &SubmittedBody) -> bool {
+    let executions = client.executions(submitted.job_id, Some(1), None).await;
+    executions.is_ok_and(|page| page.items.iter().any(|first| first.gates.contains(&Gate::Dependency)))
 }
 
 fn begun(submitted: &SubmittedBody) -> String {
@@ -124,20 +171,6 @@ fn begun(submitted: &SubmittedBody) -> String {
 fn runs_later(submitted: &SubmittedBody) -> Option<Timestamp> {
     let made_by = submitted.job_id.made_at().plus(Duration::from_millis(1));
     submitted.next_run_time.filter(|at| *at > made_by)
-}
-
-/// Says what keeps a job that should run at once from doing so. The job is kept in any case, so an error here
-/// is none of the submit.
-async fn tell_what_it_waits_for(client: &Client, submitted: &SubmittedBody) {
-    if runs_later(submitted).is_some() {
-        return;
-    }
-    if let Ok(job) = client.job(submitted.job_id).await
-        && !job.is_finished()
-        && let Some(reason) = job.status_reason
-    {
-        eprintln!("note: it {reason}");
-    }
 }
 
 impl SubmitArgs {

@@ -4,8 +4,9 @@ use crate::args;
 use crate::connect::ConnectArgs;
 use crate::exit::{CliError, Exit};
 use crate::job::fields::{FieldArgs, field_name};
+use crate::job::next;
 use crate::job::which::WhichJob;
-use crate::output::{OutputArgs, time};
+use crate::output::{Format, OutputArgs};
 use punctual_client::{JobBody, SubmitJob};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -39,12 +40,16 @@ pub async fn run(args: UpdateArgs) -> anyhow::Result<Exit> {
     let client = args.connect.client()?;
     let id = args.which.id(&client).await?;
     let job = client.update(id, &patch, args.if_version).await?;
-    args.output.print(&job, describe)?;
+    let next = match args.output.format {
+        Format::Table => next::told(&client, &job).await,
+        Format::Json => None,
+    };
+    args.output.print(&job, |job| describe(job, next))?;
     Ok(Exit::Done)
 }
 
-fn describe(job: &JobBody) -> String {
-    let next = job.next_run_time.map_or_else(String::new, |at| format!(", runs at {}", time(at)));
+fn describe(job: &JobBody, next: Option<String>) -> String {
+    let next = next.map_or_else(String::new, |next| format!(", {next}"));
     format!("job {} ({}) has version {}{next}", job.job_id, job.name, job.version)
 }
 

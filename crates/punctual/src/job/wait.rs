@@ -3,13 +3,18 @@
 use crate::connect::ConnectArgs;
 use crate::exit::{CliError, Exit};
 use crate::job::list::status;
+use crate::job::next;
 use crate::job::show::job_details;
 use crate::job::which::WhichJob;
-use crate::output::{OutputArgs, time};
-use punctual_client::{Client, JobBody, Span};
+use crate::output::{Format, OutputArgs, time};
+use punctual_client::{Client, ClientError, JobBody, ScheduleType, Span};
 use punctual_core::ids::JobId;
 use punctual_core::job::JobStatus;
 use std::fmt;
+use std::time::Duration;
+
+/// Pause between two looks at what a cancelled job still runs.
+const LOOK_PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(clap::Args)]
 pub struct WaitArgs {
@@ -63,14 +68,57 @@ pub async fn until_finished(
     output: OutputArgs,
 ) -> anyhow::Result<Exit> {
     let mut watched = Watched::default();
-    let waiting = client.wait_watching(id, |job| watched.look(job));
+    let waiting = async {
+        tell_what_is_waited_for(client, &client.job(id).await?).await;
+        let job = client.wait_watching(id, |job| watched.look(job)).await?;
+        if job.status == JobStatus::Cancelled { stopped(client, job).await } else { Ok(job) }
+    };
     let Some(finished) = bound.limit(waiting).await else {
-        let message = format!("job {id} was not finished within {bound}{}", watched.state());
+        let message = format!("job {id} was not finished within {bound}{}", watched.state(client).await);
         return Err(CliError { exit: Exit::TimedOut, message }.into());
     };
     let job = finished?;
     output.print(&job, job_details)?;
+    if output.format == Format::Table && COMMANDS.contains(&job.job_type.as_str()) {
+        eprintln!("see what it has written with `punctual job logs {id}`");
+    }
     Ok(if job.status == JobStatus::Completed { Exit::Done } else { Exit::Failed })
+}
+
+/// The types of jobs that are commands, which write more than an outcome.
+const COMMANDS: [&str; 2] = ["process", "shell"];
+
+/// Says what may take long, before it does.
+async fn tell_what_is_waited_for(client: &Client, job: &JobBody) {
+    if job.is_finished() {
+        return;
+    }
+    if job.schedule_type == ScheduleType::Recurring {
+        let end = match (job.max_runs, job.end_at) {
+            (None, None) => "which it never does by itself",
+            _ => "with its last run",
+        };
+        let trigger = format!("`punctual job trigger {} --wait`", job.job_id);
+        eprintln!("note: this waits until the schedule ends, {end}; {trigger} waits for one run");
+    }
+    // That no worker has a handler may change in a moment; it is told when it does not.
+    if job.status_reason.is_none()
+        && let Some(held) = next::held(client, job).await
+    {
+        eprintln!("note: it {held}");
+    }
+}
+
+/// A cancelled job as it stands when nothing of it runs any more.
+async fn stopped(client: &Client, cancelled: JobBody) -> Result<JobBody, ClientError> {
+    let id = cancelled.job_id;
+    let mut job = cancelled;
+    // What is open comes first.
+    while client.executions(id, Some(1), None).await?.items.iter().any(|first| !first.status.is_finished()) {
+        tokio::time::sleep(LOOK_PAUSE).await;
+        job = client.job(id).await?;
+    }
+    Ok(job)
 }
 
 /// Looks in a row that must show the same reason before it is told: the worker of a server that has just started
@@ -100,14 +148,14 @@ impl Watched {
     }
 
     /// The last known state of the job, to end a sentence with.
-    fn state(&self) -> String {
+    async fn state(&self, client: &Client) -> String {
         let Some(job) = &self.last else { return "; its state is not known".to_owned() };
-        let next = match (&job.status_reason, job.next_retry_time, job.next_run_time) {
-            (Some(reason), _, _) => format!(" and {reason}"),
-            (None, Some(at), _) => format!(" and retries at {}", time(at)),
-            (None, None, Some(at)) => format!(" and runs next at {}", time(at)),
-            (None, None, None) => String::new(),
+        let next = match (&job.status_reason, job.next_retry_time) {
+            (Some(reason), _) => Some(reason.clone()),
+            (None, Some(at)) => Some(format!("retries at {}", time(at))),
+            (None, None) => next::told(client, job).await,
         };
+        let next = next.map_or_else(String::new, |next| format!(" and {next}"));
         format!("; it is {}{next}", status(job.status))
     }
 }

@@ -23,7 +23,9 @@ async fn is_skipped(server: &Server, job: JobId, parent: JobId) {
     let job = server.client().job(job).await.unwrap();
     assert_eq!(job.status, JobStatus::Failed);
     let reason = job.status_reason.unwrap();
-    assert!(reason.contains(&format!("job {parent}, on which it depends, did not succeed")), "{reason}");
+    let named = server.client().job(parent).await.map_or(String::new(), |job| format!(" ({})", job.name));
+    let told = format!("because job {parent}{named}, on which it depended, did not succeed");
+    assert!(reason.contains(&told), "{reason}");
     assert!(explained(server, job.job_id).await.contains(&reason));
 }
 

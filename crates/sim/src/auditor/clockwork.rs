@@ -94,6 +94,23 @@ impl Clockwork {
     }
 }
 
+impl Clockwork {
+    /// The nominal time before one, if there is one within two days.
+    pub(super) fn last_before(&self, nominal: Timestamp) -> Option<Timestamp> {
+        match &self.hands {
+            Hands::Steps { every_us, anchor } => {
+                let steps = (nominal.as_micros() - 1 - anchor.as_micros()).div_euclid(*every_us);
+                (steps >= 0).then(|| anchor.shifted(steps * every_us))
+            }
+            Hands::Local(local) => {
+                let next = nominal.as_micros().div_euclid(SECOND_US);
+                let before = (next - 2 * 86_400..next).rev().find(|instant| local.names(*instant))?;
+                Some(Timestamp::from_micros(before * SECOND_US))
+            }
+        }
+    }
+}
+
 impl Local {
     /// Whether it names an instant, in seconds. A pattern of every hour simply matches what clocks show; one of a
     /// single hour runs at the end of a gap for all that fell into it, and once in an hour that comes twice.

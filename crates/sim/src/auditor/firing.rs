@@ -108,6 +108,7 @@ impl Auditor {
             changed_by_hand_at: new.job.created_at,
             mark: JobMark::Active,
             numbered: 0,
+            runs: 0,
             schedule: None,
             lives: vec![],
             occurrences: BTreeMap::new(),
@@ -196,8 +197,12 @@ impl Auditor {
         let opened = &expected.opened;
         let job = self.job_mut(id)?;
         let fired = schedule.fired + opened.len() as u32;
+        let schedule_is_one_shot = job.is_one_shot();
         let (version, cursors) = (schedule.version + 1, expected.cursors);
         job.schedule = Some(ScheduleModel { version, cursors, fired, ..schedule });
+        if !schedule_is_one_shot {
+            job.runs = fired;
+        }
         if expected.is_over {
             job.end_life(false);
         }
@@ -324,6 +329,7 @@ impl JobModel {
         let cursors = Cursors { regular: Some(first), replay: vec![], replay_due: since };
         let (is_held, is_awaited, changed_at) = (false, false, now);
         self.schedule = Some(ScheduleModel { version, cursors, is_held, fired, is_awaited, changed_at });
+        self.runs = fired;
         let (fates, undone) = (BTreeMap::new(), vec![]);
         self.lives.push(Life { schedule, clockwork, first, fates, undone, is_cut_short: false, fired });
     }

@@ -16,12 +16,12 @@ impl Auditor {
         self.not_ahead(now)?;
         answers_each("look", looks.len(), outcomes.len())?;
         for (look, outcome) in looks.iter().zip(outcomes) {
-            self.looked_at(*look, outcome)?;
+            self.looked_at(look, outcome)?;
         }
         Ok(())
     }
 
-    fn looked_at(&mut self, look: Look, outcome: &LookOutcome) -> Verdict {
+    fn looked_at(&mut self, look: &Look, outcome: &LookOutcome) -> Verdict {
         let (id, at) = (look.occurrence, self.at);
         let occurrence = self.occurrence(id)?;
         let is_current = occurrence.attempt == look.attempt && !occurrence.is_closed();

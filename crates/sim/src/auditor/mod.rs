@@ -107,6 +107,8 @@ struct JobModel {
     mark: JobMark,
     /// The last occurrence number given.
     numbered: u32,
+    /// How often its latest schedule has fired.
+    runs: u32,
     /// What is to come of it.
     schedule: Option<ScheduleModel>,
     /// The schedules that it has had; the last one counts.

@@ -127,14 +127,15 @@ impl Auditor {
         let job = self.job_mut(id)?;
         let version = job.schedule.as_ref().map_or(1, |old| old.version);
         let before = &job.versions[job.versions.len() - 2];
-        let fired = job.runs_under(before);
+        let fired = job.runs();
+        let since = job.since(before, at);
         let is_awaited = job.is_awaited();
         // Whether the job has something to do again is seen before its old schedule goes.
         let status = job.status();
         job.end_life(true);
         if begins {
             job.revive(status);
-            job.begin_life(at, version, fired, now);
+            job.begin_life(since, version, fired, now);
             let is_held = job.mark == JobMark::Paused;
             if let Some(schedule) = &mut job.schedule {
                 (schedule.is_held, schedule.is_awaited) = (is_held, is_awaited);
@@ -153,22 +154,33 @@ impl JobModel {
         })
     }
 
-    /// Runs that the job has had by its old description. With the last one their count went, and the numbers that
-    /// were given stand for it.
-    fn runs_under(&self, before: &JobSpec) -> u32 {
+    /// What a new schedule counts from: all that the old one named before its next time is accounted for, even if
+    /// the time of the verb lies behind.
+    fn since(&self, before: &JobSpec, at: Timestamp) -> Timestamp {
+        let (Some(schedule), Schedule::Recurring(recurring)) = (&self.schedule, &before.settings.schedule)
+        else {
+            return at;
+        };
+        let over =
+            schedule.cursors.regular.and_then(|next| super::Clockwork::of(recurring).last_before(next));
+        over.map_or(at, |over| over.max(at))
+    }
+
+    /// Runs that the job has had.
+    fn runs(&self) -> u32 {
         match &self.schedule {
             Some(schedule) => schedule.fired,
-            None if before.settings.schedule.is_one_shot() => 0,
-            None => self.numbered,
+            None => self.runs,
         }
     }
 
     /// Whether a new schedule has anything to fire from now on: runs that the job has had count.
     fn begins_anew(&self, new: &JobSpec, at: Timestamp) -> bool {
         let Schedule::Recurring(recurring) = &new.settings.schedule else { return true };
-        let fired = self.runs_under(self.spec());
+        let fired = self.runs();
+        let since = self.since(self.spec(), at);
         let is_spent = recurring.max_runs.is_some_and(|max| fired >= max);
-        !is_spent && super::Clockwork::of(recurring).next_after(at).is_some()
+        !is_spent && super::Clockwork::of(recurring).next_after(since).is_some()
     }
 }
 

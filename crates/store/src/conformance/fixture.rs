@@ -37,6 +37,7 @@ pub(super) fn job_with(number: u32, change: impl FnOnce(&mut JobSpec)) -> Job {
         version: 1,
         mark: JobMark::Active,
         numbered: None,
+        fired: 0,
         created_at,
         updated_at: created_at,
         spec,
@@ -190,6 +191,7 @@ impl House {
     }
 
     pub async fn look(&self, now: Timestamp, of: ExecutionId, offer: Option<Offer>) -> LookOutcome {
+        let offer = offer.map(|offer| (offer, lane()));
         let look = Look { occurrence: of.occurrence, attempt: of.attempt, offer };
         self.store.look(now, vec![look]).await.unwrap().pop().unwrap()
     }

@@ -1,11 +1,12 @@
 //! Time gates: what waits for its next attempt.
 
 use super::fixture::{House, at, failed, job, time_gate};
+use punctual_core::control::{Update, Verb};
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{ExecutionId, SegmentSet, SessionId};
 use punctual_core::job::JobStatus;
 use punctual_core::occurrence::LiveState;
-use punctual_core::ports::{DueKind, LookOutcome, Offer, Store};
+use punctual_core::ports::{DueKind, Lane, LookOutcome, Offer, Store};
 use punctual_core::time::Timestamp;
 use std::sync::Arc;
 
@@ -74,6 +75,20 @@ pub async fn an_opened_gate_leases_to_a_valid_offer(store: Arc<dyn Store>) {
     let (to, assignment) = begun.assigned.into_iter().next().expect("it is leased");
     assert_eq!((to, assignment.execution, assignment.epoch.0), (offer, execution, 2));
     assert_eq!(assignment.payload, "null");
+}
+
+pub async fn an_offer_made_for_another_lane_is_not_taken(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let (session, due_at, execution) = fail_once(&house).await;
+    let mut spec = job(1).spec;
+    spec.job_type = "another".to_owned();
+    let update = Verb::Update(Box::new(Update { spec, expected_version: None }));
+    house.done(at(4), job(1).id, update).await;
+    let LookOutcome::Opened(begun) = house.look(due_at, execution, Some(Offer { session, turn: 2 })).await
+    else {
+        panic!("its time has come");
+    };
+    assert_eq!((begun.assigned.len(), begun.queued), (0, vec![Lane::new("default", "another")]));
 }
 
 /// Runs the first attempt of job 1 into a failure: the session (turn 1 used), when the gate opens, and the

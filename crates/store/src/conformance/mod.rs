@@ -118,6 +118,7 @@ macro_rules! each_conformance_case {
                 a_time_gate_opens_once,
                 a_time_gate_of_another_attempt_conflicts,
                 an_opened_gate_leases_to_a_valid_offer,
+                an_offer_made_for_another_lane_is_not_taken,
             }
             expiry {
                 what_is_queued_expires_when_it_is_looked_at,

@@ -110,8 +110,16 @@ fn sample(number: usize) -> (Job, Live) {
     let mut spec = JobSpec::named("noop");
     spec.payload = format!("\"{}\"", "x".repeat(PAYLOAD_BYTES - 2));
     let id = JobId::new(now, number as u64);
-    let job =
-        Job { id, version: 1, mark: JobMark::Active, numbered: None, created_at: now, updated_at: now, spec };
+    let job = Job {
+        id,
+        version: 1,
+        mark: JobMark::Active,
+        numbered: None,
+        fired: 0,
+        created_at: now,
+        updated_at: now,
+        spec,
+    };
     match begin(&job, now, false, &mut Shares::default()) {
         Beginning::Due(live) => (job, live),
         other => unreachable!("an immediate job is due at once: {other:?}"),

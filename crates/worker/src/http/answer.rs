@@ -62,10 +62,18 @@ pub(super) async fn judge(call: &Call, response: Response<Incoming>, clock: &dyn
 pub(super) fn not_answered(call: &Call, error: &legacy::Error) -> Outcome {
     let said = format!("{} {}", call.method, call.host);
     if let Some(refused) = find_refusal(error) {
-        return Outcome::Failed { error: format!("{said}: {refused}"), retryable: false };
+        let advice = format!("the operator of the worker can allow it with --http-allow {}", place(call));
+        return Outcome::Failed { error: format!("{said}: {refused}; {advice}"), retryable: false };
     }
     let what = if error.is_connect() { "cannot connect" } else { "no answer" };
     Outcome::Failed { error: format!("{said}: {what}: {}", innermost(error)), retryable: true }
+}
+
+/// Host and port: the narrowest exception that lets the call through.
+fn place(call: &Call) -> String {
+    let default_port = if call.uri.scheme_str() == Some("https") { 443 } else { 80 };
+    let port = call.uri.port_u16().unwrap_or(default_port);
+    format!("{}:{port}", call.uri.host().unwrap_or_default())
 }
 
 fn find_refusal<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Refused> {
@@ -189,6 +197,7 @@ fn fitting(text: &str, json_bytes_max: usize) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use super::super::guard::Guard;
     use super::*;
     use http_body_util::Full;
     use serde_json::json;
@@ -206,6 +215,21 @@ mod tests {
 
     fn of(status: u16) -> Verdict {
         verdict(StatusCode::from_u16(status).unwrap(), &Expected::default())
+    }
+
+    #[test]
+    fn the_exception_that_is_advised_is_one_host_and_port() {
+        for (url, advised) in [
+            ("http://internal.example:8080/a", "internal.example:8080"),
+            ("https://Internal.Example/", "internal.example:443"),
+            ("http://127.0.0.1/", "127.0.0.1:80"),
+            ("http://[::1]:90/", "[::1]:90"),
+        ] {
+            let call = Call::from_payload(&json!({"url": url}).to_string()).unwrap();
+            assert_eq!(place(&call), advised);
+            let (host, port) = advised.rsplit_once(':').unwrap();
+            assert!(Guard::new(vec![advised.parse().unwrap()]).allows_host(host, port.parse().unwrap()));
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ use punctual_core::limits;
 use punctual_core::ports::{
     Assignment, ExecutionContext, Executor, LogSink, LogStream, Outcome, Stop, StopSignal, Task,
 };
+use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
@@ -97,7 +98,8 @@ async fn run(shim: Arc<ShimCommand>, request: Request, context: ExecutionContext
     };
     let Shim { mut process, stdin, stdout } = started;
     let told = pin!(listen(stdout, &*context.logs));
-    let stopped = pin!(pass_on_stops(stdin, &*context.stop));
+    let shim = process.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+    let stopped = pin!(pass_on_stops(stdin, shim, &*context.stop));
     let told = match select(told, stopped).await {
         Either::Left((told, _)) => told,
         Either::Right((never, _)) => match never {},
@@ -170,13 +172,21 @@ async fn read_frame(stdout: &mut BufReader<ChildStdout>) -> io::Result<Frame> {
 }
 
 /// Tells the shim when to stop. A shim that is gone has said so on its other pipe.
-async fn pass_on_stops(mut stdin: ChildStdin, stop: &dyn StopSignal) -> std::convert::Infallible {
+async fn pass_on_stops(
+    mut stdin: ChildStdin,
+    shim: Option<Pid>,
+    stop: &dyn StopSignal,
+) -> std::convert::Infallible {
+    // Its own command may have suspended it.
+    let wake = || shim.map(|shim| kill_process(shim, Signal::CONT));
     // Whoever must stop at once is not asked politely first.
     let at_once = stop.requested(Stop::AtOnce);
     if let Either::Right((_, at_once)) = select(at_once, stop.requested(Stop::Politely)).await {
         let _ = stdin.write_all(&[STOP_POLITELY]).await;
+        let _ = wake();
         at_once.await;
     }
     let _ = stdin.write_all(&[STOP_AT_ONCE]).await;
+    let _ = wake();
     std::future::pending().await
 }

@@ -1,6 +1,8 @@
 -- Control: pausing, triggers, overlap policies, expiry, keys, dependencies, requests.
 
 ALTER TABLE jobs ADD COLUMN numbered INTEGER;
+-- NULL: none.
+ALTER TABLE jobs ADD COLUMN fired INTEGER;
 
 -- due_at becomes NULL while a job is paused; the table is written anew, because SQLite cannot drop a constraint.
 CREATE TABLE schedules_2 (

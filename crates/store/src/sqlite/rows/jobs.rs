@@ -16,11 +16,11 @@ pub(crate) mod schedule_type {
 }
 
 pub(crate) const INSERT_JOB: &str = "INSERT INTO jobs (id, lane, mark, version, priority, schedule_type, execute_at, created_at, updated_at, \
-     owner, name, settings, payload, numbered) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14) ON CONFLICT (id) DO NOTHING";
+     owner, name, settings, payload, numbered, fired) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15) ON CONFLICT (id) DO NOTHING";
 /// Writes a job whose row is there, with the parameters of [`INSERT_JOB`].
 pub(crate) const UPDATE_JOB: &str = "UPDATE jobs SET lane = ?2, mark = ?3, version = ?4, priority = ?5, schedule_type = ?6, execute_at = ?7, \
-     created_at = ?8, updated_at = ?9, owner = ?10, name = ?11, settings = ?12, payload = ?13, numbered = ?14 \
+     created_at = ?8, updated_at = ?9, owner = ?10, name = ?11, settings = ?12, payload = ?13, numbered = ?14, fired = ?15 \
      WHERE id = ?1";
 
 /// Writes a job by [`INSERT_JOB`], unless its id is there already, or by [`UPDATE_JOB`]; says whether it did.
@@ -42,8 +42,14 @@ pub(crate) fn write_job(write: &mut Statement<'_>, job: &Job, lane: i64) -> Resu
         settings.document,
         spec.payload,
         job.numbered,
+        fired_column(job.fired),
     ])?;
     Ok(written == 1)
+}
+
+/// `jobs.fired`, which is nothing for nearly every job.
+pub(crate) fn fired_column(fired: u32) -> Option<u32> {
+    (fired > 0).then_some(fired)
 }
 
 /// A job's settings spread over their columns. The time of a one-time job has its own, so that the most common
@@ -93,7 +99,7 @@ pub(crate) fn read_settings(row: &Row<'_>, first: usize) -> Result<Settings, Fau
 macro_rules! job_columns {
     () => {
         "jobs.id, jobs.lane, jobs.mark, jobs.version, jobs.priority, jobs.schedule_type, jobs.execute_at, \
-         jobs.settings, jobs.created_at, jobs.updated_at, jobs.owner, jobs.name, jobs.payload, jobs.numbered"
+         jobs.settings, jobs.created_at, jobs.updated_at, jobs.owner, jobs.name, jobs.payload, jobs.numbered, jobs.fired"
     };
 }
 pub(crate) use job_columns;
@@ -122,6 +128,7 @@ impl JobRow {
             version: row.get(3)?,
             mark: decode(row, 2, "jobs.mark")?,
             numbered: row.get(13)?,
+            fired: row.get::<_, Option<u32>>(14)?.unwrap_or(0),
             created_at,
             updated_at: time_or_none(row, 9)?.unwrap_or(created_at),
             spec,

@@ -10,7 +10,8 @@ mod schedules;
 pub(crate) use codes::{Code, key_kind, state};
 pub(crate) use history::{INSERT_HISTORY, history_columns, insert_history, read_finished};
 pub(crate) use jobs::{
-    INSERT_JOB, JobRow, UPDATE_JOB, job_columns, read_settings, schedule_type, settings_columns, write_job,
+    INSERT_JOB, JobRow, UPDATE_JOB, fired_column, job_columns, read_settings, schedule_type,
+    settings_columns, write_job,
 };
 pub(crate) use live::{
     INSERT_LIVE, LIVE_COLUMNS, LiveRow, REPLACE_LIVE, UPDATE_LIVE, insert_live, live_columns, update_live,

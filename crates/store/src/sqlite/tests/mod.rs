@@ -56,6 +56,7 @@ fn job(number: u64) -> Job {
         version: 1,
         mark: JobMark::Active,
         numbered: None,
+        fired: 0,
         created_at,
         updated_at: created_at,
         spec,

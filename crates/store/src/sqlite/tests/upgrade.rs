@@ -58,7 +58,7 @@ fn what_was_scheduled_fires() {
 fn what_waited_for_its_retry_runs() {
     let (_dir, mut core) = upgraded();
     let look = Look { occurrence: id(RETRYING).occurrence(1), attempt: 2, offer: None };
-    let reply = apply(&mut core, Write::Look { now: at(59), looks: vec![look] });
+    let reply = apply(&mut core, Write::Look { now: at(59), looks: vec![look.clone()] });
     assert_eq!(reply, WriteReply::Looked(vec![LookOutcome::NotDue]));
     let reply = apply(&mut core, Write::Look { now: at(60), looks: vec![look] });
     assert!(matches!(reply, WriteReply::Looked(outcomes) if matches!(outcomes[0], LookOutcome::Opened(_))));

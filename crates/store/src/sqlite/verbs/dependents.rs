@@ -155,7 +155,7 @@ pub(super) fn skip(
     tx.conn.prepare_cached(FORGET_PARENTS)?.execute([child.as_bytes()])?;
     let Some(row) = unstarted(tx, child, now)? else { return Ok(()) };
     let terms = terms_of(tx.conn, child)?;
-    let why = format!("job {parent}, on which it depends, did not succeed");
+    let why = format!("job {parent}, on which it depended, did not succeed");
     let terms = terms.as_ref().map(JobTerms::terms);
     let settled = row.live.skipped(SkipReason::Dependency, why, terms, now)?;
     begun.ended.push((settled.finished.id, settled.finished.status));

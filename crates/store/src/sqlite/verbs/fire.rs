@@ -7,8 +7,8 @@ use super::report::Settling;
 use crate::sqlite::core::Tx;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::rows::{
-    ADVANCE_SCHEDULE, Code, INSERT_LIVE, ScheduleRow, advance_schedule, counter, insert_live, limit, one,
-    schedule_columns,
+    ADVANCE_SCHEDULE, Code, INSERT_LIVE, ScheduleRow, advance_schedule, counter, fired_column, insert_live,
+    limit, one, schedule_columns,
 };
 use punctual_core::defects::{Defect, planted};
 use punctual_core::ids::ExecutionId;
@@ -128,7 +128,7 @@ fn open_occurrences(
     Ok(all_begun)
 }
 
-/// Moves the schedule on. When it is over, the job keeps the last number that was given.
+/// Moves the schedule on. When it is over, the job keeps the last number that was given and how often it ran.
 fn advance(conn: &Connection, state: &ScheduleState, plan: &FirePlan) -> Result<(), Fault> {
     let job = state.job.as_bytes();
     if let Some(next) = &plan.next {
@@ -136,8 +136,11 @@ fn advance(conn: &Connection, state: &ScheduleState, plan: &FirePlan) -> Result<
     }
     conn.prepare_cached("DELETE FROM schedules WHERE job = ?1")?.execute([job])?;
     if !state.schedule.is_one_shot() || plan.numbered > 1 {
-        conn.prepare_cached("UPDATE jobs SET numbered = ?2 WHERE id = ?1")?
-            .execute(params![job, plan.numbered])?;
+        conn.prepare_cached("UPDATE jobs SET numbered = ?2, fired = ?3 WHERE id = ?1")?.execute(params![
+            job,
+            plan.numbered,
+            fired_column(plan.runs)
+        ])?;
     }
     Ok(())
 }

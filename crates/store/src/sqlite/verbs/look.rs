@@ -33,13 +33,14 @@ fn look_at_one(
         }
         Ok(Looked::Opened(opened)) => {
             let lane = tx.memory.lanes.lane(tx.conn, row.lane)?;
-            let version = match look.offer {
+            let offer = look.offer.filter(|(_, serves)| *serves == lane).map(|(offer, _)| offer);
+            let version = match offer {
                 Some(_) => JobFacts::find(tx.conn, opened.id.job, &lane)?.version,
                 None => opened.job_version,
             };
-            let live = offers.place(tx, opened, &lane, look.offer, version, now)?;
+            let live = offers.place(tx, opened, &lane, offer, version, now)?;
             update_live(&mut *tx.conn.prepare_cached(UPDATE_LIVE)?, &live)?;
-            let begun = begun_with(&live, &lane, look.offer, || JobFacts::find(tx.conn, live.id.job, &lane))?;
+            let begun = begun_with(&live, &lane, offer, || JobFacts::find(tx.conn, live.id.job, &lane))?;
             Ok(LookOutcome::Opened(begun))
         }
     }

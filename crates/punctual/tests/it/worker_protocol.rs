@@ -1,0 +1,575 @@
+//! Workers in other processes and languages: the protocol as it is spoken, the Python example, and the Rust SDK.
+
+use crate::server::{Server, answer, eventually};
+use punctual_client::worker::{Context, HandlerError, Worker, WorkerError};
+use punctual_client::{Client, ExecutionBody, ExecutionStatus, JobBody};
+use punctual_core::ids::JobId;
+use punctual_core::job::JobStatus;
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::process::{Child, Command, Stdio};
+use tokio::sync::{mpsc, oneshot};
+
+#[path = "../../../client/examples/worker.rs"]
+#[expect(dead_code, reason = "its main is for people; a test runs the worker itself")]
+mod example;
+
+/// A lease that ends soon, for workers that are killed; and one that outlasts any delay of a busy machine.
+const SHORT_LEASE_SECS: &str = "2";
+const LONG_LEASE_SECS: &str = "60";
+
+async fn say(server: &Server, verb: &str, body: Value) -> (StatusCode, Value) {
+    server.post(&format!("/api/v1/worker/{verb}"), &body.to_string()).await
+}
+
+async fn open(server: &Server) -> i64 {
+    let opening = json!({"worker": "raw", "job_types": ["raw"], "lease_secs": 60});
+    let (status, session) = say(server, "sessions", opening).await;
+    assert_eq!(status, StatusCode::CREATED, "{session}");
+    assert_eq!((&session["lease_secs"], &session["beat_secs"]), (&json!(60), &json!(12)));
+    assert_eq!(session["stop_after_secs"], 48);
+    session["session"].as_i64().expect("a number")
+}
+
+async fn submit(server: &Server) -> JobId {
+    server.submit(json!({"name": "raw", "payload": {"n": 1}})).await
+}
+
+/// A poll that does not wait; `more` adds to it.
+async fn poll(server: &Server, session: i64, turn: u64, more: Value) -> (StatusCode, Value) {
+    let mut body = json!({"session": session, "turn": turn, "job_types": ["raw"], "wait_secs": 0});
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    say(server, "poll", body).await
+}
+
+/// The one execution that a poll must bring.
+fn only(polled: (StatusCode, Value)) -> Value {
+    let (status, body) = polled;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    let assignments = body["assignments"].as_array().expect("a list");
+    assert_eq!(assignments.len(), 1, "{body}");
+    assignments[0].clone()
+}
+
+fn lease(assignment: &Value) -> Value {
+    json!({"execution_id": assignment["execution_id"], "epoch": assignment["epoch"]})
+}
+
+async fn succeed(server: &Server, session: i64, execution: &Value, epoch: &Value) -> String {
+    let report =
+        json!({"session": session, "execution_id": execution, "epoch": epoch, "outcome": "succeeded"});
+    let (status, body) = say(server, "report", json!({"reports": [report]})).await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    body["answers"][0].as_str().expect("a word").to_owned()
+}
+
+async fn running(server: &Server) -> u64 {
+    let (_, queues) = server.get("/api/v1/queues").await;
+    queues["items"].as_array().unwrap().iter().map(|queue| queue["running"].as_u64().unwrap()).sum()
+}
+
+#[tokio::test]
+async fn an_assignment_says_all_that_a_handler_needs() {
+    let server = Server::start();
+    let session = open(&server).await;
+    let job = json!({"name": "resize", "job_type": "raw", "queue": "images", "payload": {"n": 1}, "timeout_secs": 90});
+    let job = server.submit(job).await;
+    let found = only(poll(&server, session, 1, json!({"queues": ["images"]})).await);
+    let expected = json!({
+        "execution_id": format!("{job}.1.1"), "epoch": 1, "job_id": job, "job_version": 1, "name": "resize",
+        "job_type": "raw", "queue": "images", "payload": {"n": 1}, "timeout_secs": 90, "attempt_number": 1,
+        "idempotency_key": format!("{job}.1"),
+    });
+    for (field, value) in expected.as_object().unwrap() {
+        assert_eq!(&found[field], value, "{field}");
+    }
+    for time in ["deadline", "scheduled_time", "available_at"] {
+        assert!(found[time].is_string(), "{time} in {found}");
+    }
+}
+
+#[tokio::test]
+async fn a_waiting_poll_is_answered_when_work_comes() {
+    let server = Server::start();
+    let session = open(&server).await;
+    let (body, job) = tokio::join!(poll(&server, session, 1, json!({"wait_secs": 30})), submit(&server));
+    assert_eq!(only(body)["job_id"], json!(job));
+}
+
+#[tokio::test]
+async fn a_doubled_poll_leases_nothing() {
+    let server = Server::start();
+    for more in [json!({}), json!({"held": []})] {
+        let session = open(&server).await;
+        let jobs = [submit(&server).await, submit(&server).await];
+        only(poll(&server, session, 1, more.clone()).await);
+        let (status, problem) = poll(&server, session, 1, more.clone()).await;
+        assert_eq!(status, StatusCode::CONFLICT, "{problem}");
+        assert_eq!(running(&server).await, 1, "{more}");
+        for job in jobs {
+            server.client().delete(job).await.unwrap();
+        }
+        let request = server.request(Method::DELETE, &format!("/api/v1/worker/sessions/{session}"));
+        assert_eq!(answer(request).await.0, StatusCode::NO_CONTENT);
+    }
+}
+
+#[tokio::test]
+async fn a_poll_that_names_what_is_held_brings_back_what_a_lost_answer_had_leased() {
+    let server = Server::start();
+    let session = open(&server).await;
+    submit(&server).await;
+    let lost = only(poll(&server, session, 1, json!({"held": []})).await);
+    let found = only(poll(&server, session, 2, json!({"held": []})).await);
+    assert_eq!(found["execution_id"], lost["execution_id"], "it was not charged");
+    assert_ne!(found["epoch"], lost["epoch"]);
+    let (status, _) = poll(&server, session, 1, json!({"held": []})).await;
+    assert_eq!(status, StatusCode::CONFLICT, "a late copy of a poll takes nothing away");
+    let (status, nothing) = poll(&server, session, 3, json!({"held": [lease(&found)]})).await;
+    assert_eq!((status, nothing), (StatusCode::OK, json!({"assignments": []})));
+    assert_eq!(succeed(&server, session, &found["execution_id"], &found["epoch"]).await, "accepted");
+}
+
+#[tokio::test]
+async fn a_resync_returns_what_the_worker_does_not_hold() {
+    let server = Server::start();
+    let session = open(&server).await;
+    submit(&server).await;
+    let kept = only(poll(&server, session, 1, json!({})).await);
+    submit(&server).await;
+    only(poll(&server, session, 2, json!({})).await);
+    let resync = json!({"session": session, "turn": 3, "held": [lease(&kept)]});
+    assert_eq!(say(&server, "resync", resync.clone()).await.0, StatusCode::NO_CONTENT);
+    assert_eq!(running(&server).await, 1);
+    assert_eq!(say(&server, "resync", resync).await.0, StatusCode::CONFLICT);
+    let (status, beaten) = say(&server, "heartbeat", json!({"session": session, "beat": 1})).await;
+    assert_eq!((status, &beaten["turn"]), (StatusCode::OK, &json!(3)));
+}
+
+#[tokio::test]
+async fn a_report_counts_only_in_the_epoch_of_its_lease() {
+    let server = Server::start();
+    let session = open(&server).await;
+    let job = submit(&server).await;
+    let first = only(poll(&server, session, 1, json!({})).await);
+    let execution = &first["execution_id"];
+    assert_eq!(succeed(&server, session, execution, &json!(7)).await, "stale");
+    let back = json!({"session": session, "leases": [lease(&first)]});
+    assert_eq!(say(&server, "give-back", back).await.0, StatusCode::NO_CONTENT);
+    let second = only(poll(&server, session, 2, json!({})).await);
+    assert_eq!(&second["execution_id"], execution);
+    assert_eq!(succeed(&server, session, execution, &first["epoch"]).await, "stale");
+    assert_eq!(succeed(&server, session + 1, execution, &second["epoch"]).await, "stale");
+    assert_eq!(succeed(&server, session, execution, &second["epoch"]).await, "accepted");
+    assert_eq!(succeed(&server, session, execution, &second["epoch"]).await, "already_accepted");
+    assert_eq!(server.client().job(job).await.unwrap().status, JobStatus::Completed);
+}
+
+#[tokio::test]
+async fn every_outcome_can_be_reported() {
+    let server = Server::start();
+    let session = open(&server).await;
+    for (turn, (end, status, error)) in [
+        (json!({"outcome": "succeeded", "result": {"a": [1]}}), ExecutionStatus::Succeeded, None),
+        (json!({"outcome": "failed", "error": "no"}), ExecutionStatus::Failed, Some("no")),
+        (json!({"outcome": "timed_out"}), ExecutionStatus::TimedOut, Some("the attempt ran out of time")),
+        (json!({"outcome": "cancelled"}), ExecutionStatus::Cancelled, None),
+        (json!({"outcome": "interrupted", "error": "reboot"}), ExecutionStatus::Lost, Some("reboot")),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let job = server.submit(json!({"name": "raw", "max_retries": 0})).await;
+        let found = only(poll(&server, session, turn as u64 + 1, json!({})).await);
+        let mut report = lease(&found);
+        report["session"] = json!(session);
+        report.as_object_mut().unwrap().extend(end.as_object().unwrap().clone());
+        let (_, answers) = say(&server, "report", json!({"reports": [report]})).await;
+        assert_eq!(answers, json!({"answers": ["accepted"]}), "{end}");
+        let execution = only_execution(&server.client(), job).await;
+        assert_eq!((execution.status, execution.error_message.as_deref()), (status, error), "{end}");
+        assert!(execution.started_at.is_some() && execution.completed_at >= execution.started_at, "{end}");
+    }
+}
+
+#[tokio::test]
+async fn a_failure_that_no_retry_can_mend_is_final() {
+    let server = Server::start();
+    let session = open(&server).await;
+    let job = submit(&server).await;
+    let mut report = lease(&only(poll(&server, session, 1, json!({})).await));
+    let end = json!({"session": session, "outcome": "failed", "error": "no", "retryable": false});
+    report.as_object_mut().unwrap().extend(end.as_object().unwrap().clone());
+    say(&server, "report", json!({"reports": [report]})).await;
+    assert_eq!(server.client().job(job).await.unwrap().status, JobStatus::Failed);
+}
+
+#[tokio::test]
+async fn lines_are_kept_of_what_the_session_holds() {
+    let server = Server::start();
+    let session = open(&server).await;
+    submit(&server).await;
+    let found = only(poll(&server, session, 1, json!({})).await);
+    let execution = &found["execution_id"];
+    let lines = json!([{"message": "begin"}, {"message": "oops", "stream": "stderr"}]);
+    let logs = |session| json!({"session": session, "execution_id": execution, "lines": lines});
+    assert_eq!(say(&server, "logs", logs(session)).await.0, StatusCode::NO_CONTENT);
+    assert_eq!(say(&server, "logs", logs(session + 1)).await.0, StatusCode::CONFLICT);
+    let kept = server.client().execution_logs(execution.as_str().unwrap().parse().unwrap(), None, None).await;
+    let messages: Vec<String> = kept.unwrap().items.into_iter().map(|line| line.message).collect();
+    assert_eq!(messages, ["begin", "oops"]);
+}
+
+#[tokio::test]
+async fn a_session_that_is_not_there_is_gone() {
+    let server = Server::start();
+    let closed = open(&server).await;
+    let close = |session: &str| server.request(Method::DELETE, &format!("/api/v1/worker/sessions/{session}"));
+    assert_eq!(answer(close(&closed.to_string())).await.0, StatusCode::NO_CONTENT);
+    for session in [closed, 4_711, -1] {
+        for (verb, body) in [
+            ("poll", json!({"session": session, "turn": 1, "job_types": ["raw"]})),
+            ("poll", json!({"session": session, "turn": 1, "job_types": ["raw"], "held": []})),
+            ("heartbeat", json!({"session": session, "beat": 1})),
+            ("resync", json!({"session": session, "turn": 1, "held": []})),
+        ] {
+            let (status, problem) = say(&server, verb, body).await;
+            assert_eq!(status, StatusCode::GONE, "{verb}: {problem}");
+        }
+        assert_eq!(answer(close(&session.to_string())).await.0, StatusCode::GONE);
+    }
+    assert_eq!(answer(close("mine")).await.0, StatusCode::GONE);
+}
+
+#[tokio::test]
+async fn bad_bodies_are_refused_by_field() {
+    let server = Server::start();
+    let session = open(&server).await;
+    let job = submit(&server).await;
+    let many = |count: usize| vec!["x"; count];
+    let long = "x".repeat(201);
+    let opening = |more: Value| with(json!({"worker": "w", "job_types": ["x"]}), more);
+    let poll = |more: Value| with(json!({"session": session, "turn": 1, "job_types": ["x"]}), more);
+    let report = |more: Value| {
+        let report = json!({"session": session, "execution_id": format!("{job}.1.1"), "epoch": 1});
+        json!({"reports": [with(report, more)]})
+    };
+    for (verb, body, field) in [
+        ("sessions", json!({"job_types": ["x"]}), "worker"),
+        ("sessions", json!({"worker": "w"}), "job_types"),
+        ("sessions", opening(json!({"worker": ""})), "worker"),
+        ("sessions", opening(json!({"worker": long})), "worker"),
+        ("sessions", opening(json!({"worker": "a\u{0}"})), "worker"),
+        ("sessions", opening(json!({"job_types": []})), "job_types"),
+        ("sessions", opening(json!({"job_types": ["ok", ""]})), "job_types[1]"),
+        ("sessions", opening(json!({"job_types": many(1_001)})), "job_types"),
+        ("sessions", opening(json!({"slots": 0})), "slots"),
+        ("sessions", opening(json!({"slots": 5_001})), "slots"),
+        ("sessions", opening(json!({"lease_secs": 0.1})), "lease_secs"),
+        ("sessions", opening(json!({"lease_secs": 601})), "lease_secs"),
+        ("sessions", opening(json!({"lease_secs": "6s"})), "lease_secs"),
+        ("sessions", opening(json!({"embedded": true})), "embedded"),
+        ("poll", poll(json!({"session": "mine"})), "session"),
+        ("poll", poll(json!({"turn": 0})), "turn"),
+        ("poll", poll(json!({"turn": -1})), "turn"),
+        ("poll", poll(json!({"turn": 1_u64 << 53})), "turn"),
+        ("poll", poll(json!({"capacity": 0})), "capacity"),
+        ("poll", poll(json!({"capacity": 101})), "capacity"),
+        ("poll", poll(json!({"wait_secs": 31})), "wait_secs"),
+        ("poll", poll(json!({"wait": 5})), "wait"),
+        ("poll", poll(json!({"queues": [long]})), "queues[0]"),
+        ("poll", poll(json!({"held": [{"execution_id": "x", "epoch": 1}]})), "held[0].execution_id"),
+        ("poll", poll(json!({"held": [{"execution_id": format!("{job}.1.1")}]})), "held[0].epoch"),
+        ("heartbeat", json!({"session": session}), "beat"),
+        ("heartbeat", json!({"session": session, "beat": 0}), "beat"),
+        ("report", json!({"reports": {}}), "reports"),
+        ("report", report(json!({})), "reports[0].outcome"),
+        ("report", report(json!({"outcome": "done"})), "reports[0].outcome"),
+        ("report", report(json!({"outcome": "failed"})), "reports[0].error"),
+        ("report", report(json!({"outcome": "failed", "error": "e", "result": 1})), "reports[0].result"),
+        ("report", report(json!({"outcome": "succeeded", "error": "e"})), "reports[0].error"),
+        ("report", report(json!({"outcome": "timed_out", "retryable": true})), "reports[0].retryable"),
+        ("report", report(json!({"outcome": "succeeded", "started_at": "noon"})), "reports[0].started_at"),
+        ("give-back", json!({"session": session}), "leases"),
+        ("resync", json!({"session": session, "turn": 1}), "held"),
+        (
+            "logs",
+            json!({"session": session, "execution_id": format!("{job}.1.1"), "lines": [{}]}),
+            "lines[0].message",
+        ),
+    ] {
+        let (status, problem) = say(&server, verb, body.clone()).await;
+        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{verb} {body}: {problem}");
+        assert_eq!(problem["errors"][0]["field"], field, "{verb} {body}: {problem}");
+    }
+    let request = server.anonymous(Method::POST, "/api/v1/worker/sessions").json(&opening(json!({})));
+    assert_eq!(answer(request).await.0, StatusCode::UNAUTHORIZED);
+}
+
+fn with(mut body: Value, more: Value) -> Value {
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    body
+}
+
+#[tokio::test]
+async fn a_server_that_stops_sends_waiting_workers_away() {
+    let server = Server::start();
+    let session = open(&server).await;
+    let body = json!({"session": session, "turn": 1, "job_types": ["raw"], "wait_secs": 30});
+    let park = || server.request(Method::POST, "/api/v1/worker/poll").json(&body).send();
+    let (mut one, mut other) = (pin!(park()), pin!(park()));
+    // Of two polls the later one takes the place of the earlier one: then it is parked.
+    let (replaced, parked) = tokio::select! {
+        replaced = &mut one => (replaced, other),
+        replaced = &mut other => (replaced, one),
+    };
+    assert_eq!(replaced.expect("an answer").status(), StatusCode::CONFLICT);
+    server.terminate();
+    let parked = parked.await;
+    let parked = parked.expect("an answer");
+    assert_eq!(parked.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(parked.headers().contains_key("retry-after"));
+    assert!(server.ended().success());
+}
+
+/// A worker in another process. Killed when dropped.
+struct PythonWorker(Child);
+
+impl PythonWorker {
+    fn start(server: &Server, script: &Path, name: &str, lease_secs: &str) -> Self {
+        let child = Command::new("python3")
+            .arg("-B")
+            .arg(script)
+            .env("PUNCTUAL_SERVER", format!("http://{}", server.address))
+            .env("PUNCTUAL_TOKEN", &server.token)
+            .env("WORKER_NAME", name)
+            .env("WORKER_LEASE_SECS", lease_secs)
+            .env("EXAMPLES", examples())
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("this test needs python3");
+        PythonWorker(child)
+    }
+
+    /// One whose handlers wait for what a test does.
+    fn waiting(server: &Server, name: &str, lease_secs: &str) -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/workers/waiting.py");
+        PythonWorker::start(server, &script, name, lease_secs)
+    }
+
+    fn kill(mut self) {
+        self.0.kill().expect("it can be killed");
+        self.0.wait().expect("it is gone");
+    }
+}
+
+impl Drop for PythonWorker {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/python")
+}
+
+async fn finished(client: &Client, job: JobId) -> JobBody {
+    eventually("the job is finished", async || client.job(job).await.unwrap().is_finished()).await;
+    client.job(job).await.unwrap()
+}
+
+async fn executions(client: &Client, job: JobId) -> Vec<ExecutionBody> {
+    client.executions(job, None, None).await.unwrap().items
+}
+
+async fn only_execution(client: &Client, job: JobId) -> ExecutionBody {
+    let mut executions = executions(client, job).await;
+    assert_eq!(executions.len(), 1, "{executions:?}");
+    executions.remove(0)
+}
+
+async fn runs_on(client: &Client, job: JobId, worker: &str) {
+    eventually("the job runs", async || {
+        executions(client, job).await.iter().any(|execution| {
+            execution.status == ExecutionStatus::Running && execution.worker_id.as_deref() == Some(worker)
+        })
+    })
+    .await;
+}
+
+#[test]
+fn the_python_worker_is_as_short_as_promised() {
+    let text = std::fs::read_to_string(examples().join("worker.py")).unwrap();
+    assert!(text.lines().count() <= 60, "{} lines", text.lines().count());
+}
+
+#[tokio::test]
+async fn the_python_worker_processes_an_image() {
+    let server = Server::start();
+    let _worker = PythonWorker::start(&server, &examples().join("worker.py"), "python", LONG_LEASE_SECS);
+    let job =
+        json!({"name": "ImageProcessing", "payload": {"imageUrl": "http://img.com/1.png"}, "max_retries": 2});
+    let job = server.submit(job).await;
+    let client = server.client();
+    assert_eq!(finished(&client, job).await.status, JobStatus::Completed);
+    let execution = only_execution(&client, job).await;
+    assert_eq!(execution.worker_id.as_deref(), Some("python"));
+    let result: Value = serde_json::from_str(execution.result.unwrap().get()).unwrap();
+    assert_eq!(result, json!({"file": "1.png", "key": format!("{job}.1")}));
+}
+
+#[tokio::test]
+async fn what_a_killed_python_worker_was_doing_runs_on_another_one() {
+    let server = Server::start();
+    let client = server.client();
+    let first = PythonWorker::waiting(&server, "first", SHORT_LEASE_SECS);
+    let job = server.submit(json!({"name": "wait"})).await;
+    runs_on(&client, job, "first").await;
+    first.kill();
+    let _second = PythonWorker::waiting(&server, "second", LONG_LEASE_SECS);
+    assert_eq!(finished(&client, job).await.status, JobStatus::Completed);
+    let ran: Vec<_> = executions(&client, job)
+        .await
+        .into_iter()
+        .map(|execution| (execution.attempt_number, execution.status, execution.worker_id.unwrap()))
+        .collect();
+    let expected = [
+        (2, ExecutionStatus::Succeeded, "second".to_owned()),
+        (1, ExecutionStatus::Lost, "first".to_owned()),
+    ];
+    assert_eq!(ran, expected);
+}
+
+#[tokio::test]
+async fn a_python_worker_that_hears_nothing_ends_with_its_handler() {
+    let server = Server::start();
+    let mut worker = PythonWorker::waiting(&server, "python", SHORT_LEASE_SECS);
+    let job = server.submit(json!({"name": "wait"})).await;
+    runs_on(&server.client(), job, "python").await;
+    server.kill();
+    let ended = worker.0.wait().unwrap();
+    assert_eq!(ended.signal(), Some(rustix::process::Signal::ALARM.as_raw()), "{ended}");
+}
+
+#[tokio::test]
+async fn a_cancel_and_a_timeout_reach_the_python_worker() {
+    let server = Server::start();
+    let client = server.client();
+    let _worker = PythonWorker::waiting(&server, "python", "10");
+    let job = server.submit(json!({"name": "wait"})).await;
+    runs_on(&client, job, "python").await;
+    client.cancel(job).await.unwrap();
+    let stopped = async || only_execution(&client, job).await.status == ExecutionStatus::Cancelled;
+    eventually("the handler has stopped", stopped).await;
+    let job = server.submit(json!({"name": "wait", "timeout_secs": 0.1, "max_retries": 0})).await;
+    assert_eq!(finished(&client, job).await.status, JobStatus::Failed);
+    assert_eq!(only_execution(&client, job).await.status, ExecutionStatus::TimedOut);
+    let job = server.submit(json!({"name": "fail", "payload": "why", "max_retries": 0})).await;
+    finished(&client, job).await;
+    assert_eq!(only_execution(&client, job).await.error_message.as_deref(), Some("ValueError('why')"));
+}
+
+#[tokio::test]
+async fn two_workers_share_a_queue() {
+    let server = Server::start();
+    let client = server.client();
+    let place = tempfile::tempdir().unwrap();
+    let payload = json!({"directory": place.path(), "expected": 2});
+    let _workers = ["one", "two"].map(|name| PythonWorker::waiting(&server, name, LONG_LEASE_SECS));
+    let first = server.submit(json!({"name": "meet", "payload": payload})).await;
+    let second = server.submit(json!({"name": "meet", "payload": payload})).await;
+    let mut ran_on = Vec::new();
+    for job in [first, second] {
+        assert_eq!(finished(&client, job).await.status, JobStatus::Completed);
+        ran_on.push(only_execution(&client, job).await.worker_id.unwrap());
+    }
+    ran_on.sort();
+    assert_eq!(ran_on, ["one", "two"]);
+}
+
+#[tokio::test]
+async fn a_python_worker_that_is_told_to_stop_finishes_and_leaves() {
+    let server = Server::start();
+    let mut worker = PythonWorker::start(&server, &examples().join("worker.py"), "python", LONG_LEASE_SECS);
+    let connected = async || {
+        let stats = server.client().stats().await.unwrap();
+        stats.workers.iter().any(|worker| worker.worker_id == "python")
+    };
+    eventually("the worker is connected", connected).await;
+    let pid = rustix::process::Pid::from_child(&worker.0);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(worker.0.wait().unwrap().success());
+    assert!(!connected().await, "it has closed its session");
+}
+
+#[tokio::test]
+async fn the_rust_example_runs_a_typed_job() {
+    let server = Server::start();
+    let client = server.client();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let worker = tokio::spawn(example::worker(client.clone()).run_until(async {
+        let _ = stopped.await;
+    }));
+    let job = json!({"name": "ImageProcessing", "payload": {"imageUrl": "http://img.com/1.png"}});
+    let job = server.submit(job).await;
+    assert_eq!(finished(&client, job).await.status, JobStatus::Completed);
+    let execution = only_execution(&client, job).await;
+    assert_eq!(execution.worker_id.as_deref(), Some("example"));
+    let result: Value = serde_json::from_str(execution.result.unwrap().get()).unwrap();
+    assert_eq!(result, json!({"file": "1.png", "attempt": 1, "key": format!("{job}.1")}));
+    let logs = client.execution_logs(execution.execution_id, None, None).await.unwrap();
+    assert_eq!(logs.items[0].message, "processing 1.png");
+    let misfit = server.submit(json!({"name": "ImageProcessing", "payload": {"url": 1}})).await;
+    assert_eq!(finished(&client, misfit).await.status, JobStatus::Failed);
+    let error = only_execution(&client, misfit).await.error_message.unwrap();
+    assert!(error.contains("missing field `imageUrl`"), "{error}");
+    stop.send(()).unwrap();
+    worker.await.unwrap().unwrap();
+    let workers = client.stats().await.unwrap().workers;
+    assert!(workers.iter().all(|worker| worker.worker_id != "example"), "it has closed its session");
+}
+
+#[tokio::test]
+async fn a_cancel_ends_a_rust_handler_and_tells_what_it_has_spawned() {
+    let server = Server::start();
+    let client = server.client();
+    let (started, mut starts) = mpsc::unbounded_channel();
+    let worker = Worker::builder(client.clone())
+        .lease(std::time::Duration::from_secs(10))
+        .queue("slow")
+        .handler("wait", move |context: Context, (): ()| {
+            started.send(context.cancellation()).unwrap();
+            std::future::pending::<Result<(), HandlerError>>()
+        })
+        .build();
+    let worker = tokio::spawn(worker.run());
+    let elsewhere = server.submit(json!({"name": "wait"})).await;
+    let job = server.submit(json!({"name": "wait", "queue": "slow"})).await;
+    let cancellation = starts.recv().await.unwrap();
+    client.cancel(job).await.unwrap();
+    cancellation.cancelled().await;
+    let reported = async || only_execution(&client, job).await.status == ExecutionStatus::Cancelled;
+    eventually("the end is reported", reported).await;
+    assert_eq!(only_execution(&client, elsewhere).await.status, ExecutionStatus::Queued);
+    worker.abort();
+}
+
+#[tokio::test]
+async fn a_rust_worker_that_the_server_refuses_says_why() {
+    let server = Server::start();
+    let stranger = Client::new(&server.address, "pt_admin_00000000").unwrap();
+    match example::worker(stranger).run().await {
+        Err(WorkerError::Refused(error)) => assert_eq!(error.problem().unwrap().status, 401),
+        other => panic!("{other:?}"),
+    }
+    match Worker::builder(server.client()).build().run().await {
+        Err(WorkerError::Refused(error)) => {
+            assert_eq!(error.problem().unwrap().errors[0].field, "job_types");
+        }
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,30 @@
+"""The worker of the examples, with handlers that wait for what a test does."""
+import os, sys, time
+
+sys.path.insert(0, os.environ["EXAMPLES"])
+import worker
+
+
+def wait(job):
+    """Runs until it is stopped; a second attempt succeeds at once."""
+    while job["attempt_number"] == 1:
+        if job["stopped"]:
+            raise RuntimeError("stopped")
+        time.sleep(0.01)
+    return {"worker": worker.NAME}
+
+
+def meet(job):
+    """Runs until as many as are expected run at the same time."""
+    place = job["payload"]["directory"]
+    open(os.path.join(place, job["job_id"]), "w").close()
+    while len(os.listdir(place)) < job["payload"]["expected"]:
+        time.sleep(0.01)
+
+
+def fail(job):
+    raise ValueError(job["payload"])
+
+
+worker.HANDLERS = {"wait": wait, "meet": meet, "fail": fail}
+worker.main()
