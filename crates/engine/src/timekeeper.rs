@@ -8,6 +8,9 @@ use punctual_core::time::{Monotonic, Timestamp};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+/// How far a clock must be set back to be worth a word.
+const SET_BACK_NOTICED: Duration = Duration::from_secs(60);
+
 pub(crate) struct Timekeeper {
     /// The host's calendar: a driven one stands still with the store's time, so the estimate is exact.
     clock: Arc<dyn Clock>,
@@ -27,8 +30,11 @@ impl Timekeeper {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let latest = answer.plus(answered_at.since(asked_at));
         // An earlier answer that agrees with this one is the closer bound if it puts the time later.
-        let kept =
-            known.map(|known| project(known, answered_at)).filter(|kept| (answer..=latest).contains(kept));
+        let projected = known.map(|known| project(known, answered_at));
+        if let Some(before) = projected.filter(|before| latest.plus(SET_BACK_NOTICED) < *before) {
+            tracing::warn!(%before, now = %answer, "the store's clock was set back; what fired meanwhile fires next by the times that it saw");
+        }
+        let kept = projected.filter(|kept| (answer..=latest).contains(kept));
         *known = Some((kept.unwrap_or(answer), answered_at));
         Ok(())
     }

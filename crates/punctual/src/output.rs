@@ -4,6 +4,7 @@ use comfy_table::{Cell, ContentArrangement, Table, presets};
 use punctual_client::Span;
 use punctual_core::time::Timestamp;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -32,12 +33,34 @@ impl OutputArgs {
     }
 }
 
-/// Prints a text. A reader that has seen enough, such as `head`, is no error.
+/// Prints a text. What jobs wrote may be in it, so nothing in it may move the reader's cursor.
 pub fn print_text(text: &str) -> anyhow::Result<()> {
+    print_raw(&visible(text))
+}
+
+/// Prints a text as it is. A reader that has seen enough, such as `head`, is no error.
+pub fn print_raw(text: &str) -> anyhow::Result<()> {
     match writeln!(io::stdout().lock(), "{}", text.trim_end()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }
+}
+
+/// The text with control characters spelled out, but for ends of lines and tabs.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    let is_hidden = |character: char| character.is_control() && !matches!(character, '\n' | '\t');
+    if !text.contains(is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    let mut visible = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_hidden(character) {
+            visible.extend(character.escape_default());
+        } else {
+            visible.push(character);
+        }
+    }
+    Cow::Owned(visible)
 }
 
 /// Rows under a header, without lines around them.
@@ -119,6 +142,12 @@ pub fn shortened(text: &str, limit: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn control_characters_of_jobs_are_spelled_out() {
+        assert_eq!(visible("a\tb\nc"), "a\tb\nc");
+        assert_eq!(visible("\u{1b}[2J\u{7}\u{9b}x\0"), r"\u{1b}[2J\u{7}\u{9b}x\u{0}");
+    }
 
     #[test]
     fn spans_are_short_and_say_when_they_are_tiny() {

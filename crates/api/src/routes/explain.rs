@@ -53,12 +53,17 @@ pub async fn explain(
 
 /// The jobs that this one still waits for, or will.
 async fn unfinished_parents(api: &Api, view: &JobView) -> Result<Vec<Parent>, StoreError> {
-    let waits = view.schedule.is_some() || view.open.iter().any(|live| live.is_closed_by(Gate::Dependency));
+    let waits = view.open.iter().any(|live| live.is_closed_by(Gate::Dependency));
     let mut parents = Vec::new();
-    for id in view.job.spec.settings.depends_on.iter().filter(|_| waits) {
+    for id in view.job.spec.settings.depends_on.iter().filter(|_| waits || view.schedule.is_some()) {
         let parent = api.store().job(*id).await?;
         let known = parent.map(|parent| (parent.job.spec.name.clone(), parent.status()));
-        if !matches!(known, Some((_, JobStatus::Completed))) {
+        // One that is gone before the time of the child has come was cleaned up when it had succeeded.
+        let is_over = match &known {
+            Some((_, status)) => *status == JobStatus::Completed,
+            None => !waits,
+        };
+        if !is_over {
             parents.push(Parent { id: *id, known });
         }
     }

@@ -3,7 +3,7 @@
 use crate::connect::ConnectArgs;
 use crate::exit::Exit;
 use crate::job::which;
-use crate::output::{Format, OutputArgs, print_text, time_to_millis};
+use crate::output::{Format, OutputArgs, print_raw, print_text, time_to_millis};
 use punctual_client::{Client, ClientError, LogLineBody, LogStreamBody, LogsPage};
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::limits;
@@ -107,8 +107,8 @@ fn print_lines(args: &LogsArgs, lines: &[LogLineBody]) -> anyhow::Result<()> {
     for line in lines {
         match args.output.format {
             Format::Json => print_text(&serde_json::to_string(line)?)?,
-            Format::Table if args.timestamps => print_text(&with_origin(line))?,
-            Format::Table => print_text(&plain(line))?,
+            Format::Table if args.timestamps => print_raw(&with_origin(line))?,
+            Format::Table => print_raw(&plain(line))?,
         }
     }
     Ok(())

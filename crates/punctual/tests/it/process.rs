@@ -275,6 +275,21 @@ async fn a_timeout_ends_everything_that_the_command_started() {
 }
 
 #[tokio::test]
+async fn a_command_that_suspends_its_shim_is_ended_all_the_same() {
+    let server = server();
+    let client = server.client();
+    let marker = marker("suspended");
+    let payload =
+        json!({"script": "kill -STOP $PPID; sleep 1000", "env": {"MARKER": marker}, "kill_grace": "0s"});
+    let job =
+        json!({"name": "x", "job_type": "shell", "payload": payload, "timeout_secs": 0.3, "max_retries": 0});
+    let id = submit(&client, job).await;
+    client.wait(id).await.unwrap();
+    assert_eq!(last_execution(&client, id).await.status, ExecutionStatus::TimedOut);
+    assert_eq!(processes_with(&marker), [""; 0]);
+}
+
+#[tokio::test]
 async fn a_command_may_tidy_up_and_the_next_attempt_waits_for_it() {
     let server = server();
     let client = server.client();
