@@ -348,3 +348,12 @@ fn triggers_do_not_count_as_runs_when_a_spent_schedule_is_renewed() {
     house.is_updated(runs(2), at(14));
     assert_eq!((house.schedule().fired, house.schedule().numbered), (1, 2));
 }
+
+#[test]
+fn a_node_whose_time_lies_behind_does_not_let_a_new_schedule_repeat_the_last_run() {
+    let mut house = House::submitted(spec(every(10)));
+    house.fire(at(20));
+    let jittered = Recurring { jitter_ms: 1, ..every(10) };
+    house.is_updated(house.respecified(|settings| settings.schedule = jittered.into()), at(15));
+    assert_eq!(house.schedule().nominal, Some(at(30)));
+}
