@@ -1,6 +1,7 @@
 //! The machine behind the ports: its clock, its randomness, its threads. For workers written with this crate and
 //! for the binary; the simulator has its own.
 
+use punctual_core::mix::mix;
 use punctual_core::ports::{Clock, Host, Random, Spawn, Task};
 use punctual_core::time::{Monotonic, Timestamp};
 use std::sync::Arc;
@@ -58,11 +59,8 @@ impl SystemRandom {
 
 impl Random for SystemRandom {
     fn next_u64(&self) -> u64 {
-        const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
-        let mut mixed = self.0.fetch_add(STEP, Ordering::Relaxed);
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ mixed >> 31
+        // Counting by one is enough: what comes out of the mixing does not repeat before the count does.
+        mix(self.0.fetch_add(1, Ordering::Relaxed))
     }
 }
 

@@ -7,11 +7,13 @@
 
 pub mod control;
 pub mod defects;
+pub mod dependencies;
 pub mod gates;
 pub mod ids;
 pub mod job;
 pub mod lifecycle;
 pub mod limits;
+pub mod mix;
 pub mod occurrence;
 pub mod ports;
 pub mod rank;

@@ -2,6 +2,7 @@
 
 use crate::ids::OccurrenceId;
 use crate::limits;
+use crate::mix::mix;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -69,15 +70,12 @@ impl RetryPolicy {
     }
 }
 
-/// A number from 0 to 2^32 − 1 that is fixed for this retry of this occurrence (a splitmix step).
+/// A number from 0 to 2^32 − 1 that is fixed for this retry of this occurrence.
 fn spread(occurrence: OccurrenceId, retry: u32) -> u32 {
     let bytes = occurrence.job.as_bytes();
     let mut seed = u64::from_le_bytes(bytes[8..16].try_into().expect("eight of sixteen bytes"));
     seed ^= u64::from(occurrence.number) << 32 | u64::from(retry);
-    seed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    seed = (seed ^ seed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    seed = (seed ^ seed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    ((seed ^ seed >> 31) >> 32) as u32
+    (mix(seed) >> 32) as u32
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use crate::{Context, Engine};
 use punctual_core::ids::JobId;
 use punctual_core::job::{Expiry, InvalidField, Job, JobMark, JobSpec, JobStatus, Settings};
 use punctual_core::limits;
+use punctual_core::mix::mix;
 use punctual_core::ports::{Begun, NewJob, ParentProblem, StoreError, SubmitOutcome};
 use punctual_core::recurrence::Rule;
 use punctual_core::schedule::{Schedule, first_run, is_due_at_once};
@@ -45,11 +46,7 @@ pub struct IdSource {
 
 impl IdSource {
     fn id(self, place: usize) -> JobId {
-        const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
-        let mut mixed = self.seed.wrapping_add(STEP.wrapping_mul(place as u64 + 1));
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        JobId::new(self.at, mixed ^ mixed >> 31)
+        JobId::new(self.at, mix(self.seed ^ mix(place as u64)))
     }
 }
 

@@ -1,8 +1,6 @@
-//! Choices that look random and are not: the same inputs give the same answer on every node, in every release.
-//!
-//! The standard library's hashers promise no such thing, so the mixing function is written out here; changing
-//! it would move every `H` and every jittered start of every user.
+//! Choices that look random and are not: jitter, and what `H` stands for.
 
+use crate::mix::mix;
 use crate::time::{Timestamp, duration_micros};
 use std::time::Duration;
 
@@ -19,15 +17,6 @@ pub fn seed(owner: &str, name: &str) -> u64 {
     // The byte between them occurs in neither, so that two pairs with the same letters stay apart.
     let bytes = owner.bytes().chain([0xFF]).chain(name.bytes());
     bytes.fold(0, |hash, byte| mix(hash ^ u64::from(byte)))
-}
-
-/// Spreads the bits of a number over all 64 (the output step of the SplitMix64 generator): neighbours such as
-/// two consecutive nominal times come out unrelated.
-pub(super) const fn mix(number: u64) -> u64 {
-    let mut z = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }
 
 /// Maps a hash evenly onto `0..choices`.

@@ -1,7 +1,8 @@
 //! The plain part of every field: numbers, names, ranges, steps and `H`.
 
 use super::error::{CronError, CronField};
-use crate::recurrence::hash::{below, mix};
+use crate::mix::mix;
+use crate::recurrence::hash::below;
 
 /// A piece of the pattern and where it starts, in characters from 1.
 #[derive(Debug, Clone, Copy)]

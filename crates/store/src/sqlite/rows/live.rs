@@ -103,15 +103,17 @@ impl StateColumns {
     }
 }
 
-pub(crate) const INSERT_LIVE: &str = "INSERT INTO live (job, occurrence, segment, lane, state, gates, rank, priority, available_at, \
-     scheduled_time, origin, job_version, attempt, charged, epoch, session, claimed_at, cancel_requested, \
-     expires_at, look_at, ties) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)";
-/// Writes all of a live row that is there, its lane and times included, with the parameters of [`INSERT_LIVE`].
-pub(crate) const REPLACE_LIVE: &str = "REPLACE INTO live (job, occurrence, segment, lane, state, gates, rank, priority, available_at, \
-     scheduled_time, origin, job_version, attempt, charged, epoch, session, claimed_at, cancel_requested, \
-     expires_at, look_at, ties) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)";
+macro_rules! whole_live_row {
+    () => {
+        " INTO live (job, occurrence, segment, lane, state, gates, rank, priority, available_at, \
+         scheduled_time, origin, job_version, attempt, charged, epoch, session, claimed_at, cancel_requested, \
+         expires_at, look_at, ties) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)"
+    };
+}
+pub(crate) const INSERT_LIVE: &str = concat!("INSERT", whole_live_row!());
+/// Writes all of a live row that is there, its lane and times included.
+pub(crate) const REPLACE_LIVE: &str = concat!("REPLACE", whole_live_row!());
 
 pub(crate) fn insert_live(insert: &mut Statement<'_>, live: &Live, lane: i64) -> Result<(), Fault> {
     let columns = StateColumns::of(live);

@@ -1,7 +1,7 @@
 //! Submitting jobs, and what all beginnings share: placing a new or newly ready execution either in its lane or
 //! with the worker whose offer came along.
 
-use super::dependents::{self, Parents};
+use super::dependents;
 use super::keys::{self, Admission};
 use crate::sqlite::core::Tx;
 use crate::sqlite::fault::Fault;
@@ -10,6 +10,7 @@ use crate::sqlite::rows::{
     settings_columns, write_job,
 };
 use punctual_core::defects::{Defect, planted};
+use punctual_core::dependencies::Parents;
 use punctual_core::ids::{JobId, SessionId};
 use punctual_core::job::{Job, Settings};
 use punctual_core::occurrence::{Live, LiveState};

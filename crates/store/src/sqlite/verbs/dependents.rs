@@ -13,9 +13,10 @@ use crate::sqlite::rows::{
     update_live,
 };
 use punctual_core::defects::{Defect, planted};
+use punctual_core::dependencies::{self, Parent, Parents};
 use punctual_core::gates::Gate;
 use punctual_core::ids::JobId;
-use punctual_core::job::JobMark;
+use punctual_core::occurrence::Ties;
 use punctual_core::ports::{Begun, ParentProblem, Resolved};
 use punctual_core::schedule::SkipReason;
 use punctual_core::time::Timestamp;
@@ -25,38 +26,24 @@ pub(crate) const CHILDREN: &str = "SELECT child FROM dependencies WHERE parent =
 pub(crate) const HAS_PARENT: &str = "SELECT 1 FROM dependencies WHERE child = ?1";
 pub(crate) const FORGET_PARENTS: &str = "DELETE FROM dependencies WHERE child = ?1";
 
-/// How the jobs that a new one depends on stand.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Parents {
-    /// All have succeeded, or there is none.
-    Done,
-    Unfinished(Vec<JobId>),
-    Failed(JobId),
-}
-
 pub(super) fn parents_of(
     conn: &Connection,
     depends_on: &[JobId],
 ) -> Result<Result<Parents, (JobId, ParentProblem)>, Fault> {
-    let (mut unfinished, mut failed) = (vec![], None);
-    for parent in depends_on {
+    let mut found = Vec::with_capacity(depends_on.len());
+    for id in depends_on {
         let mut select = conn.prepare_cached("SELECT mark, schedule_type FROM jobs WHERE id = ?1")?;
-        let found = one(&mut select, [parent.as_bytes()], |row| {
-            Ok((decode::<JobMark>(row, 0, "jobs.mark")?, row.get::<_, i64>(1)?))
+        let parent = one(&mut select, [id.as_bytes()], |row| {
+            Ok(Parent {
+                id: *id,
+                mark: decode(row, 0, "jobs.mark")?,
+                is_one_shot: row.get::<_, i64>(1)? != schedule_type::RECURRING,
+                is_unfinished: is_unfinished(conn, *id)?,
+            })
         })?;
-        match found {
-            None | Some((JobMark::Deleted, _)) => return Ok(Err((*parent, ParentProblem::NotThere))),
-            Some((_, schedule_type::RECURRING)) => return Ok(Err((*parent, ParentProblem::Recurring))),
-            Some(_) if is_unfinished(conn, *parent)? => unfinished.push(*parent),
-            Some((JobMark::Active | JobMark::Paused, _)) => {}
-            Some((JobMark::Failed | JobMark::Cancelled, _)) => failed = failed.or(Some(*parent)),
-        }
+        found.push(parent.ok_or(*id));
     }
-    Ok(Ok(match (failed, unfinished.is_empty()) {
-        (Some(parent), _) => Parents::Failed(parent),
-        (None, true) => Parents::Done,
-        (None, false) => Parents::Unfinished(unfinished),
-    }))
+    Ok(dependencies::parents(found))
 }
 
 /// Lets a child wait for its unfinished parents, and the parents know.
@@ -66,9 +53,10 @@ pub(super) fn tie(conn: &Connection, child: JobId, parents: &[JobId]) -> Result<
             .execute(params![parent.as_bytes(), child.as_bytes()])?;
         conn.prepare_cached("UPDATE schedules SET ties = ties | ?2 WHERE job = ?1")?
             .execute(params![parent.as_bytes(), TIE_AWAITED])?;
-        // The second bit of `Ties`: whichever of its occurrences ends last will tell.
-        conn.prepare_cached("UPDATE live SET ties = ties | 2 WHERE job = ?1")?
-            .execute([parent.as_bytes()])?;
+        // Whichever of its occurrences ends last will tell.
+        let awaited = Ties { awaited: true, ..Ties::default() };
+        conn.prepare_cached("UPDATE live SET ties = ties | ?2 WHERE job = ?1")?
+            .execute(params![parent.as_bytes(), awaited.bits()])?;
     }
     Ok(())
 }
@@ -78,10 +66,9 @@ pub(super) fn waits_for_parents(conn: &Connection, child: JobId) -> Result<bool,
     Ok(conn.prepare_cached(HAS_PARENT)?.exists([child.as_bytes()])?)
 }
 
-/// Notes that an occurrence of a job on which others depend has ended. A failure is final when nothing is left of
-/// the job that might still succeed.
+/// Notes that an occurrence of a job on which others depend has ended.
 pub(super) fn ended(conn: &Connection, parent: JobId, succeeded: bool) -> Result<(), Fault> {
-    if succeeded || !is_unfinished(conn, parent)? {
+    if dependencies::is_told(succeeded, is_unfinished(conn, parent)?) {
         conn.prepare_cached(
             "INSERT INTO resolutions (parent, succeeded) VALUES (?1, ?2) ON CONFLICT (parent) DO NOTHING",
         )?

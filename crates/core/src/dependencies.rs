@@ -1,0 +1,86 @@
+//! Jobs that depend on others: how their parents stand, and when the end of one of a parent's runs is the end of
+//! the parent.
+
+use crate::ids::JobId;
+use crate::job::JobMark;
+use crate::ports::ParentProblem;
+
+/// What is found of a job that a new one depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parent {
+    pub id: JobId,
+    pub mark: JobMark,
+    pub is_one_shot: bool,
+    /// Whether something of it is open or still to come.
+    pub is_unfinished: bool,
+}
+
+/// How the jobs that a new one depends on stand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Parents {
+    /// All have succeeded, or there is none.
+    Done,
+    Unfinished(Vec<JobId>),
+    /// The child will not run.
+    Failed(JobId),
+}
+
+/// How all parents of a new job stand together, or which of them cannot be one. A parent that is not there is
+/// `Err` with its id.
+pub fn parents(
+    found: impl IntoIterator<Item = Result<Parent, JobId>>,
+) -> Result<Parents, (JobId, ParentProblem)> {
+    let (mut unfinished, mut failed) = (vec![], None);
+    for parent in found {
+        let parent = parent.map_err(|id| (id, ParentProblem::NotThere))?;
+        match parent.mark {
+            JobMark::Deleted => return Err((parent.id, ParentProblem::NotThere)),
+            _ if !parent.is_one_shot => return Err((parent.id, ParentProblem::Recurring)),
+            _ if parent.is_unfinished => unfinished.push(parent.id),
+            JobMark::Active | JobMark::Paused => {}
+            JobMark::Failed | JobMark::Cancelled => failed = failed.or(Some(parent.id)),
+        }
+    }
+    Ok(match failed {
+        Some(parent) => Parents::Failed(parent),
+        None if unfinished.is_empty() => Parents::Done,
+        None => Parents::Unfinished(unfinished),
+    })
+}
+
+/// Whether the end of one of a parent's runs tells its children how the parent ended: a success does, a failure
+/// only if nothing of the parent is left that might still succeed.
+pub const fn is_told(succeeded: bool, is_unfinished: bool) -> bool {
+    succeeded || !is_unfinished
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Timestamp;
+
+    fn parent(number: u64, mark: JobMark, is_unfinished: bool) -> Result<Parent, JobId> {
+        Ok(Parent { id: JobId::new(Timestamp::EPOCH, number), mark, is_one_shot: true, is_unfinished })
+    }
+
+    #[test]
+    fn one_failed_parent_outweighs_those_that_are_unfinished() {
+        let (done, open) = (parent(1, JobMark::Active, false), parent(2, JobMark::Active, true));
+        let (failed, ending) = (parent(3, JobMark::Failed, false), parent(4, JobMark::Cancelled, true));
+        let id = |parent: Result<Parent, JobId>| parent.unwrap().id;
+        assert_eq!(parents([]), Ok(Parents::Done));
+        assert_eq!(parents([done]), Ok(Parents::Done));
+        assert_eq!(parents([done, open, ending]), Ok(Parents::Unfinished(vec![id(open), id(ending)])));
+        assert_eq!(parents([open, failed]), Ok(Parents::Failed(id(failed))));
+    }
+
+    #[test]
+    fn what_is_gone_or_recurring_cannot_be_depended_on() {
+        let gone = JobId::new(Timestamp::EPOCH, 9);
+        assert_eq!(parents([Err(gone)]), Err((gone, ParentProblem::NotThere)));
+        let deleted = parent(1, JobMark::Deleted, true);
+        assert_eq!(parents([deleted]), Err((deleted.unwrap().id, ParentProblem::NotThere)));
+        let recurring = Parent { is_one_shot: false, ..parent(2, JobMark::Active, true).unwrap() };
+        assert_eq!(parents([Ok(recurring)]), Err((recurring.id, ParentProblem::Recurring)));
+    }
+}
