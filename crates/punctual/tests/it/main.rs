@@ -16,6 +16,7 @@ mod driven;
 mod expiry;
 mod explain;
 mod full_disk;
+mod graceful;
 #[cfg(feature = "http")]
 mod http;
 mod keys;
@@ -26,6 +27,7 @@ mod process;
 mod queues;
 mod redact;
 mod restart;
+mod scenarios;
 mod server;
 mod update;
 mod worker_protocol;
