@@ -23,6 +23,7 @@ mod keys;
 mod kill;
 mod lifecycle;
 mod overlap;
+mod power;
 mod process;
 mod queues;
 mod redact;
