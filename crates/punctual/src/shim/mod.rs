@@ -14,6 +14,7 @@ mod lines;
 mod output;
 mod tree;
 
+pub use cgroups::place as cgroup_place;
 pub use exec::{SUBCOMMAND as EXEC_SUBCOMMAND, run as exec};
 
 use cgroups::Cgroups;
