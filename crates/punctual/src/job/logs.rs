@@ -3,7 +3,7 @@
 use crate::connect::ConnectArgs;
 use crate::exit::Exit;
 use crate::job::which;
-use crate::output::{Format, OutputArgs, print_raw, print_text, time_to_millis};
+use crate::output::{Format, OutputArgs, print_raw, print_text, time_to_millis, yaml};
 use punctual_client::{Client, ClientError, LogLineBody, LogStreamBody, LogsPage};
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::limits;
@@ -71,20 +71,20 @@ async fn show(args: &LogsArgs, client: &Client, writer: Writer) -> anyhow::Resul
         all.follow_cursor = page.follow_cursor;
         match args.output.format {
             Format::Table => print_lines(args, &page.items)?,
-            Format::Json => all.items.extend(page.items),
+            Format::Json | Format::Yaml => all.items.extend(page.items),
         }
         cursor = page.next_cursor;
         if cursor.is_none() {
             break;
         }
     }
-    if args.output.format == Format::Json {
+    if !args.output.is_table() {
         args.output.print(&all, |_| String::new())?;
     }
     Ok(Exit::Done)
 }
 
-/// Prints line by line, as JSON one object to a line.
+/// Prints line by line: as JSON one object to a line, as YAML one item of a list after the other.
 async fn follow(args: &LogsArgs, client: &Client, writer: Writer) -> anyhow::Result<Exit> {
     let mut cursor: Option<String> = None;
     let mut pause = FOLLOW_PAUSE_MIN;
@@ -107,6 +107,7 @@ fn print_lines(args: &LogsArgs, lines: &[LogLineBody]) -> anyhow::Result<()> {
     for line in lines {
         match args.output.format {
             Format::Json => print_text(&serde_json::to_string(line)?)?,
+            Format::Yaml => print_text(&yaml(&[line])?)?,
             Format::Table if args.timestamps => print_raw(&with_origin(line))?,
             Format::Table => print_raw(&plain(line))?,
         }

@@ -3,32 +3,48 @@
 //! Every case starts the real binary on a fresh data directory and a free port.
 
 mod api;
+mod backup;
 mod bad_control;
 mod bad_input;
 mod bench;
 mod cli;
 mod cli_words;
 mod clock;
+mod config;
 mod control;
 mod dead_letters;
+mod demo;
 mod dependencies;
+mod doctor;
 mod driven;
+mod exit_codes;
 mod expiry;
 mod explain;
+mod first_run;
 mod full_disk;
+mod generated;
 mod graceful;
 #[cfg(feature = "http")]
 mod http;
 mod keys;
 mod kill;
 mod lifecycle;
+mod limits;
+mod openapi;
 mod overlap;
 mod power;
 mod process;
 mod queues;
+mod raw;
 mod redact;
 mod restart;
 mod scenarios;
 mod server;
+mod slips;
+mod slow_connections;
+mod terminal;
+#[cfg(feature = "top")]
+mod top;
 mod update;
+mod waiting;
 mod worker_protocol;
