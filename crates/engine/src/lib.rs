@@ -15,6 +15,9 @@ mod counters;
 mod desk;
 mod drive;
 mod loops;
+#[cfg(feature = "benches")]
+#[doc(hidden)]
+pub mod measured;
 mod submit;
 mod timekeeper;
 mod wheel;

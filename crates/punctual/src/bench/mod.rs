@@ -1,75 +1,106 @@
-//! `punctual bench`: what this machine gives, measured beside the floor that its disk and the bare store set.
+//! `punctual bench`: what this machine gives, measured beside the floor that its disk and the bare database set.
+//!
+//! Every benchmark starts a server of its own in a process of its own (`node`), on a temporary directory, and talks
+//! to it over HTTP as any client does. It never touches a server that runs already.
 
-mod door;
+mod accuracy;
 mod floor;
+mod hold;
 mod latency;
-mod lateness;
+mod ledger;
+mod load;
 mod machine;
+mod node;
+mod pace;
 mod percentiles;
+mod pipe;
+mod plot;
 mod recorder;
+mod slope;
+mod soak;
 mod stage;
+mod steady;
+mod submit;
+mod sync;
 mod throughput;
+mod usage;
+mod words;
 
-use crate::exit::Exit;
+use crate::exit::{CliError, Exit};
+use anyhow::Context;
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::PathBuf;
+use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Subcommand)]
 pub enum BenchCommand {
-    /// Submit many no-ops, then execute them all to their recorded outcome
+    /// Execute many no-ops to their recorded outcome: submitted before, and submitted meanwhile
     Throughput(throughput::ThroughputArgs),
+    /// Submit over HTTP: in batches, and one by one over many connections
+    Submit(submit::SubmitArgs),
     /// Submit one no-op at a time and measure until its handler starts
     Latency(latency::LatencyArgs),
-    /// Let scheduled jobs fall due and measure how late their handlers start
-    Lateness(lateness::LatenessArgs),
+    /// Let scheduled jobs fall due: count their fires and measure how late their handlers start
+    #[command(alias = "lateness")]
+    Accuracy(accuracy::AccuracyArgs),
+    /// Hold many jobs of the future, and measure latency and accuracy before and beside them
+    Hold(hold::HoldArgs),
+    /// Put a steady load on a server for hours and say whether memory, files, rate and lateness stay flat
+    Soak(soak::SoakArgs),
+    /// The server that is measured
+    #[command(name = node::SUBCOMMAND, hide = true)]
+    Node(node::NodeArgs),
 }
 
 /// Where a benchmark keeps its database.
-#[derive(clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 struct PlaceArgs {
-    /// A directory on the disk to measure; the benchmark leaves nothing behind
-    #[arg(long, default_value = ".", value_name = "DIR")]
+    /// A directory on the disk to measure; the benchmark works in a directory of its own below it and leaves nothing
+    /// behind
+    #[arg(long, alias = "data-dir", default_value = ".", value_name = "DIR")]
     dir: PathBuf,
 }
 
 pub async fn run(command: BenchCommand) -> anyhow::Result<Exit> {
+    if let BenchCommand::Node(args) = command {
+        return node::run(args).await;
+    }
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for signals")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for signals")?;
+    // Whichever comes first: dropping the benchmark ends its server and removes its directory.
+    tokio::select! {
+        biased;
+        _ = interrupt.recv() => Err(broken_off().into()),
+        _ = terminate.recv() => Err(broken_off().into()),
+        exit = measure(command) => exit,
+    }
+}
+
+fn broken_off() -> CliError {
+    CliError { exit: Exit::Failed, message: "broken off; nothing is left behind".to_owned() }
+}
+
+async fn measure(command: BenchCommand) -> anyhow::Result<Exit> {
     match command {
         BenchCommand::Throughput(args) => throughput::run(args).await,
+        BenchCommand::Submit(args) => submit::run(args).await,
         BenchCommand::Latency(args) => latency::run(args).await,
-        BenchCommand::Lateness(args) => lateness::run(args).await,
+        BenchCommand::Accuracy(args) => accuracy::run(args).await,
+        BenchCommand::Hold(args) => hold::run(args).await,
+        BenchCommand::Soak(args) => soak::run(args).await,
+        BenchCommand::Node(args) => node::run(args).await,
     }
 }
 
 /// A bar on stderr; invisible where stderr is no terminal.
 fn progress(what: &'static str, total: u64) -> ProgressBar {
-    let style = ProgressStyle::with_template("{msg:12} [{bar:40}] {human_pos}/{human_len} {per_sec}")
-        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    let template = "{msg:12} [{bar:40}] {human_pos}/{human_len} {per_sec}, {eta} left";
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(total).with_style(style).with_message(what)
 }
 
-fn per_second(count: u64, time: std::time::Duration) -> f64 {
-    count as f64 / time.as_secs_f64().max(1e-9)
-}
-
-/// A whole number in groups of three digits.
-fn grouped(number: f64) -> String {
-    let digits = format!("{number:.0}");
-    let groups: Vec<&str> = digits
-        .as_bytes()
-        .rchunks(3)
-        .rev()
-        .map(|group| std::str::from_utf8(group).unwrap_or_default())
-        .collect();
-    groups.join(",")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_grouped_by_thousands() {
-        assert_eq!([0.0, 999.4, 1_000.0, 1_234_567.0].map(grouped), ["0", "999", "1,000", "1,234,567"]);
-    }
+/// An option that was understood but cannot be followed.
+fn bad_option(message: impl Into<String>) -> CliError {
+    CliError { exit: Exit::Misunderstood, message: message.into() }
 }

@@ -1,32 +1,15 @@
 //! A handler that does nothing but tell when it was started.
 
+use crate::bench::pipe::{Moment, Start, Tell};
 use punctual_core::ports::{Clock, ExecutionContext, Executor, Outcome, Task};
-use punctual_core::time::Timestamp;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::UnboundedSender;
 
 pub const JOB_TYPE: &str = "bench";
 
-/// One start of a handler.
-#[derive(Debug, Clone, Copy)]
-pub struct Start {
-    pub at: Instant,
-    /// How long after its nominal time.
-    pub late: Duration,
-}
-
 pub struct StartRecorder {
-    clock: Arc<dyn Clock>,
-    starts: mpsc::UnboundedSender<Start>,
-}
-
-impl StartRecorder {
-    /// The handler, and where its starts arrive.
-    pub fn new(clock: Arc<dyn Clock>) -> (Arc<Self>, mpsc::UnboundedReceiver<Start>) {
-        let (starts, arrived) = mpsc::unbounded_channel();
-        (Arc::new(StartRecorder { clock, starts }), arrived)
-    }
+    pub clock: Arc<dyn Clock>,
+    pub tell: UnboundedSender<Tell>,
 }
 
 impl Executor for StartRecorder {
@@ -35,11 +18,16 @@ impl Executor for StartRecorder {
     }
 
     fn execute(&self, context: ExecutionContext) -> Task<Outcome> {
-        let nominal: Timestamp = context.assignment.scheduled_time;
-        let (clock, starts) = (self.clock.clone(), self.starts.clone());
+        let (clock, tell) = (self.clock.clone(), self.tell.clone());
         Box::pin(async move {
+            let start = Start {
+                job: context.assignment.execution.occurrence.job,
+                nominal_us: context.assignment.scheduled_time.as_micros(),
+                started_us: clock.wall().as_micros(),
+                at: Moment::now(),
+            };
             // Nobody listens any more when the benchmark was broken off.
-            let _ = starts.send(Start { at: Instant::now(), late: clock.wall().since(nominal) });
+            let _ = tell.send(Tell::Started(start));
             Outcome::Succeeded { result: None }
         })
     }

@@ -5,7 +5,8 @@
 use super::core::SqliteCore;
 use super::fault::Fault;
 use super::rows::{
-    INSERT_HISTORY, INSERT_JOB, INSERT_LIVE, UPDATE_LIVE, insert_history, insert_live, update_live, write_job,
+    INSERT_HISTORY, INSERT_JOB, INSERT_LIVE, PUT_SCHEDULE, UPDATE_LIVE, insert_history, insert_live,
+    put_schedule, update_live, write_job,
 };
 use super::verbs::{DELETE_LIVE, FIRST_OF_LANE};
 use punctual_core::ids::{JobId, SessionId};
@@ -13,18 +14,12 @@ use punctual_core::job::{Job, JobMark, JobSpec};
 use punctual_core::occurrence::{End, Finished, Live};
 use punctual_core::ports::{Outcome, StoreError};
 use punctual_core::rank::Shares;
-use punctual_core::schedule::{Beginning, begin};
+use punctual_core::schedule::{Beginning, Schedule, ScheduleState, begin};
 use punctual_core::time::Timestamp;
 use rusqlite::{Connection, params};
-use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-/// Bytes of a job's payload.
-const PAYLOAD_BYTES: usize = 200;
-/// How long syncs are counted.
-const SYNC_TIME: Duration = Duration::from_millis(500);
 
 /// How much to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +27,8 @@ pub struct FloorOptions {
     pub jobs: usize,
     /// Jobs of one transaction.
     pub batch: usize,
+    /// Bytes of each job's payload.
+    pub payload_bytes: usize,
 }
 
 /// What was measured, each in one thread.
@@ -41,8 +38,8 @@ pub struct Floor {
     pub insert_per_sec: f64,
     /// Jobs claimed and completed, in a transaction each.
     pub claim_complete_per_sec: f64,
-    /// Small appends to a file, each made durable.
-    pub fdatasync_per_sec: f64,
+    /// Jobs of the future inserted as a submit does: the job and its schedule.
+    pub hold_per_sec: f64,
 }
 
 /// The floor cannot be measured.
@@ -65,53 +62,99 @@ pub fn measure_floor(dir: &Path, options: FloorOptions) -> Result<Floor, FloorEr
 }
 
 fn measure_in(place: &Path, options: FloorOptions) -> Result<Floor, FloorError> {
-    let fdatasync_per_sec = syncs_per_sec(&place.join("sync"))
-        .map_err(|source| FloorError::Io { path: place.to_owned(), source })?;
-    let core = SqliteCore::open(&place.join("floor.db"))?;
-    let conn = core.into_connection();
-    let batch = options.batch.max(1);
-    let jobs: Vec<(Job, Live)> = (0..options.jobs.max(1)).map(sample).collect();
-
-    let started = Instant::now();
-    for jobs in jobs.chunks(batch) {
-        insert(&conn, jobs).map_err(StoreError::from)?;
+    let conn = SqliteCore::open(&place.join("floor.db"))?.into_connection();
+    let mut due = Pace::default();
+    let mut lives = Vec::new();
+    each_batch(options, |numbers| {
+        let jobs: Vec<(Job, Live)> = numbers.map(|number| due_job(number, options)).collect();
+        due.time(jobs.len(), || insert(&conn, &jobs))?;
+        lives.extend(jobs.into_iter().map(|(_, live)| live));
+        Ok(())
+    })?;
+    let mut finish = Pace::default();
+    for lives in lives.chunks(options.batch.max(1)) {
+        let work = || claim(&conn, lives).and_then(|()| complete(&conn, lives));
+        finish.time(lives.len(), work).map_err(StoreError::from)?;
     }
-    let insert_per_sec = rate(jobs.len(), started);
 
-    let started = Instant::now();
-    for jobs in jobs.chunks(batch) {
-        claim(&conn, jobs).map_err(StoreError::from)?;
-        complete(&conn, jobs).map_err(StoreError::from)?;
-    }
-    let claim_complete_per_sec = rate(jobs.len(), started);
-    Ok(Floor { insert_per_sec, claim_complete_per_sec, fdatasync_per_sec })
+    let conn = SqliteCore::open(&place.join("held.db"))?.into_connection();
+    let mut held = Pace::default();
+    each_batch(options, |numbers| {
+        let jobs: Vec<(Job, ScheduleState)> = numbers.map(|number| future_job(number, options)).collect();
+        held.time(jobs.len(), || hold(&conn, &jobs))
+    })?;
+    Ok(Floor {
+        insert_per_sec: due.per_sec(),
+        claim_complete_per_sec: finish.per_sec(),
+        hold_per_sec: held.per_sec(),
+    })
 }
 
-fn rate(count: usize, since: Instant) -> f64 {
-    count as f64 / since.elapsed().as_secs_f64().max(f64::EPSILON)
+/// Calls with the numbers of the jobs of one batch after the other.
+fn each_batch(
+    options: FloorOptions,
+    mut work: impl FnMut(std::ops::Range<usize>) -> Result<(), Fault>,
+) -> Result<(), FloorError> {
+    let (jobs, batch) = (options.jobs.max(1), options.batch.max(1));
+    for start in (0..jobs).step_by(batch) {
+        work(start..jobs.min(start + batch)).map_err(StoreError::from)?;
+    }
+    Ok(())
 }
 
-fn syncs_per_sec(path: &Path) -> io::Result<f64> {
-    let mut file = File::create(path)?;
-    let page = [7_u8; 4_096];
-    let started = Instant::now();
-    let mut count = 0;
-    while started.elapsed() < SYNC_TIME {
-        file.write_all(&page)?;
-        file.sync_data()?;
-        count += 1;
-    }
-    Ok(rate(count, started))
+/// Counts only the time within the database: making the rows' content is no part of the floor.
+#[derive(Default)]
+struct Pace {
+    jobs: usize,
+    spent: Duration,
 }
+
+impl Pace {
+    fn time(&mut self, jobs: usize, work: impl FnOnce() -> Result<(), Fault>) -> Result<(), Fault> {
+        let started = Instant::now();
+        work()?;
+        self.spent += started.elapsed();
+        self.jobs += jobs;
+        Ok(())
+    }
+
+    fn per_sec(&self) -> f64 {
+        self.jobs as f64 / self.spent.as_secs_f64().max(f64::EPSILON)
+    }
+}
+
+/// When the jobs were created, in microseconds.
+const NOW_US: i64 = 1_763_195_400_000_000;
+/// How far ahead the jobs of the future begin, in microseconds: a year.
+const AHEAD_US: i64 = 365 * 24 * 3_600 * 1_000_000;
 
 /// The n-th no-op job and its first execution.
-fn sample(number: usize) -> (Job, Live) {
-    let now = Timestamp::from_micros(1_763_195_400_000_000 + number as i64);
+fn due_job(number: usize, options: FloorOptions) -> (Job, Live) {
+    let job = job(number, Schedule::Immediate, options);
+    match begin(&job, job.created_at, false, &mut Shares::default()) {
+        Beginning::Due(live) => (job, live),
+        other => unreachable!("an immediate job is due at once: {other:?}"),
+    }
+}
+
+/// The n-th job of the far future and its schedule.
+fn future_job(number: usize, options: FloorOptions) -> (Job, ScheduleState) {
+    let at = Timestamp::from_micros(NOW_US + AHEAD_US + number as i64 * 1_000);
+    let job = job(number, Schedule::OneTime { at }, options);
+    match begin(&job, job.created_at, false, &mut Shares::default()) {
+        Beginning::Later(state) => (job, state),
+        other => unreachable!("a job of next year is due later: {other:?}"),
+    }
+}
+
+fn job(number: usize, schedule: Schedule, options: FloorOptions) -> Job {
+    let now = Timestamp::from_micros(NOW_US + number as i64);
     let mut spec = JobSpec::named("noop");
-    spec.payload = format!("\"{}\"", "x".repeat(PAYLOAD_BYTES - 2));
-    let id = JobId::new(now, number as u64);
-    let job = Job {
-        id,
+    // The quotes count.
+    spec.payload = format!("\"{}\"", "x".repeat(options.payload_bytes.saturating_sub(2)));
+    spec.settings.schedule = schedule;
+    Job {
+        id: JobId::new(now, number as u64),
         version: 1,
         mark: JobMark::Active,
         numbered: None,
@@ -119,10 +162,6 @@ fn sample(number: usize) -> (Job, Live) {
         created_at: now,
         updated_at: now,
         spec,
-    };
-    match begin(&job, now, false, &mut Shares::default()) {
-        Beginning::Due(live) => (job, live),
-        other => unreachable!("an immediate job is due at once: {other:?}"),
     }
 }
 
@@ -141,25 +180,37 @@ fn insert(conn: &Connection, jobs: &[(Job, Live)]) -> Result<(), Fault> {
     Ok(())
 }
 
-fn claim(conn: &Connection, jobs: &[(Job, Live)]) -> Result<(), Fault> {
+fn hold(conn: &Connection, jobs: &[(Job, ScheduleState)]) -> Result<(), Fault> {
+    let transaction = conn.unchecked_transaction()?;
+    let mut job_insert = conn.prepare_cached(INSERT_JOB)?;
+    let mut schedule_put = conn.prepare_cached(PUT_SCHEDULE)?;
+    for (job, state) in jobs {
+        write_job(&mut job_insert, job, LANE)?;
+        put_schedule(&mut schedule_put, state, LANE)?;
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+fn claim(conn: &Connection, lives: &[Live]) -> Result<(), Fault> {
     let transaction = conn.unchecked_transaction()?;
     let mut select = conn.prepare_cached(FIRST_OF_LANE)?;
-    let mut rows = select.query(params![LANE, jobs.len() as i64])?;
+    let mut rows = select.query(params![LANE, lives.len() as i64])?;
     while rows.next()?.is_some() {}
     drop(rows);
     let mut update = conn.prepare_cached(UPDATE_LIVE)?;
-    for (_, live) in jobs {
+    for live in lives {
         update_live(&mut update, &live.claimed(SESSION, 1, live.available_at)?)?;
     }
     transaction.commit()?;
     Ok(())
 }
 
-fn complete(conn: &Connection, jobs: &[(Job, Live)]) -> Result<(), Fault> {
+fn complete(conn: &Connection, lives: &[Live]) -> Result<(), Fault> {
     let transaction = conn.unchecked_transaction()?;
     let mut delete = conn.prepare_cached(DELETE_LIVE)?;
     let mut history_insert = conn.prepare_cached(INSERT_HISTORY)?;
-    for (_, live) in jobs {
+    for live in lives {
         delete.execute(params![live.id.job.as_bytes(), live.id.number])?;
         insert_history(&mut history_insert, &finished(live)?, Some(1))?;
     }
@@ -180,9 +231,10 @@ mod tests {
     #[test]
     fn the_floor_is_measured_and_leaves_nothing_behind() {
         let dir = tempfile::tempdir().unwrap();
-        let floor = measure_floor(dir.path(), FloorOptions { jobs: 500, batch: 100 }).unwrap();
+        let options = FloorOptions { jobs: 550, batch: 100, payload_bytes: 200 };
+        let floor = measure_floor(dir.path(), options).unwrap();
         assert!(floor.insert_per_sec > 0.0 && floor.claim_complete_per_sec > 0.0);
-        assert!(floor.fdatasync_per_sec > 0.0);
+        assert!(floor.hold_per_sec > 0.0);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }

@@ -1,0 +1,195 @@
+//! `punctual bench hold`: what many jobs of the future cost, and whether those of today feel them.
+
+use crate::bench::accuracy::{self, Kind, LeadArgs, Round, describe_fires};
+use crate::bench::floor::{self, Floor, FloorJobs, beside};
+use crate::bench::latency::{self, Latency};
+use crate::bench::ledger::Fires;
+use crate::bench::load::{self, LoadArgs};
+use crate::bench::machine::Machine;
+use crate::bench::recorder::JOB_TYPE;
+use crate::bench::stage::{Disk, Stage, StageOptions};
+use crate::bench::usage::{Cost, Meter};
+use crate::bench::words::{grouped, megabytes, per_second};
+use crate::bench::{PlaceArgs, progress};
+use crate::exit::Exit;
+use crate::output::{OutputArgs, details};
+use punctual_client::{Span, SubmitJob, host};
+use serde::Serialize;
+use std::time::Duration;
+
+/// How far ahead the first of the held jobs lies, and how far apart they are.
+const AHEAD: Duration = Duration::from_secs(365 * 24 * 3_600);
+const APART_US: i64 = 1_000;
+/// Pause before each job whose latency is measured.
+const PAUSE: Duration = Duration::from_millis(5);
+
+#[derive(clap::Args)]
+pub struct HoldArgs {
+    /// How many jobs of the future
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    jobs: u64,
+    #[command(flatten)]
+    load: LoadArgs,
+    /// Jobs whose latency is measured, one after the other, before and beside the held ones
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..))]
+    samples: u64,
+    /// One-time jobs whose lateness is measured, before and beside the held ones
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
+    due: u64,
+    /// The time over which these are spread evenly
+    #[arg(long, default_value = "10s", value_name = "DURATION")]
+    over: Span,
+    #[command(flatten)]
+    lead: LeadArgs,
+    #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// The figures of the day, with nothing held or beside what is held.
+#[derive(Debug, Serialize)]
+struct Today {
+    latency: Latency,
+    accuracy: Fires,
+    server_memory_bytes: u64,
+}
+
+/// The figures beside the held jobs as multiples of those before.
+#[derive(Debug, Serialize)]
+struct Ratios {
+    latency_p50: f64,
+    latency_p99: f64,
+    lateness_p50: f64,
+    lateness_p99: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct HoldReport {
+    machine: Machine,
+    jobs: u64,
+    #[serde(flatten)]
+    load: LoadArgs,
+    /// On the empty store.
+    before: Today,
+    load_per_second: f64,
+    load_of_floor: f64,
+    load_cost: Cost,
+    disk_bytes_per_future_job: f64,
+    disk: Disk,
+    /// Beside the held jobs, in the same server.
+    beside: Today,
+    ratios: Ratios,
+    server_peak_memory_bytes: u64,
+    floor: Floor,
+}
+
+pub async fn run(args: HoldArgs) -> anyhow::Result<Exit> {
+    args.load.check()?;
+    let machine = Machine::here(&args.place.dir);
+    let mut stage = Stage::set_up(&args.place, StageOptions::USUAL).await?;
+    let before = today(&mut stage, &args).await?;
+
+    let disk_before = stage.disk()?;
+    let meter = Meter::start(&stage)?;
+    let load_time = hold(&stage, &args).await?;
+    let load_cost = meter.stop(&stage, args.jobs)?;
+    let disk = stage.disk()?;
+
+    let beside = today(&mut stage, &args).await?;
+    let like = FloorJobs { jobs: args.jobs, batch: args.load.batch, payload_bytes: args.load.payload_bytes };
+    let floor = floor::measure(stage.dir(), like).await?;
+    let load_per_second = per_second(args.jobs, load_time);
+    let report = HoldReport {
+        machine,
+        jobs: args.jobs,
+        load: args.load,
+        ratios: Ratios::of(&beside, &before),
+        before,
+        load_per_second,
+        load_of_floor: load_per_second / floor.hold_per_second,
+        load_cost,
+        disk_bytes_per_future_job: disk.bytes.saturating_sub(disk_before.bytes) as f64 / args.jobs as f64,
+        disk,
+        beside,
+        server_peak_memory_bytes: stage.usage()?.peak_bytes,
+        floor,
+    };
+    args.output.print(&report, describe)?;
+    let is_exact = report.before.accuracy.exact && report.beside.accuracy.exact;
+    Ok(if is_exact { Exit::Done } else { Exit::Failed })
+}
+
+impl Ratios {
+    fn of(beside: &Today, before: &Today) -> Self {
+        Ratios {
+            latency_p50: beside.latency.start_us.p50_of(before.latency.start_us),
+            latency_p99: beside.latency.start_us.p99_of(before.latency.start_us),
+            lateness_p50: beside.accuracy.late_us.p50_of(before.accuracy.late_us),
+            lateness_p99: beside.accuracy.late_us.p99_of(before.accuracy.late_us),
+        }
+    }
+}
+
+async fn today(stage: &mut Stage, args: &HoldArgs) -> anyhow::Result<Today> {
+    let latency = latency::measure(stage, args.samples, PAUSE).await?;
+    let round = Round { jobs: args.due, kind: Kind::OneTime { over: args.over.get() } };
+    let accuracy = accuracy::measure(stage, round, args.lead).await?;
+    Ok(Today { latency, accuracy, server_memory_bytes: stage.usage()?.resident_bytes })
+}
+
+/// Submits jobs that nobody will see run.
+async fn hold(stage: &Stage, args: &HoldArgs) -> anyhow::Result<Duration> {
+    let bar = progress("holding", args.jobs);
+    let first = host::wall_time().plus(AHEAD);
+    let job = load::no_op(JOB_TYPE, args.load.payload_bytes)?;
+    let at = move |number: u64| Some(first.shifted(APART_US * number as i64));
+    let future = move |number| SubmitJob { execute_at: at(number), ..job.clone() };
+    let time = load::submit_all(&stage.client, args.load, args.jobs, &bar, future).await?;
+    bar.finish_and_clear();
+    Ok(time)
+}
+
+fn describe(report: &HoldReport) -> String {
+    let (before, beside_held, ratios) = (&report.before, &report.beside, &report.ratios);
+    let [cpu, _] = report.load_cost.rows();
+    let rows = [
+        (
+            "Held",
+            Some(format!(
+                "{} jobs of the future with {} bytes each",
+                grouped(report.jobs as f64),
+                report.load.payload_bytes
+            )),
+        ),
+        ("Submitted", Some(beside(report.load_per_second, report.floor.hold_per_second))),
+        cpu,
+        (
+            "Disk",
+            Some(format!(
+                "{:.0} bytes per future job, {}",
+                report.disk_bytes_per_future_job,
+                report.disk.describe()
+            )),
+        ),
+        (
+            "Memory",
+            Some(format!(
+                "{} with all held, {} before; {} at its peak",
+                megabytes(beside_held.server_memory_bytes),
+                megabytes(before.server_memory_bytes),
+                megabytes(report.server_peak_memory_bytes)
+            )),
+        ),
+        ("Latency before", Some(before.latency.start_us.describe())),
+        ("  beside them", Some(beside_held.latency.start_us.describe())),
+        ("  ratio", Some(format!("{:.2} at p50, {:.2} at p99", ratios.latency_p50, ratios.latency_p99))),
+        ("Lateness before", Some(before.accuracy.late_us.describe())),
+        ("  beside them", Some(beside_held.accuracy.late_us.describe())),
+        ("  ratio", Some(format!("{:.2} at p50, {:.2} at p99", ratios.lateness_p50, ratios.lateness_p99))),
+        ("Fires before", Some(describe_fires(&before.accuracy))),
+        ("  beside them", Some(describe_fires(&beside_held.accuracy))),
+        ("fdatasync", Some(report.floor.fdatasync_us.describe())),
+    ];
+    details(rows.into_iter().chain(report.machine.rows()))
+}

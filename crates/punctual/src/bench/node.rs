@@ -1,0 +1,157 @@
+//! The server that a benchmark measures, in a process of its own: all that `punctual serve` runs, on the loopback
+//! interface, with one more handler that records its starts.
+
+use crate::bench::pipe::{Ask, Counts, Moment, Tell};
+use crate::bench::recorder::StartRecorder;
+use crate::exit::Exit;
+use crate::{args, serve};
+use anyhow::Context;
+use punctual_api::{Api, Server, ServerLimits, secret_sha256};
+use punctual_client::{Span, host};
+use punctual_core::ports::{Executor, Host, Role, Store, Token};
+use punctual_engine::{Engine, EngineConfig};
+use punctual_store::sqlite::{SqliteOptions, SqliteStore};
+use punctual_worker::{Worker, WorkerConfig, builtin_executors};
+use std::fmt::Write as _;
+use std::io::{self, BufRead, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
+
+/// How the measuring process starts this one.
+pub const SUBCOMMAND: &str = "node";
+const TOKEN_ID: &str = "bench";
+/// Old things are looked for at least this often, and at most.
+const RETAIN_INTERVAL_MIN: Duration = Duration::from_millis(500);
+const RETAIN_INTERVAL_MAX: Duration = Duration::from_secs(60);
+
+#[derive(clap::Args)]
+pub struct NodeArgs {
+    #[arg(long)]
+    data_dir: PathBuf,
+    #[arg(long, value_parser = args::slots)]
+    slots: usize,
+    #[arg(long)]
+    prefetch: usize,
+    /// How long finished jobs and their history are kept
+    #[arg(long)]
+    keep: Option<Span>,
+}
+
+/// Serves until stdin ends.
+pub async fn run(args: NodeArgs) -> anyhow::Result<Exit> {
+    let host = host::this_machine().context("cannot read randomness")?;
+    let store = SqliteStore::open(&SqliteOptions::new(&args.data_dir), host.calendar.clone())
+        .with_context(|| format!("cannot open a database in {}", args.data_dir.display()))?;
+    let store: Arc<dyn Store> = Arc::new(store);
+    let engine = serve::start_engine(engine_config(args.keep), &host, store).await?;
+    let (tell, told) = unbounded_channel();
+    tokio::task::spawn_blocking(move || write_lines(told));
+    tokio::spawn(engine.clone().run());
+    let _draining = start_worker(&args, &host, &engine, &tell);
+    let token = make_token(&engine).await?;
+    let (address, _stop) = start_api(&host, &engine).await?;
+    let _ = tell.send(Tell::Ready { address, token });
+    tokio::task::spawn_blocking(move || answer_lines(&engine, &tell)).await.context("stdin broke off")?;
+    Ok(Exit::Done)
+}
+
+fn engine_config(keep: Option<Span>) -> EngineConfig {
+    let usual = EngineConfig::default();
+    let Some(keep) = keep.map(Span::get) else { return usual };
+    EngineConfig {
+        jobs_kept: Some(keep),
+        history_kept: keep,
+        retain_interval: (keep / 4).clamp(RETAIN_INTERVAL_MIN, RETAIN_INTERVAL_MAX),
+        ..usual
+    }
+}
+
+fn start_worker(
+    args: &NodeArgs,
+    host: &Host,
+    engine: &Arc<Engine>,
+    tell: &UnboundedSender<Tell>,
+) -> watch::Sender<bool> {
+    let recorder = StartRecorder { clock: host.clock.clone(), tell: tell.clone() };
+    let mut executors = builtin_executors(host);
+    executors.push(Arc::new(recorder) as Arc<dyn Executor>);
+    let config = WorkerConfig {
+        name: "bench".to_owned(),
+        slots: args.slots,
+        prefetch: args.prefetch,
+        embedded: true,
+        ..WorkerConfig::default()
+    };
+    let (drain, draining) = watch::channel(false);
+    tokio::spawn(Worker::new(config, host.clone(), engine.clone(), executors).run(draining));
+    drain
+}
+
+/// A token of its own for every run: others on the machine may reach the port, too.
+async fn make_token(engine: &Engine) -> anyhow::Result<String> {
+    let mut random = [0_u8; 16];
+    getrandom::fill(&mut random).context("cannot read randomness")?;
+    let mut secret = String::new();
+    for byte in random {
+        let _ = write!(secret, "{byte:02x}");
+    }
+    let token = Token {
+        id: TOKEN_ID.to_owned(),
+        secret_sha256: secret_sha256(&secret),
+        role: Role::Admin,
+        created_at: engine.now(),
+    };
+    engine.store().put_token(token).await?;
+    Ok(format!("pt_{TOKEN_ID}_{secret}"))
+}
+
+async fn start_api(host: &Host, engine: &Arc<Engine>) -> anyhow::Result<(String, watch::Sender<bool>)> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen on 127.0.0.1")?;
+    let address = listener.local_addr()?.to_string();
+    let server = Server {
+        listener,
+        limits: ServerLimits::default(),
+        clock: host.clock.clone(),
+        spawn: host.spawn.clone(),
+    };
+    let router = Api::new(engine.clone(), host.clock.clone()).router();
+    let (stop, stopping) = watch::channel(false);
+    tokio::spawn(server.run(router, stopping));
+    Ok((address, stop))
+}
+
+/// Writes what is told until nobody reads it any more.
+fn write_lines(mut told: UnboundedReceiver<Tell>) {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    while let Some(tell) = told.blocking_recv() {
+        let written = serde_json::to_writer(&mut out, &tell).map_err(io::Error::from);
+        let ended = written.and_then(|()| out.write_all(b"\n"));
+        // A flush per line only when no further line waits: a burst goes out in large pieces.
+        let flushed = ended.and_then(|()| if told.is_empty() { out.flush() } else { Ok(()) });
+        if flushed.is_err() {
+            return;
+        }
+    }
+}
+
+fn answer_lines(engine: &Engine, tell: &UnboundedSender<Tell>) {
+    for line in io::stdin().lock().lines() {
+        let Ok(line) = line else { return };
+        match serde_json::from_str(&line) {
+            Ok(Ask::Counts) => {
+                let _ = tell.send(Tell::Counted(counts(engine)));
+            }
+            Err(error) => eprintln!("not understood: {line}: {error}"),
+        }
+    }
+}
+
+fn counts(engine: &Engine) -> Counts {
+    let counted = engine.counters();
+    let otherwise = counted.failed + counted.timed_out + counted.cancelled + counted.expired + counted.lost;
+    Counts { at: Moment::now(), succeeded: counted.succeeded, otherwise }
+}

@@ -1,0 +1,80 @@
+//! What the measuring process and the server that it measures say to each other, a line of JSON each, over the
+//! server's stdin and stdout. The end of stdin ends the server: it never outlives whoever measures it.
+
+use punctual_core::ids::JobId;
+use punctual_core::time::Timestamp;
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// What the measuring process asks. Everything else goes over HTTP, as from any client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ask {
+    Counts,
+}
+
+/// What the server tells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Tell {
+    Ready { address: String, token: String },
+    Started(Start),
+    Counted(Counts),
+}
+
+/// One start of the recording handler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Start {
+    pub job: JobId,
+    pub nominal_us: i64,
+    /// By the calendar of the machine.
+    pub started_us: i64,
+    /// By the clock that both processes share.
+    pub at: Moment,
+}
+
+impl Start {
+    pub fn nominal(self) -> Timestamp {
+        Timestamp::from_micros(self.nominal_us)
+    }
+
+    pub fn is_early(self) -> bool {
+        self.started_us < self.nominal_us
+    }
+
+    /// How long after its nominal time; zero if it was early.
+    pub fn late(self) -> Duration {
+        Timestamp::from_micros(self.started_us).since(self.nominal())
+    }
+}
+
+/// What the server has done so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    pub at: Moment,
+    pub succeeded: u64,
+    /// Attempts that ended otherwise: failed, timed out, cancelled, expired or lost.
+    pub otherwise: u64,
+}
+
+/// A moment on the monotonic clock of the machine, which is the same in all processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Moment {
+    ns: u64,
+}
+
+impl Moment {
+    pub fn now() -> Self {
+        let time = clock_gettime(ClockId::Monotonic);
+        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+        Moment { ns: seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0) }
+    }
+
+    pub fn since(self, earlier: Moment) -> Duration {
+        Duration::from_nanos(self.ns.saturating_sub(earlier.ns))
+    }
+
+    #[cfg(test)]
+    pub fn from_millis(millis: u64) -> Self {
+        Moment { ns: millis * 1_000_000 }
+    }
+}

@@ -1,0 +1,49 @@
+//! What the disk takes for one durable write.
+
+use crate::bench::percentiles::Percentiles;
+use anyhow::Context;
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// What one log page of a small commit takes.
+const SYNC_BYTES: usize = 4_096;
+const SYNC_PAGES: u64 = 256;
+/// Writes of a measurement that is not taken in between something else.
+const SYNCS: usize = 200;
+
+/// Durable writes of one page each, on the disk of a directory: no commit there can be faster.
+///
+/// One write at a time, so that a benchmark can take them in between its own steps. Taken all at once, before
+/// or after, they would meet another moment of a busy machine and say nothing about the steps.
+pub struct SyncProbe {
+    file: File,
+    round: u64,
+}
+
+impl SyncProbe {
+    pub fn new(dir: &Path) -> anyhow::Result<Self> {
+        let mut file = tempfile::tempfile_in(dir).context("cannot write there")?;
+        // At its full size, as a write-ahead log is after its first round.
+        file.write_all(&vec![0; SYNC_PAGES as usize * SYNC_BYTES])?;
+        file.sync_all()?;
+        Ok(SyncProbe { file, round: 0 })
+    }
+
+    pub fn once(&mut self) -> anyhow::Result<Duration> {
+        let start = Instant::now();
+        self.file.seek(SeekFrom::Start(self.round % SYNC_PAGES * SYNC_BYTES as u64))?;
+        self.file.write_all(&[self.round as u8; SYNC_BYTES])?;
+        self.file.sync_data()?;
+        self.round += 1;
+        Ok(start.elapsed())
+    }
+}
+
+/// Many of them in a row, for benchmarks that have no steps to take them in between.
+pub fn measure(dir: &Path) -> anyhow::Result<Percentiles> {
+    let mut probe = SyncProbe::new(dir)?;
+    let times = (0..SYNCS).map(|_| probe.once()).collect::<anyhow::Result<Vec<_>>>()?;
+    Ok(Percentiles::of(&times))
+}
