@@ -1,5 +1,6 @@
 //! Connections: how many, how slow, and how they end.
 
+use crate::metrics::Traffic;
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -47,6 +48,8 @@ pub struct Server {
     pub limits: ServerLimits,
     pub clock: Arc<dyn Clock>,
     pub spawn: Arc<dyn Spawn>,
+    /// Where connections are counted; the API's own, for its metrics.
+    pub traffic: Arc<Traffic>,
 }
 
 impl Server {
@@ -83,6 +86,7 @@ impl Server {
         router: Router,
         mut stop: watch::Receiver<bool>,
     ) {
+        let open = self.traffic.accepted();
         // Answers are small and written whole: waiting to fill a packet would only delay them.
         let _ = stream.set_nodelay(true);
         let mut stream = TimeoutStream::new(stream);
@@ -92,7 +96,7 @@ impl Server {
             .header_read_timeout(self.limits.header_timeout)
             .serve_connection(TokioIo::new(Box::pin(stream)), TowerToHyperService::new(router));
         self.spawn.spawn(Box::pin(async move {
-            let _place = place;
+            let _place = (place, open);
             let mut connection = pin!(connection);
             let ended = tokio::select! {
                 ended = connection.as_mut() => ended,
@@ -109,6 +113,7 @@ impl Server {
 
     async fn pause_after(&self, error: io::Error) {
         tracing::warn!(%error, "a connection could not be accepted");
+        self.traffic.failed();
         self.clock.sleep(ACCEPT_PAUSE).await;
     }
 }

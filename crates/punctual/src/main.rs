@@ -11,12 +11,14 @@ mod dlq;
 mod exit;
 mod hints;
 mod job;
+mod nodes;
 mod output;
 mod queue;
 mod schedule;
 mod serve;
 mod shim;
 mod stats;
+mod workers;
 
 use clap::{Parser, Subcommand};
 use exit::Exit;
@@ -47,6 +49,11 @@ enum Command {
     /// Look at queues, and hold them
     #[command(subcommand)]
     Queue(queue::QueueCommand),
+    /// Look at workers, and hold or drain them
+    #[command(subcommand)]
+    Workers(workers::WorkersCommand),
+    /// Show the servers
+    Nodes(nodes::NodesArgs),
     /// Show how much there is to do and how much was done
     Stats(stats::StatsArgs),
     /// Show the server's clock, and drive it where it is manual
@@ -100,6 +107,8 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Schedule(command) => schedule::run(command).await,
         Command::Dlq(command) => dlq::run(command).await,
         Command::Queue(command) => queue::run(command).await,
+        Command::Workers(command) => workers::run(command).await,
+        Command::Nodes(args) => nodes::run(args).await,
         Command::Stats(args) => stats::run(args).await,
         Command::Clock(command) => clock::run(command).await,
         Command::Backup(args) => backup::run(args).await,

@@ -35,15 +35,16 @@ impl Door {
         stage.engine.store().put_token(token).await?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let client = Client::new(&listener.local_addr()?.to_string(), "pt_bench_bench")?;
+        let api = Api::new(stage.engine.clone(), stage.host.clock.clone());
         let server = Server {
             listener,
             limits: ServerLimits::default(),
             clock: stage.host.clock.clone(),
             spawn: stage.host.spawn.clone(),
+            traffic: api.traffic(),
         };
-        let router = Api::new(stage.engine.clone(), stage.host.clock.clone()).router();
         let (open, stop) = watch::channel(false);
-        tokio::spawn(server.run(router, stop));
+        tokio::spawn(server.run(api.router(), stop));
         let job = SubmitJob {
             job_type: Some(job.job_type.clone()),
             payload: Some(RawValue::from_string(job.payload.clone())?),

@@ -86,6 +86,7 @@ fn open_session(core: &mut SqliteCore, host: &Host, spec: &JobSpec) -> anyhow::R
         embedded: true,
         job_types: vec![spec.job_type.clone()],
         slots: 1,
+        about: Default::default(),
     };
     match apply(core, Write::OpenSession { now: host.clock.wall(), opening })? {
         WriteReply::SessionOpened(session) => Ok(session),

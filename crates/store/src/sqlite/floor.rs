@@ -4,9 +4,12 @@
 
 use super::core::SqliteCore;
 use super::fault::Fault;
+use super::names::last_history_number;
 use super::rows::{
-    INSERT_HISTORY, INSERT_JOB, INSERT_LIVE, UPDATE_LIVE, insert_history, insert_live, update_live, write_job,
+    INSERT_HISTORY, INSERT_JOB, INSERT_LIVE, LiveRow, UPDATE_LIVE, insert_history, insert_live, update_live,
+    write_job,
 };
+use super::tally::Tally;
 use super::verbs::{DELETE_LIVE, FIRST_OF_LANE};
 use punctual_core::ids::{JobId, SessionId};
 use punctual_core::job::{Job, JobMark, JobSpec};
@@ -70,7 +73,7 @@ fn measure_in(place: &Path, options: FloorOptions) -> Result<Floor, FloorError> 
     let core = SqliteCore::open(&place.join("floor.db"))?;
     let conn = core.into_connection();
     let batch = options.batch.max(1);
-    let jobs: Vec<(Job, Live)> = (0..options.jobs.max(1)).map(sample).collect();
+    let jobs: Vec<(Job, LiveRow)> = (0..options.jobs.max(1)).map(sample).collect();
 
     let started = Instant::now();
     for jobs in jobs.chunks(batch) {
@@ -105,7 +108,7 @@ fn syncs_per_sec(path: &Path) -> io::Result<f64> {
 }
 
 /// The n-th no-op job and its first execution.
-fn sample(number: usize) -> (Job, Live) {
+fn sample(number: usize) -> (Job, LiveRow) {
     let now = Timestamp::from_micros(1_763_195_400_000_000 + number as i64);
     let mut spec = JobSpec::named("noop");
     spec.payload = format!("\"{}\"", "x".repeat(PAYLOAD_BYTES - 2));
@@ -121,7 +124,7 @@ fn sample(number: usize) -> (Job, Live) {
         spec,
     };
     match begin(&job, now, false, &mut Shares::default()) {
-        Beginning::Due(live) => (job, live),
+        Beginning::Due(live) => (job, LiveRow { live, lane: LANE, is_sole: true }),
         other => unreachable!("an immediate job is due at once: {other:?}"),
     }
 }
@@ -129,39 +132,46 @@ fn sample(number: usize) -> (Job, Live) {
 const SESSION: SessionId = SessionId(1);
 const LANE: i64 = 1;
 
-fn insert(conn: &Connection, jobs: &[(Job, Live)]) -> Result<(), Fault> {
+fn insert(conn: &Connection, jobs: &[(Job, LiveRow)]) -> Result<(), Fault> {
     let transaction = conn.unchecked_transaction()?;
     let mut job_insert = conn.prepare_cached(INSERT_JOB)?;
     let mut live_insert = conn.prepare_cached(INSERT_LIVE)?;
-    for (job, live) in jobs {
+    // The counts of a transaction are not part of the floor.
+    let mut tally = Tally::default();
+    for (job, row) in jobs {
         write_job(&mut job_insert, job, LANE)?;
-        insert_live(&mut live_insert, live, LANE)?;
+        insert_live(&mut live_insert, &mut tally, row)?;
     }
     transaction.commit()?;
     Ok(())
 }
 
-fn claim(conn: &Connection, jobs: &[(Job, Live)]) -> Result<(), Fault> {
+fn claim(conn: &Connection, jobs: &[(Job, LiveRow)]) -> Result<(), Fault> {
     let transaction = conn.unchecked_transaction()?;
     let mut select = conn.prepare_cached(FIRST_OF_LANE)?;
     let mut rows = select.query(params![LANE, jobs.len() as i64])?;
     while rows.next()?.is_some() {}
     drop(rows);
     let mut update = conn.prepare_cached(UPDATE_LIVE)?;
-    for (_, live) in jobs {
-        update_live(&mut update, &live.claimed(SESSION, 1, live.available_at)?)?;
+    // The counts of a transaction are not part of the floor.
+    let mut tally = Tally::default();
+    for (_, row) in jobs {
+        let claimed = row.live.claimed(SESSION, 1, row.live.available_at)?;
+        update_live(&mut update, &mut tally, row, &claimed)?;
     }
     transaction.commit()?;
     Ok(())
 }
 
-fn complete(conn: &Connection, jobs: &[(Job, Live)]) -> Result<(), Fault> {
+fn complete(conn: &Connection, jobs: &[(Job, LiveRow)]) -> Result<(), Fault> {
     let transaction = conn.unchecked_transaction()?;
     let mut delete = conn.prepare_cached(DELETE_LIVE)?;
     let mut history_insert = conn.prepare_cached(INSERT_HISTORY)?;
-    for (_, live) in jobs {
+    let last = last_history_number(conn)?;
+    for (seq, (_, row)) in (last + 1..).zip(jobs) {
+        let live = &row.live;
         delete.execute(params![live.id.job.as_bytes(), live.id.number])?;
-        insert_history(&mut history_insert, &finished(live)?, Some(1))?;
+        insert_history(&mut history_insert, &finished(live)?, Some(1), seq)?;
     }
     transaction.commit()?;
     Ok(())

@@ -6,6 +6,7 @@ mod conformance;
 mod files;
 mod outages;
 mod plans;
+mod tally;
 mod upgrade;
 mod walk;
 
@@ -86,6 +87,7 @@ fn open_session(core: &mut SqliteCore) -> SessionId {
         embedded: false,
         job_types: vec!["noop".to_owned()],
         slots: 1,
+        about: Default::default(),
     };
     match apply(core, Write::OpenSession { now: at(0), opening }) {
         WriteReply::SessionOpened(session) => session,
