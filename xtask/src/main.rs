@@ -1,7 +1,9 @@
 //! Chores of the project, started with `cargo xtask`. Knows the layout of the repository and none of its crates.
 
+mod api;
 mod check;
 mod test;
+mod tools;
 
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
@@ -9,6 +11,8 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 cargo xtask check           the mechanical rules of the repository, a line per violation
+cargo xtask fuzz-api [--cases N] [--seed N]
+                            asks a server of its own made-up requests and holds its answers against docs/openapi.json
 cargo xtask test [--full]   everything that must pass: format, rules, lints, tests; --full adds the documentation";
 
 fn main() -> Result<ExitCode> {
@@ -16,6 +20,7 @@ fn main() -> Result<ExitCode> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         ["check"] => check::run(&root()),
+        ["fuzz-api", ref rest @ ..] => api::run_fuzz(&root(), &api::fuzz_arguments(rest)?),
         ["test"] => test::run(&root(), test::Extent::Quick),
         ["test", "--full"] => test::run(&root(), test::Extent::Full),
         [] | ["help" | "--help" | "-h"] => {

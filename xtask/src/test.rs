@@ -1,6 +1,6 @@
 //! `cargo xtask test`: the one command that says whether a change may go in.
 
-use crate::check;
+use crate::{api, check};
 use anyhow::{Context, Result};
 use std::ffi::OsString;
 use std::path::Path;
@@ -39,6 +39,8 @@ struct Step {
 enum Action {
     /// The rules of [`check`], in this process.
     Check,
+    /// Something of xtask's own that passes or not.
+    Own(fn(&Path) -> Result<bool>),
     Cargo {
         arguments: Vec<&'static str>,
         environment: Vec<(&'static str, &'static str)>,
@@ -52,7 +54,9 @@ fn steps(extent: Extent) -> Vec<Step> {
         Step::cargo("format", &["fmt", "--all", "--check"]),
         Step { name: "rules", action: Action::Check },
         Step::cargo("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+        Step { name: "api document", action: Action::Own(api::validate) },
         Step::cargo("tests", &tests_arguments(is_nextest_installed(), std::env::var_os("CI").is_some())),
+        Step { name: "api fuzzing", action: Action::Own(api::fuzz_briefly) },
     ];
     if extent == Extent::Full {
         steps.push(Step::cargo("documented examples", &["test", "--workspace", "--doc"]));
@@ -94,6 +98,7 @@ impl Step {
     fn run(&self, root: &Path) -> Result<bool> {
         match &self.action {
             Action::Check => Ok(check::run(root)? == ExitCode::SUCCESS),
+            Action::Own(check) => check(root),
             Action::Cargo { arguments, environment } => {
                 let mut command = Command::new(cargo());
                 command.args(arguments).envs(environment.iter().copied()).current_dir(root);

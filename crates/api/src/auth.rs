@@ -20,7 +20,7 @@ use std::time::Duration;
 use subtle::ConstantTimeEq;
 
 /// The only paths that answer without a token: they say nothing about jobs.
-pub const PUBLIC_PATHS: [&str; 3] = ["/", "/livez", "/readyz"];
+pub const PUBLIC_PATHS: [&str; 5] = ["/", "/docs", "/livez", "/openapi.json", "/readyz"];
 
 /// How long a revoked token may go on working.
 const CACHE_TTL: Duration = Duration::from_secs(5);

@@ -1,5 +1,6 @@
 //! Everything that can be wrong with a request, and the problem+json that says so.
 
+use crate::nesting::JSON_DEPTH_MAX;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -58,6 +59,13 @@ pub enum ApiError {
     BodyTooLarge { limit_bytes: usize },
     #[error("the body must be application/json")]
     NotJson,
+    #[error("the body is not UTF-8")]
+    NotUtf8,
+    /// Nested deeper than its readers would follow.
+    #[error("the body is nested too deeply")]
+    TooDeep,
+    #[error("the address is longer than {limit_bytes} bytes")]
+    UriTooLong { limit_bytes: usize },
     /// A worker's session is lost, closed or was never opened.
     #[error("the session is over")]
     SessionLost,
@@ -145,6 +153,16 @@ impl ApiError {
             ApiError::BodyTooLarge { limit_bytes } => {
                 problem.detail = Some(format!("send at most {limit_bytes} bytes in one request"));
             }
+            ApiError::NotUtf8 => {
+                problem.detail =
+                    Some("JSON is written in UTF-8; another encoding has to be converted".to_owned());
+            }
+            ApiError::TooDeep => {
+                problem.detail = Some(format!("nest arrays and objects at most {JSON_DEPTH_MAX} deep"));
+            }
+            ApiError::UriTooLong { limit_bytes } => {
+                problem.detail = Some(format!("path and query may have at most {limit_bytes} bytes"));
+            }
             ApiError::Unavailable(_) => {
                 problem.detail = Some(
                     "the store cannot be reached or cannot write now; whether the request took effect is \
@@ -221,6 +239,9 @@ impl ApiError {
             ApiError::BodyUnreadable(_) => (StatusCode::BAD_REQUEST, "the body could not be read"),
             ApiError::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"),
             ApiError::NotJson => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be application/json"),
+            ApiError::NotUtf8 => (StatusCode::BAD_REQUEST, "the body is not UTF-8"),
+            ApiError::TooDeep => (StatusCode::BAD_REQUEST, "the body is nested too deeply"),
+            ApiError::UriTooLong { .. } => (StatusCode::URI_TOO_LONG, "the address is too long"),
             ApiError::SessionLost => (StatusCode::GONE, "the session is over"),
             ApiError::StaleTurn => (StatusCode::CONFLICT, "the turn was used already"),
             ApiError::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),

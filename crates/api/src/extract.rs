@@ -3,12 +3,14 @@
 use crate::Api;
 use crate::error::ApiError;
 use crate::json::{self, Shape};
-use axum::body::Bytes;
-use axum::extract::rejection::{BytesRejection, PathRejection};
+use crate::nesting;
+use axum::body::{BodyDataStream, Bytes};
+use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
-use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::http::{HeaderMap, Method};
+use futures_util::StreamExt;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::str::FromStr;
@@ -21,14 +23,23 @@ use tokio::time::timeout;
 pub const BODY_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of the body of a batch.
 pub const BATCH_BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Bytes of all large bodies that are being read or worked on. Further ones wait for their share.
+/// Bytes of all large bodies that have arrived and are being read or worked on. Further ones wait for their share.
 const BODIES_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Bodies up to this size need no share: a stalled sender of large ones must not keep small ones out.
+/// So much of a body needs no share: senders of large ones must not keep small ones out.
 const SMALL_BODY_BYTES_MAX: usize = 16 * 1024;
 /// How long a large body waits for its share before its sender is told to come back.
 const SHARE_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a body may take to arrive, so that a slow sender cannot hold its place for ever.
-const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// Bytes of a body up to which it is looked through right away; a larger one on a thread of its own.
+const LOOK_AT_ONCE_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of a refused body that are still read, and for how long, so that its sender gets to see the answer.
+const DISCARDED_BYTES_MAX: usize = 32 * 1024 * 1024;
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a body may take to arrive, so that a slow sender cannot hold its place for ever. The server says so with
+/// each request.
+#[derive(Debug, Clone, Copy)]
+pub struct BodyTimeout(pub Duration);
 
 /// Bounds the memory that request bodies take together.
 pub struct BodyShares(Arc<Semaphore>);
@@ -40,16 +51,23 @@ impl Default for BodyShares {
 }
 
 impl BodyShares {
-    /// A share for a body of this size, or an answer that there is none now.
-    async fn take(&self, bytes: usize) -> Result<Option<OwnedSemaphorePermit>, ApiError> {
-        if bytes <= SMALL_BODY_BYTES_MAX {
-            return Ok(None);
+    /// Raises a share to this many bytes of a body, or answers that there is no room now. Only what has arrived
+    /// counts: whoever announces megabytes and sends them one by one takes nothing from others.
+    async fn raise(&self, share: &mut Option<OwnedSemaphorePermit>, bytes: usize) -> Result<(), ApiError> {
+        let held = share.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let wanted = bytes.saturating_sub(SMALL_BODY_BYTES_MAX).saturating_sub(held);
+        if wanted == 0 {
+            return Ok(());
         }
-        let wanted = u32::try_from(bytes).unwrap_or(u32::MAX);
-        match timeout(SHARE_TIMEOUT, self.0.clone().acquire_many_owned(wanted)).await {
-            Ok(Ok(share)) => Ok(Some(share)),
-            _ => Err(ApiError::Overloaded),
+        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+        let Ok(Ok(more)) = timeout(SHARE_TIMEOUT, self.0.clone().acquire_many_owned(wanted)).await else {
+            return Err(ApiError::Overloaded);
+        };
+        match share {
+            Some(share) => share.merge(more),
+            None => *share = Some(more),
         }
+        Ok(())
     }
 }
 
@@ -108,17 +126,63 @@ impl FromRequest<Api> for NoBody {
 }
 
 async fn read<const LIMIT: usize>(request: Request, api: &Api) -> Result<JsonBody<LIMIT>, ApiError> {
-    // A body of unknown length may become as large as the limit.
-    let announced = content_length(request.headers()).unwrap_or(LIMIT);
-    if announced > LIMIT {
-        return Err(ApiError::BodyTooLarge { limit_bytes: LIMIT });
+    let announced = content_length(request.headers()).unwrap_or(0);
+    // Whoever asks first sends nothing when told no.
+    let asks_first = request.headers().contains_key(EXPECT);
+    let longest = request.extensions().get().map_or(Duration::MAX, |BodyTimeout(longest)| *longest);
+    let mut parts = request.into_body().into_data_stream();
+    let received = if announced > LIMIT {
+        Err(ApiError::BodyTooLarge { limit_bytes: LIMIT })
+    } else {
+        timeout(longest, receive(&mut parts, &api.bodies)).await.unwrap_or(Err(ApiError::BodyTimeout))
+    };
+    if matches!(received, Err(ApiError::BodyTooLarge { .. } | ApiError::Overloaded)) && !asks_first {
+        discard(&mut parts).await;
     }
-    let share = api.bodies.take(announced).await?;
-    match timeout(BODY_TIMEOUT, Bytes::from_request(request, api)).await {
-        Err(_) => Err(ApiError::BodyTimeout),
-        Ok(Ok(bytes)) => Ok(JsonBody { bytes, _share: share }),
-        Ok(Err(rejection)) => Err(body_error(rejection, LIMIT)),
+    let body = received?;
+    look_through(body.bytes.clone()).await?;
+    Ok(body)
+}
+
+async fn receive<const LIMIT: usize>(
+    parts: &mut BodyDataStream,
+    shares: &BodyShares,
+) -> Result<JsonBody<LIMIT>, ApiError> {
+    let (mut received, mut share) = (Vec::new(), None);
+    while let Some(part) = parts.next().await {
+        let part = part.map_err(|error| ApiError::BodyUnreadable(error.to_string()))?;
+        if received.len() + part.len() > LIMIT {
+            return Err(ApiError::BodyTooLarge { limit_bytes: LIMIT });
+        }
+        shares.raise(&mut share, received.len() + part.len()).await?;
+        received.extend_from_slice(&part);
     }
+    Ok(JsonBody { bytes: received.into(), _share: share })
+}
+
+/// Reads what is left of a refused body and forgets it. Most clients read the answer only when they have sent
+/// everything; one whose connection is closed before sees no answer at all.
+async fn discard(parts: &mut BodyDataStream) {
+    let to_end = async {
+        let mut left = DISCARDED_BYTES_MAX;
+        while let Some(Ok(part)) = parts.next().await {
+            left = left.saturating_sub(part.len());
+            if left == 0 {
+                break;
+            }
+        }
+    };
+    let _ = timeout(DISCARD_TIMEOUT, to_end).await;
+}
+
+/// Refuses what no JSON reader should be given, whichever route it is for: payloads and results pass through
+/// unread, to be read by others later.
+async fn look_through(bytes: Bytes) -> Result<(), ApiError> {
+    if bytes.len() <= LOOK_AT_ONCE_BYTES_MAX {
+        return nesting::check(&bytes);
+    }
+    let looked = tokio::task::spawn_blocking(move || nesting::check(&bytes)).await;
+    looked.unwrap_or_else(|broken| Err(ApiError::Internal(format!("reading a body broke off: {broken}"))))
 }
 
 fn check_content_type(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
@@ -131,13 +195,6 @@ fn check_content_type(method: &Method, headers: &HeaderMap) -> Result<(), ApiErr
 
 fn content_length(headers: &HeaderMap) -> Option<usize> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
-}
-
-fn body_error(rejection: BytesRejection, limit_bytes: usize) -> ApiError {
-    match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => ApiError::BodyTooLarge { limit_bytes },
-        _ => ApiError::BodyUnreadable(rejection.body_text()),
-    }
 }
 
 /// The id in the path. What is not an id names nothing that could be found.

@@ -6,6 +6,7 @@
 
 mod auth;
 mod conditional;
+mod connections;
 mod described;
 mod error;
 mod explain;
@@ -13,6 +14,8 @@ mod extract;
 mod idempotency;
 mod json;
 mod metrics;
+mod nesting;
+mod openapi;
 mod patch;
 mod query;
 mod reasons;

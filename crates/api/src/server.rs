@@ -1,28 +1,49 @@
 //! Connections: how many, how slow, and how they end.
 
+use crate::connections::{Connections, Phase, Place, Seat};
+use crate::error::ApiError;
+use crate::extract::BodyTimeout;
 use crate::metrics::Traffic;
 use axum::Router;
+use axum::body::Body;
+use axum::http::header::CONNECTION;
+use axum::http::{HeaderValue, Request};
+use axum::response::{IntoResponse, Response};
+use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use punctual_core::ports::{Clock, Spawn};
+use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
+use tokio::io::AsyncWrite;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio_io_timeout::TimeoutStream;
+use tower::Service;
 
 /// What one server takes on.
 #[derive(Debug, Clone)]
 pub struct ServerLimits {
-    /// Connections at once; further ones wait in the listener's backlog.
+    /// Connections at once. A further one takes the place of one that waits for its client; if all are at work, it
+    /// is answered 503 and closed.
     pub connections_max: u32,
-    /// How long a request's head may take to arrive, and how long a connection may stay idle.
+    /// How long a request's head may take to arrive, and how long a connection may stay idle. Then it is closed.
     pub header_timeout: Duration,
+    /// How long a request's body may take to arrive. Then it is answered 408 and its connection closed.
+    pub body_timeout: Duration,
     /// How long a client may take to read what it was sent before its connection is cut.
     pub write_timeout: Duration,
+    /// Bytes of a request's head. A longer one is answered 431. A hundred headers are the most in any case.
+    pub head_bytes_max: usize,
+    /// Bytes of a request's path and query. A longer one is answered 414.
+    pub uri_bytes_max: usize,
     /// How long open requests may take to finish once the server stops.
     pub shutdown_grace: Duration,
 }
@@ -32,7 +53,10 @@ impl Default for ServerLimits {
         ServerLimits {
             connections_max: 4_096,
             header_timeout: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
+            head_bytes_max: 32 * 1024,
+            uri_bytes_max: 8 * 1024,
             shutdown_grace: Duration::from_secs(10),
         }
     }
@@ -41,6 +65,13 @@ impl Default for ServerLimits {
 /// Pause after an accept failed for want of descriptors or memory: trying at once would only burn the time in
 /// which connections end.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Newcomers that are being told at the same time that there is no place. Further ones are closed without a word.
+const REFUSALS_MAX: usize = 64;
+/// How long such a one may take to read it.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
+/// What it is told.
+const REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n\
+    Content-Length: 0\r\n\r\n";
 
 /// Serves one listener until told to stop.
 pub struct Server {
@@ -56,50 +87,60 @@ impl Server {
     /// Answers requests until `stop` turns true; then accepts no more, lets open requests finish within the
     /// grace, and returns.
     pub async fn run(self, router: Router, mut stop: watch::Receiver<bool>) {
-        let places = Arc::new(Semaphore::new(self.limits.connections_max as usize));
+        let connections = Arc::new(Connections::new(self.limits.connections_max as usize));
+        let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
         while !*stop.borrow() {
-            let next = async {
-                let place = places.clone().acquire_owned().await.ok()?;
-                Some((self.listener.accept().await, place))
-            };
             let accepted = tokio::select! {
-                accepted = next => accepted,
-                _ = stop.changed() => None,
+                accepted = self.listener.accept() => accepted,
+                _ = stop.changed() => break,
             };
             match accepted {
-                Some((Ok((stream, _)), place)) => self.serve(stream, place, router.clone(), stop.clone()),
-                Some((Err(error), _)) => self.pause_after(error).await,
-                None => break,
+                Ok((stream, from)) => match connections.enter(from.ip()) {
+                    Some(seat) => self.serve(stream, seat, router.clone(), stop.clone()),
+                    None => self.refuse(stream, from, &refusals),
+                },
+                Err(error) => {
+                    connections.displace();
+                    self.pause_after(error).await;
+                }
             }
         }
         drop(self.listener);
-        let all = places.acquire_many(self.limits.connections_max);
-        if tokio::time::timeout(self.limits.shutdown_grace, all).await.is_err() {
+        if tokio::time::timeout(self.limits.shutdown_grace, connections.all_ended()).await.is_err() {
             tracing::warn!("some requests did not finish in time and were cut off");
         }
     }
 
-    fn serve(
-        &self,
-        stream: TcpStream,
-        place: OwnedSemaphorePermit,
-        router: Router,
-        mut stop: watch::Receiver<bool>,
-    ) {
+    fn serve(&self, stream: TcpStream, seat: Seat, router: Router, mut stop: watch::Receiver<bool>) {
         let open = self.traffic.accepted();
         // Answers are small and written whole: waiting to fill a packet would only delay them.
         let _ = stream.set_nodelay(true);
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(self.limits.write_timeout));
+        let place = seat.place.clone();
+        let admission = Admission {
+            place: place.clone(),
+            router,
+            uri_bytes_max: self.limits.uri_bytes_max,
+            body_timeout: BodyTimeout(self.limits.body_timeout),
+        };
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.limits.header_timeout)
-            .serve_connection(TokioIo::new(Box::pin(stream)), TowerToHyperService::new(router));
+            .max_header_size(self.limits.head_bytes_max)
+            .serve_connection(
+                TokioIo::new(Box::pin(stream)),
+                service_fn(move |request| admission.clone().answer(request)),
+            );
         self.spawn.spawn(Box::pin(async move {
-            let _place = (place, open);
+            let _seat = (seat, open);
             let mut connection = pin!(connection);
             let ended = tokio::select! {
                 ended = connection.as_mut() => ended,
+                () = place.displaced() => {
+                    tracing::debug!("a connection that waited for its client gave way to another one");
+                    return;
+                }
                 () = stopped(&mut stop) => {
                     connection.as_mut().graceful_shutdown();
                     connection.await
@@ -108,6 +149,31 @@ impl Server {
             if let Err(error) = ended {
                 tracing::debug!(%error, "a connection ended early");
             }
+        }));
+    }
+
+    /// Says that there is no place, and reads what was sent meanwhile: otherwise the answer would be lost.
+    fn refuse(&self, mut stream: TcpStream, from: SocketAddr, refusals: &Arc<Semaphore>) {
+        tracing::debug!(%from, "all connections are at work: a further one was refused");
+        let Ok(place) = refusals.clone().try_acquire_owned() else { return };
+        self.spawn.spawn(Box::pin(async move {
+            let _place = place;
+            let said = async {
+                stream.writable().await?;
+                stream.try_write(REFUSAL)?;
+                poll_fn(|context| Pin::new(&mut stream).poll_shutdown(context)).await?;
+                let mut unread = [0; 1024];
+                loop {
+                    stream.readable().await?;
+                    match stream.try_read(&mut unread) {
+                        Ok(0) => return Ok::<(), io::Error>(()),
+                        Ok(_) => {}
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+            };
+            let _ = tokio::time::timeout(REFUSAL_TIMEOUT, said).await;
         }));
     }
 
@@ -121,4 +187,105 @@ impl Server {
 /// Waits until the server is told to stop, or nobody is left who could tell it.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stopping| *stopping).await;
+}
+
+/// Hands the requests of one connection to the router, and keeps book of how far they are.
+#[derive(Clone)]
+struct Admission {
+    place: Arc<Place>,
+    router: Router,
+    uri_bytes_max: usize,
+    body_timeout: BodyTimeout,
+}
+
+impl Admission {
+    async fn answer(mut self, request: Request<Incoming>) -> Result<Response, Infallible> {
+        use hyper::body::Body as _;
+        let is_whole = request.body().is_end_stream();
+        if !self.place.turn_to(if is_whole { Phase::Working } else { Phase::Receiving }) {
+            return Ok(closing(ApiError::Overloaded));
+        }
+        let uri = request.uri();
+        if uri.path_and_query().map_or(0, |target| target.as_str().len()) > self.uri_bytes_max {
+            return Ok(closing(ApiError::UriTooLong { limit_bytes: self.uri_bytes_max }));
+        }
+        let place = self.place.clone();
+        let mut request = request.map(|body| Body::new(Received { body, place }));
+        request.extensions_mut().insert(self.body_timeout);
+        let response = self.router.call(request).await?;
+        let answered = Answered(self.place);
+        answered.0.turn_to(Phase::Working);
+        Ok(response.map(|body| Body::new(Sent { body, _answered: answered })))
+    }
+}
+
+fn closing(error: ApiError) -> Response {
+    let mut response = error.into_response();
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+/// A request's body, which says when it has arrived.
+struct Received {
+    body: Incoming,
+    place: Arc<Place>,
+}
+
+impl hyper::body::Body for Received {
+    type Data = <Incoming as hyper::body::Body>::Data;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if frame.is_none() || self.body.is_end_stream() {
+            self.place.turn_to(Phase::Working);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// An answer's body, which says when it has been handed over.
+struct Sent {
+    body: Body,
+    _answered: Answered,
+}
+
+/// Dropped with the answer: the connection waits for its client again.
+struct Answered(Arc<Place>);
+
+impl Drop for Answered {
+    fn drop(&mut self) {
+        self.0.turn_to(Phase::Waiting);
+    }
+}
+
+impl hyper::body::Body for Sent {
+    type Data = <Body as hyper::body::Body>::Data;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }

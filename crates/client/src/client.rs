@@ -17,8 +17,8 @@ use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::job::JobStatus;
 use reqwest::header::{HeaderMap, IF_MATCH, RETRY_AFTER};
 use reqwest::{Method, RequestBuilder, StatusCode};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::fmt::Write;
 use std::time::Duration;
@@ -38,6 +38,8 @@ pub struct Client {
     http: reqwest::Client,
     server: String,
     token: String,
+    /// Where the token came from, to say when it is refused.
+    token_origin: Option<String>,
     /// The name of the request, where it has one.
     request_key: Option<String>,
 }
@@ -150,7 +152,12 @@ impl Client {
             .user_agent(concat!("punctual/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|error| bad(error.to_string()))?;
-        Ok(Client { http, server: address, token: token.into(), request_key: None })
+        Ok(Client { http, server: address, token: token.into(), token_origin: None, request_key: None })
+    }
+
+    /// The same client, which says where its token came from when the server refuses it.
+    pub fn with_token_origin(&self, origin: impl Into<String>) -> Client {
+        Client { token_origin: Some(origin.into()), ..self.clone() }
     }
 
     pub fn server(&self) -> &str {
@@ -313,6 +320,15 @@ impl Client {
         self.send(self.request(Method::POST, "/schedules/preview").json(schedule)).await
     }
 
+    /// The version of the server.
+    pub async fn version(&self) -> Result<String, ClientError> {
+        #[derive(Deserialize)]
+        struct About {
+            version: String,
+        }
+        Ok(self.send::<About>(self.request(Method::GET, "")).await?.version)
+    }
+
     pub async fn stats(&self) -> Result<StatsBody, ClientError> {
         self.send(self.request(Method::GET, "/stats")).await
     }
@@ -413,6 +429,10 @@ impl Client {
         let body = response.bytes().await.map_err(|source| self.unreachable(source))?;
         let mut problem = problem_of(status, &body);
         problem.retry_after_secs = problem.retry_after_secs.or(retry_after);
+        if let (StatusCode::UNAUTHORIZED, Some(origin)) = (status, &self.token_origin) {
+            let detail = problem.detail.unwrap_or_default();
+            problem.detail = Some(format!("{detail} (the token came from {origin})").trim_start().to_owned());
+        }
         Err(ClientError::Refused(Box::new(problem)))
     }
 

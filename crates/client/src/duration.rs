@@ -16,6 +16,8 @@ pub struct Span(Duration);
 pub enum ParseSpanError {
     #[error("must be a duration such as 30s, 5m, 1h30m, 1d or PT3H")]
     Malformed,
+    #[error("must name each unit once, the longer before the shorter, such as 1h30m")]
+    Disordered,
     #[error("must not use months or years, whose length is not fixed: write days, such as 30d or P30D")]
     NoFixedLength,
     #[error("must be shorter than 10,000 years")]
@@ -111,6 +113,7 @@ fn parse_parts(
     unit_micros: impl Fn(&str) -> Result<u64, ParseSpanError>,
 ) -> Result<u64, ParseSpanError> {
     let mut total = 0_u64;
+    let mut last_unit = u64::MAX;
     if text.is_empty() {
         return Err(ParseSpanError::Malformed);
     }
@@ -120,7 +123,12 @@ fn parse_parts(
         let (number, rest) = text.split_at(number_end);
         let unit_end = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
         let (unit, rest) = rest.split_at(unit_end);
-        let micros = part_micros(number, unit_micros(unit)?)?;
+        let unit = unit_micros(unit)?;
+        if unit >= last_unit {
+            return Err(ParseSpanError::Disordered);
+        }
+        last_unit = unit;
+        let micros = part_micros(number, unit)?;
         total = total.checked_add(micros).ok_or(ParseSpanError::TooLong)?;
         text = rest;
     }
@@ -242,6 +250,9 @@ mod tests {
     fn what_is_not_a_duration_is_refused() {
         for text in ["", "5", "s", "5x", "-5s", "5 s", "P", "PT", "P5", "PT5", "1.s", ".5s", "P1DT", "soon"] {
             assert_eq!(micros(text), Err(ParseSpanError::Malformed), "{text:?}");
+        }
+        for text in ["1h1h", "30m1h", "1s1s", "PT1H1H", "PT1S1M", "P1D1W"] {
+            assert_eq!(micros(text), Err(ParseSpanError::Disordered), "{text:?}");
         }
         assert_eq!(micros("P1M"), Err(ParseSpanError::NoFixedLength));
         assert_eq!(micros("2y"), Err(ParseSpanError::NoFixedLength));

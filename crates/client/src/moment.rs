@@ -11,6 +11,10 @@ pub fn time_fix(text: &str) -> String {
     if is_time(format!("{text}T00:00:00Z")) {
         return format!("must have a time of day and a zone, such as {text}T08:30:00Z");
     }
+    // The year is what the calendar ends with; everything else about the text is right.
+    if text.get(..5) == Some("9999-") && is_time(text.replacen("9999", "2000", 1)) {
+        return format!("must be before {}, where the calendar ends", Timestamp::MAX);
+    }
     format!("must be a time such as 2026-11-15T08:30:00Z, not {text:?}")
 }
 
@@ -26,6 +30,7 @@ mod tests {
                 "must name its zone: 2026-11-16T08:00:00Z for UTC, or an offset as in 2026-11-16T08:00:00+01:00",
             ),
             ("2026-11-16", "must have a time of day and a zone, such as 2026-11-16T08:30:00Z"),
+            ("9999-12-31T23:59:59Z", "must be before 9999-12-30T00:00:00Z, where the calendar ends"),
             ("noon", "must be a time such as 2026-11-15T08:30:00Z, not \"noon\""),
         ] {
             assert_eq!(time_fix(text), fix);

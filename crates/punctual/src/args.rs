@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use std::time::Duration;
 
 /// Handlers that one worker may run at once.
-const SLOTS_MAX: usize = 10_000;
+pub const SLOTS_MAX: usize = 10_000;
 
 pub fn slots(text: &str) -> Result<usize, String> {
     match text.parse() {

@@ -1,11 +1,12 @@
 //! `punctual backup`: a copy of the embedded database, while its server runs or stands still.
 
-use crate::data_dir::DataDir;
+use crate::data_dir::DataDirArgs;
 use crate::exit::Exit;
-use crate::output;
+use crate::output::OutputArgs;
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use punctual_store::sqlite;
+use serde::Serialize;
 use std::path::PathBuf;
 
 #[derive(clap::Args)]
@@ -13,12 +14,22 @@ pub struct BackupArgs {
     /// The directory to copy to; it can then be served as a data directory
     to: PathBuf,
     #[command(flatten)]
-    data_dir: DataDir,
+    data_dir: DataDirArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// What was copied where.
+#[derive(Serialize)]
+struct Copied {
+    from: PathBuf,
+    to: PathBuf,
 }
 
 pub async fn run(args: BackupArgs) -> anyhow::Result<Exit> {
-    args.data_dir.must_hold_database()?;
-    let (from, to) = (args.data_dir.path().to_owned(), args.to.clone());
+    let data_dir = args.data_dir.resolve()?;
+    data_dir.must_hold_database()?;
+    let (from, to) = (data_dir.path().to_owned(), args.to.clone());
     tokio::task::spawn_blocking(move || {
         let bar = ProgressBar::new(0).with_style(style());
         sqlite::backup(&from, &to, |progress| {
@@ -29,7 +40,9 @@ pub async fn run(args: BackupArgs) -> anyhow::Result<Exit> {
     })
     .await
     .context("the backup broke off")??;
-    output::print_text(&format!("copied {} to {}", args.data_dir.path().display(), args.to.display()))?;
+    let copied = Copied { from: data_dir.path().to_owned(), to: args.to };
+    args.output
+        .print(&copied, |copied| format!("copied {} to {}", copied.from.display(), copied.to.display()))?;
     Ok(Exit::Done)
 }
 

@@ -1,43 +1,87 @@
 //! How commands find the server: what they are told, else what the data directory says, else the default.
 
-use crate::data_dir::DataDir;
+use crate::config::{ClientSettings, Flags, Surroundings, exposure};
+use crate::data_dir::{DataDir, DataDirArgs};
 use crate::exit::CliError;
 use punctual_client::Client;
+use std::path::Path;
 
 /// Where the server listens unless told otherwise.
 pub const DEFAULT_ADDRESS: &str = "127.0.0.1:7070";
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct ConnectArgs {
-    /// The server's address; by default the one that the data directory names, or 127.0.0.1:7070
-    #[arg(long, env = "PUNCTUAL_SERVER", value_name = "ADDRESS")]
-    server: Option<String>,
-    /// The API token; by default the admin token in the data directory
-    #[arg(long, env = "PUNCTUAL_TOKEN", hide_env_values = true)]
+    #[command(flatten)]
+    client: Flags<ClientSettings>,
+    /// The API token; better in a file or the variable, as everybody on the machine can see the flags of a command
+    #[arg(long, env = "PUNCTUAL_TOKEN", hide_env_values = true, hide = true)]
     token: Option<String>,
     #[command(flatten)]
-    data_dir: DataDir,
+    data_dir: DataDirArgs,
+}
+
+/// What a command needs to speak to a server.
+pub struct Connection {
+    pub server: String,
+    /// Somebody named the server; otherwise it is the one of the data directory.
+    pub is_named: bool,
+    /// Absent if none is to be found.
+    pub token: Option<String>,
+    /// Where the token was found, or looked for.
+    pub token_origin: String,
+    pub data_dir: DataDir,
 }
 
 impl ConnectArgs {
     pub fn client(&self) -> anyhow::Result<Client> {
-        let server = match &self.server {
-            Some(server) => server.clone(),
-            None => self.data_dir.address()?.unwrap_or_else(|| DEFAULT_ADDRESS.to_owned()),
-        };
-        // What comes out of a file or a variable often ends with a newline, which no header may hold.
-        let token = match &self.token {
-            Some(token) => Some(token.trim().to_owned()),
-            None => self.data_dir.token()?,
-        };
+        let Connection { server, token, token_origin, data_dir, .. } =
+            self.connection_within(&self.surroundings()?)?;
         let Some(token) = token else {
             return Err(CliError::not_found(format!(
-                "no token: there is no {}; start `punctual serve` here, or name one with --token, \
+                "no token: there is no {}; start `punctual serve` here, or name one with --token-file, \
                  PUNCTUAL_TOKEN or --data-dir",
-                self.data_dir.token_file().display()
+                data_dir.token_file().display()
             ))
             .into());
         };
-        Ok(Client::new(&server, token)?)
+        Ok(Client::new(&server, token)?.with_token_origin(token_origin))
     }
+
+    pub fn surroundings(&self) -> Result<Surroundings, CliError> {
+        self.data_dir.surroundings()
+    }
+
+    pub fn connection_within(&self, around: &Surroundings) -> anyhow::Result<Connection> {
+        let data_dir = self.data_dir.within(around)?;
+        let settings = around.read(&self.client)?;
+        let is_named = settings.server.is_some();
+        let server = match settings.server {
+            Some(server) => server.0,
+            None => data_dir.address()?.unwrap_or_else(|| DEFAULT_ADDRESS.to_owned()),
+        };
+        // What comes out of a file or a variable often ends with a newline, which no header may hold.
+        let given = self.token.as_deref().map(str::trim).filter(|token| !token.is_empty());
+        let (token, token_origin) = match (given, &settings.token_file) {
+            (Some(token), _) => (Some(token.to_owned()), "PUNCTUAL_TOKEN or --token".to_owned()),
+            (None, Some(file)) => (Some(read_token(file)?), file.display().to_string()),
+            (None, None) => (data_dir.token()?, data_dir.token_file().display().to_string()),
+        };
+        Ok(Connection { server, is_named, token, token_origin, data_dir })
+    }
+}
+
+fn read_token(file: &Path) -> Result<String, CliError> {
+    let shown = file.display();
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| CliError::not_found(format!("the token file {shown} cannot be read: {error}")))?;
+    if let Ok(Some(exposed)) = exposure(file) {
+        eprintln!("warning: {exposed}");
+    }
+    let token = text.trim();
+    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(CliError::not_found(format!(
+            "the token file {shown} does not hold one line with a token"
+        )));
+    }
+    Ok(token.to_owned())
 }

@@ -1,6 +1,8 @@
 //! What lies in the data directory beside the database: how the command line finds the server and its token.
 
+use crate::config::{ConfigFlag, Flags, Place, Surroundings};
 use crate::exit::CliError;
+use crate::output::quoted;
 use anyhow::Context;
 use std::fs;
 use std::io::{self, Write};
@@ -10,22 +12,56 @@ use std::path::{Path, PathBuf};
 /// What every data directory that was ever served holds.
 const DATABASE_FILE: &str = "punctual.db";
 
+/// Which data directory is meant, and which configuration file may say so.
 #[derive(Debug, Clone, clap::Args)]
+pub struct DataDirArgs {
+    #[command(flatten)]
+    place: Flags<Place>,
+    #[command(flatten)]
+    config: ConfigFlag,
+}
+
+impl DataDirArgs {
+    pub fn surroundings(&self) -> Result<Surroundings, CliError> {
+        Surroundings::find(&self.config)
+    }
+
+    /// The data directory, once it is known what the surroundings say.
+    pub fn within(&self, around: &Surroundings) -> Result<DataDir, CliError> {
+        let path = around.read(&self.place)?.data_dir;
+        let found_anyway = match self.config.named() {
+            Some(_) => None,
+            None => around.file_only().read(&Flags::<Place>::default()).ok(),
+        };
+        let option = match (found_anyway, self.config.named()) {
+            (Some(place), _) if place.data_dir == path => String::new(),
+            (_, Some(config)) if self.place.is_empty() => {
+                format!(" --config {}", quoted(&config.to_string_lossy()))
+            }
+            _ => format!(" --data-dir {}", quoted(&path.to_string_lossy())),
+        };
+        Ok(DataDir { path, option })
+    }
+
+    pub fn resolve(&self) -> Result<DataDir, CliError> {
+        self.within(&self.surroundings()?)
+    }
+}
+
+#[derive(Debug, Clone)]
 pub struct DataDir {
-    /// Where the embedded database and the admin token are kept
-    #[arg(long = "data-dir", env = "PUNCTUAL_DATA_DIR", default_value = DataDir::DEFAULT, value_name = "DIR")]
     path: PathBuf,
+    option: String,
 }
 
 impl DataDir {
-    pub const DEFAULT: &'static str = "./punctual-data";
+    /// With a space before it, what a command in the same working directory must be told to find this directory.
+    pub fn option(&self) -> &str {
+        &self.option
+    }
 
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    pub fn is_default(&self) -> bool {
-        self.path == Path::new(DataDir::DEFAULT)
     }
 
     pub fn token_file(&self) -> PathBuf {

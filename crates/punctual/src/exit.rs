@@ -24,17 +24,24 @@ pub enum Exit {
     TimedOut = 8,
 }
 
-pub const HELP: &str = "\
-Exit codes:
-  0  done
-  1  the job waited for did not succeed, or the command failed
-  2  the command line cannot be understood
-  3  the server cannot be reached
-  4  the server refused: invalid input or token, or not possible as things are now
-  5  not found
-  6  the server could not do it now, try again
-  7  cannot start: port in use, data directory not usable
-  8  the time to wait ran out";
+/// What each code means, for help, manual and reference.
+pub const MEANINGS: [(Exit, &str); 9] = [
+    (Exit::Done, "done"),
+    (Exit::Failed, "the job waited for did not succeed, or the command failed"),
+    (Exit::Misunderstood, "the command line or the configuration cannot be understood"),
+    (Exit::Unreachable, "the server cannot be reached"),
+    (Exit::Refused, "the server refused: invalid input or token, or not possible as things are now"),
+    (Exit::NotFound, "not found"),
+    (Exit::ServerFailed, "the server could not do it now, try again"),
+    (Exit::CannotStart, "cannot start: port in use, data directory not usable"),
+    (Exit::TimedOut, "the time to wait ran out"),
+];
+
+/// The codes and their meanings below the help.
+pub fn help() -> String {
+    let lines = MEANINGS.iter().map(|(exit, meaning)| format!("\n  {}  {meaning}", *exit as u8));
+    format!("Exit codes:{}", lines.collect::<String>())
+}
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {
@@ -77,13 +84,13 @@ fn report_client_error(error: &ClientError) -> Exit {
     match error {
         ClientError::Unreachable { server, .. } => {
             eprintln!("error: cannot reach the server at {server}: {}", root_cause(error));
-            eprintln!("  is `punctual serve` running? Name another server with --server or --data-dir");
+            eprintln!("  start one with `punctual serve`, or name one that runs with --server or --data-dir");
             Exit::Unreachable
         }
         ClientError::Refused(problem) => {
             eprintln!("error: {}", as_commands(&problem.to_string()));
             if problem.status == 401 {
-                eprintln!("  name the token with --token, PUNCTUAL_TOKEN or --data-dir");
+                eprintln!("  name the token with --token-file, PUNCTUAL_TOKEN or --data-dir");
             }
             of_problem(problem)
         }

@@ -5,29 +5,39 @@ mod backup;
 mod bench;
 mod check;
 mod clock;
+mod completions;
+mod config;
 mod connect;
 mod data_dir;
+mod demo;
 mod dlq;
+mod doctor;
 mod exit;
 mod hints;
 mod job;
+mod man;
+mod mistakes;
 mod nodes;
 mod output;
 mod queue;
+mod reference;
 mod schedule;
 mod serve;
 mod shim;
 mod stats;
+mod suggest;
+#[cfg(feature = "top")]
+mod top;
 mod workers;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use exit::Exit;
 use std::process::ExitCode;
 use std::time::Duration;
 
 /// A job scheduler: every job on time, run once, never lost.
 #[derive(Parser)]
-#[command(name = "punctual", version, after_help = exit::HELP)]
+#[command(name = "punctual", version, after_help = exit::help())]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -56,6 +66,11 @@ enum Command {
     Nodes(nodes::NodesArgs),
     /// Show how much there is to do and how much was done
     Stats(stats::StatsArgs),
+    /// Watch the server live: rates, queues, workers, what runs, what failed
+    #[cfg(feature = "top")]
+    Top(top::TopArgs),
+    /// Submit a few living examples to the server, watch them, and explain them
+    Demo(demo::DemoArgs),
     /// Show the server's clock, and drive it where it is manual
     #[command(subcommand)]
     Clock(clock::ClockCommand),
@@ -63,9 +78,21 @@ enum Command {
     Backup(backup::BackupArgs),
     /// Verify the embedded database of a stopped server
     Check(check::CheckArgs),
+    /// Show the configuration and where it comes from, check it, or begin one
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
+    /// Look for what is wrong with the server, its data and this machine, and say what to do
+    Doctor(doctor::DoctorArgs),
     /// Measure this machine
     #[command(subcommand)]
     Bench(bench::BenchCommand),
+    /// Print the script with which a shell completes command lines
+    Completions(completions::CompletionsArgs),
+    /// Print the manual page, or write those of all commands into a directory
+    Man(man::ManArgs),
+    /// Print the reference page of the command line
+    #[command(hide = true)]
+    Reference,
 }
 
 /// How long the store may take to close its files. A crash would not lose anything either, so this is short.
@@ -79,7 +106,13 @@ fn main() -> ExitCode {
         Some(first) if first == shim::EXEC_SUBCOMMAND => return shim::exec(args),
         _ => {}
     }
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| misunderstood(&error));
+    // A server tells them in its log.
+    if !matches!(cli.command, Command::Serve(_)) {
+        for unknown in config::unknown_variables(&Cli::command()) {
+            eprintln!("warning: {unknown}");
+        }
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -100,6 +133,17 @@ fn main() -> ExitCode {
     }
 }
 
+/// Tells why the command line cannot be understood, or what was asked of it such as its help, and ends.
+fn misunderstood(error: &clap::Error) -> ! {
+    let _ = error.print();
+    let arguments: Vec<String> =
+        std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    if let Some(hint) = mistakes::hint(error, &arguments) {
+        eprintln!("\n{hint}");
+    }
+    std::process::exit(error.exit_code())
+}
+
 async fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Serve(args) => serve::run(args).await,
@@ -110,9 +154,17 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Workers(command) => workers::run(command).await,
         Command::Nodes(args) => nodes::run(args).await,
         Command::Stats(args) => stats::run(args).await,
+        #[cfg(feature = "top")]
+        Command::Top(args) => top::run(args).await,
+        Command::Demo(args) => demo::run(args).await,
         Command::Clock(command) => clock::run(command).await,
         Command::Backup(args) => backup::run(args).await,
         Command::Check(args) => check::run(args).await,
+        Command::Config(command) => config::run(command),
+        Command::Doctor(args) => doctor::run(args).await,
         Command::Bench(command) => bench::run(command).await,
+        Command::Completions(args) => completions::run(args, Cli::command()),
+        Command::Man(args) => man::run(args, Cli::command()),
+        Command::Reference => reference::run(Cli::command()),
     }
 }

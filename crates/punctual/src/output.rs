@@ -1,4 +1,4 @@
-//! Tables for people, JSON for programs.
+//! Tables for people, JSON and YAML for programs.
 
 use comfy_table::{Cell, ContentArrangement, Table, presets};
 use punctual_client::Span;
@@ -13,6 +13,7 @@ pub enum Format {
     #[default]
     Table,
     Json,
+    Yaml,
 }
 
 #[derive(Debug, Clone, Copy, clap::Args)]
@@ -27,10 +28,23 @@ impl OutputArgs {
     pub fn print<T: Serialize>(self, answer: &T, table: impl FnOnce(&T) -> String) -> anyhow::Result<()> {
         let text = match self.format {
             Format::Json => serde_json::to_string_pretty(answer)?,
+            Format::Yaml => yaml(answer)?,
             Format::Table => table(answer),
         };
         print_text(&text)
     }
+
+    /// Whether the answer is for people.
+    pub fn is_table(self) -> bool {
+        self.format == Format::Table
+    }
+}
+
+/// As YAML, by way of JSON: payloads and results are raw JSON, and nothing on this way reorders their keys.
+pub fn yaml(answer: &impl Serialize) -> anyhow::Result<String> {
+    let json = serde_json::to_string(answer)?;
+    let mut reader = serde_json::Deserializer::from_str(&json);
+    Ok(serde_saphyr::to_string(&serde_transcode::Transcoder::new(&mut reader))?)
 }
 
 /// Prints a text. What jobs wrote may be in it, so nothing in it may move the reader's cursor.
@@ -147,6 +161,15 @@ mod tests {
     fn control_characters_of_jobs_are_spelled_out() {
         assert_eq!(visible("a\tb\nc"), "a\tb\nc");
         assert_eq!(visible("\u{1b}[2J\u{7}\u{9b}x\0"), r"\u{1b}[2J\u{7}\u{9b}x\u{0}");
+    }
+
+    #[test]
+    fn yaml_keeps_the_order_of_keys_and_quotes_what_could_be_read_as_something_else() {
+        let raw = serde_json::value::RawValue::from_string(
+            r#"{"z":1,"a":["no","1e3","2026-11-15T08:30:00Z","~","0x1f",""],"m":{"b":null,"a":1.5}}"#
+                .to_owned(),
+        );
+        insta::assert_snapshot!(yaml(&raw.unwrap()).unwrap());
     }
 
     #[test]

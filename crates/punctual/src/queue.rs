@@ -4,8 +4,10 @@ use crate::args;
 use crate::connect::ConnectArgs;
 use crate::exit::Exit;
 use crate::output::{OutputArgs, optional_time, shortened, table};
+use crate::suggest::did_you_mean;
 use clap::Subcommand;
-use punctual_client::{Client, ClientError, Page, QueueBody, SetQueue};
+use punctual_client::{Client, ClientError, JobFilter, Page, QueueBody, SetQueue};
+use punctual_core::limits;
 
 #[derive(Subcommand)]
 pub enum QueueCommand {
@@ -95,9 +97,24 @@ async fn each(
     let client = args.connect.client()?;
     let mut page = Page { items: vec![], next_cursor: None };
     for queue in &args.queues {
-        page.items.push(act(&client, queue).await?);
+        let body = act(&client, queue).await?;
+        if body.waiting + body.queued + body.running == 0
+            && let Some(note) = misspelled(&client, queue).await
+        {
+            eprintln!("note: {note}");
+        }
+        page.items.push(body);
     }
     args.output.print(&page, queues_table)
+}
+
+/// What a queue without work was probably to be called, going by the latest jobs. Any name is good, as jobs may come.
+async fn misspelled(client: &Client, queue: &str) -> Option<String> {
+    let latest = JobFilter { limit: Some(limits::PAGE_ITEMS_MAX), ..JobFilter::default() };
+    let jobs = client.jobs(&latest).await.ok()?.items;
+    let meant = did_you_mean(queue, jobs.iter().map(|job| job.queue.as_str()));
+    let is_known = jobs.iter().any(|job| job.queue == queue);
+    (!is_known && !meant.is_empty()).then(|| format!("no job is in queue {queue}{meant}"))
 }
 
 fn queues_table(page: &Page<QueueBody>) -> String {

@@ -20,6 +20,8 @@ pub async fn root() -> Json<Value> {
         "api": API_PREFIX,
         "health": "/readyz",
         "metrics": "/metrics",
+        "documentation": "/docs",
+        "openapi": "/openapi.json",
     }))
 }
 
@@ -34,7 +36,8 @@ pub async fn api_root() -> Json<Value> {
         "dead_letters": format!("{API_PREFIX}/dead-letters"),
         "stats": format!("{API_PREFIX}/stats"),
         "clock": format!("{API_PREFIX}/clock"),
-        "documentation": "docs/api.md",
+        "documentation": "/docs",
+        "openapi": "/openapi.json",
     }))
 }
 

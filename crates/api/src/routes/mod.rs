@@ -8,6 +8,7 @@ mod executions;
 mod explain;
 mod health;
 mod jobs;
+mod listed;
 mod logs;
 mod nodes;
 mod queues;
@@ -23,14 +24,33 @@ use crate::auth;
 use crate::error::ApiError;
 use crate::extract::{BATCH_BODY_BYTES_MAX, BODY_BYTES_MAX};
 use crate::metrics::count_traffic;
+use crate::openapi;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
+use listed::Listed;
 use punctual_client::API_PREFIX;
 
 pub fn router(api: Api) -> Router {
-    let v1 = Router::new()
+    all()
+        .into_router()
+        .fallback(not_found)
+        .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(from_fn_with_state(api.clone(), auth::guard))
+        .layer(from_fn_with_state(api.clone(), count_traffic))
+        .with_state(api)
+}
+
+/// Every path that leads somewhere, to compare with the document that describes them.
+#[cfg(test)]
+pub fn paths() -> Vec<String> {
+    all().into_paths()
+}
+
+fn all() -> Listed {
+    let v1 = Listed::new()
         .route("/jobs", get(jobs::list).post(submit::submit))
         .route("/jobs/batch", post(submit::submit_batch).layer(DefaultBodyLimit::max(BATCH_BODY_BYTES_MAX)))
         .route(
@@ -70,7 +90,7 @@ pub fn router(api: Api) -> Router {
         .route("/clock/advance", post(clock::advance))
         .route("/clock/jump", post(clock::jump))
         .nest("/worker", worker::router());
-    Router::new()
+    Listed::new()
         .nest(API_PREFIX, v1)
         .route("/", get(health::root))
         .route(API_PREFIX, get(health::api_root))
@@ -78,12 +98,8 @@ pub fn router(api: Api) -> Router {
         .route("/livez", get(health::live))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(stats::metrics))
-        .fallback(not_found)
-        .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(from_fn_with_state(api.clone(), auth::guard))
-        .layer(from_fn_with_state(api.clone(), count_traffic))
-        .with_state(api)
+        .route("/openapi.json", get(openapi::serve))
+        .route("/docs", get(openapi::page))
 }
 
 async fn not_found(request: Request) -> ApiError {

@@ -5,15 +5,16 @@
 use crate::connect::ConnectArgs;
 use crate::exit::{self, CliError, Exit};
 use crate::hints::as_commands;
-use crate::job::{next, which};
-use crate::output::{Format, OutputArgs, shortened};
-use punctual_client::{Client, ClientError, ExecutionBody, JobBody, Problem};
+use crate::job::wait::WaitBound;
+use crate::job::{next, trigger, which};
+use crate::output::{OutputArgs, shortened};
+use punctual_client::{Client, ClientError, ExecutionBody, ExecutionStatus, JobBody, Problem};
 use punctual_core::ids::{ExecutionId, JobId};
 use serde::Serialize;
 
 #[derive(clap::Args)]
 pub struct ControlArgs {
-    /// The jobs' ids, or their names where only one job has it, or only one that is not finished
+    /// The jobs' ids, or the first 8 letters of them or more, or their names where only one job has it, or only one that is not finished
     #[arg(value_name = "JOB", required = true)]
     jobs: Vec<String>,
     #[command(flatten)]
@@ -31,6 +32,17 @@ pub struct CancelArgs {
     connect: ConnectArgs,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+#[derive(clap::Args)]
+pub struct RetryArgs {
+    #[command(flatten)]
+    control: ControlArgs,
+    /// Wait until the runs are finished; exit code 1 if one did not succeed
+    #[arg(long)]
+    wait: bool,
+    #[command(flatten)]
+    bound: WaitBound,
 }
 
 impl From<CancelArgs> for ControlArgs {
@@ -66,10 +78,37 @@ enum Item {
 
 pub async fn run(verb: Verb, args: ControlArgs) -> anyhow::Result<Exit> {
     let client = args.connect.client()?;
-    let mut answer = Answer { items: Vec::with_capacity(args.jobs.len()) };
+    let (answer, exit) = each(&client, verb, &args.jobs).await?;
+    print(&client, verb, &answer, args.output).await?;
+    Ok(exit)
+}
+
+pub async fn retry(args: RetryArgs) -> anyhow::Result<Exit> {
+    let RetryArgs { control, wait, bound } = args;
+    if !wait {
+        return run(Verb::Retry, control).await;
+    }
+    let client = control.connect.client()?;
+    let (mut answer, mut exit) = each(&client, Verb::Retry, &control.jobs).await?;
+    for item in &mut answer.items {
+        let Item::Job(JobBody { execution_id: Some(added), .. }) = item else { continue };
+        eprintln!("retries with execution {added}");
+        let last = trigger::until_ended(&client, client.execution(*added).await?, bound).await?;
+        if last.status != ExecutionStatus::Succeeded {
+            exit = Exit::Failed;
+        }
+        *item = Item::Execution(last);
+    }
+    print(&client, Verb::Retry, &answer, control.output).await?;
+    Ok(exit)
+}
+
+/// Does the same to each job.
+async fn each(client: &Client, verb: Verb, jobs: &[String]) -> anyhow::Result<(Answer, Exit)> {
+    let mut answer = Answer { items: Vec::with_capacity(jobs.len()) };
     let mut worst = Exit::Done;
-    for given in args.jobs {
-        let item = match applied(&client, verb, &given).await {
+    for given in jobs {
+        let item = match applied(client, verb, given).await {
             Ok(item) => item,
             Err(error) => {
                 let (problem, exit) = refusal(error)?;
@@ -77,21 +116,25 @@ pub async fn run(verb: Verb, args: ControlArgs) -> anyhow::Result<Exit> {
                     worst = exit;
                 }
                 eprintln!("error: {given}: {}", as_commands(&problem.to_string()));
-                Item::Refused { job: given, error: problem }
+                Item::Refused { job: given.clone(), error: problem }
             }
         };
         answer.items.push(item);
     }
+    Ok((answer, worst))
+}
+
+async fn print(client: &Client, verb: Verb, answer: &Answer, output: OutputArgs) -> anyhow::Result<()> {
     let mut lines = Vec::with_capacity(answer.items.len());
-    if args.output.format == Format::Table {
+    if output.is_table() {
         for item in &answer.items {
-            lines.extend(told(&client, verb, item).await);
+            lines.extend(told(client, verb, item).await);
+        }
+        if lines.is_empty() {
+            return Ok(());
         }
     }
-    if args.output.format == Format::Json || !lines.is_empty() {
-        args.output.print(&answer, |_| lines.join("\n"))?;
-    }
-    Ok(worst)
+    output.print(answer, |_| lines.join("\n"))
 }
 
 async fn applied(client: &Client, verb: Verb, given: &str) -> anyhow::Result<Item> {

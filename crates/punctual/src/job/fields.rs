@@ -161,6 +161,11 @@ fn retries() -> RangedI64ValueParser<u32> {
 }
 
 impl FieldArgs {
+    /// The one time at which the job is to run.
+    pub fn at(&self) -> Option<Timestamp> {
+        self.when.at
+    }
+
     /// A job with what was said and nothing else.
     pub fn job(&self) -> SubmitJob {
         let FieldArgs { basic, when, recurring, overlap, retry } = self;

@@ -1,4 +1,4 @@
-//! Jobs in a JSON file. What a job may be is for the server to say, so that errors are the same as over HTTP.
+//! Jobs in a JSON or YAML file. What a job may be is for the server to say, so that errors are the same as over HTTP.
 
 use crate::exit::{CliError, Exit};
 use crate::output::{OutputArgs, optional_time, table};
@@ -33,13 +33,35 @@ pub fn read(file: &Path) -> anyhow::Result<JobFile> {
     } else {
         text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     }
-    let read = parse(&text).map_err(|error| CliError::refused(format!("{}: {error}", file.display())))?;
+    let read = match is_yaml(file, &text) {
+        true => from_yaml(&text),
+        false => parse(&text).map_err(|error| error.to_string()),
+    };
+    let read = read.map_err(|error| CliError::refused(format!("{}: {error}", file.display())))?;
     match read {
         JobFile::Many(jobs) if jobs.is_empty() => {
             Err(CliError::refused(format!("{} holds no job", file.display())).into())
         }
         read => Ok(read),
     }
+}
+
+/// Whether a file is YAML: by its name, and from standard input by how it begins. What begins like JSON is read as
+/// JSON, so that numbers reach the server as they were written.
+fn is_yaml(file: &Path, text: &str) -> bool {
+    match file.extension().and_then(|extension| extension.to_str()) {
+        Some("yaml" | "yml") => true,
+        Some("json") => false,
+        _ => !text.trim_start().starts_with(['{', '[']),
+    }
+}
+
+/// The same as JSON: only `true` and `false` are booleans, as in YAML 1.2.
+fn from_yaml(text: &str) -> Result<JobFile, String> {
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let read: serde_json::Value =
+        serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())?;
+    parse(&read.to_string()).map_err(|error| error.to_string())
 }
 
 fn parse(text: &str) -> Result<JobFile, serde_json::Error> {
@@ -168,5 +190,18 @@ mod tests {
         let files = [one.to_owned(), format!("[{one},{one}]"), format!(r#"{{"jobs":[{one},{one},{one}]}}"#)];
         assert_eq!(files.map(|text| count(&text)), [Some(1), Some(2), Some(3)]);
         assert_eq!(count("{"), None);
+    }
+
+    #[test]
+    fn yaml_is_read_as_the_json_that_it_stands_for() {
+        let text = "jobs:\n- name: no\n  payload: {ms: 5, on: true}\n- name: b\n  delay: 1h\n";
+        let Ok(JobFile::Many(jobs)) = from_yaml(text) else { panic!("a list of jobs") };
+        assert_eq!(jobs[0].get(), r#"{"name":"no","payload":{"ms":5,"on":true}}"#);
+        assert_eq!(jobs[1].get(), r#"{"delay":"1h","name":"b"}"#);
+        assert!(matches!(from_yaml("name: a\n"), Ok(JobFile::One(_))));
+        assert!(from_yaml("name: [").is_err());
+        let kinds = ["jobs.yaml", "jobs.yml", "jobs.json", "-"].map(|name| is_yaml(Path::new(name), " [1]"));
+        assert_eq!(kinds, [true, true, false, false]);
+        assert!(is_yaml(Path::new("-"), "- name: a"));
     }
 }

@@ -4,6 +4,7 @@ use crate::args;
 use crate::connect::ConnectArgs;
 use crate::exit::Exit;
 use crate::output::{OutputArgs, optional_time, shortened, table};
+use crate::suggest::did_you_mean;
 use punctual_client::{Client, JobBody, JobFilter, Page, PriorityBody, ScheduleType};
 use punctual_core::job::JobStatus;
 use punctual_core::limits;
@@ -77,9 +78,32 @@ pub async fn run(args: ListArgs) -> anyhow::Result<Exit> {
         limit: None,
         cursor: args.cursor,
     };
-    let page = collect(&client, filter, args.limit).await?;
+    let page = collect(&client, filter.clone(), args.limit).await?;
     args.output.print(&page, jobs_table)?;
+    if page.items.is_empty() {
+        for note in misspelled(&client, &filter).await {
+            eprintln!("note: {note}");
+        }
+    }
     Ok(Exit::Done)
+}
+
+/// What a filter that matched nothing probably meant, going by the latest jobs.
+async fn misspelled(client: &Client, filter: &JobFilter) -> Vec<String> {
+    let latest = JobFilter { limit: Some(limits::PAGE_ITEMS_MAX), ..JobFilter::default() };
+    let jobs = client.jobs(&latest).await.map(|page| page.items).unwrap_or_default();
+    let named = |what: &str, given: &Option<String>, name_of: fn(&JobBody) -> &str| {
+        let given = given.as_ref().filter(|given| jobs.iter().all(|job| name_of(job) != given.as_str()))?;
+        let meant = did_you_mean(given, jobs.iter().map(name_of));
+        (!meant.is_empty()).then(|| format!("no job has the {what} {given}{meant}"))
+    };
+    let notes = [
+        named("name", &filter.name, |job| &job.name),
+        named("type", &filter.job_type, |job| &job.job_type),
+        named("queue", &filter.queue, |job| &job.queue),
+        named("owner", &filter.owner, |job| &job.owner_id),
+    ];
+    notes.into_iter().flatten().collect()
 }
 
 /// As many jobs as asked for, over as many pages as it takes.

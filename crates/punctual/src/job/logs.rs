@@ -4,7 +4,7 @@ use crate::args;
 use crate::connect::ConnectArgs;
 use crate::exit::Exit;
 use crate::job::which;
-use crate::output::{Format, OutputArgs, print_raw, print_text, time_to_millis};
+use crate::output::{Format, OutputArgs, print_raw, print_text, time_to_millis, yaml};
 use punctual_client::{
     Client, ClientError, FollowedLine, FollowedLogs, LogLineBody, LogQuery, LogStreamBody, LogsPage,
 };
@@ -94,7 +94,7 @@ async fn show(args: &LogsArgs, client: &Client, writer: Writer) -> anyhow::Resul
         all.follow_cursor = page.follow_cursor;
         match args.output.format {
             Format::Table => print_lines(args, &page.items)?,
-            Format::Json => all.items.extend(page.items),
+            Format::Json | Format::Yaml => all.items.extend(page.items),
         }
         query.cursor = page.next_cursor;
         if query.cursor.is_none() {
@@ -102,14 +102,14 @@ async fn show(args: &LogsArgs, client: &Client, writer: Writer) -> anyhow::Resul
         }
         query.tail = None;
     }
-    if args.output.format == Format::Json {
+    if !args.output.is_table() {
         args.output.print(&all, |_| String::new())?;
     }
     Ok(Exit::Done)
 }
 
-/// Prints line by line, as JSON one object to a line. A server that goes away is waited for, and what it has
-/// shown is not shown again.
+/// Prints line by line: as JSON one object to a line, as YAML one item of a list after the other. A server that goes
+/// away is waited for, and what it has shown is not shown again.
 async fn follow(args: &LogsArgs, client: &Client, writer: Writer) -> anyhow::Result<Exit> {
     let mut seen = Seen { cursor: None, heard_at: None };
     let mut client = client.clone();
@@ -168,6 +168,7 @@ fn print_lines(args: &LogsArgs, lines: &[LogLineBody]) -> anyhow::Result<()> {
     for line in lines {
         match args.output.format {
             Format::Json => print_text(&serde_json::to_string(line)?)?,
+            Format::Yaml => print_text(&yaml(&[line])?)?,
             Format::Table if args.timestamps => print_raw(&with_origin(line))?,
             Format::Table => print_raw(&plain(line))?,
         }

@@ -4,9 +4,12 @@ mod control;
 mod explain;
 mod fields;
 mod job_file;
-mod list;
+pub mod list;
+pub mod live;
 mod logs;
 mod next;
+mod outlook;
+pub mod progress;
 mod show;
 mod submit;
 mod trigger;
@@ -45,7 +48,7 @@ pub enum JobCommand {
     /// End jobs or single executions: nothing more starts, what runs is asked to stop
     Cancel(control::CancelArgs),
     /// Run the latest dead letter of each job again
-    Retry(control::ControlArgs),
+    Retry(control::RetryArgs),
     /// Cancel jobs and remove them with their history
     Delete(control::ControlArgs),
 }
@@ -64,7 +67,7 @@ pub async fn run(command: JobCommand) -> anyhow::Result<Exit> {
         JobCommand::Resume(args) => control::run(Verb::Resume, args).await,
         JobCommand::Trigger(args) => trigger::run(args).await,
         JobCommand::Cancel(args) => control::run(Verb::Cancel, args.into()).await,
-        JobCommand::Retry(args) => control::run(Verb::Retry, args).await,
+        JobCommand::Retry(args) => control::retry(args).await,
         JobCommand::Delete(args) => control::run(Verb::Delete, args).await,
     }
 }

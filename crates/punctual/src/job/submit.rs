@@ -5,21 +5,16 @@ use crate::connect::ConnectArgs;
 use crate::exit::{CliError, Exit};
 use crate::job::fields::{self, FieldArgs, given};
 use crate::job::job_file::{self, Batches, JobFile};
-use crate::job::list::status;
-use crate::job::next;
+use crate::job::outlook;
 use crate::job::wait::{self, WaitBound};
 use crate::job::which;
-use crate::output::{Format, OutputArgs};
+use crate::output::OutputArgs;
 use anyhow::Context;
 use clap::ArgGroup;
-use punctual_client::{Client, ExecutionStatus, JobBody, SubmitJob, SubmittedBody};
-use punctual_core::gates::Gate;
-use punctual_core::job::JobStatus;
-use punctual_core::time::Timestamp;
+use punctual_client::{Client, SubmitJob, SubmittedBody};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 #[derive(clap::Args)]
 #[command(group = ArgGroup::new("What").args(["name", "shell", "command", "file"]).required(true).multiple(true))]
@@ -36,7 +31,7 @@ pub struct SubmitArgs {
     /// JSON for the handler
     #[arg(long, value_parser = args::json, allow_hyphen_values = true, value_name = "JSON", conflicts_with = "file")]
     payload: Option<Box<RawValue>>,
-    /// Submit the job, the list of jobs, or the {"jobs": […]} in this JSON file (- for standard input)
+    /// Submit the job, the list of jobs, or the {"jobs": […]} in this JSON or YAML file (- for standard input)
     #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = fields::GROUPS, conflicts_with = "LastingArgs")]
     file: Option<PathBuf>,
     /// Names this request: repeating it within 24 hours submits nothing twice
@@ -102,62 +97,22 @@ pub async fn run(args: SubmitArgs) -> anyhow::Result<Exit> {
         return wait::until_finished(&client, submitted.job_id, args.bound, args.output).await;
     }
     // The job is kept in any case, so an error from here on is none of the submit.
-    let outlook = outlook(&client, &submitted).await;
+    let job = client.job(submitted.job_id).await.ok();
+    let outlook = outlook::outlook(&client, &submitted, job.as_ref()).await;
     args.output.print(&submitted, |submitted| format!("{}, {}", begun(submitted), outlook.text))?;
-    if args.output.format == Format::Json && outlook.is_note {
+    if !args.output.is_table() && outlook.is_note {
         eprintln!("note: it {}", outlook.text);
     }
-    Ok(Exit::Done)
-}
-
-/// What will become of a submitted job, to end a sentence with.
-struct Outlook {
-    text: String,
-    /// Whether the answer itself does not say it.
-    is_note: bool,
-}
-
-async fn outlook(client: &Client, submitted: &SubmittedBody) -> Outlook {
-    let known = |text: String| Outlook { text, is_note: false };
-    if submitted.existing {
-        return known(format!("it is {}", status(submitted.status)));
+    if let Some(past) = outlook::past(&submitted, args.fields.at()) {
+        eprintln!("note: {past}");
     }
-    let job = client.job(submitted.job_id).await.ok();
-    let has_parents = job.as_ref().is_some_and(|job| !job.depends_on.is_empty());
-    match submitted.status {
-        JobStatus::Active => {}
-        JobStatus::Failed if job.as_ref().is_some_and(was_skipped) => {
-            let text = "will not run: a job that it depends on did not succeed".to_owned();
-            return Outlook { text, is_note: true };
-        }
-        other => return known(format!("it is {}", status(other))),
-    }
-    if let Some(at) = runs_later(submitted)
-        && !next::has_passed(client, at).await
+    if let Some(job) = job
+        && !job.is_finished()
+        && let Some(lack) = outlook::lacks_worker(&client, &job.job_type).await
     {
-        let condition = if has_parents { ", once what it depends on has succeeded" } else { "" };
-        return known(format!("runs at {at}{condition}"));
+        eprintln!("warning: {lack}");
     }
-    if has_parents && waits_for_parents(client, submitted).await {
-        return known("runs once what it depends on has succeeded".to_owned());
-    }
-    let held = match &job {
-        Some(job) => next::held(client, job).await,
-        None => None,
-    };
-    match held {
-        Some(text) => Outlook { text, is_note: true },
-        None => known("runs at once".to_owned()),
-    }
-}
-
-fn was_skipped(job: &JobBody) -> bool {
-    job.last_execution.as_ref().is_some_and(|last| last.status == ExecutionStatus::Skipped)
-}
-
-async fn waits_for_parents(client: &Client, submitted: &SubmittedBody) -> bool {
-    let executions = client.executions(submitted.job_id, Some(1), None).await;
-    executions.is_ok_and(|page| page.items.iter().any(|first| first.gates.contains(&Gate::Dependency)))
+    Ok(Exit::Done)
 }
 
 fn begun(submitted: &SubmittedBody) -> String {
@@ -165,12 +120,6 @@ fn begun(submitted: &SubmittedBody) -> String {
         return format!("job {} was submitted before with this idempotency key", submitted.job_id);
     }
     format!("submitted job {}", submitted.job_id)
-}
-
-/// When the job runs, unless at once. The id tells the server's time: that of this machine may be another.
-fn runs_later(submitted: &SubmittedBody) -> Option<Timestamp> {
-    let made_by = submitted.job_id.made_at().plus(Duration::from_millis(1));
-    submitted.next_run_time.filter(|at| *at > made_by)
 }
 
 impl SubmitArgs {

@@ -3,16 +3,12 @@
 use crate::args;
 use crate::connect::ConnectArgs;
 use crate::exit::{CliError, Exit};
+use crate::job::live::{Live, Seen};
 use crate::job::show::execution_details;
-use crate::job::wait::WaitBound;
+use crate::job::wait::{LOOK_PAUSE_MAX, LOOK_PAUSE_MIN, WaitBound};
 use crate::job::which::WhichJob;
 use crate::output::OutputArgs;
 use punctual_client::{Client, ClientError, ExecutionBody, ExecutionStatus, TriggerRequest};
-use std::time::Duration;
-
-/// The first and the longest pause between two looks at a run that is waited for.
-const LOOK_PAUSE_MIN: Duration = Duration::from_millis(20);
-const LOOK_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 #[derive(clap::Args)]
 pub struct TriggerArgs {
@@ -48,18 +44,27 @@ pub async fn run(args: TriggerArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     eprintln!("triggered execution {}", begun.execution_id);
-    let occurrence = begun.execution_id.occurrence;
-    let Some(last) = args.bound.limit(ended(&client, begun)).await else {
-        let message = format!("the run {occurrence} was not finished within {}", args.bound);
-        return Err(CliError { exit: Exit::TimedOut, message }.into());
-    };
-    let last = last?;
+    let last = until_ended(&client, begun, args.bound).await?;
     args.output.print(&last, execution_details)?;
     Ok(if last.status == ExecutionStatus::Succeeded { Exit::Done } else { Exit::Failed })
 }
 
-/// The last attempt of the run, once it is finished.
+/// The last attempt of the run, once it is finished, unless the time runs out first.
+pub async fn until_ended(
+    client: &Client,
+    begun: ExecutionBody,
+    bound: WaitBound,
+) -> anyhow::Result<ExecutionBody> {
+    let occurrence = begun.execution_id.occurrence;
+    let Some(last) = bound.limit(ended(client, begun)).await else {
+        let message = format!("the run {occurrence} was not finished within {bound}");
+        return Err(CliError { exit: Exit::TimedOut, message }.into());
+    };
+    Ok(last?)
+}
+
 async fn ended(client: &Client, begun: ExecutionBody) -> Result<ExecutionBody, ClientError> {
+    let mut live = Live::start(client).await;
     let mut execution = begun;
     let mut pause = LOOK_PAUSE_MIN;
     loop {
@@ -76,7 +81,10 @@ async fn ended(client: &Client, begun: ExecutionBody) -> Result<ExecutionBody, C
             }
             continue;
         }
-        tokio::time::sleep(pause).await;
+        if let Ok(job) = client.job(execution.job_id).await {
+            live.show(Seen { job, execution: Some(execution.clone()) });
+        }
+        live.pause(pause).await;
         pause = (pause * 2).min(LOOK_PAUSE_MAX);
         execution = client.execution(execution.execution_id).await?;
     }

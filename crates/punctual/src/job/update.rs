@@ -6,7 +6,7 @@ use crate::exit::{CliError, Exit};
 use crate::job::fields::{FieldArgs, field_name};
 use crate::job::next;
 use crate::job::which::WhichJob;
-use crate::output::{Format, OutputArgs};
+use crate::output::OutputArgs;
 use punctual_client::{JobBody, SubmitJob};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -40,10 +40,7 @@ pub async fn run(args: UpdateArgs) -> anyhow::Result<Exit> {
     let client = args.connect.client()?;
     let id = args.which.id(&client).await?;
     let job = client.update(id, &patch, args.if_version).await?;
-    let next = match args.output.format {
-        Format::Table => next::told(&client, &job).await,
-        Format::Json => None,
-    };
+    let next = if args.output.is_table() { next::told(&client, &job).await } else { None };
     args.output.print(&job, |job| describe(job, next))?;
     Ok(Exit::Done)
 }

@@ -3,18 +3,20 @@
 use crate::connect::ConnectArgs;
 use crate::exit::{CliError, Exit};
 use crate::job::list::status;
+use crate::job::live::Live;
 use crate::job::next;
 use crate::job::show::job_details;
 use crate::job::which::WhichJob;
-use crate::output::{Format, OutputArgs, time};
+use crate::output::{OutputArgs, time};
 use punctual_client::{Client, ClientError, JobBody, ScheduleType, Span};
 use punctual_core::ids::JobId;
 use punctual_core::job::JobStatus;
 use std::fmt;
 use std::time::Duration;
 
-/// Pause between two looks at what a cancelled job still runs.
-const LOOK_PAUSE: Duration = Duration::from_millis(200);
+/// The first and the longest pause between two looks at what is waited for.
+pub const LOOK_PAUSE_MIN: Duration = Duration::from_millis(20);
+pub const LOOK_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 #[derive(clap::Args)]
 pub struct WaitArgs {
@@ -70,8 +72,18 @@ pub async fn until_finished(
     let mut watched = Watched::default();
     let waiting = async {
         tell_what_is_waited_for(client, &client.job(id).await?).await;
-        let job = client.wait_watching(id, |job| watched.look(job)).await?;
-        if job.status == JobStatus::Cancelled { stopped(client, job).await } else { Ok(job) }
+        let mut live = Live::start(client).await;
+        let mut pause = LOOK_PAUSE_MIN;
+        loop {
+            let job = client.job(id).await?;
+            watched.look(&job, &live);
+            if is_over(client, &job).await? {
+                return Ok::<JobBody, ClientError>(job);
+            }
+            live.look(client, &job).await;
+            live.pause(pause).await;
+            pause = (pause * 2).min(LOOK_PAUSE_MAX);
+        }
     };
     let Some(finished) = bound.limit(waiting).await else {
         let message = format!("job {id} was not finished within {bound}{}", watched.state(client).await);
@@ -79,7 +91,7 @@ pub async fn until_finished(
     };
     let job = finished?;
     output.print(&job, job_details)?;
-    if output.format == Format::Table && COMMANDS.contains(&job.job_type.as_str()) {
+    if output.is_table() && COMMANDS.contains(&job.job_type.as_str()) {
         eprintln!("see what it has written with `punctual job logs {id}`");
     }
     Ok(if job.status == JobStatus::Completed { Exit::Done } else { Exit::Failed })
@@ -109,16 +121,14 @@ async fn tell_what_is_waited_for(client: &Client, job: &JobBody) {
     }
 }
 
-/// A cancelled job as it stands when nothing of it runs any more.
-async fn stopped(client: &Client, cancelled: JobBody) -> Result<JobBody, ClientError> {
-    let id = cancelled.job_id;
-    let mut job = cancelled;
-    // What is open comes first.
-    while client.executions(id, Some(1), None).await?.items.iter().any(|first| !first.status.is_finished()) {
-        tokio::time::sleep(LOOK_PAUSE).await;
-        job = client.job(id).await?;
+/// Whether nothing more will happen to the job: of a cancelled one something may still run.
+async fn is_over(client: &Client, job: &JobBody) -> Result<bool, ClientError> {
+    if job.status != JobStatus::Cancelled {
+        return Ok(job.is_finished());
     }
-    Ok(job)
+    // What is open comes first.
+    let executions = client.executions(job.job_id, Some(1), None).await?.items;
+    Ok(executions.iter().all(|first| first.status.is_finished()))
 }
 
 /// Looks in a row that must show the same reason before it is told: the worker of a server that has just started
@@ -134,12 +144,12 @@ struct Watched {
 
 impl Watched {
     /// Says once what keeps an unfinished job from running.
-    fn look(&mut self, job: &JobBody) {
+    fn look(&mut self, job: &JobBody, live: &Live) {
         match &job.status_reason {
             Some(reason) if !job.is_finished() => {
                 self.looks_with_reason += 1;
                 if self.looks_with_reason == LOOKS_BEFORE_TOLD {
-                    eprintln!("note: it {reason}");
+                    live.say(&format!("note: it {reason}"));
                 }
             }
             _ => self.looks_with_reason = 0,

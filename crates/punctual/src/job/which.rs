@@ -3,16 +3,22 @@
 use crate::exit::{CliError, Exit};
 use crate::job::list::{self, status};
 use crate::output::{quoted, time};
+use crate::suggest::did_you_mean;
 use punctual_client::{Client, JobBody, JobFilter};
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
 use punctual_core::job::JobStatus;
+use punctual_core::limits;
 
 /// How many jobs of one name are told apart.
 const TOLD_MAX: usize = 5;
+/// Letters of an id that must be given at least.
+const ID_LETTERS_MIN: usize = 8;
+/// How many of the latest jobs a shortened id is looked for among.
+const SHORTENED_AMONG_MAX: usize = 10 * limits::PAGE_ITEMS_MAX;
 
 #[derive(Debug, clap::Args)]
 pub struct WhichJob {
-    /// The job's id, or its name if only one job has it, or only one that is not finished
+    /// The job's id, or the first 8 letters of it or more, or its name if only one job has it, or only one that is not finished
     #[arg(value_name = "JOB")]
     job: String,
 }
@@ -34,7 +40,7 @@ pub async fn find(client: &Client, name: &str) -> anyhow::Result<JobId> {
     }
     let all = named(client, name, None).await?;
     match all.as_slice() {
-        [] => return Err(CliError::not_found(format!("there is no job with the id or name {name}")).into()),
+        [] => return beginning_with(client, name).await,
         [job] => return Ok(job.job_id),
         _ => {}
     }
@@ -45,6 +51,44 @@ pub async fn find(client: &Client, name: &str) -> anyhow::Result<JobId> {
         [job] => Ok(job.job_id),
         _ => Err(ambiguous(name, "unfinished jobs are named", &unfinished)),
     }
+}
+
+/// The id of the only job whose id begins like this. Ids are ordered by time, so it is found among the latest.
+async fn beginning_with(client: &Client, name: &str) -> anyhow::Result<JobId> {
+    let start = name.to_ascii_lowercase();
+    let is_start = |id: &JobId| id.to_string().starts_with(&start);
+    let mut filter = JobFilter { limit: Some(limits::PAGE_ITEMS_MAX), ..JobFilter::default() };
+    let mut matching: Vec<JobBody> = Vec::new();
+    let mut seen = 0;
+    loop {
+        let page = client.jobs(&filter).await?;
+        seen += page.items.len();
+        let is_past = page.items.last().is_none_or(|last| last.job_id.to_string() < start);
+        if !could_be_an_id(&start) {
+            return Err(unknown(name, &page.items));
+        }
+        matching.extend(page.items.into_iter().filter(|job| is_start(&job.job_id)));
+        filter.cursor = page.next_cursor;
+        if is_past || filter.cursor.is_none() || seen >= SHORTENED_AMONG_MAX || matching.len() > TOLD_MAX {
+            break;
+        }
+    }
+    match matching.as_slice() {
+        [] => Err(unknown(name, &[])),
+        [job] => Ok(job.job_id),
+        _ => Err(ambiguous(name, "ids begin with", &matching)),
+    }
+}
+
+/// Whether a text could be the beginning of an id that is worth looking for.
+fn could_be_an_id(text: &str) -> bool {
+    let letters = text.chars().filter(|letter| letter.is_ascii_hexdigit()).count();
+    letters >= ID_LETTERS_MIN && text.chars().all(|letter| letter.is_ascii_hexdigit() || letter == '-')
+}
+
+fn unknown(name: &str, latest: &[JobBody]) -> anyhow::Error {
+    let meant = did_you_mean(name, latest.iter().map(|job| job.name.as_str()));
+    CliError::not_found(format!("there is no job with the id or name {name}{meant}")).into()
 }
 
 /// The latest jobs of this name, one more than are told apart.
@@ -73,7 +117,12 @@ fn ambiguous(name: &str, are_named: &str, jobs: &[JobBody]) -> anyhow::Error {
         message += &format!("\n  {} {}, created {}", job.job_id, status(job.status), time(job.created_at));
     }
     if jobs.len() > TOLD_MAX {
-        message += &format!("\n  and more: see `punctual job list --name {}`", quoted(name));
+        let list = if jobs.iter().all(|job| job.name == name) {
+            format!("punctual job list --name {}", quoted(name))
+        } else {
+            "punctual job list".to_owned()
+        };
+        message += &format!("\n  and more: see `{list}`");
     }
     CliError { exit: Exit::Misunderstood, message }.into()
 }

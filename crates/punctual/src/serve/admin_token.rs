@@ -1,5 +1,6 @@
 //! The first token. It is written to the data directory, readable by its owner only; the store keeps its hash.
 
+use crate::config::exposure;
 use crate::data_dir::DataDir;
 use crate::exit::CliError;
 use anyhow::Context;
@@ -8,9 +9,13 @@ use punctual_core::ports::{Role, Store, Token};
 use punctual_core::time::Timestamp;
 use std::fmt::Write;
 
-/// The public part of the admin token.
+/// The public part of the admin token, and how the token begins.
 const ADMIN: &str = "admin";
+const PREFIX: &str = "pt_admin_";
 const SECRET_BYTES: usize = 32;
+/// Characters that the secret of a token which somebody else wrote may have: fewer could be guessed.
+const SECRET_CHARS_MIN: usize = 32;
+const SECRET_CHARS_MAX: usize = 200;
 
 /// Which admin token counts after a start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,31 +36,56 @@ pub async fn ensure(
     now: Timestamp,
     replace: bool,
 ) -> anyhow::Result<AdminToken> {
-    let kept = store.token(ADMIN).await.context("cannot read the admin token")?.is_some();
+    let kept = store.token(ADMIN).await.context("cannot read the admin token")?;
+    let is_kept = kept.is_some();
     match data_dir.token()?.filter(|_| !replace) {
-        Some(_) if kept => return Ok(AdminToken::Usual),
-        Some(token) => keep(store, data_dir, now, &token).await?,
+        Some(token) => {
+            warn_if_exposed(data_dir);
+            let secret_sha256 = secret_sha256(secret(&token, data_dir)?);
+            match kept {
+                Some(kept) if kept.secret_sha256 == secret_sha256 => {}
+                Some(_) => tracing::warn!(
+                    file = %data_dir.token_file().display(),
+                    "the file does not hold the admin token that counts: put that back, or start with --new-admin-token"
+                ),
+                None => keep(store, secret_sha256, now).await?,
+            }
+            Ok(AdminToken::Usual)
+        }
         None => {
-            let token = format!("pt_{ADMIN}_{}", new_secret()?);
+            let secret = new_secret()?;
             data_dir.remove_token()?;
-            keep(store, data_dir, now, &token).await?;
-            data_dir.write_token(&token)?;
+            keep(store, secret_sha256(&secret), now).await?;
+            data_dir.write_token(&format!("{PREFIX}{secret}"))?;
+            Ok(if is_kept { AdminToken::Replaced } else { AdminToken::Usual })
         }
     }
-    Ok(if kept { AdminToken::Replaced } else { AdminToken::Usual })
 }
 
-async fn keep(store: &dyn Store, data_dir: &DataDir, now: Timestamp, token: &str) -> anyhow::Result<()> {
-    let secret = token.strip_prefix("pt_admin_").ok_or_else(|| {
-        let file = data_dir.token_file();
-        CliError::cannot_start(format!("{} does not hold an admin token: delete it", file.display()))
-    })?;
-    let token = Token {
-        id: ADMIN.to_owned(),
-        secret_sha256: secret_sha256(secret),
-        role: Role::Admin,
-        created_at: now,
+/// The secret of a token that somebody may have written by hand.
+fn secret<'a>(token: &'a str, data_dir: &DataDir) -> Result<&'a str, CliError> {
+    let is_secret = |secret: &&str| {
+        (SECRET_CHARS_MIN..=SECRET_CHARS_MAX).contains(&secret.len())
+            && secret.bytes().all(|byte| byte.is_ascii_alphanumeric())
     };
+    token.strip_prefix(PREFIX).filter(is_secret).ok_or_else(|| {
+        let file = data_dir.token_file();
+        CliError::cannot_start(format!(
+            "{} does not hold an admin token, which is {PREFIX} and {SECRET_CHARS_MIN} to {SECRET_CHARS_MAX} letters and \
+             digits: delete the file, and the next start makes a new token",
+            file.display()
+        ))
+    })
+}
+
+fn warn_if_exposed(data_dir: &DataDir) {
+    if let Ok(Some(exposed)) = exposure(&data_dir.token_file()) {
+        tracing::warn!("{exposed}");
+    }
+}
+
+async fn keep(store: &dyn Store, secret_sha256: [u8; 32], now: Timestamp) -> anyhow::Result<()> {
+    let token = Token { id: ADMIN.to_owned(), secret_sha256, role: Role::Admin, created_at: now };
     store.put_token(token).await.context("cannot keep the admin token")
 }
 

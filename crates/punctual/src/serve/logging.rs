@@ -1,49 +1,72 @@
 //! The server's log, on stderr.
 
+use super::repeats::Limited;
+use crate::config::ServeSettings;
+use crate::config::value::{Raw, Value, choice};
 use crate::exit::CliError;
 use std::io::{self, IsTerminal, Write};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::{self, JsonFields};
 
-#[derive(clap::Args)]
-pub struct LogArgs {
-    /// Lines for people, or one JSON object per line
-    #[arg(long, env = "PUNCTUAL_LOG_FORMAT", value_enum, default_value_t)]
-    log_format: LogFormat,
-    /// error, warn, info, debug or trace; also by module, such as info,punctual_engine=debug
-    #[arg(long, env = "PUNCTUAL_LOG_LEVEL", default_value = "info", value_name = "LEVEL", value_parser = parse_level)]
-    log_level: String,
-}
-
-#[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
-enum LogFormat {
-    #[default]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
     Text,
     Json,
 }
 
-/// A level, or levels by module. A lone word that is no level would be taken for a module, and silence the rest.
-fn parse_level(text: &str) -> Result<String, String> {
-    let levels = ["off", "error", "warn", "info", "debug", "trace"];
-    let is_known =
-        |part: &str| part.contains('=') || levels.iter().any(|level| part.eq_ignore_ascii_case(level));
-    if text.split(',').map(str::trim).all(is_known) && EnvFilter::try_new(text).is_ok() {
-        return Ok(text.to_owned());
+choice!(LogFormat);
+
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+/// A level, or levels by module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Level(String);
+
+impl Value for Level {
+    fn kind() -> String {
+        format!("one of {}, also by module, such as info,punctual_engine=debug", LEVELS.join(", "))
     }
-    let levels = levels.join(", ");
-    Err(format!("must be one of {levels}, also by module, such as info,punctual_engine=debug"))
+
+    fn placeholder() -> String {
+        "LEVEL".to_owned()
+    }
+
+    /// A lone word that is no level would be taken for a module, and silence the rest.
+    fn read(raw: &Raw) -> Result<Self, String> {
+        let is_known =
+            |part: &str| part.contains('=') || LEVELS.iter().any(|level| part.eq_ignore_ascii_case(level));
+        match raw.text() {
+            Some(text)
+                if text.split(',').map(str::trim).all(is_known) && EnvFilter::try_new(text).is_ok() =>
+            {
+                Ok(Level(text.to_owned()))
+            }
+            _ => Err(format!("must be {}", Level::kind())),
+        }
+    }
+
+    fn written(&self) -> serde_json::Value {
+        self.0.as_str().into()
+    }
 }
 
-pub fn start(args: &LogArgs) -> Result<(), CliError> {
-    let filter = EnvFilter::try_new(&args.log_level)
-        .map_err(|error| CliError::cannot_start(format!("--log-level cannot be understood: {error}")))?;
+pub fn start(settings: &ServeSettings) -> Result<(), CliError> {
+    let filter = EnvFilter::try_new(&settings.log_level.0)
+        .map_err(|error| CliError::cannot_start(format!("log.level cannot be understood: {error}")))?;
     // A log that cannot be written is reported to nobody: the attempt would go the same way, and fail loudly.
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| Unfailing(std::io::stderr()))
         .log_internal_errors(false);
-    let started = match args.log_format {
-        LogFormat::Json => log.json().flatten_event(true).try_init(),
-        LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).try_init(),
+    let started = match settings.log_format {
+        LogFormat::Json => {
+            let lines = Limited::new(format::format().json().flatten_event(true), LogFormat::Json);
+            log.fmt_fields(JsonFields::new()).event_format(lines).try_init()
+        }
+        LogFormat::Text => {
+            let lines = Limited::new(format::format(), LogFormat::Text);
+            log.with_ansi(std::io::stderr().is_terminal()).event_format(lines).try_init()
+        }
     };
     started.map_err(|error| CliError::cannot_start(format!("the log cannot be started: {error}")))
 }
@@ -70,10 +93,10 @@ mod tests {
     #[test]
     fn levels_are_words_of_a_fixed_set() {
         for good in ["info", "WARN", "off", "info,punctual_engine=debug", "punctual_store=trace"] {
-            assert_eq!(parse_level(good), Ok(good.to_owned()));
+            assert_eq!(Level::read(&Raw::word(good)), Ok(Level(good.to_owned())));
         }
         for bad in ["loud", "", "info,loud", "punctual_engine=loud"] {
-            assert!(parse_level(bad).is_err(), "{bad}");
+            assert!(Level::read(&Raw::word(bad)).is_err(), "{bad}");
         }
     }
 }

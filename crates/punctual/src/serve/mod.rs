@@ -1,39 +1,41 @@
 //! `punctual serve`: API, scheduler and an embedded worker in one process, on an embedded store.
 
 mod admin_token;
+mod allowed;
 mod clock;
 #[cfg(feature = "http")]
 mod http;
 mod logging;
 mod manual_clock;
+mod repeats;
 mod retention;
 mod signals;
+mod welcome;
 
-use crate::connect::DEFAULT_ADDRESS;
-use crate::data_dir::DataDir;
+pub use allowed::{Allowed, Network};
+pub use clock::ClockKind;
+pub use logging::{Level, LogFormat};
+
+use crate::config::{Flags, ServeSettings, unknown_variables};
+use crate::data_dir::{DataDir, DataDirArgs};
 use crate::exit::{CliError, Exit};
-use crate::{args, output, shim};
 use admin_token::AdminToken;
 use anyhow::Context;
-use clock::ClockArgs;
-use logging::LogArgs;
+use clap::CommandFactory;
 use punctual_api::{Api, NodeInfo, Server, ServerLimits};
 use punctual_client::{Span, host};
 use punctual_core::ports::{DrivenClock, Executor, Host, Store};
-use punctual_core::time::Timestamp;
 use punctual_engine::{Engine, EngineConfig};
 use punctual_store::sqlite::{OpenError, SqliteOptions, SqliteStore};
-use punctual_worker::process::{process_executor, shell_executor};
 use punctual_worker::{Worker, WorkerConfig, builtin_executors};
-use retention::RetentionArgs;
 use signals::Signals;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use welcome::Welcome;
 
 /// How long a server with a manual clock waits for its worker, and the pause between two looks.
 const WORKER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -42,82 +44,48 @@ const WORKER_PAUSE: Duration = Duration::from_millis(2);
 #[derive(clap::Args)]
 pub struct ServeArgs {
     #[command(flatten)]
-    data_dir: DataDir,
-    /// Where to listen; port 0 takes any free one
-    #[arg(long, env = "PUNCTUAL_LISTEN", default_value = DEFAULT_ADDRESS, value_name = "ADDRESS", value_parser = args::address)]
-    listen: String,
-    /// Handlers that run at once
-    #[arg(long, env = "PUNCTUAL_SLOTS", default_value_t = 16, value_parser = args::slots)]
-    slots: usize,
-    /// Executions held ready beyond the slots
-    #[arg(long, env = "PUNCTUAL_PREFETCH", default_value_t = 64)]
-    prefetch: usize,
-    /// The queues that the embedded worker serves, separated by commas; all if left out
-    #[arg(long, env = "PUNCTUAL_QUEUES", value_delimiter = ',')]
-    queues: Vec<String>,
-    /// Commands that the embedded worker runs for whoever may submit jobs: process, shell, separated by commas; none
-    /// if left out
-    #[arg(long, env = "PUNCTUAL_ALLOW", value_delimiter = ',', value_enum)]
-    allow: Vec<Allowed>,
-    /// How long running handlers may take to finish when the server stops
-    #[arg(long, env = "PUNCTUAL_DRAIN_GRACE", default_value = "30s", value_name = "DURATION")]
-    drain_grace: Span,
+    data_dir: DataDirArgs,
     #[command(flatten)]
-    retention: RetentionArgs,
+    settings: Flags<ServeSettings>,
     /// Replace the admin token by a new one
     #[arg(long)]
     new_admin_token: bool,
-    #[command(flatten)]
-    clock: ClockArgs,
-    #[cfg(feature = "http")]
-    #[command(flatten)]
-    http: http::HttpArgs,
-    #[command(flatten)]
-    log: LogArgs,
-}
-
-/// A way to run commands that the operator may allow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Allowed {
-    /// Programs with arguments
-    Process,
-    /// Scripts through `sh -c`
-    Shell,
-}
-
-impl Allowed {
-    fn executor(self) -> Arc<dyn Executor> {
-        match self {
-            Allowed::Process => process_executor(shim::command()),
-            Allowed::Shell => shell_executor(shim::command()),
-        }
-    }
 }
 
 pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
-    logging::start(&args.log)?;
+    let around = args.data_dir.surroundings()?;
+    let data_dir = args.data_dir.within(&around)?;
+    let settings = around.read(&args.settings)?;
+    settings.check()?;
+    logging::start(&settings)?;
+    for unknown in unknown_variables(&crate::Cli::command()) {
+        tracing::warn!("{unknown}");
+    }
     let mut signals = Signals::listen().context("cannot listen for signals")?;
     raise_open_files_limit();
     let host = host::this_machine().context("cannot read randomness")?;
-    let (host, driven) = args.clock.choose(host)?;
-    let executors = executors(&args, &host)?;
-    args.data_dir.prepare()?;
-    let store = open_store(&args.data_dir, &host)?;
-    let listener = listen(&args.listen).await?;
+    let (host, driven) = clock::choose(&settings, host);
+    let origin = |key: &str| around.origin(&args.settings, key);
+    let executors = executors(&settings, origin, &host)?;
+    data_dir.prepare()?;
+    let store = open_store(&data_dir, &host)?;
+    let listener = listen(&settings.listen.0).await?;
     let address = listener.local_addr().context("cannot tell where the server listens")?;
-    let engine = start_engine(args.retention.config(), &host, store.clone()).await?;
-    let token = admin_token::ensure(&*store, &args.data_dir, engine.now(), args.new_admin_token).await?;
+    let engine = start_engine(retention::config(&settings), &host, store.clone()).await?;
+    let token = admin_token::ensure(&*store, &data_dir, engine.now(), args.new_admin_token).await?;
     let now = engine.now();
     let is_driven = driven.is_some();
-    let node = Node::start(&args, &host, engine, executors, listener, driven);
+    let node = Node::start(&settings, &host, engine, executors, listener, driven);
     if is_driven {
         worker_connected(&host, &*store).await;
     }
-    args.data_dir.write_address(&address.to_string())?;
-    welcome(&args.data_dir, address, token, is_driven.then_some(now))?;
-    tracing::info!(%address, data_dir = %args.data_dir.path().display(), "serving");
+    data_dir.write_address(&address.to_string())?;
+    let config_file = around.file.as_ref().map(|file| file.path.as_path());
+    Welcome { data_dir: &data_dir, config_file, address, token, manual_clock: is_driven.then_some(now) }
+        .print()?;
+    tracing::info!(%address, data_dir = %data_dir.path().display(), "serving");
     if token == AdminToken::Replaced {
-        let file = args.data_dir.token_file();
+        let file = data_dir.token_file();
         tracing::warn!(file = %file.display(), "made a new admin token; the earlier one no longer works");
     }
     if is_driven {
@@ -132,11 +100,16 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
 }
 
 /// The handlers of the embedded worker.
-fn executors(args: &ServeArgs, host: &Host) -> Result<Vec<Arc<dyn Executor>>, CliError> {
+#[cfg_attr(not(feature = "http"), expect(unused_variables, reason = "only http jobs name files"))]
+fn executors(
+    settings: &ServeSettings,
+    origin: impl Fn(&str) -> String,
+    host: &Host,
+) -> Result<Vec<Arc<dyn Executor>>, CliError> {
     let mut executors = builtin_executors(host);
-    executors.extend(args.allow.iter().map(|allowed| allowed.executor()));
+    executors.extend(settings.allow.iter().map(|allowed| allowed.executor()));
     #[cfg(feature = "http")]
-    executors.push(args.http.executor(host)?);
+    executors.push(http::executor(settings, origin, host)?);
     Ok(executors)
 }
 
@@ -202,31 +175,6 @@ async fn worker_connected(host: &Host, store: &dyn Store) {
     tracing::warn!("the worker is not connected yet; what falls due before it is will run late");
 }
 
-fn welcome(
-    data_dir: &DataDir,
-    address: SocketAddr,
-    token: AdminToken,
-    manual_clock: Option<Timestamp>,
-) -> anyhow::Result<()> {
-    let dir = data_dir.path().display();
-    let option = if data_dir.is_default() { String::new() } else { format!(" --data-dir {dir}") };
-    output::print_text(&format!(
-        "Punctual {version} listens on http://{address}\n  \
-           data   {dir}\n  \
-           token  {token_file}{note}\n  \
-           {clock}try    punctual job submit hello --type noop --wait{option}",
-        version = env!("CARGO_PKG_VERSION"),
-        token_file = data_dir.token_file().display(),
-        note = match token {
-            AdminToken::Usual => "",
-            AdminToken::Replaced => " (new; the earlier one no longer works)",
-        },
-        clock = manual_clock.map_or_else(String::new, |now| {
-            format!("clock  manual, stands at {now}; move it with punctual clock advance 1h{option}\n  ")
-        }),
-    ))
-}
-
 /// Everything that runs in this process.
 struct Node {
     api: JoinHandle<()>,
@@ -239,7 +187,7 @@ struct Node {
 
 impl Node {
     fn start(
-        args: &ServeArgs,
+        settings: &ServeSettings,
         host: &Host,
         engine: Arc<Engine>,
         executors: Vec<Arc<dyn Executor>>,
@@ -250,14 +198,14 @@ impl Node {
         let (drain_worker, drain) = watch::channel(false);
         let config = WorkerConfig {
             name: "embedded".to_owned(),
-            slots: args.slots,
-            prefetch: args.prefetch,
-            // `--queues ''` and a trailing comma name no queue.
-            queues: args.queues.iter().filter(|queue| !queue.is_empty()).cloned().collect(),
+            slots: settings.slots.as_usize(),
+            prefetch: settings.prefetch.as_usize(),
+            queues: settings.queues.iter().map(|queue| queue.0.clone()).collect(),
+            lease: settings.lease.get(),
             version: Some(env!("CARGO_PKG_VERSION").to_owned()),
             host: host_name(),
             embedded: true,
-            drain_grace: args.drain_grace.get(),
+            drain_grace: settings.drain_grace.get(),
             ..WorkerConfig::default()
         };
         let worker = Worker::new(config, host.clone(), engine.clone(), executors);
@@ -280,7 +228,7 @@ impl Node {
         }
         let server = Server {
             listener,
-            limits: ServerLimits::default(),
+            limits: server_limits(settings),
             clock: host.clock.clone(),
             spawn: host.spawn.clone(),
             traffic: api.traffic(),
@@ -291,7 +239,7 @@ impl Node {
             loops: tokio::spawn(engine.run()),
             stop_api,
             drain_worker,
-            drain_grace: args.drain_grace,
+            drain_grace: settings.drain_grace.get().into(),
         }
     }
 
@@ -348,6 +296,18 @@ async fn work(worker: Worker, mut drain: watch::Receiver<bool>) {
 fn host_name() -> Option<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     Some(name.trim().to_owned()).filter(|name| !name.is_empty())
+}
+
+fn server_limits(settings: &ServeSettings) -> ServerLimits {
+    ServerLimits {
+        connections_max: settings.connections_max.as_u32(),
+        header_timeout: settings.header_timeout.get(),
+        body_timeout: settings.body_timeout.get(),
+        write_timeout: settings.write_timeout.get(),
+        head_bytes_max: settings.head_bytes_max.as_usize(),
+        uri_bytes_max: settings.uri_bytes_max.as_usize(),
+        shutdown_grace: settings.shutdown_grace.get(),
+    }
 }
 
 /// Lets the process open as many files as it may: the usual soft limit of 1,024 is less than the connections

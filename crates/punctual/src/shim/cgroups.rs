@@ -116,6 +116,15 @@ impl Drop for Group {
     }
 }
 
+/// Where this process could make a cgroup with this controller, if anywhere. Makes none.
+pub fn place(controller: &str) -> Option<PathBuf> {
+    let (dir, version) = home(controller, &read("/proc/self/mountinfo"), &read("/proc/self/cgroup"))?;
+    let hands_on =
+        || read(dir.join("cgroup.subtree_control")).split_whitespace().any(|name| name == controller);
+    let can_write = rustix::fs::access(&dir, rustix::fs::Access::WRITE_OK).is_ok();
+    (can_write && (version == Version::V1 || hands_on())).then_some(dir)
+}
+
 fn read(file: impl AsRef<Path>) -> String {
     fs::read_to_string(file).unwrap_or_default()
 }

@@ -15,6 +15,7 @@ mod notes;
 mod output;
 mod tree;
 
+pub use cgroups::place as cgroup_place;
 pub use exec::{SUBCOMMAND as EXEC_SUBCOMMAND, run as exec};
 
 use cgroups::Cgroups;

@@ -292,39 +292,6 @@ async fn stats_and_metrics_count_what_happened() {
 }
 
 #[tokio::test]
-async fn a_thousand_concurrent_submissions_make_a_thousand_jobs() {
-    let server = Server::start();
-    let client = server.client();
-    let tasks: Vec<_> = (0..1_000)
-        .map(|n| {
-            let client = client.clone();
-            tokio::spawn(async move {
-                client.submit(&SubmitJob::named(format!("job-{n}")).with_type("noop")).await.unwrap().job_id
-            })
-        })
-        .collect();
-    let mut acknowledged = HashSet::new();
-    for task in tasks {
-        assert!(acknowledged.insert(task.await.unwrap()), "one id for two jobs");
-    }
-    eventually("all jobs have run", async || client.stats().await.unwrap().counters.succeeded == 1_000).await;
-    let mut filter = JobFilter { limit: Some(300), ..JobFilter::default() };
-    let (mut ids, mut names) = (HashSet::new(), HashSet::new());
-    loop {
-        let page = client.jobs(&filter).await.unwrap();
-        for job in page.items {
-            assert_eq!(job.status, JobStatus::Completed);
-            assert!(ids.insert(job.job_id) && names.insert(job.name), "a job was kept twice");
-        }
-        filter.cursor = page.next_cursor;
-        if filter.cursor.is_none() {
-            break;
-        }
-    }
-    assert_eq!(ids, acknowledged);
-}
-
-#[tokio::test]
 async fn jobs_are_found_by_tags_schedule_type_and_text() {
     let server = Server::start();
     let client = server.client();

@@ -262,8 +262,8 @@ async fn health_needs_no_token() {
     }
 }
 
-/// Senders that announce a large batch and then send nothing.
-async fn stalled_senders(server: &Server, count: usize) -> Vec<TcpStream> {
+/// Senders that announce a large batch and stop after this many bytes of it.
+async fn stalled_senders(server: &Server, count: usize, sent_bytes: usize) -> Vec<TcpStream> {
     let mut stalled = Vec::new();
     for _ in 0..count {
         let mut stream = TcpStream::connect(&server.address).await.unwrap();
@@ -277,6 +277,7 @@ async fn stalled_senders(server: &Server, count: usize) -> Vec<TcpStream> {
         let mut answer = [0; 12];
         stream.read_exact(&mut answer).await.unwrap();
         assert_eq!(&answer, b"HTTP/1.1 100");
+        stream.write_all(&vec![b' '; sent_bytes]).await.unwrap();
         stalled.push(stream);
     }
     stalled
@@ -285,15 +286,21 @@ async fn stalled_senders(server: &Server, count: usize) -> Vec<TcpStream> {
 #[tokio::test]
 async fn stalled_large_bodies_bound_memory_and_let_small_ones_pass() {
     let server = Server::start();
-    let stalled = stalled_senders(&server, 4).await;
+    let large = json!({"name": "x", "delay": "1h", "payload": "y".repeat(100_000)}).to_string();
+    // What is only announced takes no memory, and nothing away from others.
+    let idle = stalled_senders(&server, 40, 0).await;
+    let (status, body) = server.post("/api/v1/jobs", &large).await;
+    assert_eq!(status, StatusCode::CREATED, "{body}");
+    let stalled = stalled_senders(&server, 4, 8 * 1024 * 1024 - 1).await;
     let (status, body) = server.post("/api/v1/jobs", r#"{"name":"small","delay":"1h"}"#).await;
     assert_eq!(status, StatusCode::CREATED, "{body}");
-    let large = json!({"name": "x", "delay": "1h", "payload": "y".repeat(100_000)}).to_string();
-    let request = server.request(Method::POST, "/api/v1/jobs").header("content-type", "application/json");
-    let response = request.body(large.clone()).send().await.unwrap();
-    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
-    assert_eq!(response.headers()["retry-after"], "1");
-    drop(stalled);
+    eventually("large bodies are refused", async || {
+        let request = server.request(Method::POST, "/api/v1/jobs").header("content-type", "application/json");
+        let response = request.body(large.clone()).send().await.unwrap();
+        response.status() == StatusCode::TOO_MANY_REQUESTS && response.headers()["retry-after"] == "1"
+    })
+    .await;
+    drop((idle, stalled));
     eventually("large bodies pass again", async || {
         server.post("/api/v1/jobs", &large).await.0 == StatusCode::CREATED
     })

@@ -11,6 +11,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
 
 /// Runs of one interval job.
 const RUNS: u32 = 12;
@@ -19,15 +20,15 @@ const INTERVAL_US: i64 = 100_000;
 const AUDITORS: usize = 8;
 
 /// A number from the environment, or the default.
-fn setting(name: &str, default: u64) -> u64 {
+pub fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
 /// SplitMix64: the moments of all kills follow from one printed seed.
-struct Chance(u64);
+pub struct Chance(pub u64);
 
 impl Chance {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -37,20 +38,31 @@ impl Chance {
 }
 
 /// What the server has acknowledged.
-#[derive(Default)]
-struct Acknowledged {
+#[derive(Default, Clone)]
+pub struct Acknowledged {
     one_shot: HashSet<JobId>,
     interval: HashSet<JobId>,
 }
 
 /// Submits until the server is gone.
-struct Load {
-    client: Client,
-    names: Arc<AtomicU64>,
-    acknowledged: Arc<Mutex<Acknowledged>>,
+#[derive(Clone)]
+pub struct Load {
+    pub client: Client,
+    pub names: Arc<AtomicU64>,
+    pub acknowledged: Arc<Mutex<Acknowledged>>,
 }
 
 impl Load {
+    /// Everything at once, until the server is gone.
+    pub fn begin(self) -> [JoinHandle<()>; 4] {
+        [
+            tokio::spawn(self.clone().one_by_one()),
+            tokio::spawn(self.clone().one_by_one()),
+            tokio::spawn(self.clone().in_batches()),
+            tokio::spawn(self.intervals()),
+        ]
+    }
+
     fn job(&self, kind: &str) -> SubmitJob {
         let number = self.names.fetch_add(1, Ordering::Relaxed);
         // Losing a claimed attempt to a kill is charged: a job may meet every kill of the test.
@@ -124,13 +136,8 @@ async fn round(
     names: &Arc<AtomicU64>,
 ) {
     let server = Server::start_in(directory, &[]);
-    let load = || Load { client: server.client(), names: names.clone(), acknowledged: acknowledged.clone() };
-    let tasks = [
-        tokio::spawn(load().one_by_one()),
-        tokio::spawn(load().one_by_one()),
-        tokio::spawn(load().in_batches()),
-        tokio::spawn(load().intervals()),
-    ];
+    let load = Load { client: server.client(), names: names.clone(), acknowledged: acknowledged.clone() };
+    let tasks = load.begin();
     // The moment of the kill is the input of this test, not a wait for something.
     tokio::time::sleep(life).await;
     server.kill();
@@ -139,7 +146,7 @@ async fn round(
     }
 }
 
-async fn audit(client: &Client, acknowledged: &Acknowledged) {
+pub async fn audit(client: &Client, acknowledged: &Acknowledged) {
     let jobs = finished_jobs(client).await;
     let names: HashSet<&str> = jobs.values().map(|job| job.name.as_str()).collect();
     assert_eq!(names.len(), jobs.len(), "a submit made two jobs");

@@ -3,35 +3,54 @@
 //! Every case starts the real binary on a fresh data directory and a free port.
 
 mod api;
+mod backup;
 mod bad_control;
 mod bad_input;
 mod bench;
 mod cli;
 mod cli_words;
 mod clock;
+mod config;
 mod control;
 mod dead_letters;
+mod demo;
 mod dependencies;
 mod depth;
+mod doctor;
 mod driven;
 mod events;
+mod exit_codes;
 mod expiry;
 mod explain;
+mod first_run;
 mod follow;
 mod full_disk;
+mod generated;
+mod graceful;
 #[cfg(feature = "http")]
 mod http;
 mod keys;
 mod kill;
 mod lifecycle;
-mod notes;
+mod limits;
 mod metrics;
+mod notes;
+mod openapi;
 mod overlap;
+mod power;
 mod process;
 mod queues;
+mod raw;
 mod redact;
 mod restart;
+mod scenarios;
 mod server;
+mod slips;
+mod slow_connections;
+mod terminal;
+#[cfg(feature = "top")]
+mod top;
 mod update;
+mod waiting;
 mod worker_orders;
 mod worker_protocol;

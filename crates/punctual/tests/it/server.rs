@@ -86,6 +86,10 @@ impl Server {
         Client::new(&self.address, self.token.clone()).expect("a good address")
     }
 
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn data_dir(&self) -> &Path {
         &self.data_dir
     }

@@ -47,7 +47,7 @@ pub(crate) fn migrate(conn: &mut Connection, steps: &[&str]) -> Result<(), Migra
     Ok(())
 }
 
-fn version(conn: &Connection) -> Result<usize, Fault> {
+pub(crate) fn version(conn: &Connection) -> Result<usize, Fault> {
     let version: i64 = conn.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     usize::try_from(version).map_err(|_| Fault::damaged("user_version", version))
 }

@@ -12,11 +12,12 @@ use crate::auth;
 use crate::error::ApiError;
 use crate::extract::{BATCH_BODY_BYTES_MAX, BODY_BYTES_MAX, IdInPath, JsonBody, NoBody};
 use crate::json::{self, Shape};
+use crate::routes::listed::Listed;
+use axum::Json;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::middleware::from_fn;
 use axum::routing::{delete, post};
-use axum::{Json, Router};
 use punctual_client::protocol::{
     AssignmentBody, GiveBackRequest, HeartbeatAnswer, HeartbeatRequest, LeaseBody, LogsRequest, NotesAnswer,
     NotesRequest, OpenSession, PollAnswer, PollRequest, ReportRequest, ReportsAnswer, ResyncRequest,
@@ -32,9 +33,9 @@ use punctual_core::time::Monotonic;
 type LargeBody = JsonBody<BATCH_BODY_BYTES_MAX>;
 type Body = JsonBody<BODY_BYTES_MAX>;
 
-pub fn router() -> Router<Api> {
+pub fn router() -> Listed {
     let large = || DefaultBodyLimit::max(BATCH_BODY_BYTES_MAX);
-    Router::new()
+    Listed::new()
         .route("/sessions", post(open))
         .route("/sessions/{id}", delete(close))
         .route("/poll", post(poll))
@@ -44,7 +45,7 @@ pub fn router() -> Router<Api> {
         .route("/give-back", post(give_back))
         .route("/resync", post(resync))
         .route("/logs", post(logs).layer(large()))
-        .route_layer(from_fn(auth::workers_only))
+        .map(|router| router.route_layer(from_fn(auth::workers_only)))
 }
 
 async fn open(State(api): State<Api>, body: Body) -> Result<(StatusCode, Json<SessionBody>), ApiError> {

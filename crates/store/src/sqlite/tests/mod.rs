@@ -4,6 +4,7 @@ mod budget;
 mod cancel;
 mod conformance;
 mod files;
+mod inspect;
 mod outages;
 mod plans;
 mod tally;

@@ -1,0 +1,222 @@
+//! What can be asked for: one method of one path, what it takes and every answer it has.
+
+use super::schema::Schema;
+use axum::http::Method;
+use serde_json::{Map, Value, json};
+
+/// The answers that any operation may have, by status: the name of the shared description.
+const SHARED: [(u16, &str); 9] = [
+    (400, "BadRequest"),
+    (401, "Unauthorized"),
+    (403, "Forbidden"),
+    (408, "RequestTimeout"),
+    (413, "PayloadTooLarge"),
+    (415, "UnsupportedMediaType"),
+    (422, "UnprocessableContent"),
+    (429, "TooManyRequests"),
+    (503, "ServiceUnavailable"),
+];
+
+pub struct Operation {
+    pub path: String,
+    pub method: Method,
+    said: Map<String, Value>,
+    parameters: Vec<Value>,
+    answers: Map<String, Value>,
+}
+
+/// What an operation is called: by programs, in the list of its kind, and in one line.
+pub struct Title {
+    pub id: &'static str,
+    pub tag: &'static str,
+    pub summary: &'static str,
+}
+
+impl Operation {
+    /// One that needs a token.
+    pub fn new(method: Method, path: impl Into<String>, title: Title) -> Self {
+        let is_reading = method == Method::GET;
+        let operation = Operation::public(method, path, title)
+            .said("security", json!([{"token": []}]))
+            .shares(&[401, 503]);
+        if is_reading { operation } else { operation.shares(&[403]) }
+    }
+
+    /// One that anybody may ask for.
+    pub fn public(method: Method, path: impl Into<String>, title: Title) -> Self {
+        let operation = Operation {
+            path: path.into(),
+            method,
+            said: Map::new(),
+            parameters: vec![],
+            answers: Map::new(),
+        };
+        operation
+            .said("operationId", title.id)
+            .said("tags", vec![title.tag])
+            .said("summary", title.summary)
+            .said("security", json!([]))
+    }
+
+    fn said(mut self, keyword: &str, value: impl Into<Value>) -> Self {
+        self.said.insert(keyword.to_owned(), value.into());
+        self
+    }
+
+    pub fn about(self, text: &str) -> Self {
+        self.said("description", text)
+    }
+
+    pub fn in_path(self, name: &str, schema: Schema) -> Self {
+        self.parameter("path", name, schema)
+    }
+
+    pub fn in_query(self, name: &str, schema: Schema) -> Self {
+        self.parameter("query", name, schema).shares(&[400])
+    }
+
+    pub fn in_header(self, name: &str, schema: Schema) -> Self {
+        self.parameter("header", name, schema).shares(&[400])
+    }
+
+    fn parameter(mut self, place: &str, name: &str, schema: Schema) -> Self {
+        let mut schema = schema.value();
+        let about = schema.as_object_mut().and_then(|schema| schema.remove("description"));
+        self.parameters.push(json!({
+            "name": name, "in": place, "required": place == "path", "description": about, "schema": schema,
+        }));
+        self
+    }
+
+    /// Takes a body of this schema.
+    pub fn takes(self, schema: &str, example: Value) -> Self {
+        self.takes_as(&["application/json"], schema, example)
+    }
+
+    /// Takes a body of this schema, under any of these types.
+    pub fn takes_as(self, kinds: &[&str], schema: &str, example: Value) -> Self {
+        let media = json!({"schema": {"$ref": format!("#/components/schemas/{schema}")}, "example": example});
+        let content: Map<String, Value> =
+            kinds.iter().map(|kind| ((*kind).to_owned(), media.clone())).collect();
+        self.said("requestBody", json!({"required": true, "content": content})).reads_a_body()
+    }
+
+    /// Takes no body, or one of this schema.
+    pub fn may_take(self, schema: &str, example: Value) -> Self {
+        let media = json!({"schema": {"$ref": format!("#/components/schemas/{schema}")}, "example": example});
+        let body = json!({"required": false, "content": {"application/json": media}});
+        self.said("requestBody", body).reads_a_body()
+    }
+
+    fn reads_a_body(self) -> Self {
+        self.shares(&[400, 408, 413, 415, 422, 429])
+    }
+
+    /// Answers with a body of this schema.
+    pub fn answers(self, status: u16, about: &str, schema: &str) -> Self {
+        let schema = json!({"$ref": format!("#/components/schemas/{schema}")});
+        self.answers_as(status, about, "application/json", schema)
+    }
+
+    pub fn answers_as(mut self, status: u16, about: &str, kind: &str, schema: Value) -> Self {
+        let answer = json!({"description": about, "content": {kind: {"schema": schema}}});
+        self.answers.insert(status.to_string(), answer);
+        self
+    }
+
+    /// Adds another type to an answer that was described before.
+    pub fn also_answers(mut self, status: u16, kind: &str, schema: &str) -> Self {
+        let answer = self.answers.get_mut(&status.to_string()).expect("the answer was described before");
+        answer["content"][kind] = json!({"schema": {"$ref": format!("#/components/schemas/{schema}")}});
+        self
+    }
+
+    pub fn answers_nothing(mut self, status: u16, about: &str) -> Self {
+        self.answers.insert(status.to_string(), json!({"description": about}));
+        self
+    }
+
+    /// Adds a header to an answer that was described before.
+    pub fn with_header(mut self, status: u16, header: &str) -> Self {
+        let answer = self.answers.get_mut(&status.to_string()).expect("the answer was described before");
+        answer["headers"][header] = json!({"$ref": format!("#/components/headers/{header}")});
+        self
+    }
+
+    /// Fails for a reason of its own.
+    pub fn fails(self, status: u16, about: &str) -> Self {
+        let schema = json!({"$ref": "#/components/schemas/Problem"});
+        self.answers_as(status, about, "application/problem+json", schema)
+    }
+
+    fn shares(mut self, statuses: &[u16]) -> Self {
+        for (status, name) in SHARED.iter().filter(|(status, _)| statuses.contains(status)) {
+            let shared = json!({"$ref": format!("#/components/responses/{name}")});
+            self.answers.entry(status.to_string()).or_insert(shared);
+        }
+        self
+    }
+
+    pub fn value(self) -> Value {
+        let mut said = self.said;
+        if !self.parameters.is_empty() {
+            said.insert("parameters".to_owned(), self.parameters.into());
+        }
+        said.insert("responses".to_owned(), self.answers.into());
+        said.into()
+    }
+}
+
+/// The descriptions that operations share, under their names.
+pub fn shared_answers() -> Value {
+    let retry_after = json!({"Retry-After": {"$ref": "#/components/headers/Retry-After"}});
+    let challenge = json!({"WWW-Authenticate": {"$ref": "#/components/headers/WWW-Authenticate"}});
+    let about = |status: u16| match status {
+        400 => {
+            "The request cannot be read: a body that is not JSON, not UTF-8 or nested too deeply, a parameter that \
+                is unknown or out of bounds, or a malformed header."
+        }
+        401 => "The token is missing or unknown.",
+        403 => "The token's role does not allow this.",
+        408 => "The body came too slowly. The connection is closed.",
+        413 => "The body is too large.",
+        415 => "The body is not `application/json`.",
+        422 => "The body is JSON, but not what is wanted here: `errors` names the fields.",
+        429 => "Too much is being taken in at once: nothing was taken.",
+        _ => "The store cannot be reached, or the server is stopping.",
+    };
+    let answers: Map<String, Value> = SHARED
+        .iter()
+        .map(|(status, name)| {
+            let mut answer = json!({
+                "description": about(*status),
+                "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+            });
+            match status {
+                401 => answer["headers"] = challenge.clone(),
+                429 | 503 => answer["headers"] = retry_after.clone(),
+                _ => {}
+            }
+            ((*name).to_owned(), answer)
+        })
+        .collect();
+    answers.into()
+}
+
+/// The headers of answers, under their names.
+pub fn shared_headers() -> Value {
+    json!({
+        "Allow": {"description": "The methods that are allowed here.", "required": true,
+            "schema": {"type": "string"}, "example": "GET,HEAD"},
+        "ETag": {"description": "The version of the job, for `If-Match`.", "required": true,
+            "schema": {"type": "string", "pattern": "^\"[0-9]+\"$"}, "example": "\"3\""},
+        "Location": {"description": "Where it is.", "required": true,
+            "schema": {"type": "string", "format": "uri-reference"}},
+        "Retry-After": {"description": "Seconds after which to try again.", "required": true,
+            "schema": {"type": "integer", "minimum": 0}, "example": 1},
+        "Idempotent-Replayed": {"description": "This answer was given before, to the same request with the same \
+            `Idempotency-Key`: nothing was done again.", "schema": {"type": "string", "enum": ["true"]}},
+        "WWW-Authenticate": {"description": "How to prove who asks.", "required": true,
+            "schema": {"type": "string", "enum": ["Bearer"]}},
+    })
+}

@@ -1,0 +1,481 @@
+//! Jobs: as submitted, as changed, as read; batches and previews.
+
+use super::super::schema::{
+    Schema, Schemas, any, flag, list, name, number, one_of, text, the, time, up_to, whole, words,
+};
+use super::{EXECUTION, JOB, page};
+use punctual_client::{
+    BatchAnswer, BatchRequest, ExecutionStatus, JobBody, LastExecution, OccurrencePreview, PreviewBody,
+    PreviewRequest, RetryBody, RetryStrategy, ScheduleType, SubmitJob, SubmittedBody,
+};
+use punctual_core::job::JobStatus;
+use punctual_core::limits;
+use punctual_core::recurrence::{DstEffect, DstGap, DstOverlap};
+use punctual_core::schedule::{MisfirePolicy, OverlapPolicy};
+use serde_json::json;
+
+pub fn describe(schemas: &mut Schemas) {
+    words_of_jobs(schemas);
+    retry(schemas);
+    schemas.request::<SubmitJob>("SubmitJob", "A job as submitted. Only the name is required.", submitted());
+    // As a patch nothing is required, and null resets a field.
+    let patch =
+        submitted().into_iter().map(|(field, schema)| (field, schema.sometimes().or_null())).collect();
+    let about = "The fields of a job to change (JSON merge patch, RFC 7396): null resets a field to its \
+        default, what is not named stays as it is.";
+    schemas.request::<SubmitJob>("PatchJob", about, patch);
+    read(schemas);
+    batches(schemas);
+    previews(schemas);
+    page(schemas, "JobPage", "One page of jobs, newest first.", "Job");
+}
+
+const SCHEDULE_TYPES: [&str; 3] =
+    [ScheduleType::Immediate.as_str(), ScheduleType::OneTime.as_str(), ScheduleType::Recurring.as_str()];
+
+fn words_of_jobs(schemas: &mut Schemas) {
+    schemas.add("JobStatus", words::<JobStatus>("Where a job is in its life."));
+    schemas.add(
+        "ScheduleType",
+        one_of("What makes a job run. Requests may write it in any case.", &SCHEDULE_TYPES),
+    );
+    schemas.add(
+        "DstGap",
+        words::<DstGap>("What happens to a local time that clocks skip when they go forward."),
+    );
+    schemas.add(
+        "DstOverlap",
+        words::<DstOverlap>("What happens to a local time that clocks repeat when they go back."),
+    );
+    schemas.add(
+        "MisfirePolicy",
+        words::<MisfirePolicy>(
+            "What becomes of occurrences that are found later \
+        than the grace: skipped, the latest one run, or all run.",
+        ),
+    );
+    schemas.add(
+        "OverlapPolicy",
+        words::<OverlapPolicy>(
+            "What a fire does while the job has occurrences \
+        open: nothing, run beside them, wait, or have them cancelled and start when they have ended.",
+        ),
+    );
+    let priority = Schema::default()
+        .with(
+            "description",
+            "1 to 10, or `low`, `medium`, `high` for 2, 5, 8. One step is worth ten seconds of waiting.",
+        )
+        .with(
+            "anyOf",
+            json!([
+                {"type": "integer", "minimum": 1, "maximum": 10},
+                {"type": "string", "enum": ["low", "medium", "high"]},
+            ]),
+        )
+        .example(8);
+    schemas.add("Priority", priority);
+    let rate = Schema::default()
+        .with("description", "So many a minute, or `10/m`, `2/s`.")
+        .with(
+            "anyOf",
+            json!([
+                {"type": "integer", "minimum": 1, "maximum": limits::REPLAY_RATE_MAX},
+                {"type": "string", "pattern": "^ *[0-9]+ *(/ *(m|min|minute|s|sec|second) *)?$"},
+            ]),
+        )
+        .example("10/m");
+    schemas.add("ReplayRate", rate);
+}
+
+fn retry(schemas: &mut Schemas) {
+    let duration = |about, example: &str| the("Duration", about).example(example);
+    schemas.request::<RetryBody>(
+        "Retry",
+        "How to go on after a failed attempt.",
+        vec![
+            ("strategy", words::<RetryStrategy>("How the waits follow each other.").otherwise("exponential")),
+            (
+                "delay",
+                duration("The first wait; for `fixed` every one. At most 366 days.", "60s").otherwise("60s"),
+            ),
+            (
+                "max_delay",
+                duration("What waits of `exponential` grow up to. At most 366 days.", "1h").otherwise("1h"),
+            ),
+            (
+                "steps",
+                up_to(
+                    limits::RETRY_STEPS_MAX,
+                    list(
+                        "The waits of `ladder`, one after the other; the last one repeats.",
+                        the("Duration", "One wait."),
+                    ),
+                )
+                .example(json!(["1m", "5m", "1h"])),
+            ),
+            (
+                "fail_on",
+                up_to(
+                    limits::FAIL_ON_MAX,
+                    list(
+                        "Failures that are not retried: `TIMED_OUT`, `LOST`, or a part of the error \
+                            message.",
+                        text("One of them.").with("minLength", 1),
+                    ),
+                )
+                .example(json!(["TIMED_OUT", "no such customer"])),
+            ),
+            (
+                "timeout_growth",
+                number(
+                    "The factor by which the time limit grows with each retry; at most two decimals.",
+                    1.0..=f64::from(limits::TIMEOUT_GROWTH_PCT_MAX) / 100.0,
+                )
+                .otherwise(1.0)
+                .example(1.5),
+            ),
+        ],
+    );
+}
+
+type Fields = Vec<(&'static str, Schema)>;
+
+fn submitted() -> Fields {
+    let mut fields = vec![
+        ("name", name("What people call it; at most 200 bytes.").needed().example("nightly-report")),
+        (
+            "job_type",
+            name(
+                "Which handler runs it; the name if left out. `noop`, `sleep` and `http` are \
+            built in, `process` and `shell` where they are allowed.",
+            )
+            .example("http"),
+        ),
+        (
+            "payload",
+            any("Any JSON, handed to the handler as it is; at most 256 KiB.")
+                .example(json!({"url": "https://example.com/report"})),
+        ),
+        ("queue", name("Which workers may take it.").otherwise("default")),
+        ("priority", the("Priority", "How urgent it is.").otherwise(5)),
+        ("schedule_type", the("ScheduleType", "Follows from the other fields if left out.")),
+        ("execute_at", time("Run once, at this time; one that has passed means now.")),
+        ("delay", the("Duration", "Run once, after this long.").example("10m")),
+    ];
+    fields.extend(schedule());
+    fields.extend(bounds());
+    fields.extend(attempts());
+    fields.extend(keys());
+    fields
+}
+
+/// What makes a job recurring; previews take it too.
+fn schedule() -> Fields {
+    vec![
+        (
+            "cron_expression",
+            text(
+                "Run again and again: five fields (minute first), six (second first) or \
+            seven (year last), or `@daily` and the like; `H` is fixed by owner and name.",
+            )
+            .with("minLength", 1)
+            .example("0 9 * * MON-FRI"),
+        ),
+        (
+            "interval",
+            text(
+                "Run again and again: hours or less (`90s`, `PT3H`, `hourly`) on elapsed time, \
+            days or longer (`P1D`, `monthly`) as steps on the zone's calendar. From 100 ms to ten years.",
+            )
+            .with("minLength", 1)
+            .example("90s"),
+        ),
+        (
+            "timezone",
+            text("The IANA name of the zone whose clocks count.")
+                .with("minLength", 1)
+                .otherwise("UTC")
+                .example("Europe/Berlin"),
+        ),
+        ("dst_gap", the("DstGap", "Follows the schedule if left out.")),
+        ("dst_overlap", the("DstOverlap", "Follows the schedule if left out.")),
+        ("start_at", time("The first time at which it may run; an interval counts from here.")),
+        ("end_at", time("The last time at which it may run.")),
+    ]
+}
+
+fn bounds() -> Fields {
+    let duration = |about, example: &str| the("Duration", about).example(example);
+    vec![
+        ("misfire_policy", the("MisfirePolicy", "For recurring jobs.").otherwise("SKIP_MISSED")),
+        (
+            "misfire_grace",
+            duration("How late an occurrence may be found and still simply run; at most 24h.", "60s")
+                .otherwise("60s"),
+        ),
+        ("misfire_limit", whole("`RUN_ALL` runs the latest so many; all if left out.", 1..=u32::MAX.into())),
+        (
+            "max_lateness",
+            duration("`RUN_ALL` runs none that is later than this; no limit if left out.", "6h"),
+        ),
+        (
+            "replay_rate",
+            the("ReplayRate", "How fast `RUN_ALL` makes up for missed ones; all at once if left out."),
+        ),
+        (
+            "jitter",
+            duration(
+                "Starts each occurrence up to so much later, always the same for one job and occurrence; \
+                    at most 24h.",
+                "5m",
+            ),
+        ),
+        ("max_runs", whole("Ends the schedule after so many; no limit if left out.", 1..=u32::MAX.into())),
+        ("overlap_policy", the("OverlapPolicy", "For recurring jobs.").otherwise("SKIP")),
+        (
+            "overlap_limit",
+            whole(
+                "How many may wait under `QUEUE`; further ones are skipped.",
+                1..=limits::OVERLAP_LIMIT_MAX.into(),
+            )
+            .otherwise(limits::OVERLAP_LIMIT_DEFAULT),
+        ),
+        (
+            "max_open",
+            whole(
+                "How many occurrences may be open at all; further ones are skipped with reason `backlog`.",
+                1..=limits::MAX_OPEN_MAX.into(),
+            )
+            .otherwise(limits::MAX_OPEN_DEFAULT),
+        ),
+    ]
+}
+
+fn attempts() -> Fields {
+    vec![
+        (
+            "max_retries",
+            whole(
+                "Retries after the first attempt; 0 means at most once.",
+                0..=limits::MAX_RETRIES_MAX.into(),
+            )
+            .otherwise(limits::MAX_RETRIES_DEFAULT),
+        ),
+        ("retry", the("Retry", "How to go on after a failed attempt.")),
+        (
+            "timeout_secs",
+            number(
+                "The time limit of one attempt, in seconds; `0.5` is half a second.",
+                0.001..=limits::TIMEOUT_MAX.as_secs_f64(),
+            )
+            .otherwise(limits::TIMEOUT_DEFAULT.as_secs()),
+        ),
+        ("expires_at", time("What has not started by then ends `EXPIRED`; jobs that run once only.")),
+        (
+            "expires_after",
+            the(
+                "Duration",
+                "The same, so long after each occurrence's scheduled time; at \
+            most ten years. Not together with `expires_at`.",
+            )
+            .example("1h"),
+        ),
+    ]
+}
+
+fn keys() -> Fields {
+    let id = the("JobId", "A job that runs once.");
+    vec![
+        ("owner_id", name("Whose share of the queue it counts against.").otherwise("default")),
+        (
+            "idempotency_key",
+            name(
+                "Names one job of its owner for as long as that is kept: submitting it \
+            again answers with that job.",
+            )
+            .example("order-1138"),
+        ),
+        (
+            "unique_key",
+            name(
+                "Names one unfinished job of its owner: submitting another one meanwhile is a \
+            409 that names it.",
+            )
+            .example("sync-customer-17"),
+        ),
+        (
+            "depends_on",
+            up_to(limits::DEPENDS_ON_MAX, list("Jobs that must succeed first.", id)).example(json!([JOB])),
+        ),
+        (
+            "tags",
+            up_to(limits::TAGS_MAX, list("Words to find it by.", name("One of them.")))
+                .example(json!(["billing"])),
+        ),
+    ]
+}
+
+/// As submitted, with defaults filled in: what is there is not null.
+fn shown(fields: Fields, always: &[&str]) -> Fields {
+    let plain = |(field, schema): (&'static str, Schema)| {
+        (field, if always.contains(&field) { schema.needed() } else { schema.sometimes() })
+    };
+    fields.into_iter().map(plain).collect()
+}
+
+fn read(schemas: &mut Schemas) {
+    let always = ["name", "job_type", "queue", "schedule_type", "max_retries", "retry", "owner_id", "tags"];
+    let mut fields = vec![("job_id", the("JobId", "The job."))];
+    fields.extend(shown(submitted(), &always));
+    for (field, schema) in &mut fields {
+        match *field {
+            "payload" => *schema = any("As submitted."),
+            "priority" => *schema = whole("As a number, whichever way it was submitted.", 1..=10),
+            "timeout_secs" => *schema = schema.clone().needed(),
+            "replay_rate" => *schema = text("So many a minute.").sometimes().example("10/m"),
+            _ => {}
+        }
+    }
+    fields.retain(|(field, _)| *field != "delay");
+    fields.extend([
+        (
+            "schedule_description",
+            text("The schedule in plain English.").sometimes().example(
+                "At 09:00, \
+            Monday to Friday, Europe/Berlin",
+            ),
+        ),
+        ("status", the("JobStatus", "Where it is in its life.")),
+        (
+            "status_reason",
+            text(
+                "Why it has this status, where the status alone does not say it; also that \
+            no worker has a handler for it, where one job is answered.",
+            )
+            .or_null(),
+        ),
+        (
+            "next_run_time",
+            time(
+                "When the next occurrence runs; null if none is left or the only one is \
+            running, while the job is paused, and while it waits for other jobs.",
+            )
+            .or_null(),
+        ),
+        ("next_retry_time", time("When a failed attempt is tried again.").or_null()),
+        ("last_run_time", time("When the latest attempt started.").or_null()),
+        ("last_error", text("What the latest finished attempt failed with.").or_null()),
+        ("last_execution", the("LastExecution", "The latest finished execution.").or_null()),
+        ("result", any("What the latest finished execution left, or null.")),
+        (
+            "execution_id",
+            the(
+                "ExecutionId",
+                "The execution that a retry of the job has added; only in the \
+            answer to the retry.",
+            )
+            .sometimes(),
+        ),
+        ("version", whole("Raised by every update.", 1..=u32::MAX.into())),
+        ("created_at", time("When it was submitted.")),
+        ("updated_at", time("When it was last changed.")),
+    ]);
+    schemas.answer::<JobBody>(
+        "Job",
+        "A job as read: as submitted, with its defaults filled in, and what became of it.",
+        fields,
+    );
+    schemas.answer::<LastExecution>(
+        "LastExecution",
+        "The latest finished execution of a job.",
+        vec![
+            ("execution_id", the("ExecutionId", "The execution.").example(EXECUTION)),
+            ("status", words::<ExecutionStatus>("How it ended.")),
+            ("completed_at", time("When it ended.")),
+        ],
+    );
+}
+
+fn batches(schemas: &mut Schemas) {
+    schemas.answer::<SubmittedBody>(
+        "Submitted",
+        "A job that is kept.",
+        vec![
+            ("job_id", the("JobId", "The job.")),
+            ("status", the("JobStatus", "Where it is in its life.")),
+            ("next_run_time", time("When it runs next.").or_null()),
+            (
+                "existing",
+                flag(
+                    "An earlier submit with the same `idempotency_key` had created it: nothing new was \
+                        kept.",
+                )
+                .sometimes(),
+            ),
+        ],
+    );
+    let jobs = list("The jobs.", the("SubmitJob", "One of them.")).with("minItems", 1);
+    schemas.request::<BatchRequest>(
+        "Batch",
+        "Many jobs in one request; at most 8 MiB.",
+        vec![("jobs", up_to(limits::SUBMIT_BATCH_MAX, jobs).needed())],
+    );
+    schemas.answer::<BatchAnswer>(
+        "BatchAnswer",
+        "An outcome per submitted job.",
+        vec![("items", list("In the order of the request.", the("BatchItem", "What became of one job.")))],
+    );
+    let refused = json!({
+        "type": "object", "required": ["error"],
+        "properties": {"error": {"$ref": "#/components/schemas/Problem", "description": "Why it was not \
+            kept."}},
+    });
+    let item = Schema::default()
+        .with("description", "A job that was kept, or why it was not.")
+        .with("anyOf", json!([{"$ref": "#/components/schemas/Submitted"}, refused]));
+    schemas.add("BatchItem", item);
+}
+
+fn previews(schemas: &mut Schemas) {
+    let mut fields = schedule();
+    fields.extend([
+        ("name", name("The name of the job to be: with its owner it decides what `H` stands for.")),
+        ("owner_id", name("The owner of the job to be.")),
+        ("after", time("Occurrences after this time; now if left out.")),
+        ("count", whole("How many.", 1..=limits::PREVIEW_MAX as u64).otherwise(10)),
+    ]);
+    schemas.request::<PreviewRequest>(
+        "PreviewRequest",
+        "A schedule to look at before any job has it.",
+        fields,
+    );
+    schemas.answer::<PreviewBody>(
+        "Preview",
+        "A schedule in words, and its next occurrences.",
+        vec![
+            (
+                "description",
+                text("The schedule in plain English.").example(
+                    "At minute 0 of every hour, \
+                UTC",
+                ),
+            ),
+            ("occurrences", list("The next ones.", the("OccurrencePreview", "One of them."))),
+        ],
+    );
+    schemas.answer::<OccurrencePreview>(
+        "OccurrencePreview",
+        "One occurrence to come.",
+        vec![
+            ("scheduled_time", time("When, in UTC.")),
+            (
+                "local_time",
+                text("When, with the zone's offset.")
+                    .with("format", "date-time")
+                    .example("2026-11-15T09:30:00+01:00"),
+            ),
+            ("dst", words::<DstEffect>("What a change of clocks did to it.").or_null()),
+        ],
+    );
+}

@@ -1,0 +1,129 @@
+//! The schemas of everything that travels, by topic.
+
+mod executions;
+mod jobs;
+mod server;
+mod worker;
+
+use super::schema::{Schemas, list, text, the, up_to, whole};
+use punctual_client::{FieldError, Problem};
+use punctual_core::limits;
+
+pub fn all() -> Schemas {
+    let mut schemas = Schemas::default();
+    values(&mut schemas);
+    problems(&mut schemas);
+    jobs::describe(&mut schemas);
+    executions::describe(&mut schemas);
+    server::describe(&mut schemas);
+    worker::describe(&mut schemas);
+    schemas
+}
+
+/// An id as it stands for many, without the parts that follow in longer ones.
+const UUID: &str = "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}";
+pub const JOB: &str = "0197e9a0-5b7e-7c3a-9d52-6a1f0c4e8b11";
+pub const OCCURRENCE: &str = "0197e9a0-5b7e-7c3a-9d52-6a1f0c4e8b11.7";
+pub const EXECUTION: &str = "0197e9a0-5b7e-7c3a-9d52-6a1f0c4e8b11.7.1";
+
+fn values(schemas: &mut Schemas) {
+    let job =
+        text("The id of a job: a UUID, in the order of submission.").with("format", "uuid").example(JOB);
+    schemas.add("JobId", job);
+    let occurrence = text(
+        "The id of an occurrence: job id, dot, number. It is also the idempotency key of its \
+            attempts.",
+    )
+    .with("pattern", format!("^{UUID}\\.[1-9][0-9]{{0,9}}$"))
+    .example(OCCURRENCE);
+    schemas.add("OccurrenceId", occurrence);
+    let execution = text("The id of an execution: job id, dot, occurrence, dot, attempt.")
+        .with("pattern", format!("^{UUID}\\.[1-9][0-9]{{0,9}}\\.[1-9][0-9]{{0,9}}$"))
+        .example(EXECUTION);
+    schemas.add("ExecutionId", execution);
+    let part = |unit| format!("([0-9]+(\\.[0-9]{{1,9}})?{unit})?");
+    let short: String = ["w", "d", "h", "m", "s", "ms", "us"].map(part).concat();
+    let iso = format!("P{}(T{})?", ["W", "D"].map(part).concat(), ["H", "M", "S"].map(part).concat());
+    let about = "A length of time: `30s`, `5m`, `1h30m`, `1d`, `250ms`, or ISO 8601 such as `PT3H`. Each unit \
+        once, the longer before the shorter; months and years have no fixed length and are refused.";
+    let duration = text(about)
+        .with("pattern", format!("^({iso}|{short})$"))
+        .with("minLength", 2)
+        .with("maxLength", 100)
+        .example("1h30m");
+    schemas.add("Duration", duration);
+}
+
+fn problems(schemas: &mut Schemas) {
+    schemas.answer::<Problem>(
+        "Problem",
+        "What went wrong (RFC 9457).",
+        vec![
+            (
+                "type",
+                text("Names the kind of problem, for programs: `about:blank` when the status says all.")
+                    .with("format", "uri-reference")
+                    .otherwise("about:blank"),
+            ),
+            (
+                "title",
+                text("The problem in a few words, the same each time.")
+                    .example("the request has invalid fields"),
+            ),
+            ("status", whole("The status of the answer.", 400..=599).example(422)),
+            ("detail", text("What happened and what to do about it.").sometimes()),
+            (
+                "errors",
+                list("What is wrong with the request, by field.", the("FieldError", "One field."))
+                    .sometimes(),
+            ),
+            ("job_id", the("JobId", "The other job that is in the way.").sometimes()),
+            (
+                "version",
+                whole(
+                    "The version that the job has by now, where another one was expected.",
+                    1..=u32::MAX.into(),
+                )
+                .sometimes(),
+            ),
+        ],
+    );
+    schemas.answer::<FieldError>(
+        "FieldError",
+        "What is wrong with one field, parameter or header.",
+        vec![
+            ("field", text("Its name as in the request, with its path.").example("retry.steps[1]")),
+            (
+                "detail",
+                text("What would be right, to follow the name.").example("must be a duration such as 30s"),
+            ),
+        ],
+    );
+}
+
+/// How the pages of lists end.
+fn cursor(about: &str) -> super::schema::Schema {
+    text(about).or_null().example("jobs~0197e9a0-5b7e-7c3a-9d52-6a1f0c4e8b11")
+}
+
+const NEXT: &str = "Opaque: give it back as `cursor` to read on; null on the last page.";
+
+fn page(schemas: &mut Schemas, name: &'static str, about: &str, item: &str) {
+    schemas.answer::<punctual_client::Page<serde::de::IgnoredAny>>(
+        name,
+        about,
+        vec![
+            (
+                "items",
+                up_to(
+                    limits::PAGE_ITEMS_MAX,
+                    list(
+                        "It may be shorter than its limit and still have a next one.",
+                        the(item, "One of them."),
+                    ),
+                ),
+            ),
+            ("next_cursor", cursor(NEXT)),
+        ],
+    );
+}

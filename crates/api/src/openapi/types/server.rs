@@ -1,0 +1,143 @@
+//! The server itself: queues, figures, its clock, its health.
+
+use super::super::schema::{Schema, Schemas, count, flag, list, one_of, text, the, time, words};
+use super::page;
+use punctual_client::{
+    ClockBody, ClockMode, ClockMoved, CountersBody, LaneBody, MoveClock, QueueBody, StatsBody, WorkerBody,
+};
+use punctual_core::limits;
+use serde_json::json;
+
+pub fn describe(schemas: &mut Schemas) {
+    queues(schemas);
+    stats(schemas);
+    clock(schemas);
+    health(schemas);
+}
+
+fn queues(schemas: &mut Schemas) {
+    let mut fields = vec![
+        ("queue", text("Its name.").example("default")),
+        ("paused", flag("It hands nothing out.")),
+        ("paused_at", time("Since when.").or_null()),
+    ];
+    fields.extend(depths());
+    schemas.answer::<QueueBody>("Queue", "A queue with live work, or a paused one.", fields);
+    page(schemas, "QueuePage", "All queues that have live work or are paused.", "Queue");
+}
+
+/// How much is in a queue or a part of it.
+fn depths() -> Vec<(&'static str, Schema)> {
+    vec![
+        ("waiting", count("Executions that may not start yet.")),
+        ("queued", count("Executions that could start now.")),
+        ("running", count("Executions that run.")),
+        ("oldest_queued_at", time("When the oldest queued execution became available.").or_null()),
+    ]
+}
+
+fn stats(schemas: &mut Schemas) {
+    schemas.answer::<StatsBody>(
+        "Stats",
+        "How much there is to do and how much was done.",
+        vec![
+            ("now", time("The store's time when this was read.")),
+            ("queues", list("What is live, by queue and job type.", the("Lane", "One of them."))),
+            ("workers", list("The workers that are connected.", the("Worker", "One of them."))),
+            ("counters", the("Counters", "What the answering server has done since it started.")),
+        ],
+    );
+    let mut lane = vec![("queue", text("The queue.")), ("job_type", text("The job type."))];
+    lane.extend(depths());
+    schemas.answer::<LaneBody>("Lane", "What is live of one queue and job type.", lane);
+    schemas.answer::<WorkerBody>(
+        "Worker",
+        "A worker that is connected.",
+        vec![
+            ("worker_id", text("Its name.")),
+            ("slots", count("Handlers that it runs at once.")),
+            ("job_types", list("What it can run.", text("A job type."))),
+            ("started_at", time("When its session began.")),
+            ("last_heartbeat_at", time("When it was last heard of.")),
+        ],
+    );
+    schemas.answer::<CountersBody>(
+        "Counters",
+        "What one server has done since it started.",
+        vec![
+            ("submitted", count("Jobs submitted.")),
+            (
+                "fired",
+                count("Occurrences that schedules began; immediate jobs are queued without being fired."),
+            ),
+            ("skipped", count("Occurrences that did not run, for a recorded reason.")),
+            ("fire_conflicts", count("Fires that found the schedule already fired or changed.")),
+            ("claimed", count("Executions leased to workers.")),
+            ("succeeded", count("Executions that succeeded.")),
+            ("failed", count("Executions that failed.")),
+            ("timed_out", count("Executions that ran out of time.")),
+            ("cancelled", count("Executions that were cancelled.")),
+            ("expired", count("Executions that expired before they could start.")),
+            ("lost", count("Executions whose worker session fell silent.")),
+            ("retried", count("Attempts that follow a failed one.")),
+            ("given_back", count("Executions returned unstarted.")),
+            ("stale_reports", count("Reports refused because their lease was gone.")),
+            ("sessions_lost", count("Worker sessions declared lost.")),
+            ("store_errors", count("Calls to the store that failed.")),
+        ],
+    );
+}
+
+fn clock(schemas: &mut Schemas) {
+    schemas.answer::<ClockBody>(
+        "Clock",
+        "The time by which schedules go.",
+        vec![
+            ("mode", words::<ClockMode>("Whether it is the machine's or driven by requests.")),
+            ("now", time("What it shows.")),
+        ],
+    );
+    let settle = format!(
+        "How long to wait, in real time and at each stop, until nothing runs that could; `0s` not to \
+            wait, at most {}s.",
+        limits::ADVANCE_TIME_MAX.as_secs()
+    );
+    schemas.request::<MoveClock>(
+        "MoveClock",
+        "Where to move the clock: either `by` a length of time, or `to` a point in time.",
+        vec![
+            ("by", the("Duration", "How far.").example("1h")),
+            ("to", time("Up to when; the clock never goes back.")),
+            ("settle", the("Duration", &settle).otherwise("10s")),
+        ],
+    );
+    schemas.answer::<ClockMoved>(
+        "ClockMoved",
+        "How far the clock was moved, and what happened on the way.",
+        vec![
+            ("now", time("What it shows.")),
+            ("fired", count("Occurrences that schedules began.")),
+            ("skipped", count("Occurrences that schedules skipped.")),
+            ("settled", flag("Nothing that is due, queued for a worker or running is left.")),
+            ("more", flag("A limit came before the time that was asked for: ask again to go on.")),
+        ],
+    );
+}
+
+/// These have no types of their own: nothing but people and load balancers reads them.
+fn health(schemas: &mut Schemas) {
+    let status = |about, words: &[&str]| {
+        let schema = Schema::default().with("type", "object").with("description", about);
+        schema
+            .with("required", vec!["status"])
+            .with("properties", json!({"status": one_of("In a word.", words).value()}))
+    };
+    schemas.add("Live", status("The process answers.", &["live"]));
+    schemas.add("Ready", status("Whether the server can serve.", &["ready", "stopping"]));
+    let index = Schema::default()
+        .with("type", "object")
+        .with("description", "What is where.")
+        .with("required", vec!["name", "version"])
+        .with("additionalProperties", json!({"type": "string"}));
+    schemas.add("Index", index);
+}

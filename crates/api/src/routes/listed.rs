@@ -1,0 +1,40 @@
+//! A router that remembers its paths, so that they can be compared with the document that describes them.
+
+use crate::Api;
+use axum::Router;
+use axum::routing::MethodRouter;
+
+pub struct Listed {
+    router: Router<Api>,
+    paths: Vec<String>,
+}
+
+impl Listed {
+    pub fn new() -> Self {
+        Listed { router: Router::new(), paths: vec![] }
+    }
+
+    pub fn route(mut self, path: &str, methods: MethodRouter<Api>) -> Self {
+        self.paths.push(path.to_owned());
+        Listed { router: self.router.route(path, methods), ..self }
+    }
+
+    pub fn nest(mut self, prefix: &str, inner: Listed) -> Self {
+        self.paths.extend(inner.paths.iter().map(|path| format!("{prefix}{path}")));
+        Listed { router: self.router.nest(prefix, inner.router), ..self }
+    }
+
+    /// Changes the router without adding paths.
+    pub fn map(self, change: impl FnOnce(Router<Api>) -> Router<Api>) -> Self {
+        Listed { router: change(self.router), ..self }
+    }
+
+    pub fn into_router(self) -> Router<Api> {
+        self.router
+    }
+
+    #[cfg(test)]
+    pub fn into_paths(self) -> Vec<String> {
+        self.paths
+    }
+}

@@ -1,0 +1,145 @@
+//! Configuration: one table of settings, from which flags, variables, `punctual.toml`, its template and the reference
+//! page follow; and `punctual config`. What settings do is not known here.
+
+mod file;
+mod layers;
+mod page;
+mod secret_file;
+mod settings;
+pub mod value;
+mod variables;
+
+pub use file::{ConfigFile, USUAL_FILE};
+pub use layers::{ConfigFlag, Flags, Surroundings, refusal};
+pub use secret_file::exposure;
+pub use settings::{ClientSettings, Place, ServeSettings};
+pub use variables::unknown_variables;
+
+use crate::exit::{CliError, Exit};
+use crate::output::{self, OutputArgs, table};
+use clap::Subcommand;
+use layers::{Problem, Source};
+use serde::Serialize;
+use std::path::PathBuf;
+
+#[derive(Subcommand)]
+pub enum ConfigCommand {
+    /// Print a configuration file with every setting, its default and what it does
+    Template,
+    /// Show what counts, and where each value comes from
+    Show(ShowArgs),
+    /// Tell what is wrong with a configuration file
+    Check(CheckArgs),
+    /// Print the reference page
+    #[command(hide = true)]
+    Reference,
+}
+
+#[derive(clap::Args)]
+pub struct ShowArgs {
+    #[command(flatten)]
+    config: ConfigFlag,
+    #[command(flatten)]
+    place: Flags<Place>,
+    #[command(flatten)]
+    serve: Flags<ServeSettings>,
+    #[command(flatten)]
+    client: Flags<ClientSettings>,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(clap::Args)]
+pub struct CheckArgs {
+    /// The file to look at; by default the one that would be read
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigFlag,
+}
+
+/// What `config show` tells.
+#[derive(Serialize)]
+struct Shown {
+    /// The file that was read.
+    file: Option<PathBuf>,
+    settings: Vec<ShownSetting>,
+}
+
+#[derive(Serialize)]
+struct ShownSetting {
+    key: &'static str,
+    value: serde_json::Value,
+    #[serde(flatten)]
+    source: Source,
+}
+
+pub fn run(command: ConfigCommand) -> anyhow::Result<Exit> {
+    match command {
+        ConfigCommand::Template => output::print_raw(&page::template())?,
+        ConfigCommand::Reference => output::print_raw(&page::reference())?,
+        ConfigCommand::Show(args) => args.output.print(&show(&args)?, shown_table)?,
+        ConfigCommand::Check(args) => check(args)?,
+    }
+    Ok(Exit::Done)
+}
+
+fn show(args: &ShowArgs) -> Result<Shown, CliError> {
+    let around = Surroundings::find(&args.config)?;
+    // What cannot be used is told rather than shown.
+    around.read(&args.place)?;
+    around.read(&args.serve)?.check()?;
+    around.read(&args.client)?;
+    let mut rows = around.sources(&args.place);
+    rows.extend(around.sources(&args.serve));
+    rows.extend(around.sources(&args.client));
+    let shown = |(setting, value, source): (&'static settings::Setting, _, _)| ShownSetting {
+        key: setting.key,
+        value,
+        source,
+    };
+    Ok(Shown { file: around.file.map(|file| file.path), settings: rows.into_iter().map(shown).collect() })
+}
+
+fn shown_table(shown: &Shown) -> String {
+    let value = |setting: &ShownSetting| match &setting.value {
+        serde_json::Value::Null => "-".to_owned(),
+        value => page::toml(value),
+    };
+    let rows = shown
+        .settings
+        .iter()
+        .map(|setting| vec![setting.key.to_owned(), value(setting), setting.source.to_string()]);
+    let file = match &shown.file {
+        Some(file) => format!("configuration file: {}", file.display()),
+        None => format!("no configuration file: there is no {USUAL_FILE} here, and none was named"),
+    };
+    format!("{}\n\n{file}", table(&["SETTING", "VALUE", "FROM"], rows))
+}
+
+fn check(args: CheckArgs) -> anyhow::Result<()> {
+    let config = args.file.map_or(args.config, ConfigFlag::naming);
+    let Some(file) = config.file() else {
+        let message =
+            format!("there is no {USUAL_FILE} here; name a file, or begin with `punctual config template`");
+        return Err(CliError::not_found(message).into());
+    };
+    // The file by itself: what variables and flags say is another matter.
+    let file = ConfigFile::read(&file).map_err(|problems| refusal(&problems))?;
+    let path = file.path.clone();
+    let alone = Surroundings { variables: Default::default(), file: Some(file) };
+    alone.read(&Flags::<ServeSettings>::default())?.check()?;
+    output::print_text(&format!("{} is right", path.display()))
+}
+
+impl ServeSettings {
+    /// What single values cannot tell: whether they fit together.
+    pub fn check(&self) -> Result<(), CliError> {
+        if self.clock_start.is_some() && self.clock != crate::serve::ClockKind::Manual {
+            let message =
+                "it is only for a manual clock: add --clock manual, or clock = \"manual\" to the file"
+                    .to_owned();
+            return Err(refusal(&[Problem::new("clock_start", message)]));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,168 @@
+//! The template and the reference page, both written from the tables of settings.
+
+use super::settings::{self, Default, Setting};
+use super::value::Raw;
+use serde_json::Value as Json;
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// Characters of a comment's line.
+const COMMENT_CHARS_MAX: usize = 100;
+
+const TEMPLATE_OPENING: &str = "\
+# Configuration of Punctual: every setting, with its default. Take away the # before those that you change.
+# Flags count before variables, variables before this file, this file before defaults.
+# The file is punctual.toml in the working directory, or what --config or PUNCTUAL_CONFIG names. Paths are
+# relative to the directory of this file. Secrets never stand here: they have files of their own.
+# `punctual config check` tells what is wrong with it, `punctual config show` what counts and why.
+";
+
+/// A file with every setting commented out.
+pub fn template() -> String {
+    let mut text = TEMPLATE_OPENING.to_owned();
+    let mut table = "";
+    for setting in settings::all() {
+        if setting.table() != table {
+            table = setting.table();
+            let _ = write!(text, "\n[{table}]\n");
+        }
+        let about = format!("{}. {}", setting.about, setting.limits);
+        let _ = write!(text, "\n{}\n{}", comment(&about), comment(&allowed(setting, "")));
+        let _ = writeln!(text, "\n#{} = {}", setting.name(), toml(&example(setting)));
+    }
+    text
+}
+
+const PAGE_OPENING: &str = "\
+# Configuration
+
+Every setting of `punctual serve`, and what commands need to find a server. A test compares this page and
+[punctual.toml](punctual.toml), which `punctual config template` prints, with the tables in
+`crates/punctual/src/config/settings.rs`; `UPDATE_DOCS=1 cargo nextest run -p punctual -E 'test(/config::page/)'` writes
+both anew.
+
+A setting can be given in three ways. Flags count before variables, variables before the file, the file before defaults:
+
+```
+punctual serve --drain-grace 1m              # a flag
+PUNCTUAL_DRAIN_GRACE=1m punctual serve       # a variable; an empty one is as good as none
+drain_grace = \"1m\"                           # punctual.toml
+```
+
+- The file is `punctual.toml` in the working directory if it is there, or what `--config` or `PUNCTUAL_CONFIG` names.
+- `log.level` is the key `level` below `[log]`. Flags and variables write it `--log-level` and `PUNCTUAL_LOG_LEVEL`; those
+  of `[client]` go without the name of the table.
+- Durations are `30s`, `5m`, `1h30m`, `1d` or ISO 8601 such as `PT1M`. Lists are arrays of texts in the file; flags and
+  variables separate items by commas, and a flag can be given again.
+- Paths in the file are relative to the file, those of flags and variables to the working directory.
+- A key that is no setting, and a value that cannot be used, end the command with exit code 2 and are told with file and
+  line. A variable that begins with `PUNCTUAL_` and is none of these is warned of.
+- Secrets have files of their own (`token_file`, `signing_key_file`) and stand neither in the file nor in flags. Commands
+  take a token from the variable `PUNCTUAL_TOKEN` as well.
+
+`punctual config show` prints what counts and where each value comes from, `punctual config check [FILE]` tells what is
+wrong. Commands beside `serve` read `data_dir` and `[client]` only, but refuse a file with a mistake anywhere.
+";
+
+/// The reference page.
+pub fn reference() -> String {
+    let mut page = PAGE_OPENING.to_owned();
+    let mut table = None;
+    for setting in settings::all() {
+        if table != Some(setting.table()) {
+            table = Some(setting.table());
+            let heading = match setting.table() {
+                "" => "Before all tables".to_owned(),
+                name => format!("`[{name}]`"),
+            };
+            let _ = write!(page, "\n## {heading}\n");
+        }
+        let _ = write!(page, "\n### `{}`\n\n{}. {}\n\n", setting.key, setting.about, setting.limits);
+        let _ = writeln!(page, "- {}", allowed(setting, "`").trim_end_matches('.'));
+        let _ = writeln!(page, "- `--{}`, `{}`", setting.flag(), setting.variable());
+    }
+    page
+}
+
+/// What may be written, and what counts if nothing is; `quote` stands around values.
+fn allowed(setting: &Setting, quote: &str) -> String {
+    let kind = (setting.kind)();
+    let mut letters = kind.chars();
+    let kind: String = letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
+    match setting.default {
+        Default::Is(_) => format!("{kind}; {quote}{}{quote} by default.", toml(&example(setting))),
+        Default::Unset { .. } => format!("{kind}; not set by default."),
+    }
+}
+
+/// The default, or a value that somebody might choose.
+fn example(setting: &Setting) -> Json {
+    let (Default::Is(text) | Default::Unset { such_as: text }) = setting.default;
+    (setting.check)(&Raw::word(text), Path::new("")).expect("defaults and examples are right")
+}
+
+/// A value as the file writes it.
+pub fn toml(value: &Json) -> String {
+    match value {
+        Json::Array(items) => format!("[{}]", items.iter().map(toml).collect::<Vec<_>>().join(", ")),
+        // Texts are written alike in both.
+        value => value.to_string(),
+    }
+}
+
+/// The text in lines that begin with `# `.
+fn comment(text: &str) -> String {
+    let mut lines = vec![String::from("#")];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is a line");
+        if line.chars().count() + 1 + word.chars().count() > COMMENT_CHARS_MAX {
+            lines.push(format!("# {word}"));
+        } else {
+            *line += &format!(" {word}");
+        }
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::file::ConfigFile;
+    use super::*;
+
+    #[test]
+    fn the_committed_page_and_template_are_the_ones_that_are_written() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
+        for (file, text) in [("configuration.md", reference()), ("punctual.toml", template())] {
+            let path = directory.join(file);
+            if std::env::var_os("UPDATE_DOCS").is_some() {
+                std::fs::create_dir_all(&directory).unwrap();
+                std::fs::write(&path, &text).unwrap();
+            }
+            let committed = std::fs::read_to_string(&path).unwrap_or_default();
+            let difference = committed.lines().zip(text.lines()).find(|(old, new)| old != new);
+            assert!(
+                committed == text,
+                "docs/reference/{file} is not what the settings say: write it anew with `UPDATE_DOCS=1 cargo nextest \
+                 run -p punctual -E 'test(/config::page/)'`. First difference: {difference:#?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_template_can_be_used_as_it_is_and_with_everything_in_it() {
+        let path = Path::new("punctual.toml");
+        ConfigFile::parse(path, &template()).unwrap();
+        let uncommented: String = template()
+            .lines()
+            .map(|line| match line.strip_prefix('#') {
+                Some(rest) if !rest.starts_with(' ') => format!("{rest}\n"),
+                _ => format!("{line}\n"),
+            })
+            .collect();
+        let file = ConfigFile::parse(path, &uncommented).unwrap();
+        for setting in settings::all() {
+            let entry = file.entry(setting).unwrap_or_else(|| panic!("{} is missing", setting.key));
+            assert_eq!((setting.check)(&entry.raw, Path::new("")), Ok(example(setting)), "{}", setting.key);
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Every setting, once: its key in `punctual.toml`, its kind, its default, and what it does. Flags, variables, the
+//! template and the reference page all follow from these tables.
+
+use super::layers::Layers;
+use super::value::{Address, Count, Length, QueueName, Raw, ServerAddress, Value};
+use crate::args::{Kept, SLOTS_MAX};
+use crate::serve::{Allowed, ClockKind, Level, LogFormat, Network};
+use punctual_core::limits;
+use punctual_core::time::Timestamp;
+use serde_json::Value as Json;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What is known of a setting beside its type.
+#[derive(Debug)]
+pub struct Setting {
+    /// As in the file, with the name of its table before the dot.
+    pub key: &'static str,
+    pub about: &'static str,
+    /// What follows from large and small values, and what happens at the limit.
+    pub limits: &'static str,
+    pub default: Default,
+    pub kind: fn() -> String,
+    pub placeholder: fn() -> String,
+    /// Reads what was written in a directory and says it in the file's own words.
+    pub check: fn(&Raw, &Path) -> Result<Json, String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Default {
+    /// As a flag would say it.
+    Is(&'static str),
+    /// There is none; a value that somebody might choose.
+    Unset { such_as: &'static str },
+}
+
+/// The table of what commands need to find a server. Its flags and variables go without the table's name.
+const CLIENT_TABLE: &str = "client.";
+
+impl Setting {
+    fn plain_name(&self) -> &'static str {
+        self.key.strip_prefix(CLIENT_TABLE).unwrap_or(self.key)
+    }
+
+    /// The flag, without its dashes.
+    pub fn flag(&self) -> String {
+        self.plain_name().replace(['.', '_'], "-")
+    }
+
+    pub fn variable(&self) -> String {
+        format!("PUNCTUAL_{}", self.plain_name().replace('.', "_").to_ascii_uppercase())
+    }
+
+    /// The table that the key stands in; nothing for those before all tables.
+    pub fn table(&self) -> &'static str {
+        self.key.split_once('.').map_or("", |(table, _)| table)
+    }
+
+    /// The key within its table.
+    pub fn name(&self) -> &'static str {
+        self.key.split_once('.').map_or(self.key, |(_, name)| name)
+    }
+}
+
+/// Some settings that are read together.
+pub trait Table: Sized {
+    const SETTINGS: &'static [Setting];
+
+    /// Reads what is set; problems are added to those of the layers, and a default takes the place.
+    fn read(layers: &mut Layers<'_>) -> Self;
+}
+
+/// Defines a table: the settings, and a struct with a field for each.
+macro_rules! settings {
+    (
+        $(#[$meta:meta])*
+        pub struct $table:ident {$(
+            $(#[doc = $about:literal])+
+            $field:ident: $type:ty = $key:literal, $default:expr, $limits:literal;
+        )+}
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone)]
+        pub struct $table {$(
+            $(#[doc = $about])+
+            pub $field: $type,
+        )+}
+
+        impl Table for $table {
+            const SETTINGS: &'static [Setting] = &[$(Setting {
+                key: $key,
+                about: concat!($($about),+).trim_ascii(),
+                limits: $limits,
+                default: $default,
+                kind: <$type as Value>::kind,
+                placeholder: <$type as Value>::placeholder,
+                check: |raw, directory| {
+                    <$type as Value>::read(raw).map(|value| value.seen_from(directory).written())
+                },
+            }),+];
+
+            fn read(layers: &mut Layers<'_>) -> Self {
+                let mut settings = Self::SETTINGS.iter();
+                $table {$(
+                    $field: layers.value::<$type>(settings.next().expect("a setting for each field")),
+                )+}
+            }
+        }
+    };
+}
+
+const fn is(text: &'static str) -> Default {
+    Default::Is(text)
+}
+
+const fn unset(such_as: &'static str) -> Default {
+    Default::Unset { such_as }
+}
+
+/// Bounds of durations, in milliseconds.
+const SECOND: u64 = 1_000;
+const HOUR: u64 = 3_600 * SECOND;
+const LEASE_MIN: u64 = millis(limits::SESSION_LEASE_MIN);
+const LEASE_MAX: u64 = millis(limits::SESSION_LEASE_MAX);
+const DRAIN_GRACE_MAX: u64 = millis(limits::TIMEOUT_MAX);
+
+const fn millis(duration: Duration) -> u64 {
+    duration.as_secs() * 1_000 + duration.subsec_millis() as u64
+}
+
+settings! {
+    /// Where a server's files are: for the server and for commands beside it.
+    pub struct Place {
+        /// Where the embedded database and the admin token are kept
+        data_dir: PathBuf = "data_dir", is("./punctual-data"),
+            "It is created for its owner only. One server at a time can have it open.";
+    }
+}
+
+settings! {
+    /// How commands find the server.
+    pub struct ClientSettings {
+        /// The server's address; by default the one that the data directory names, or 127.0.0.1:7070
+        server: Option<ServerAddress> = "client.server", unset("jobs.example.org:7070"),
+            "A server that cannot be reached ends the command with exit code 3.";
+        /// A file with the API token; by default the admin token in the data directory
+        token_file: Option<PathBuf> = "client.token_file", unset("/etc/punctual/token"),
+            "Only its owner should be able to read it; if others can, commands warn.";
+    }
+}
+
+settings! {
+    /// What `punctual serve` does.
+    pub struct ServeSettings {
+        /// Where to listen; port 0 takes any free one
+        listen: Address = "listen", is("127.0.0.1:7070"),
+            "Beyond loopback the connection is not encrypted: put TLS before it.";
+        /// Handlers that the embedded worker runs at once
+        slots: Count<1, {SLOTS_MAX as u64}> = "slots", is("16"),
+            "What is due beyond them waits in its queue.";
+        /// Executions that the embedded worker holds ready beyond its slots
+        prefetch: Count<0, 10_000> = "prefetch", is("64"),
+            "They save a wait between short jobs. What is held is not given to other workers; 0 holds nothing back.";
+        /// The queues that the embedded worker serves; all if empty
+        queues: Vec<QueueName> = "queues", is(""),
+            "Other queues wait for workers of their own.";
+        /// Commands that the embedded worker runs for whoever may submit jobs: process, shell
+        allow: Vec<Allowed> = "allow", is(""),
+            "They run as the user of the server. Jobs of a type that is not allowed wait for a worker that has it.";
+        /// How long the embedded worker may be silent before its work is given to others
+        lease: Length<LEASE_MIN, LEASE_MAX> = "lease", is("6s"),
+            "Short leases recover sooner; a machine that stalls for longer than its lease loses its work to a retry.";
+        /// How long running handlers may take to finish when the server stops
+        drain_grace: Length<0, DRAIN_GRACE_MAX> = "drain_grace", is("30s"),
+            "What still runs then is stopped and runs again after the next start. Let TimeoutStopSec of systemd be longer.";
+        /// How long open requests may take to finish once the handlers have
+        shutdown_grace: Length<0, HOUR> = "shutdown_grace", is("10s"),
+            "Requests that take longer are cut off.";
+        /// How long to keep jobs after they have finished; those with dead letters stay
+        keep_finished_jobs: Kept = "keep_finished_jobs", is("forever"),
+            "The history of a job goes with it.";
+        /// How long to keep the history and logs of executions
+        keep_history: Kept = "keep_history", is("30d"),
+            "Older ones are deleted in small steps, once a minute. The space is used again; the file does not shrink.";
+        /// Connections at once
+        connections_max: Count<1, 1_000_000> = "connections_max", is("4096"),
+            "A further one takes the place of an idle one, or is answered 503 if all are at work. Each needs a file descriptor.";
+        /// How long a request's head may take to arrive, and how long a connection may stay idle
+        header_timeout: Length<SECOND, HOUR> = "header_timeout", is("30s"),
+            "Slower clients are disconnected.";
+        /// How long a request's body may take to arrive
+        body_timeout: Length<SECOND, HOUR> = "body_timeout", is("30s"),
+            "A slower one is answered 408, and its connection is closed.";
+        /// How long a client may take to read what it was sent
+        write_timeout: Length<SECOND, HOUR> = "write_timeout", is("30s"),
+            "Slower clients are disconnected.";
+        /// Bytes of a request's head
+        head_bytes_max: Count<8_192, 1_048_576> = "head_bytes_max", is("32768"),
+            "A longer one is answered 431.";
+        /// Bytes of a request's path and query
+        uri_bytes_max: Count<256, 65_536> = "uri_bytes_max", is("8192"),
+            "A longer one is answered 414.";
+        /// What schedules go by: this machine's clock, or one that stands still until `punctual clock` moves it
+        clock: ClockKind = "clock", is("system"),
+            "A manual clock is for tests of schedules.";
+        /// Where a manual clock starts; now if left out
+        clock_start: Option<Timestamp> = "clock_start", unset("2026-03-29T00:00:00Z"),
+            "Only with clock = \"manual\".";
+        /// Where http jobs may go beyond the public internet, such as 10.0.0.0/8 or internal.example:8080
+        http_allow: Vec<Network> = "http.allow", is(""),
+            "Calls to other private addresses fail for good.";
+        /// A file with the key that signs the calls of http jobs which bring none of their own
+        http_signing_key_file: Option<PathBuf> = "http.signing_key_file", unset("/etc/punctual/signing.key"),
+            "Read at the start. Only its owner should be able to read it; if others can, the server warns.";
+        /// A file with certificates (PEM) that http jobs trust beside the well-known ones
+        http_ca_file: Option<PathBuf> = "http.ca_file", unset("/etc/punctual/ca.pem"),
+            "Read at the start.";
+        /// Lines for people, or one JSON object per line
+        log_format: LogFormat = "log.format", is("text"),
+            "The log goes to standard error.";
+        /// error, warn, info, debug or trace; also by module, such as info,punctual_engine=debug
+        log_level: Level = "log.level", is("info"),
+            "A warning that repeats itself is shown once in 30 seconds, with a count.";
+    }
+}
+
+/// Every setting, in the order of a file: those before all tables first.
+pub fn all() -> Vec<&'static Setting> {
+    let mut all: Vec<&Setting> =
+        [Place::SETTINGS, ServeSettings::SETTINGS, ClientSettings::SETTINGS].into_iter().flatten().collect();
+    all.sort_by_key(|setting| !setting.table().is_empty());
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_and_examples_are_right() {
+        for setting in all() {
+            let text = match setting.default {
+                Default::Is(text) => text,
+                Default::Unset { such_as } => such_as,
+            };
+            let read = (setting.check)(&Raw::word(text), Path::new(""));
+            assert!(read.is_ok(), "{}: {read:?}", setting.key);
+        }
+    }
+
+    #[test]
+    fn names_of_flags_and_variables_follow_from_the_key() {
+        let names = |key: &str| {
+            let setting = all().into_iter().find(|setting| setting.key == key).unwrap();
+            (setting.flag(), setting.variable())
+        };
+        let expect = |flag: &str, variable: &str| (flag.to_owned(), variable.to_owned());
+        assert_eq!(names("drain_grace"), expect("drain-grace", "PUNCTUAL_DRAIN_GRACE"));
+        assert_eq!(names("http.ca_file"), expect("http-ca-file", "PUNCTUAL_HTTP_CA_FILE"));
+        assert_eq!(names("client.token_file"), expect("token-file", "PUNCTUAL_TOKEN_FILE"));
+        let mut variables: Vec<String> = all().iter().map(|setting| setting.variable()).collect();
+        variables.sort();
+        variables.dedup();
+        assert_eq!(variables.len(), all().len(), "two settings share a variable");
+    }
+}

@@ -1,0 +1,408 @@
+//! Values of settings: what may be written for each kind, in a file, a variable or a flag, and how it is shown again.
+
+use crate::args::{self, Kept};
+use clap::ValueEnum;
+use punctual_client::Span;
+use punctual_core::time::Timestamp;
+use serde_json::Value as Json;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Characters of a wrong value that an error repeats.
+const SHOWN_CHARS_MAX: usize = 60;
+
+/// What was written, before anybody asks what it should have been.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Raw {
+    /// By a flag, once for each time that it was given, or by a variable. There everything is text.
+    Words(Vec<String>),
+    /// The rest comes from a file, which knows texts, numbers and lists apart.
+    Text(String),
+    Number(String),
+    List(Vec<String>),
+    Other(String),
+}
+
+impl Raw {
+    pub fn word(text: impl Into<String>) -> Self {
+        Raw::Words(vec![text.into()])
+    }
+
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Raw::Words(words) => words.last().map(String::as_str),
+            Raw::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn number(&self) -> Option<u64> {
+        match self {
+            Raw::Words(words) => words.last()?.parse().ok(),
+            Raw::Number(number) => number.parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// The items of a list. Flags and variables separate them by commas; an empty one names nothing.
+    fn items(&self) -> Option<Vec<&str>> {
+        let named = |text: &&str| !text.is_empty();
+        match self {
+            Raw::Words(words) => {
+                Some(words.iter().flat_map(|word| word.split(',')).map(str::trim).filter(named).collect())
+            }
+            Raw::List(items) => Some(items.iter().map(String::as_str).collect()),
+            _ => None,
+        }
+    }
+
+    /// As an error repeats it.
+    pub fn shown(&self) -> String {
+        let short = |text: &str| match text.char_indices().nth(SHOWN_CHARS_MAX) {
+            Some((end, _)) => format!("{:?}…", &text[..end]),
+            None => format!("{text:?}"),
+        };
+        match self {
+            Raw::Words(words) => words.iter().map(|word| short(word)).collect::<Vec<_>>().join(" and "),
+            Raw::Text(text) => short(text),
+            Raw::Number(number) => format!("the number {number}"),
+            Raw::List(_) => "a list".to_owned(),
+            Raw::Other(what) => what.clone(),
+        }
+    }
+}
+
+/// A kind of value.
+pub trait Value: Sized {
+    /// What may be written, as in "must be …".
+    fn kind() -> String;
+
+    /// What stands for it in a flag's help.
+    fn placeholder() -> String;
+
+    /// The value, or what would be right, beginning with "must".
+    fn read(raw: &Raw) -> Result<Self, String>;
+
+    /// As it stands in a file; nothing where it is not set.
+    fn written(&self) -> Json;
+
+    /// What stands for a value that is not set, if that is possible.
+    fn unset() -> Option<Self> {
+        None
+    }
+
+    /// The value as seen from the directory of the file that it was written in.
+    fn seen_from(self, _directory: &Path) -> Self {
+        self
+    }
+}
+
+fn must_be<T: Value>() -> String {
+    format!("must be {}", T::kind())
+}
+
+/// Not set unless somebody does.
+impl<T: Value> Value for Option<T> {
+    fn kind() -> String {
+        T::kind()
+    }
+
+    fn placeholder() -> String {
+        T::placeholder()
+    }
+
+    fn read(raw: &Raw) -> Result<Self, String> {
+        T::read(raw).map(Some)
+    }
+
+    fn written(&self) -> Json {
+        self.as_ref().map_or(Json::Null, Value::written)
+    }
+
+    fn unset() -> Option<Self> {
+        Some(None)
+    }
+
+    fn seen_from(self, directory: &Path) -> Self {
+        self.map(|value| value.seen_from(directory))
+    }
+}
+
+/// A number within bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Count<const MIN: u64, const MAX: u64>(u64);
+
+impl<const MIN: u64, const MAX: u64> Count<MIN, MAX> {
+    pub fn get(self) -> u64 {
+        self.0
+    }
+
+    pub fn as_usize(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+
+    pub fn as_u32(self) -> u32 {
+        u32::try_from(self.0).unwrap_or(u32::MAX)
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> Value for Count<MIN, MAX> {
+    fn kind() -> String {
+        format!("a number from {MIN} to {MAX}")
+    }
+
+    fn placeholder() -> String {
+        "N".to_owned()
+    }
+
+    fn read(raw: &Raw) -> Result<Self, String> {
+        match raw.number() {
+            Some(number) if (MIN..=MAX).contains(&number) => Ok(Count(number)),
+            _ => Err(must_be::<Self>()),
+        }
+    }
+
+    fn written(&self) -> Json {
+        self.0.into()
+    }
+}
+
+/// A duration within bounds, which are in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Length<const MIN_MS: u64, const MAX_MS: u64>(Span);
+
+impl<const MIN_MS: u64, const MAX_MS: u64> Length<MIN_MS, MAX_MS> {
+    pub fn get(self) -> Duration {
+        self.0.get()
+    }
+}
+
+impl<const MIN_MS: u64, const MAX_MS: u64> Value for Length<MIN_MS, MAX_MS> {
+    fn kind() -> String {
+        let [min, max] = [MIN_MS, MAX_MS].map(|millis| Span::from(Duration::from_millis(millis)));
+        format!("a duration from {min} to {max}, such as 30s, 5m or PT1M")
+    }
+
+    fn placeholder() -> String {
+        "DURATION".to_owned()
+    }
+
+    fn read(raw: &Raw) -> Result<Self, String> {
+        let span: Span = raw.text().and_then(|text| text.parse().ok()).ok_or_else(must_be::<Self>)?;
+        let bounds = Duration::from_millis(MIN_MS)..=Duration::from_millis(MAX_MS);
+        if bounds.contains(&span.get()) { Ok(Length(span)) } else { Err(must_be::<Self>()) }
+    }
+
+    fn written(&self) -> Json {
+        self.0.to_string().into()
+    }
+}
+
+impl Value for Kept {
+    fn kind() -> String {
+        "a duration such as 30d or 12h, or forever".to_owned()
+    }
+
+    fn placeholder() -> String {
+        "DURATION|forever".to_owned()
+    }
+
+    fn read(raw: &Raw) -> Result<Self, String> {
+        raw.text().ok_or_else(must_be::<Self>).and_then(args::kept)
+    }
+
+    fn written(&self) -> Json {
+        match self {
+            Kept::For(time) => Span::from(*time).to_string().into(),
+            Kept::Forever => "forever".into(),
+        }
+    }
+}
+
+/// A host, or address, and a port to listen on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address(pub String);
+
+impl Value for Address {
+    fn kind() -> String {
+        "an address with a port, such as 127.0.0.1:7070 or [::1]:7070".to_owned()
+    }
+
+    fn placeholder() -> String {
+        "ADDRESS".to_owned()
+    }
+
+    fn read(raw: &Raw) -> Result<Self, String> {
+        raw.text().ok_or_else(must_be::<Self>).and_then(args::address).map(Address)
+    }
+
+    fn written(&self) -> Json {
+        self.0.as_str().into()
+    }
+}
+
+/// Where a server is found; looked at more closely when it is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerAddress(pub String);
+
+impl Value for ServerAddress {
+    fn kind() -> String {
+        "an address with a port or a URL, such as 127.0.0.1:7070 or https://jobs.example.org".to_owned()
+    }
+
+    fn placeholder() -> String {
+        "ADDRESS".to_owned()
+    }
+
+    fn read(raw: &Raw) -> Result<Self, String> {
+        match raw.text().map(str::trim) {
+            Some(text) if !text.is_empty() => Ok(ServerAddress(text.to_owned())),
+            _ => Err(must_be::<Self>()),
+        }
+    }
+
+    fn written(&self) -> Json {
+        self.0.as_str().into()
+    }
+}
+
+impl Value for PathBuf {
+    fn kind() -> String {
+        "a path".to_owned()
+    }
+
+    fn placeholder() -> String {
+        "PATH".to_owned()
+    }
+
+    fn read(raw: &Raw) -> Result<Self, String> {
+        match raw.text() {
+            Some(text) if !text.is_empty() => Ok(PathBuf::from(text)),
+            _ => Err(must_be::<Self>()),
+        }
+    }
+
+    fn written(&self) -> Json {
+        self.to_string_lossy().into()
+    }
+
+    fn seen_from(self, directory: &Path) -> Self {
+        directory.join(self)
+    }
+}
+
+impl Value for Timestamp {
+    fn kind() -> String {
+        "a time with its offset before 9999-12-30, such as 2026-03-29T03:00:00Z".to_owned()
+    }
+
+    fn placeholder() -> String {
+        "TIME".to_owned()
+    }
+
+    fn read(raw: &Raw) -> Result<Self, String> {
+        let text = raw.text().ok_or_else(must_be::<Self>)?;
+        let time = args::time(text)?;
+        if time <= Timestamp::MAX { Ok(time) } else { Err(must_be::<Self>()) }
+    }
+
+    fn written(&self) -> Json {
+        self.to_string().into()
+    }
+}
+
+/// A value of a list.
+pub trait Item: Sized {
+    /// What a list of them is.
+    fn kind_of_list() -> String;
+
+    /// What stands for one in a flag's help.
+    fn placeholder() -> String;
+
+    /// The item, or what is wrong with it.
+    fn read(text: &str) -> Result<Self, String>;
+
+    fn written(&self) -> String;
+}
+
+impl<T: Item> Value for Vec<T> {
+    fn kind() -> String {
+        T::kind_of_list()
+    }
+
+    fn placeholder() -> String {
+        T::placeholder()
+    }
+
+    fn read(raw: &Raw) -> Result<Self, String> {
+        let items = raw.items().ok_or_else(must_be::<Self>)?;
+        items.into_iter().map(T::read).collect()
+    }
+
+    fn written(&self) -> Json {
+        self.iter().map(|item| Json::from(item.written())).collect()
+    }
+}
+
+/// The name of a queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueName(pub String);
+
+impl Item for QueueName {
+    fn kind_of_list() -> String {
+        "a list of queues, such as [\"mail\", \"reports\"]".to_owned()
+    }
+
+    fn placeholder() -> String {
+        "QUEUE".to_owned()
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
+        args::queue(text).map(QueueName)
+    }
+
+    fn written(&self) -> String {
+        self.0.clone()
+    }
+}
+
+/// One of a few words.
+pub fn one_of<T: ValueEnum>(text: &str) -> Result<T, String> {
+    T::from_str(text, true).map_err(|_| format!("must be {}", words::<T>(" or ")))
+}
+
+/// The words of a choice.
+pub fn words<T: ValueEnum>(separator: &str) -> String {
+    T::value_variants().iter().map(word).collect::<Vec<_>>().join(separator)
+}
+
+pub fn word<T: ValueEnum>(value: &T) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+/// Makes a choice of words the kind of a setting.
+macro_rules! choice {
+    ($($choice:ty),+) => {$(
+        impl $crate::config::value::Value for $choice {
+            fn kind() -> String {
+                $crate::config::value::words::<$choice>(" or ")
+            }
+
+            fn placeholder() -> String {
+                $crate::config::value::words::<$choice>("|")
+            }
+
+            fn read(raw: &$crate::config::value::Raw) -> Result<Self, String> {
+                match raw.text() {
+                    Some(text) => $crate::config::value::one_of(text),
+                    None => Err(format!("must be {}", <$choice as $crate::config::value::Value>::kind())),
+                }
+            }
+
+            fn written(&self) -> serde_json::Value {
+                $crate::config::value::word(self).into()
+            }
+        }
+    )+};
+}
+pub(crate) use choice;

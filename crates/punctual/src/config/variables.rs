@@ -1,0 +1,77 @@
+//! Variables that begin like ours and are none: a misspelled one must not be silent.
+
+use super::settings;
+use std::collections::BTreeSet;
+
+const PREFIX: &str = "PUNCTUAL_";
+
+/// How alike two names must be for one to be offered for the other, from 0 to 1.
+const SIMILARITY_MIN: f64 = 0.8;
+
+/// What a command finds in its surroundings when a job runs it, beside the names in the command line's definition.
+const OF_JOBS: [&str; 6] = [
+    "PUNCTUAL_JOB_ID",
+    "PUNCTUAL_EXECUTION_ID",
+    "PUNCTUAL_IDEMPOTENCY_KEY",
+    "PUNCTUAL_ATTEMPT",
+    "PUNCTUAL_SCHEDULED_TIME",
+    "PUNCTUAL_DEADLINE",
+];
+
+/// A sentence for each variable of this process that nobody reads.
+pub fn unknown_variables(command_line: &clap::Command) -> Vec<String> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let names: Vec<String> = names.filter(|name| name.starts_with(PREFIX)).collect();
+    // Most commands have none, and need not look.
+    if names.is_empty() { vec![] } else { unknown(names, &known(command_line)) }
+}
+
+fn known(command_line: &clap::Command) -> BTreeSet<String> {
+    let mut known: BTreeSet<String> = settings::all().iter().map(|setting| setting.variable()).collect();
+    known.extend(OF_JOBS.map(str::to_owned));
+    add_of_arguments(command_line, &mut known);
+    known
+}
+
+fn add_of_arguments(command: &clap::Command, known: &mut BTreeSet<String>) {
+    let variables = command.get_arguments().filter_map(|argument| argument.get_env());
+    known.extend(variables.map(|name| name.to_string_lossy().into_owned()));
+    for inner in command.get_subcommands() {
+        add_of_arguments(inner, known);
+    }
+}
+
+fn unknown(names: Vec<String>, known: &BTreeSet<String>) -> Vec<String> {
+    let told = |name: String| match closest(&name, known) {
+        Some(meant) => format!("{name} is not a variable of Punctual; did you mean {meant}?"),
+        None => format!("{name} is not a variable of Punctual and changes nothing"),
+    };
+    names.into_iter().filter(|name| !known.contains(name)).map(told).collect()
+}
+
+/// The known name that was probably meant. What all have in common would make any two alike, and is left out.
+fn closest<'a>(name: &str, known: &'a BTreeSet<String>) -> Option<&'a String> {
+    let bare = |name: &str| name.trim_start_matches(PREFIX).to_owned();
+    let likeness = |candidate: &String| strsim::jaro_winkler(&bare(name), &bare(candidate));
+    let likeliest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    likeliest.filter(|candidate| likeness(candidate) >= SIMILARITY_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn misspelled_variables_are_told_with_what_was_meant() {
+        let known = known(&crate::Cli::command());
+        let names = ["PUNCTUAL_SLOT", "PUNCTUAL_SLOTS", "PUNCTUAL_JOB_ID", "PUNCTUAL_OUTPUT", "PUNCTUAL_XYZ"];
+        assert_eq!(
+            unknown(names.map(str::to_owned).to_vec(), &known),
+            [
+                "PUNCTUAL_SLOT is not a variable of Punctual; did you mean PUNCTUAL_SLOTS?",
+                "PUNCTUAL_XYZ is not a variable of Punctual and changes nothing",
+            ]
+        );
+    }
+}

@@ -1,0 +1,225 @@
+//! The data directory: whose it is, what is in it, and the disk below it. Only looks; the one file that is written,
+//! to time the disk, has no name and is gone with this process.
+
+use super::finding::Finding;
+use crate::config::exposure;
+use crate::data_dir::DataDir;
+use crate::output;
+use punctual_store::sqlite::{Inspection, StoreState, inspect};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Writes that are timed.
+const SYNC_ROUNDS: usize = 16;
+/// A page of the database.
+const SYNC_BYTES: usize = 4_096;
+/// A commit waits for at least one of these: a slower disk is felt.
+const SYNC_SLOW: Duration = Duration::from_millis(20);
+/// What is left of the disk, in bytes and inodes, below which it is reported.
+const FREE_BYTES_FEW: u64 = 1 << 30;
+const FREE_BYTES_NONE: u64 = 100 << 20;
+const FREE_INODES_FEW: u64 = 1_000;
+/// Bits of a mode that let the group and others in.
+const OPEN_TO_OTHERS: u32 = 0o077;
+
+/// What is known of the server from its directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Here {
+    /// No server has run here.
+    Nothing,
+    Stopped,
+    Running,
+}
+
+pub fn check(data_dir: &DataDir) -> (Vec<Finding>, Here) {
+    let path = data_dir.path();
+    let metadata = match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => metadata,
+        Ok(_) => {
+            let found = format!("{} is not a directory", path.display());
+            let finding = Finding::failed("data directory", found, "name another with --data-dir");
+            return (vec![finding], Here::Nothing);
+        }
+        Err(error) => return (vec![missing(path, &error)], Here::Nothing),
+    };
+    let mut findings = vec![directory(path, &metadata), token(data_dir)];
+    let (store, here) = store(data_dir);
+    findings.push(store);
+    findings.extend(disk(path));
+    findings.push(sync(path));
+    (findings, here)
+}
+
+fn missing(path: &Path, error: &io::Error) -> Finding {
+    let path = path.display();
+    if error.kind() == io::ErrorKind::NotFound {
+        let fix = "`punctual serve` makes it; if a server runs elsewhere, name its directory with --data-dir";
+        return Finding::warning("data directory", format!("there is no {path} yet"), fix);
+    }
+    Finding::failed("data directory", format!("{path}: {error}"), "run this as the user of the server")
+}
+
+fn directory(path: &Path, metadata: &std::fs::Metadata) -> Finding {
+    let (shown, mode) = (path.display(), metadata.mode() & 0o7777);
+    let user = rustix::process::geteuid().as_raw();
+    if metadata.uid() != user {
+        let found = format!("{shown} belongs to user {}, and this is user {user}", metadata.uid());
+        return Finding::warning("data directory", found, "run the server and this as its owner");
+    }
+    if mode & OPEN_TO_OTHERS != 0 {
+        let found =
+            format!("others can look into {shown} (mode {mode:04o}), and jobs may hold what is private");
+        return Finding::warning("data directory", found, format!("chmod 700 {shown}"));
+    }
+    Finding::good("data directory", format!("{shown} is its owner's alone"))
+}
+
+fn token(data_dir: &DataDir) -> Finding {
+    let file = data_dir.token_file();
+    match exposure(&file) {
+        Ok(Some(exposed)) => {
+            let fix = format!("chmod 600 {}, then restart the server with --new-admin-token", file.display());
+            Finding::failed("admin token", exposed, fix)
+        }
+        Ok(None) => Finding::good("admin token", format!("{} is its owner's alone", file.display())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let fix = "the next start of the server makes a new one; the earlier one then no longer works";
+            Finding::warning("admin token", format!("there is no {}", file.display()), fix)
+        }
+        Err(error) => {
+            Finding::failed("admin token", format!("{}: {error}", file.display()), "let its owner read it")
+        }
+    }
+}
+
+fn store(data_dir: &DataDir) -> (Finding, Here) {
+    if data_dir.must_hold_database().is_err() {
+        let found = "there is no database yet; `punctual serve` makes it";
+        return (Finding::skipped("store", found), Here::Nothing);
+    }
+    match inspect(data_dir.path()) {
+        Ok(StoreState::InUse) => (Finding::good("store", "in use by a running server"), Here::Running),
+        Ok(StoreState::NotClosed { log_bytes }) => {
+            let found =
+                format!("the last server did not close it; {} wait to be recovered", bytes(log_bytes));
+            (
+                Finding::warning("store", found, "start the server, or verify it with `punctual check`"),
+                Here::Stopped,
+            )
+        }
+        Ok(StoreState::Closed(inspection)) => (closed(&inspection), Here::Stopped),
+        Err(error) => {
+            let found = format!("{:#}", anyhow::Error::from(error));
+            (
+                Finding::failed("store", found, "restore a backup, or run this as the user of the server"),
+                Here::Stopped,
+            )
+        }
+    }
+}
+
+fn closed(found: &Inspection) -> Finding {
+    let Inspection { version, version_known, problems } = found;
+    if let [first, rest @ ..] = problems.as_slice() {
+        let text = format!("damaged: {first} (and {} more)", rest.len());
+        return Finding::failed("store", text, "restore a backup; `punctual check` says more");
+    }
+    if version > version_known {
+        let text = format!("schema version {version}, but this binary knows up to {version_known}");
+        return Finding::failed("store", text, "use the newer binary that wrote it");
+    }
+    if version < version_known {
+        let text =
+            format!("schema version {version}; the next start of this binary makes it {version_known}");
+        return Finding::warning("store", text, "take a `punctual backup` first: there is no way back");
+    }
+    Finding::good("store", format!("whole and closed, schema version {version}"))
+}
+
+fn disk(path: &Path) -> Vec<Finding> {
+    let stat = match rustix::fs::statvfs(path) {
+        Ok(stat) => stat,
+        Err(error) => return vec![Finding::skipped("disk", format!("the free space is not known: {error}"))],
+    };
+    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+    let found = format!("{} free", bytes(free));
+    let fix = "make room, or keep less with keep_history and keep_finished_jobs; a full disk refuses submits";
+    let space = match free {
+        ..FREE_BYTES_NONE => Finding::failed("disk", found, fix),
+        FREE_BYTES_NONE..FREE_BYTES_FEW => Finding::warning("disk", found, fix),
+        _ => Finding::good("disk", found),
+    };
+    // Some file systems count none.
+    let inodes = match (stat.f_files, stat.f_favail) {
+        (0, _) => Finding::skipped("inodes", "this file system does not count them"),
+        (_, free @ ..FREE_INODES_FEW) => {
+            Finding::warning("inodes", format!("{free} free"), "delete files that nobody needs")
+        }
+        (_, free) => Finding::good("inodes", format!("{free} free")),
+    };
+    vec![space, inodes]
+}
+
+fn sync(path: &Path) -> Finding {
+    let median = match median_sync(path) {
+        Ok(median) => median,
+        Err(error) => return Finding::skipped("sync", format!("the disk cannot be timed: {error}")),
+    };
+    let micros = median.as_micros();
+    let shown = if micros < 1_000 { format!("{micros}us") } else { output::span(median) };
+    let found = format!("fdatasync takes {shown} in the middle; a commit waits for it");
+    if median < SYNC_SLOW {
+        return Finding::good("sync", found);
+    }
+    Finding::warning(
+        "sync",
+        found,
+        "use a faster disk, or one that is less busy; `punctual bench latency` says more",
+    )
+}
+
+fn median_sync(dir: &Path) -> io::Result<Duration> {
+    let mut file = tempfile::tempfile_in(dir)?;
+    let mut times = Vec::with_capacity(SYNC_ROUNDS);
+    for _ in 0..SYNC_ROUNDS {
+        let start = Instant::now();
+        file.write_all(&[0; SYNC_BYTES])?;
+        rustix::fs::fdatasync(&file)?;
+        times.push(start.elapsed());
+    }
+    times.sort();
+    Ok(times[SYNC_ROUNDS / 2])
+}
+
+fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+    let mut unit = 0;
+    let mut rest = count;
+    while rest >= 10 * 1_024 && unit + 1 < UNITS.len() {
+        rest /= 1_024;
+        unit += 1;
+    }
+    format!("{rest} {}", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_short() {
+        assert_eq!(
+            [0, 10_239, 10_240, 5 << 30, 20 << 30].map(bytes),
+            ["0 bytes", "10239 bytes", "10 KiB", "5120 MiB", "20 GiB"]
+        );
+    }
+
+    #[test]
+    fn versions_of_the_schema_are_judged() {
+        let found = |version| closed(&Inspection { version, version_known: 2, problems: vec![] }).level;
+        use crate::doctor::finding::Level;
+        assert_eq!([found(1), found(2), found(3)], [Level::Warning, Level::Good, Level::Failed]);
+    }
+}

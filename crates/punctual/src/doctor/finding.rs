@@ -1,0 +1,112 @@
+//! What a check found, and how it is shown.
+
+use crate::output::table;
+use serde::Serialize;
+
+/// How good or bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    Good,
+    /// It could not be looked at, and need not be.
+    Skipped,
+    /// It works, but somebody should know.
+    Warning,
+    /// It does not work, or will not for long.
+    Failed,
+}
+
+impl Level {
+    const fn sign(self) -> &'static str {
+        match self {
+            Level::Good => "✓",
+            Level::Skipped => "·",
+            Level::Warning => "!",
+            Level::Failed => "✗",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    pub level: Level,
+    /// What was looked at.
+    pub check: &'static str,
+    pub found: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
+}
+
+impl Finding {
+    pub fn good(check: &'static str, found: impl Into<String>) -> Self {
+        Finding { level: Level::Good, check, found: found.into(), fix: None }
+    }
+
+    pub fn skipped(check: &'static str, found: impl Into<String>) -> Self {
+        Finding { level: Level::Skipped, check, found: found.into(), fix: None }
+    }
+
+    pub fn warning(check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Finding { level: Level::Warning, check, found: found.into(), fix: Some(fix.into()) }
+    }
+
+    pub fn failed(check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Finding { level: Level::Failed, check, found: found.into(), fix: Some(fix.into()) }
+    }
+}
+
+/// All that was found.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Nothing failed; there may be warnings.
+    pub ok: bool,
+    pub findings: Vec<Finding>,
+}
+
+impl Report {
+    pub fn new(findings: Vec<Finding>) -> Self {
+        Report { ok: findings.iter().all(|finding| finding.level < Level::Failed), findings }
+    }
+
+    /// A line for each, with what to do below it.
+    pub fn table(&self) -> String {
+        let rows = self.findings.iter().flat_map(|finding| {
+            let line = vec![finding.level.sign().to_owned(), finding.check.to_owned(), finding.found.clone()];
+            let fix = finding.fix.iter().map(|fix| vec![String::new(), String::new(), format!("→ {fix}")]);
+            std::iter::once(line).chain(fix)
+        });
+        format!("{}\n\n{}", table(&["", "CHECK", "FOUND"], rows), self.summary())
+    }
+
+    fn summary(&self) -> String {
+        let count = |level: Level| self.findings.iter().filter(|finding| finding.level == level).count();
+        match (count(Level::Failed), count(Level::Warning)) {
+            (0, 0) => "all is well".to_owned(),
+            (0, warnings) => format!("nothing failed; to look at: {warnings}"),
+            (failed, 0) => format!("failed: {failed}"),
+            (failed, warnings) => format!("failed: {failed}; to look at: {warnings}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_are_not_failures() {
+        let good = Finding::good("store", "whole");
+        let warning = Finding::warning("user", "root", "use another");
+        let failed = Finding::failed("disk", "full", "make room");
+        assert!(Report::new(vec![good.clone(), warning.clone()]).ok);
+        let report = Report::new(vec![good, warning, failed]);
+        assert!(!report.ok);
+        let lines: Vec<String> = report.table().lines().map(|line| line.trim().to_owned()).collect();
+        assert!(
+            lines[1].starts_with("✓") && lines[2].starts_with("!") && lines[3] == "→ use another",
+            "{lines:?}"
+        );
+        assert_eq!(lines.last().unwrap(), "failed: 1; to look at: 1");
+    }
+}

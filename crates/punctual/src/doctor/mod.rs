@@ -1,0 +1,93 @@
+//! `punctual doctor`: looks at everything that a server needs and says what to do about what is wrong. Changes nothing,
+//! and works with a running server, a stopped one, and none at all.
+
+mod files;
+mod finding;
+mod machine;
+mod server;
+
+use crate::config::{Flags, ServeSettings, Surroundings};
+use crate::connect::ConnectArgs;
+use crate::exit::Exit;
+use crate::output::OutputArgs;
+use files::Here;
+use finding::{Finding, Report};
+
+/// Exit code 0 says that nothing failed, although there may be warnings; 1 that something did.
+#[derive(clap::Args)]
+pub struct DoctorArgs {
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub async fn run(args: DoctorArgs) -> anyhow::Result<Exit> {
+    let report = Report::new(findings(&args.connect).await);
+    args.output.print(&report, Report::table)?;
+    Ok(if report.ok { Exit::Done } else { Exit::Failed })
+}
+
+async fn findings(connect: &ConnectArgs) -> Vec<Finding> {
+    let (around, mut findings) = surroundings(connect);
+    let settings = match around.read(&Flags::<ServeSettings>::default()).and_then(|settings| {
+        settings.check()?;
+        Ok(settings)
+    }) {
+        Ok(settings) => settings,
+        Err(error) => {
+            findings.push(Finding::failed(
+                "configuration",
+                error.message,
+                "mend it, see `punctual config show`",
+            ));
+            defaults()
+        }
+    };
+    let connection = match connect.connection_within(&around) {
+        Ok(connection) => connection,
+        Err(error) => {
+            findings.push(Finding::failed(
+                "connection",
+                format!("{error:#}"),
+                "mend it, see `punctual config show`",
+            ));
+            findings.extend(machine::check(&settings).await);
+            return findings;
+        }
+    };
+    let data_dir = connection.data_dir.clone();
+    let looked = tokio::task::spawn_blocking(move || files::check(&data_dir)).await;
+    let (of_files, here) = looked.unwrap_or_else(|error| {
+        let finding =
+            Finding::failed("data directory", format!("the look at it broke off: {error}"), "report this");
+        (vec![finding], Here::Nothing)
+    });
+    findings.extend(of_files);
+    findings.extend(machine::check(&settings).await);
+    findings.extend(server::check(&connection, here).await);
+    findings
+}
+
+/// What the configuration says. If it says nothing that can be used, the rest is looked at without it.
+fn surroundings(connect: &ConnectArgs) -> (Surroundings, Vec<Finding>) {
+    match connect.surroundings() {
+        Ok(around) => {
+            let found = match &around.file {
+                Some(file) => format!("{} can be used", file.path.display()),
+                None => "no file; flags, variables and defaults count".to_owned(),
+            };
+            (around, vec![Finding::good("configuration", found)])
+        }
+        Err(error) => {
+            let fix = "mend the file; `punctual config template` shows every setting";
+            let finding = Finding::failed("configuration", error.message, fix);
+            (Surroundings::without_file(), vec![finding])
+        }
+    }
+}
+
+fn defaults() -> ServeSettings {
+    let nothing = Surroundings { variables: Default::default(), file: None };
+    nothing.read(&Flags::default()).expect("defaults can be used")
+}

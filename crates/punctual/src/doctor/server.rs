@@ -1,0 +1,245 @@
+//! The server, asked over HTTP as any client would: is it there, is it ours, and does its work get done?
+
+use super::files::Here;
+use super::finding::Finding;
+use crate::connect::Connection;
+use crate::output;
+use punctual_client::{
+    Client, ClientError, ClockMode, DeadLetterFilter, JobFilter, PreviewRequest, StatsBody, host,
+};
+use punctual_core::job::JobStatus;
+use punctual_core::limits;
+use punctual_core::time::Timestamp;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// A difference between two clocks that people notice.
+const CLOCK_DIFFERENCE: Duration = Duration::from_secs(1);
+/// Work that has waited longer is overdue.
+const OVERDUE: Duration = Duration::from_secs(60);
+/// Names that one finding lists.
+const NAMES_MAX: usize = 5;
+
+pub async fn check(connection: &Connection, here: Here) -> Vec<Finding> {
+    let token = connection.token.clone().unwrap_or_default();
+    let client = match Client::new(&connection.server, token) {
+        Ok(client) => client,
+        Err(error) => {
+            return vec![Finding::failed(
+                "server",
+                error.to_string(),
+                "name the server with --server host:port",
+            )];
+        }
+    };
+    let http = match reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build() {
+        Ok(http) => http,
+        Err(error) => return vec![Finding::skipped("server", error.to_string())],
+    };
+    let root = match http.get(client.server()).send().await {
+        Ok(answer) => answer.json::<Value>().await.unwrap_or_default(),
+        Err(_) => return vec![unreachable(connection, &client, here)],
+    };
+    if root["name"] != "punctual" {
+        let found = format!("something else than Punctual answers at {}", client.server());
+        return vec![Finding::failed("server", found, "name the right address with --server")];
+    }
+    let mut findings = vec![ready(&http, &client).await, version(&root)];
+    if connection.token.is_none() {
+        findings.push(Finding::warning(
+            "token",
+            "none is known here",
+            "name it with --token-file or --data-dir",
+        ));
+        return findings;
+    }
+    match client.stats().await {
+        Ok(_) => {
+            findings.push(role(&client).await);
+            findings.push(time(&client).await);
+            findings.extend(work(&client).await);
+        }
+        Err(error) => findings.push(refused(&error)),
+    }
+    findings
+}
+
+fn unreachable(connection: &Connection, client: &Client, here: Here) -> Finding {
+    let found = format!("nothing answers at {}", client.server());
+    match here {
+        Here::Running => {
+            let fix = "a process has the data directory open: see its log, or stop it and start the server";
+            Finding::failed("server", found, fix)
+        }
+        _ if connection.is_named => {
+            Finding::failed("server", found, "start it, or name another with --server")
+        }
+        Here::Stopped => Finding::warning("server", "not running", "start it with `punctual serve`"),
+        Here::Nothing => Finding::skipped("server", "none has run here"),
+    }
+}
+
+async fn ready(http: &reqwest::Client, client: &Client) -> Finding {
+    let server = client.server();
+    match http.get(format!("{server}/readyz")).send().await {
+        Ok(answer) if answer.status().is_success() => Finding::good("server", format!("ready at {server}")),
+        Ok(answer) => {
+            let body: Value = answer.json().await.unwrap_or_default();
+            let why = body["detail"].as_str().or(body["status"].as_str()).unwrap_or("it does not say why");
+            Finding::failed(
+                "server",
+                format!("{server} is not ready: {why}"),
+                "see its log; is the disk full?",
+            )
+        }
+        Err(error) => Finding::failed("server", format!("{server} does not answer: {error}"), "see its log"),
+    }
+}
+
+fn version(root: &Value) -> Finding {
+    let (ours, theirs) = (env!("CARGO_PKG_VERSION"), root["version"].as_str().unwrap_or("unknown"));
+    if ours == theirs {
+        return Finding::good("version", format!("{ours}, the server's and this command's"));
+    }
+    let found = format!("the server is {theirs}, this command is {ours}");
+    Finding::warning("version", found, "use the same for both")
+}
+
+fn refused(error: &ClientError) -> Finding {
+    let fix =
+        "name the right one with --token-file or --data-dir, or make a new one with serve --new-admin-token";
+    Finding::failed("token", format!("the server does not take it: {error}"), fix)
+}
+
+/// A preview changes nothing, but only those who may submit may ask for one.
+async fn role(client: &Client) -> Finding {
+    let preview = PreviewRequest { interval: Some("1h".to_owned()), ..PreviewRequest::default() };
+    match client.preview(&preview).await {
+        Ok(_) => Finding::good("token", "accepted; it may read and submit"),
+        Err(ClientError::Refused(problem)) if problem.status == 403 => {
+            Finding::good("token", "accepted; it may only read")
+        }
+        Err(error) => Finding::warning(
+            "token",
+            format!("accepted, but a preview failed: {error}"),
+            "see the server's log",
+        ),
+    }
+}
+
+/// The server's time beside ours, half of the way there and back taken off.
+async fn time(client: &Client) -> Finding {
+    let (before, began) = (host::wall_time(), std::time::Instant::now());
+    let clock = match client.clock().await {
+        Ok(clock) => clock,
+        Err(error) => return Finding::skipped("time", format!("the server's is not known: {error}")),
+    };
+    let (after, took) = (host::wall_time(), began.elapsed());
+    if clock.mode == ClockMode::Manual {
+        let found = format!("the server's clock is manual and stands at {}", clock.now);
+        return Finding::warning("time", found, "nothing falls due until `punctual clock` moves it");
+    }
+    if distance(after, before.plus(took)) > CLOCK_DIFFERENCE {
+        let found = "this machine's clock jumped just now";
+        return Finding::failed("time", found, "let NTP keep it in step, and nothing else set it");
+    }
+    let difference = distance(clock.now, before.plus(took / 2));
+    let found = format!("the server's clock and this machine's are {} apart", output::span(difference));
+    if difference <= CLOCK_DIFFERENCE {
+        return Finding::good("time", found);
+    }
+    Finding::warning("time", found, "keep both in step with NTP; jobs fall due by the server's clock")
+}
+
+fn distance(a: Timestamp, b: Timestamp) -> Duration {
+    Duration::from_micros(a.as_micros().abs_diff(b.as_micros()))
+}
+
+/// Whether the work gets done.
+async fn work(client: &Client) -> Vec<Finding> {
+    let look = async {
+        let stats = client.stats().await?;
+        let filter = JobFilter {
+            status: Some(JobStatus::Active),
+            limit: Some(limits::PAGE_ITEMS_MAX),
+            ..JobFilter::default()
+        };
+        let jobs = client.jobs(&filter).await?;
+        let scheduled: BTreeSet<String> = jobs.items.into_iter().map(|job| job.job_type).collect();
+        let paused = client.queues().await?.items.into_iter().filter(|queue| queue.paused);
+        let paused: Vec<String> = paused.map(|queue| queue.queue).collect();
+        let letters =
+            client.dead_letters(&DeadLetterFilter::default(), Some(limits::PAGE_ITEMS_MAX), None).await?;
+        let dead = match letters.next_cursor {
+            Some(_) => format!("more than {}", letters.items.len()),
+            None => letters.items.len().to_string(),
+        };
+        Ok::<_, ClientError>(vec![
+            handlers(&stats, &scheduled),
+            paused_queues(&paused),
+            dead_letters(&dead),
+            overdue(&stats),
+        ])
+    };
+    look.await.unwrap_or_else(|error| {
+        vec![Finding::failed("work", format!("cannot be looked at: {error}"), "see the server's log")]
+    })
+}
+
+fn handlers(stats: &StatsBody, scheduled: &BTreeSet<String>) -> Finding {
+    let served: BTreeSet<&str> =
+        stats.workers.iter().flat_map(|worker| &worker.job_types).map(String::as_str).collect();
+    let waiting =
+        stats.queues.iter().filter(|lane| lane.queued + lane.waiting > 0).map(|lane| &lane.job_type);
+    let wanted: BTreeSet<&str> = waiting.chain(scheduled).map(String::as_str).collect();
+    let orphaned: Vec<&str> = wanted.difference(&served).copied().collect();
+    if orphaned.is_empty() {
+        return Finding::good(
+            "handlers",
+            format!("every type of job has a live worker; workers: {}", stats.workers.len()),
+        );
+    }
+    let fix = "start a worker for them, or allow them with serve --allow process,shell";
+    Finding::warning("handlers", format!("no live worker runs jobs of type {}", listed(&orphaned)), fix)
+}
+
+fn paused_queues(paused: &[String]) -> Finding {
+    if paused.is_empty() {
+        return Finding::good("queues", "none is paused");
+    }
+    let fix = "`punctual queue resume NAME` lets them go on";
+    let names: Vec<&str> = paused.iter().map(String::as_str).collect();
+    Finding::warning("queues", format!("paused: {}", listed(&names)), fix)
+}
+
+fn dead_letters(count: &str) -> Finding {
+    if count == "0" {
+        return Finding::good("dead letters", "none");
+    }
+    let fix = "`punctual dlq list` shows them, `punctual dlq redrive` runs them again";
+    Finding::warning("dead letters", format!("runs that failed for good: {count}"), fix)
+}
+
+fn overdue(stats: &StatsBody) -> Finding {
+    let late = stats.queues.iter().filter_map(|lane| {
+        let waited = stats.now.since(lane.oldest_queued_at?);
+        (waited > OVERDUE)
+            .then(|| format!("{} in {} for {}", lane.job_type, lane.queue, output::span(waited)))
+    });
+    let late: Vec<String> = late.collect();
+    if late.is_empty() {
+        return Finding::good("overdue", "nothing");
+    }
+    let names: Vec<&str> = late.iter().map(String::as_str).collect();
+    let fix = "add slots or workers; `punctual job explain NAME` says what one job waits for";
+    Finding::warning("overdue", format!("waiting: {}", listed(&names)), fix)
+}
+
+fn listed(names: &[&str]) -> String {
+    match names.split_at_checked(NAMES_MAX) {
+        Some((first, rest)) if !rest.is_empty() => format!("{} and {} more", first.join(", "), rest.len()),
+        _ => names.join(", "),
+    }
+}

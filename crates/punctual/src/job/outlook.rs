@@ -1,0 +1,112 @@
+//! What will become of a submitted job, and what its owner probably did not mean.
+
+use crate::job::list::status;
+use crate::job::next;
+use crate::output::time;
+use crate::suggest::did_you_mean;
+use punctual_client::{Client, ExecutionStatus, JobBody, SubmittedBody};
+use punctual_core::gates::Gate;
+use punctual_core::job::JobStatus;
+use punctual_core::time::Timestamp;
+use std::time::Duration;
+
+/// How often, and how far apart, workers are looked for before there are said to be none: that of a server that has
+/// just started takes a moment to connect.
+const WORKER_LOOKS: usize = 10;
+const WORKER_LOOK_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long ago a time must lie to be called past: scripts write down "now" a moment before it is read.
+const PAST_MIN: Duration = Duration::from_secs(1);
+
+/// How a submitted job goes on, to end a sentence with.
+pub struct Outlook {
+    pub text: String,
+    /// Whether the answer itself does not say it.
+    pub is_note: bool,
+}
+
+/// `job` is what is known of it by now.
+pub async fn outlook(client: &Client, submitted: &SubmittedBody, job: Option<&JobBody>) -> Outlook {
+    let known = |text: String| Outlook { text, is_note: false };
+    if submitted.existing {
+        return known(format!("it is {}", status(submitted.status)));
+    }
+    let has_parents = job.is_some_and(|job| !job.depends_on.is_empty());
+    match submitted.status {
+        JobStatus::Active => {}
+        JobStatus::Failed if job.is_some_and(was_skipped) => {
+            let text = "will not run: a job that it depends on did not succeed".to_owned();
+            return Outlook { text, is_note: true };
+        }
+        other => return known(format!("it is {}", status(other))),
+    }
+    if let Some(at) = runs_later(submitted)
+        && !next::has_passed(client, at).await
+    {
+        let condition = if has_parents { ", once what it depends on has succeeded" } else { "" };
+        return known(format!("runs at {at}{condition}"));
+    }
+    if has_parents && waits_for_parents(client, submitted).await {
+        return known("runs once what it depends on has succeeded".to_owned());
+    }
+    let held = match job {
+        Some(job) => next::held(client, job).await,
+        None => None,
+    };
+    match held {
+        Some(text) => Outlook { text, is_note: true },
+        None => known("runs at once".to_owned()),
+    }
+}
+
+fn was_skipped(job: &JobBody) -> bool {
+    job.last_execution.as_ref().is_some_and(|last| last.status == ExecutionStatus::Skipped)
+}
+
+async fn waits_for_parents(client: &Client, submitted: &SubmittedBody) -> bool {
+    let executions = client.executions(submitted.job_id, Some(1), None).await;
+    executions.is_ok_and(|page| page.items.iter().any(|first| first.gates.contains(&Gate::Dependency)))
+}
+
+/// When the job runs, unless at once. The id tells the server's time: that of this machine may be another.
+fn runs_later(submitted: &SubmittedBody) -> Option<Timestamp> {
+    let made_by = submitted.job_id.made_at().plus(Duration::from_millis(1));
+    submitted.next_run_time.filter(|at| *at > made_by)
+}
+
+/// Says that the time given for the job lay in the past when it was submitted.
+pub fn past(submitted: &SubmittedBody, at: Option<Timestamp>) -> Option<String> {
+    let made_at = submitted.job_id.made_at();
+    let at = at.filter(|at| at.plus(PAST_MIN) < made_at && !submitted.existing)?;
+    let (at, now) = (time(at), time(made_at));
+    Some(format!("{at} had passed, it was {now} when the job was submitted: it runs now, late"))
+}
+
+/// Says that no worker has a handler for this type, and what to do about it.
+pub async fn lacks_worker(client: &Client, job_type: &str) -> Option<String> {
+    let types = worker_types(client).await?;
+    if types.iter().any(|known| known == job_type) {
+        return None;
+    }
+    let advice = match job_type {
+        "process" | "shell" => format!("start one that may run it with `punctual serve --allow {job_type}`"),
+        _ => "start a worker that has one, or choose another with --type".to_owned(),
+    };
+    let meant = did_you_mean(job_type, types.iter().map(String::as_str));
+    Some(format!("no worker has a handler for the job type {job_type}: the job waits; {advice}{meant}"))
+}
+
+/// What the connected workers can run; nothing if the server does not say.
+async fn worker_types(client: &Client) -> Option<Vec<String>> {
+    let mut types: Vec<String> = vec![];
+    for _ in 0..WORKER_LOOKS {
+        types = client.stats().await.ok()?.workers.into_iter().flat_map(|worker| worker.job_types).collect();
+        if !types.is_empty() {
+            break;
+        }
+        tokio::time::sleep(WORKER_LOOK_PAUSE).await;
+    }
+    types.sort();
+    types.dedup();
+    Some(types)
+}

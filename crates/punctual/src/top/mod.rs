@@ -1,0 +1,211 @@
+//! `punctual top`: what a server does, live.
+//!
+//! One task reads from the server (`feed`), one thread reads keys, and one loop puts both into the `model`, of which
+//! `view` draws frames.
+
+mod feed;
+mod model;
+mod rows;
+#[cfg(test)]
+mod samples;
+mod view;
+
+use crate::connect::ConnectArgs;
+use crate::exit::{CliError, Exit};
+use crate::output::print_raw;
+use anyhow::Context;
+use model::{Key, Model, Next, Snapshot};
+use punctual_client::{Client, ClientError, Span};
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::{DefaultTerminal, crossterm};
+use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+
+/// The size of a frame where there is no terminal.
+const PLAIN_SIZE: (u16, u16) = (100, 30);
+/// How often the thread that reads keys looks whether it is still wanted.
+const KEY_PAUSE: Duration = Duration::from_millis(100);
+/// How long a reading may take before the server is called away.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
+/// The shortest pause between two readings: what is shown is for people.
+const INTERVAL_MIN: Duration = Duration::from_millis(100);
+
+#[derive(clap::Args)]
+pub struct TopArgs {
+    /// How often to read from the server
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = interval)]
+    interval: Span,
+    /// Print one frame as text, and end
+    #[arg(long)]
+    once: bool,
+    #[command(flatten)]
+    connect: ConnectArgs,
+}
+
+fn interval(text: &str) -> Result<Span, String> {
+    match text.parse::<Span>() {
+        Ok(interval) if interval.get() >= INTERVAL_MIN => Ok(interval),
+        Ok(_) => Err("must be at least 100ms".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+pub async fn run(args: TopArgs) -> anyhow::Result<Exit> {
+    let client = args.connect.client()?;
+    let interval = args.interval.get();
+    let version = client.version().await?;
+    let mut model = Model::new(client.server(), feed::read(&client, &version).await?);
+    if args.once {
+        let start = Instant::now();
+        tokio::time::sleep(interval).await;
+        model.take(feed::read(&client, &version).await?, start.elapsed());
+        let (width, height) = crossterm::terminal::size().unwrap_or(PLAIN_SIZE);
+        print_raw(&view::plain(&model, width, height))?;
+        return Ok(Exit::Done);
+    }
+    if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+        let message = "this needs a terminal; `punctual top --once` prints one frame as text".to_owned();
+        return Err(CliError { exit: Exit::Misunderstood, message }.into());
+    }
+    // Before the terminal is taken: a signal in between would end the program without giving it back.
+    let signals = Signals::listen().context("cannot listen for signals")?;
+    // Restores the terminal on a panic, too.
+    let terminal = ratatui::try_init().context("cannot use the terminal")?;
+    let shown = show(terminal, model, Sources { client, interval, signals }).await;
+    ratatui::restore();
+    shown.map(|()| Exit::Done)
+}
+
+/// Something to take in.
+enum News {
+    Read { snapshot: Box<Snapshot>, at: Instant },
+    Lost(String),
+    Pressed(Key),
+    Resized,
+    Stopped,
+}
+
+/// Where news come from.
+struct Sources {
+    client: Client,
+    interval: Duration,
+    signals: Signals,
+}
+
+async fn show(mut terminal: DefaultTerminal, mut model: Model, sources: Sources) -> anyhow::Result<()> {
+    let Sources { client, interval, signals } = sources;
+    let (sender, mut news) = mpsc::channel(64);
+    let keys = sender.clone();
+    std::thread::spawn(move || read_keys(&keys));
+    tokio::spawn(signals.stop(sender.clone()));
+    let reading = tokio::spawn(read_on(client, interval, sender));
+    let mut read_at = Instant::now();
+    loop {
+        terminal.draw(|frame| view::draw(&model, frame.area(), frame.buffer_mut()))?;
+        match news.recv().await {
+            Some(News::Read { snapshot, at }) => {
+                if !model.is_paused {
+                    model.take(*snapshot, at.duration_since(read_at));
+                    read_at = at;
+                }
+            }
+            Some(News::Lost(reason)) => model.lose(reason),
+            Some(News::Pressed(key)) => {
+                let (columns, rows) = (model.pane.sorts().len(), rows::rows(&model, model.pane).len());
+                if model.press(key, columns, rows) == Next::Leave {
+                    break;
+                }
+            }
+            Some(News::Resized) => {}
+            Some(News::Stopped) | None => break,
+        }
+    }
+    reading.abort();
+    Ok(())
+}
+
+/// Reads again and again, also from a server that has been away: its version may be another then.
+async fn read_on(client: Client, interval: Duration, sender: mpsc::Sender<News>) {
+    loop {
+        tokio::time::sleep(interval).await;
+        let news = match tokio::time::timeout(READ_TIMEOUT, read(&client)).await {
+            Ok(Ok(snapshot)) => News::Read { snapshot: Box::new(snapshot), at: Instant::now() },
+            Ok(Err(error)) => News::Lost(error.to_string()),
+            Err(_) => News::Lost(format!("no answer from {} within {READ_TIMEOUT:?}", client.server())),
+        };
+        if sender.send(news).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn read(client: &Client) -> Result<Snapshot, ClientError> {
+    let version = client.version().await?;
+    feed::read(client, &version).await
+}
+
+/// Ends when nobody listens any more, or when there is no terminal any more.
+fn read_keys(sender: &mpsc::Sender<News>) {
+    while !sender.is_closed() {
+        let event = match event::poll(KEY_PAUSE) {
+            Ok(false) => continue,
+            Ok(true) => event::read(),
+            Err(error) => Err(error),
+        };
+        let news = match event {
+            Ok(Event::Key(pressed)) if pressed.kind == KeyEventKind::Press => {
+                key(pressed.code, pressed.modifiers).map(News::Pressed)
+            }
+            Ok(Event::Resize(..)) => Some(News::Resized),
+            Ok(_) => None,
+            Err(_) => Some(News::Stopped),
+        };
+        if news.is_some_and(|news| sender.blocking_send(news).is_err()) {
+            return;
+        }
+    }
+}
+
+fn key(code: KeyCode, modifiers: KeyModifiers) -> Option<Key> {
+    Some(match code {
+        KeyCode::Char('c') if modifiers.contains(KeyModifiers::CONTROL) => Key::Interrupt,
+        KeyCode::Char(letter) => Key::Letter(letter),
+        KeyCode::Enter => Key::Enter,
+        KeyCode::Esc => Key::Escape,
+        KeyCode::Backspace => Key::Backspace,
+        KeyCode::Tab => Key::Tab,
+        KeyCode::BackTab => Key::BackTab,
+        KeyCode::Up => Key::Up,
+        KeyCode::Down => Key::Down,
+        _ => return None,
+    })
+}
+
+/// Whoever stops the program wants the terminal back as well.
+struct Signals {
+    terminate: Signal,
+    hang_up: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn stop(mut self, sender: mpsc::Sender<News>) {
+        tokio::select! {
+            biased;
+            _ = self.terminate.recv() => {}
+            _ = self.hang_up.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+        let _ = sender.send(News::Stopped).await;
+    }
+}

@@ -1,0 +1,183 @@
+//! Settings from flags, variables and `punctual.toml`, and what is said of those that cannot be used.
+
+use crate::server::{BINARY, Server};
+use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// The binary in a directory, without the variables of whoever runs the tests.
+fn punctual(dir: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(BINARY);
+    command.args(arguments).current_dir(dir);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("PUNCTUAL_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+fn outcome(output: &Output) -> (Option<i32>, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+fn run(dir: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
+    outcome(&punctual(dir, arguments).output().expect("the binary starts"))
+}
+
+async fn slots(server: &Server) -> u32 {
+    crate::server::eventually("the worker is there", async || {
+        !server.client().stats().await.unwrap().workers.is_empty()
+    })
+    .await;
+    server.client().stats().await.unwrap().workers[0].slots
+}
+
+#[tokio::test]
+async fn a_server_goes_by_flags_then_variables_then_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("settings.toml");
+    std::fs::write(&file, "slots = 3\n\n[log]\nformat = \"json\"\n").unwrap();
+    let file = file.to_str().unwrap();
+    let data = directory.path().join("data");
+    let by_file = Server::start_in(&data, &["--config", file]);
+    assert_eq!(slots(&by_file).await, 3);
+    assert!(by_file.stop().success());
+    let variables = [format!("PUNCTUAL_CONFIG={file}"), "PUNCTUAL_SLOTS=5".to_owned()];
+    let by_variable = Server::start_through(&["env", &variables[0], &variables[1], BINARY], &data);
+    assert_eq!(slots(&by_variable).await, 5);
+    assert!(by_variable.stop().success());
+    let by_flag = Server::start_in(&data, &["--config", file, "--slots", "7"]);
+    assert_eq!(slots(&by_flag).await, 7);
+}
+
+#[test]
+fn commands_find_the_server_and_the_token_by_the_file() {
+    let server = Server::start();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let token_file = elsewhere.path().join("token");
+    std::fs::write(&token_file, format!("{}\n", server.token)).unwrap();
+    std::fs::set_permissions(&token_file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let text = format!("[client]\nserver = \"{}\"\ntoken_file = \"token\"\n", server.address);
+    std::fs::write(elsewhere.path().join("punctual.toml"), text).unwrap();
+    let (code, _, said) = run(elsewhere.path(), &["job", "list"]);
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+    // The flag is looked at before the file.
+    assert_eq!(run(elsewhere.path(), &["job", "list", "--server", "127.0.0.1:1"]).0, Some(3));
+    std::fs::set_permissions(&token_file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let (code, _, said) = run(elsewhere.path(), &["job", "list"]);
+    assert_eq!(code, Some(0));
+    assert!(
+        said.starts_with("warning: others can read the secret in token (mode 0644): chmod 600"),
+        "{said}"
+    );
+    std::fs::write(&token_file, "\n").unwrap();
+    let (code, _, said) = run(elsewhere.path(), &["job", "list"]);
+    assert!(code == Some(5) && said.contains("the token file token does not hold one line"), "{said}");
+}
+
+#[test]
+fn a_server_warns_of_secrets_that_others_can_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let [data, log, key] = ["data", "log", "signing.key"].map(|name| directory.path().join(name));
+    assert!(Server::start_in(&data, &[]).stop().success());
+    std::fs::write(&key, "0123456789abcdef0123456789abcdef\n").unwrap();
+    for file in [&key, &data.join("admin.token")] {
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o640)).unwrap();
+    }
+    let script = format!(
+        "export PUNCTUAL_HTTP_SIGNING_KEY_FILE='{}'; exec \"$0\" \"$@\" 2>'{}'",
+        key.display(),
+        log.display()
+    );
+    assert!(Server::start_through(&["sh", "-c", &script, BINARY], &data).stop().success());
+    let said = std::fs::read_to_string(&log).unwrap();
+    assert!(said.contains("signing.key (mode 0640): chmod 600") || !cfg!(feature = "http"), "{said}");
+    assert!(said.contains("admin.token (mode 0640): chmod 600"), "{said}");
+    assert!(!said.contains("0123456789abcdef"), "{said}");
+}
+
+#[test]
+fn mistakes_are_told_with_file_and_line_and_nothing_is_started() {
+    let directory = tempfile::tempdir().unwrap();
+    let mistakes = "slotz = 4\nprefetch = \"many\"\n[client]\ntoken = \"pt_admin_secret\"\n";
+    std::fs::write(directory.path().join("punctual.toml"), mistakes).unwrap();
+    let expected = "error: the configuration cannot be used:\n  \
+        punctual.toml:1: slotz is not a setting; did you mean slots?\n  \
+        punctual.toml:2: prefetch must be a number from 0 to 10000, but is \"many\"\n  \
+        punctual.toml:4: a secret does not stand here: write it to a file of its own, and name that with \
+        client.token_file\n";
+    for command in [&["serve"][..], &["job", "list"], &["config", "check"], &["config", "show"], &["check"]] {
+        let (code, stdout, stderr) = run(directory.path(), command);
+        assert_eq!((code, stdout.as_str(), stderr.as_str()), (Some(2), "", expected), "{command:?}");
+    }
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_file_that_was_named_must_be_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let (code, _, said) = run(directory.path(), &["serve", "--config", "gone.toml"]);
+    assert!(code == Some(2) && said.contains("gone.toml: the configuration file cannot be read"), "{said}");
+    let (code, _, said) = run(directory.path(), &["config", "check"]);
+    assert!(code == Some(5) && said.contains("there is no punctual.toml here"), "{said}");
+}
+
+#[test]
+fn variables_are_named_when_they_are_wrong_or_unknown() {
+    let directory = tempfile::tempdir().unwrap();
+    let wrong = punctual(directory.path(), &["serve"]).env("PUNCTUAL_DRAIN_GRACE", "30").output().unwrap();
+    let (code, _, said) = outcome(&wrong);
+    assert_eq!(code, Some(2));
+    assert!(said.starts_with("error: PUNCTUAL_DRAIN_GRACE: must be a duration from 0s to 7d"), "{said}");
+    assert!(said.ends_with("but is \"30\"\n"), "{said}");
+    let unknown = punctual(directory.path(), &["config", "show"]).env("PUNCTUAL_SLOT", "4").output().unwrap();
+    let (code, _, said) = outcome(&unknown);
+    assert_eq!(code, Some(0));
+    assert_eq!(said, "warning: PUNCTUAL_SLOT is not a variable of Punctual; did you mean PUNCTUAL_SLOTS?\n");
+}
+
+#[test]
+fn a_start_time_without_a_manual_clock_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let (code, _, said) = run(directory.path(), &["serve", "--clock-start", "2026-03-29T00:00:00Z"]);
+    assert!(code == Some(2) && said.contains("--clock manual"), "{said}");
+    std::fs::write(directory.path().join("punctual.toml"), "clock_start = 2026-03-29T00:00:00Z").unwrap();
+    assert_eq!(run(directory.path(), &["config", "check"]).0, Some(2));
+}
+
+#[test]
+fn what_counts_is_shown_with_where_it_comes_from() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = "slots = 3\nlease = \"PT9S\"\n[client]\ntoken_file = \"/etc/punctual/token\"\n";
+    std::fs::write(directory.path().join("punctual.toml"), text).unwrap();
+    let mut show = punctual(directory.path(), &["config", "show", "-o", "json", "--slots", "9"]);
+    let (code, shown, said) = outcome(&show.env("PUNCTUAL_PREFETCH", "1").output().unwrap());
+    assert_eq!(code, Some(0), "{said}");
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["file"], "punctual.toml");
+    let setting = |key: &str| {
+        let settings = shown["settings"].as_array().unwrap();
+        settings.iter().find(|setting| setting["key"] == key).unwrap_or_else(|| panic!("{key}")).clone()
+    };
+    let told = |key: &str| (setting(key)["value"].clone(), setting(key)["from"].clone());
+    assert_eq!(told("slots"), (9.into(), "flag".into()));
+    assert_eq!(told("prefetch"), (1.into(), "variable".into()));
+    assert_eq!(told("lease"), ("9s".into(), "file".into()));
+    assert_eq!(setting("lease")["line"], 2);
+    assert_eq!(told("listen"), ("127.0.0.1:7070".into(), "default".into()));
+    assert_eq!(told("client.token_file"), ("/etc/punctual/token".into(), "file".into()));
+}
+
+#[test]
+fn the_template_is_a_configuration_that_changes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_, template, _) = run(directory.path(), &["config", "template"]);
+    std::fs::write(directory.path().join("punctual.toml"), template).unwrap();
+    let (code, said, _) = run(directory.path(), &["config", "check"]);
+    assert_eq!((code, said.as_str()), (Some(0), "punctual.toml is right\n"));
+    let (_, shown, _) = run(directory.path(), &["config", "show"]);
+    assert!(!shown.contains("punctual.toml:"), "{shown}");
+}

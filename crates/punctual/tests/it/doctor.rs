@@ -1,0 +1,145 @@
+//! `punctual doctor`: with a server, without one, and before there ever was one.
+
+use crate::server::{BINARY, Server, eventually};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+/// What the doctor found in a directory that is named to it, by check, and its exit code.
+fn examine(dir: &Path, options: &[&str]) -> (Option<i32>, BTreeMap<String, Value>) {
+    let output = Command::new(BINARY)
+        .args(["doctor", "-o", "json", "--data-dir"])
+        .arg(dir)
+        .args(options)
+        .current_dir(dir.parent().expect("a parent"))
+        .output()
+        .expect("the binary starts");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+        panic!(
+            "{error}: {}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        )
+    });
+    assert_eq!(report["ok"], json!(output.status.success()));
+    let findings = report["findings"].as_array().expect("findings").iter();
+    let by_check = findings.map(|finding| (finding["check"].as_str().unwrap().to_owned(), finding.clone()));
+    (output.status.code(), by_check.collect())
+}
+
+fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = std::fs::read_dir(dir).unwrap().map(Result::unwrap);
+    entries
+        .map(|entry| (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap()))
+        .collect()
+}
+
+#[test]
+fn an_empty_directory_is_no_failure_and_stays_empty() {
+    let directory = tempfile::tempdir().unwrap();
+    let (code, found) = examine(&directory.path().join("data"), &[]);
+    assert_eq!(code, Some(0));
+    assert_eq!(found["data directory"]["level"], "warning");
+    assert_eq!(found["server"]["level"], "skipped");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_running_server_is_examined_down_to_its_work() {
+    let server = Server::start_with(&["--slots", "1"]);
+    let (code, found) = examine(server.data_dir(), &["--config", "/dev/null"]);
+    assert_eq!(code, Some(0));
+    for check in
+        ["store", "server", "version", "token", "time", "handlers", "queues", "dead letters", "overdue"]
+    {
+        assert_eq!(found[check]["level"], "good", "{:?}", found[check]);
+    }
+    server.submit(json!({"name": "orphan", "job_type": "mystery"})).await;
+    server.submit(json!({"name": "later", "job_type": "riddle", "delay": "1h"})).await;
+    let dead = json!({"name": "dead", "job_type": "sleep", "payload": {"minutes": 1}, "max_retries": 0});
+    let dead = server.submit(dead).await;
+    server.client().wait(dead).await.unwrap();
+    server.client().pause_queue("mail").await.unwrap();
+    let (code, found) = examine(server.data_dir(), &[]);
+    assert_eq!(code, Some(0), "warnings are no failure");
+    assert_eq!(found["handlers"]["found"], "no live worker runs jobs of type mystery, riddle");
+    assert_eq!(found["queues"]["found"], "paused: mail");
+    assert_eq!(found["dead letters"]["found"], "runs that failed for good: 1");
+    for check in ["handlers", "queues", "dead letters"] {
+        assert!(found[check]["fix"].is_string(), "{:?}", found[check]);
+    }
+}
+
+#[test]
+fn a_stopped_server_is_examined_and_left_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let server = Server::start_in(&data, &[]);
+    assert!(server.cli(&["job", "submit", "kept", "--delay", "1h"]).status.success());
+    assert!(server.stop().success());
+    let before = files(&data);
+    let (code, found) = examine(&data, &[]);
+    assert_eq!(code, Some(0));
+    assert_eq!(found["store"]["level"], "good");
+    assert_eq!(found["server"]["found"], "not running");
+    assert!(files(&data) == before, "something was changed");
+}
+
+#[tokio::test]
+async fn what_a_killed_server_left_is_told_and_not_touched() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let server = Server::start_in(&data, &[]);
+    server.submit(json!({"name": "kept", "delay": "1h"})).await;
+    server.kill();
+    let before = files(&data);
+    let (_, found) = examine(&data, &[]);
+    assert!(
+        found["store"]["found"].as_str().unwrap().starts_with("the last server did not close it"),
+        "{found:?}"
+    );
+    assert!(files(&data) == before, "something was changed");
+}
+
+#[test]
+fn what_fails_sets_the_exit_code_and_says_what_to_do() {
+    let server = Server::start();
+    let token = server.data_dir().join("admin.token");
+    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let (code, found) = examine(server.data_dir(), &[]);
+    assert_eq!(code, Some(1));
+    assert_eq!(found["admin token"]["level"], "failed");
+    assert!(found["admin token"]["fix"].as_str().unwrap().starts_with("chmod 600"), "{found:?}");
+    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).unwrap();
+    // A token that the server does not know.
+    std::fs::write(&token, format!("pt_admin_{}\n", "0".repeat(64))).unwrap();
+    let (code, found) = examine(server.data_dir(), &[]);
+    assert_eq!((code, &found["token"]["level"]), (Some(1), &json!("failed")));
+    let (code, found) = examine(server.data_dir(), &["--server", "127.0.0.1:1"]);
+    assert_eq!((code, &found["server"]["level"]), (Some(1), &json!("failed")));
+}
+
+#[tokio::test]
+async fn a_broken_configuration_does_not_hide_the_rest() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("punctual.toml"), "slotz = 4").unwrap();
+    let server = Server::start_in(&directory.path().join("data"), &["--config", "/dev/null"]);
+    let (code, found) = examine(server.data_dir(), &[]);
+    assert_eq!(code, Some(1));
+    let said = found["configuration"]["found"].as_str().unwrap();
+    assert_eq!(said, "punctual.toml:1: slotz is not a setting; did you mean slots?");
+    assert_eq!(found["server"]["level"], "good");
+    eventually("the server runs on", async || server.client().stats().await.is_ok()).await;
+}
+
+#[test]
+fn people_get_a_table_with_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = Command::new(BINARY).arg("doctor").current_dir(directory.path()).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("✓  configuration"), "{said}");
+    assert!(said.contains("!  data directory  there is no ./punctual-data yet\n"), "{said}");
+    assert!(said.contains("→ `punctual serve` makes it"), "{said}");
+}

@@ -1,0 +1,81 @@
+//! What is made from the definition of the command line: completions, manual, reference.
+
+use crate::server::BINARY;
+use std::path::Path;
+use std::process::Command;
+
+fn said(arguments: &[&str]) -> String {
+    let output = Command::new(BINARY).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What bash offers for the last of these words.
+fn completed(script: &Path, words: &[&str]) -> Vec<String> {
+    let (last, before) = words.split_last().unwrap();
+    let line = format!(
+        "source '{}'; COMP_WORDS=({}); COMP_CWORD={}; _punctual punctual '{last}' '{}'; \
+         printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        script.display(),
+        words.join(" "),
+        before.len(),
+        before.last().unwrap(),
+    );
+    let output = Command::new("bash").args(["--norc", "-c", &line]).output().expect("bash");
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_commands_flags_and_values() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = directory.path().join("punctual.bash");
+    std::fs::write(&script, said(&["completions", "bash"])).unwrap();
+    assert_eq!(completed(&script, &["punctual", "sch"]), ["schedule"]);
+    assert_eq!(completed(&script, &["punctual", "job", "sub"]), ["submit"]);
+    assert_eq!(completed(&script, &["punctual", "job", "submit", "--misfire-p"]), ["--misfire-policy"]);
+    assert_eq!(completed(&script, &["punctual", "job", "list", "--output", "y"]), ["yaml"]);
+}
+
+#[test]
+fn every_shell_has_its_script() {
+    for (shell, sign) in [
+        ("zsh", "#compdef punctual"),
+        ("fish", "complete -c punctual"),
+        ("powershell", "Register-ArgumentCompleter"),
+        ("elvish", "edit:completion:arg-completer[punctual]"),
+    ] {
+        let script = said(&["completions", shell]);
+        assert!(script.contains(sign) && script.contains("submit"), "{shell}: {script}");
+    }
+}
+
+#[test]
+fn the_manual_has_a_page_per_command_without_a_flaw() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path().join("man1");
+    let told = said(&["man", dir.to_str().unwrap()]);
+    let mut pages: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|page| page.unwrap().path()).collect();
+    pages.sort();
+    assert!(told.starts_with(&format!("wrote {} pages to", pages.len())), "{told}");
+    let names: Vec<_> = pages.iter().map(|page| page.file_name().unwrap().to_str().unwrap()).collect();
+    assert!(names.contains(&"punctual.1") && names.contains(&"punctual-job-submit.1"), "{names:?}");
+    assert!(said(&["man"]).contains("EXIT STATUS"));
+    // Groff comes with every `man`; only a machine without both cannot check its pages.
+    let has_groff = Command::new("groff").arg("--version").output().is_ok();
+    assert!(has_groff || std::env::var_os("CI").is_none(), "groff is needed");
+    for page in pages.iter().filter(|_| has_groff) {
+        let checked =
+            Command::new("groff").args(["-k", "-man", "-ww", "-z", "-Tutf8"]).arg(page).output().unwrap();
+        assert!(checked.stderr.is_empty(), "{}", String::from_utf8_lossy(&checked.stderr));
+    }
+}
+
+#[cfg(all(feature = "http", feature = "top"))]
+#[test]
+fn the_reference_page_is_that_of_this_binary() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/cli.md");
+    let committed = std::fs::read_to_string(page).unwrap_or_default();
+    // Not compared by `assert_eq`, which would print both.
+    assert!(committed == said(&["reference"]), "write it anew: punctual reference > docs/reference/cli.md");
+}

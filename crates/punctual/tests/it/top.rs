@@ -1,0 +1,59 @@
+//! `punctual top` on a real terminal, against a real server.
+
+use crate::server::{BINARY, Server};
+use crate::terminal::Terminal;
+use serde_json::json;
+use std::process::Command;
+
+/// What gives the screen back that was there before.
+const LEAVES_SCREEN: &str = "\u{1b}[?1049l";
+
+#[tokio::test]
+async fn the_live_view_shows_what_runs_and_says_when_the_server_is_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let data_dir = directory.path().join("data");
+    let server = Server::start_in(&data_dir, &[]);
+    server.submit(json!({"name": "long-nap", "job_type": "sleep", "payload": {"ms": 3_600_000}})).await;
+    let mut top = Terminal::start(&["top", "--interval", "100ms", "--data-dir", data_dir.to_str().unwrap()]);
+    for text in ["Queues", "Workers", "Running", "long-nap"] {
+        top.waits_for(text);
+    }
+    let address = server.address.clone();
+    server.kill();
+    top.waits_for("reconnecting");
+    let mut again = Command::new(BINARY);
+    again.args(["serve", "--log-level", "error", "--listen", &address, "--data-dir"]).arg(&data_dir);
+    let mut again = again.stdout(std::process::Stdio::null()).spawn().unwrap();
+    top.waits_for("live");
+    top.press("?");
+    top.waits_for("Keys");
+    top.press("xq");
+    let status = top.ended();
+    again.kill().unwrap();
+    again.wait().unwrap();
+    assert!(status.success(), "{status}");
+    assert!(top.drawn.ends_with(LEAVES_SCREEN) || top.drawn.contains(LEAVES_SCREEN), "{:?}", top.drawn);
+}
+
+#[test]
+fn a_signal_gives_the_terminal_back() {
+    let server = Server::start();
+    let mut top = Terminal::start(&["top", "--data-dir", server.data_dir().to_str().unwrap()]);
+    top.waits_for("Queues");
+    top.terminate();
+    let status = top.ended();
+    assert!(status.success(), "{status}");
+    assert!(top.drawn.contains(LEAVES_SCREEN), "{:?}", top.drawn);
+}
+
+#[tokio::test]
+async fn one_frame_is_text_for_pipes() {
+    let server = Server::start();
+    server.submit(json!({"name": "long-nap", "job_type": "sleep", "payload": {"ms": 3_600_000}})).await;
+    let frame = server.said(&["top", "--once", "--interval", "100ms"]);
+    assert!(frame.starts_with("punctual ") && frame.contains("long-nap"), "{frame}");
+    assert!(!frame.contains('\u{1b}'), "{frame}");
+    let refused = server.cli(&["top"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("top --once"));
+}

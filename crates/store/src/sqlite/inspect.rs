@@ -1,0 +1,103 @@
+//! A look at a store from outside that changes nothing: no lock is held, no log is recovered, no file is made.
+
+use super::fault::Fault;
+use super::migrate;
+use super::open::{LOCK_FILE, MAIN_FILE, OpenError};
+use super::rows::all;
+use punctual_core::ports::StoreError;
+use rusqlite::{Connection, OpenFlags};
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, File};
+use std::path::Path;
+use std::time::SystemTime;
+
+/// How a store stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreState {
+    /// A process has it open, and so nobody else can look at it.
+    InUse,
+    /// Its last process did not close it. The next start brings it in order.
+    NotClosed {
+        log_bytes: u64,
+    },
+    Closed(Inspection),
+}
+
+/// What was found in a closed store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inspection {
+    pub version: usize,
+    /// The version that this binary brings it to.
+    pub version_known: usize,
+    /// What SQLite finds wrong with the file.
+    pub problems: Vec<String>,
+}
+
+/// Looks at the store in a directory. Reads all of its file.
+pub fn inspect(dir: &Path) -> Result<StoreState, OpenError> {
+    let main = dir.join(MAIN_FILE);
+    let seen = Seen::of(dir)?;
+    if seen.in_use {
+        return Ok(StoreState::InUse);
+    }
+    if seen.log_bytes > 0 {
+        return Ok(StoreState::NotClosed { log_bytes: seen.log_bytes });
+    }
+    let database =
+        |source: Fault| OpenError::Database { path: main.clone(), source: StoreError::from(source) };
+    let inspection = read(&main).map_err(database);
+    // Whoever has opened it meanwhile has changed it under our eyes.
+    let again = Seen::of(dir)?;
+    if again != seen {
+        return Ok(StoreState::InUse);
+    }
+    inspection.map(StoreState::Closed)
+}
+
+/// What tells from outside whether a process has a store open.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    in_use: bool,
+    log_bytes: u64,
+    changed_at: Option<SystemTime>,
+}
+
+impl Seen {
+    fn of(dir: &Path) -> Result<Self, OpenError> {
+        let log_bytes =
+            fs::metadata(dir.join(format!("{MAIN_FILE}-wal"))).map_or(0, |metadata| metadata.len());
+        let changed_at = fs::metadata(dir.join(MAIN_FILE)).and_then(|metadata| metadata.modified()).ok();
+        Ok(Seen { in_use: is_in_use(&dir.join(LOCK_FILE))?, log_bytes, changed_at })
+    }
+}
+
+/// Tries the lock and gives it back at once. Shared, so that two who look do not see each other.
+fn is_in_use(lock: &Path) -> Result<bool, OpenError> {
+    let in_file = |source| OpenError::Io { path: lock.to_owned(), source };
+    let file = match File::open(lock) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(in_file(error)),
+    };
+    match flock(&file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(false),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(true),
+        Err(errno) => Err(in_file(errno.into())),
+    }
+}
+
+/// Reads the file as one that nobody changes: SQLite then makes neither locks nor files beside it.
+fn read(main: &Path) -> Result<Inspection, Fault> {
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(format!("file:{}?immutable=1", escaped(main)), flags)?;
+    let version = migrate::version(&conn)?;
+    let mut problems = all(&mut conn.prepare("PRAGMA quick_check")?, [], |row| Ok(row.get::<_, String>(0)?))?;
+    problems.retain(|line| line != "ok");
+    Ok(Inspection { version, version_known: migrate::MAIN.len(), problems })
+}
+
+/// The path as part of a URI.
+fn escaped(path: &Path) -> String {
+    path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23")
+}

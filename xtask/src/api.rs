@@ -1,0 +1,155 @@
+//! The HTTP API held against its own description: the document by a validator, the server by a fuzzer.
+
+use crate::test::cargo;
+use crate::tools::{self, PythonTools};
+use anyhow::{Context, Result, bail};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+
+/// How the fuzzer asks.
+pub struct Fuzz {
+    /// Requests that are made up for each operation in each phase, at most.
+    pub examples: u32,
+    pub seed: u64,
+}
+
+impl Fuzz {
+    /// The run that belongs to every test: the same requests each time.
+    pub const QUICK: Fuzz = Fuzz { examples: 2, seed: 1 };
+    const OPERATIONS_ABOUT: u32 = 46;
+
+    /// About so many cases in all.
+    pub fn about(cases: u32, seed: u64) -> Self {
+        Fuzz { examples: (cases / Fuzz::OPERATIONS_ABOUT).max(1), seed }
+    }
+}
+
+/// Reads `--cases N` and `--seed N`.
+pub fn fuzz_arguments(words: &[&str]) -> Result<Fuzz> {
+    let (mut cases, mut seed) = (5_000, u64::from(std::process::id()));
+    for pair in words.chunks(2) {
+        match pair {
+            ["--cases", number] => cases = number.parse().context("--cases takes a number")?,
+            ["--seed", number] => seed = number.parse().context("--seed takes a number")?,
+            _ => bail!("fuzz-api takes --cases N and --seed N, not {}", pair.join(" ")),
+        }
+    }
+    Ok(Fuzz::about(cases, seed))
+}
+
+pub fn run_fuzz(root: &Path, fuzz: &Fuzz) -> Result<ExitCode> {
+    build(root)?;
+    let passed = fuzz_with(root, &PythonTools::ready(root)?, fuzz)?;
+    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Whether the committed document keeps the rules of OpenAPI 3.1.
+pub fn validate(root: &Path) -> Result<bool> {
+    tools::with_tools(root, |tools| {
+        let mut command = tools.command("openapi-spec-validator");
+        command.args(["--schema", "3.1.0"]).arg(root.join("docs").join("openapi.json"));
+        Ok(command.status().context("start openapi-spec-validator")?.success())
+    })
+}
+
+/// A short run with a fixed seed, on the server that the tests have built.
+pub fn fuzz_briefly(root: &Path) -> Result<bool> {
+    if !binary(root).exists() {
+        build(root)?;
+    }
+    tools::with_tools(root, |tools| fuzz_with(root, tools, &Fuzz::QUICK))
+}
+
+fn binary(root: &Path) -> PathBuf {
+    tools::target_folder(root).join("debug").join("punctual")
+}
+
+fn build(root: &Path) -> Result<()> {
+    let mut command = Command::new(cargo());
+    command.args(["build", "--package", "punctual"]).current_dir(root);
+    if !command.status().context("start cargo build")?.success() {
+        bail!("the server cannot be built");
+    }
+    Ok(())
+}
+
+fn fuzz_with(root: &Path, tools: &PythonTools, fuzz: &Fuzz) -> Result<bool> {
+    let server = Server::start(root)?;
+    println!("seed {}, at most {} examples per operation and phase", fuzz.seed, fuzz.examples);
+    let mut command = tools.command("schemathesis");
+    command
+        .current_dir(&server.folder)
+        .arg("--config-file")
+        .arg(root.join("xtask").join("schemathesis.toml"))
+        .args(["--no-color", "run"])
+        .args(["--max-examples", &fuzz.examples.to_string(), "--seed", &fuzz.seed.to_string()])
+        .args(["--header", &format!("Authorization: Bearer {}", server.token)])
+        .arg(format!("http://{}/openapi.json", server.address))
+        .env("PYTHONWARNINGS", "ignore");
+    let passed = command.status().context("start schemathesis")?.success();
+    server.still_lives()?;
+    Ok(passed)
+}
+
+/// A server of its own for the fuzzer: a free port, a folder that goes with it.
+struct Server {
+    child: Child,
+    address: String,
+    token: String,
+    folder: PathBuf,
+}
+
+impl Server {
+    fn start(root: &Path) -> Result<Self> {
+        let folder = tools::target_folder(root).join("tools").join(format!("fuzz-{}", std::process::id()));
+        std::fs::create_dir_all(&folder)?;
+        let data = folder.join("data");
+        let mut child = Command::new(binary(root))
+            .args(["serve", "--listen", "127.0.0.1:0", "--log-level", "error", "--data-dir"])
+            .arg(&data)
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("start the server")?;
+        let mut greeting = String::new();
+        let stdout = child.stdout.as_mut().context("the server's output is not there")?;
+        BufReader::new(stdout).read_line(&mut greeting)?;
+        let address = greeting.trim().rsplit("http://").next().unwrap_or_default().to_owned();
+        let token = std::fs::read_to_string(data.join("admin.token")).unwrap_or_default().trim().to_owned();
+        let server = Server { child, address, token, folder };
+        if server.token.is_empty() {
+            bail!("the server did not start: {greeting:?}");
+        }
+        Ok(server)
+    }
+
+    /// Nothing that was sent may have ended it.
+    fn still_lives(mut self) -> Result<()> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => bail!("the server has ended: {status}"),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_and_seed_can_be_chosen() {
+        let fuzz = fuzz_arguments(&["--cases", "9200", "--seed", "7"]).unwrap();
+        assert_eq!((fuzz.examples, fuzz.seed), (200, 7));
+        assert_eq!(fuzz_arguments(&["--cases", "1"]).unwrap().examples, 1);
+        assert!(fuzz_arguments(&["--cases"]).is_err());
+        assert!(fuzz_arguments(&["--case", "1"]).is_err());
+    }
+}
