@@ -7,8 +7,8 @@ TOKEN, NAME = os.environ["PUNCTUAL_TOKEN"], os.environ.get("WORKER_NAME", "pytho
 LEASE_SECS = float(os.environ.get("WORKER_LEASE_SECS", "6"))  # How long it may fall silent.
 
 def process_image(job):  # A long handler looks at job["stopped"] now and then, and raises an error if it is set.
+    job["note"](progress={"percent": 50, "message": "resizing"})  # checkpoint={…}: for the next job.get("checkpoint").
     return {"file": job["payload"]["imageUrl"].rsplit("/", 1)[-1], "key": job["idempotency_key"]}
-
 HANDLERS = {"ImageProcessing": process_image}
 
 def call(verb, body, method="POST"):  # The status and the answer; status 0 if none came.
@@ -19,15 +19,15 @@ def call(verb, body, method="POST"):  # The status and the answer; status 0 if n
     except (OSError, ValueError, http.client.HTTPException) as error:
         return getattr(error, "code", 0), str(error)
 
-def beat(session, job, sent, status=200, beats=0):
+def beat(session, job, sent, stopping, status=200, beats=0):
     while status != 410:
         if status == 200:  # Unless the next one is answered in time, SIGALRM ends the process and its handler.
             signal.setitimer(signal.ITIMER_REAL, max(0.001, sent + session["stop_after_secs"] - time.monotonic()))
         time.sleep(session["beat_secs"])
         sent, beats = time.monotonic(), beats + 1
         status, answer = call("heartbeat", {"session": session["session"], "beat": beats})
-        if status == 200 and job.get("lease") in answer["cancel"]:
-            job["stopped"] = "cancelled"
+        if status == 200 and job.get("lease") in answer["cancel"]: job["stopped"] = "cancelled"
+        if status == 200 and answer["drain"]: stopping.set()  # People send it home: it polls no more.
     os._exit(1)  # The session is lost: from now on others may run what this worker holds.
 
 def run(job):
@@ -44,17 +44,17 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     status, session = call("sessions", {"worker": NAME, "job_types": list(HANDLERS), "lease_secs": LEASE_SECS})
     assert status == 201, f"the server opened no session: {session}"
-    threading.Thread(target=beat, args=[session, job, sent], daemon=True).start()
+    threading.Thread(target=beat, args=[session, job, sent, stopping], daemon=True).start()
     poll = {"session": session["session"], "job_types": list(HANDLERS), "held": [], "wait_secs": 5}
-    while not stopping.is_set():
+    job["note"] = lambda **note: call("notes", {"session": poll["session"], "notes": [{**job["lease"], **note}]})
+    while not stopping.wait(0 if status in (200, 201) else 1):
         turn += 1  # Whatever became of the last poll: nothing is held here, so what a lost answer brought goes back.
         status, answer = call("poll", {**poll, "turn": turn})
         for assignment in answer["assignments"] if status == 200 else []:
-            job.update(assignment, stopped=None, lease={key: assignment[key] for key in ("execution_id", "epoch")})
+            lease = {key: assignment[key] for key in ("execution_id", "epoch")}
+            job.update({"checkpoint": None, **assignment}, stopped=None, lease=lease)
             report = {"session": poll["session"], **job["lease"], **run(job)}
             while not 200 <= call("report", {"reports": [report]})[0] < 429:
                 time.sleep(1)
-        stopping.wait(0 if status == 200 else 1)
     call(f"sessions/{poll['session']}", {}, method="DELETE")
-
 if __name__ == "__main__": main()

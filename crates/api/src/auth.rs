@@ -59,6 +59,15 @@ pub struct Caller {
 }
 
 impl Caller {
+    pub const fn role_name(&self) -> &'static str {
+        match self.role {
+            Role::Viewer => "viewer",
+            Role::Submitter => "submitter",
+            Role::Operator => "operator",
+            Role::Admin => "admin",
+        }
+    }
+
     /// Refuses what only operators may do, with what else to do about it.
     pub fn check_operator(&self) -> Result<(), ApiError> {
         if self.role >= Role::Operator {

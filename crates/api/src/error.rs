@@ -7,11 +7,15 @@ use axum::response::{IntoResponse, Response};
 use punctual_client::{FieldError, Problem};
 use punctual_core::ids::JobId;
 use punctual_core::job::InvalidField;
+use punctual_core::limits;
 use punctual_core::ports::{StoreError, WorkerPortError};
+use punctual_core::queue::QueueFull;
 use punctual_engine::SubmitError;
 
 /// When to try again after the store could not be reached or the server was busy.
-const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
+const RETRY_AFTER_SECS: u64 = 1;
+/// When to try again after a queue was full, or all places for streams taken: making room takes a while.
+const LATER_RETRY_AFTER_SECS: u64 = 5;
 
 /// The field that errors name when they are about the body as a whole.
 pub const BODY: &str = "body";
@@ -32,6 +36,9 @@ pub enum ApiError {
     /// Another job is in the way.
     #[error("{detail}")]
     KeyTaken { detail: String, job: JobId },
+    /// A queue holds as much as it may.
+    #[error("the queue {queue} is full")]
+    QueueFull { queue: String, full: QueueFull },
     #[error("the job has version {version} by now")]
     VersionChanged { version: u32 },
     #[error("a token is needed: {0}")]
@@ -69,6 +76,8 @@ pub enum ApiError {
     Stopping,
     #[error("too much is being taken in at once")]
     Overloaded,
+    #[error("too many streams are open")]
+    TooManyStreams,
     #[error("{0}")]
     Unavailable(String),
     #[error("{0}")]
@@ -104,6 +113,7 @@ impl ApiError {
     pub fn problem(&self) -> Problem {
         let (status, title) = self.status_and_title();
         let mut problem = Problem::new(status.as_u16(), title);
+        problem.retry_after_secs = self.retry_after_secs();
         match self {
             ApiError::InvalidFields(errors) | ApiError::InvalidQuery(errors) => {
                 problem.detail = Some(summary(errors));
@@ -124,6 +134,13 @@ impl ApiError {
                      If-Match: \"{version}\""
                 ));
                 problem.version = Some(*version);
+            }
+            ApiError::QueueFull { queue, full } => {
+                problem.detail = Some(format!(
+                    "the queue {queue} holds {} that have not started, and its max_depth is {}: send the job \
+                     again later, let more workers serve the queue, or raise max_depth",
+                    full.depth, full.max_depth
+                ));
             }
             ApiError::MalformedJson(detail) | ApiError::NotFound(detail) | ApiError::Conflict(detail) => {
                 problem.detail = Some(detail.clone());
@@ -172,6 +189,13 @@ impl ApiError {
             ApiError::Overloaded => {
                 problem.detail = Some("nothing was taken; send it again later".to_owned())
             }
+            ApiError::TooManyStreams => {
+                problem.detail = Some(format!(
+                    "at most {} listeners to events and followers of logs are served at once: close one, or \
+                     come back later",
+                    limits::EVENT_LISTENERS_MAX
+                ));
+            }
             ApiError::Internal(_) => problem.detail = Some("the server's log says more".to_owned()),
             ApiError::MethodNotAllowed
             | ApiError::BodyTimeout
@@ -179,6 +203,15 @@ impl ApiError {
             | ApiError::NotJson => {}
         }
         problem
+    }
+
+    /// After how many seconds it is worth trying again, where it is.
+    fn retry_after_secs(&self) -> Option<u64> {
+        match self {
+            ApiError::Unavailable(_) | ApiError::Stopping | ApiError::Overloaded => Some(RETRY_AFTER_SECS),
+            ApiError::QueueFull { .. } | ApiError::TooManyStreams => Some(LATER_RETRY_AFTER_SECS),
+            _ => None,
+        }
     }
 
     fn status_and_title(&self) -> (StatusCode, &'static str) {
@@ -191,6 +224,7 @@ impl ApiError {
             ApiError::InvalidQuery(_) => (StatusCode::BAD_REQUEST, "the query has invalid parameters"),
             ApiError::InvalidHeader { .. } => (StatusCode::BAD_REQUEST, "the request has invalid headers"),
             ApiError::KeyTaken { .. } => (StatusCode::CONFLICT, "the unique_key is taken"),
+            ApiError::QueueFull { .. } => (StatusCode::TOO_MANY_REQUESTS, "the queue is full"),
             ApiError::VersionChanged { .. } => {
                 (StatusCode::PRECONDITION_FAILED, "the job was changed in between")
             }
@@ -214,6 +248,7 @@ impl ApiError {
             ApiError::Overloaded => {
                 (StatusCode::TOO_MANY_REQUESTS, "the server takes in as much as it can already")
             }
+            ApiError::TooManyStreams => (StatusCode::SERVICE_UNAVAILABLE, "too many streams are open"),
             ApiError::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "the store is unavailable"),
             ApiError::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "the server failed"),
         }
@@ -255,6 +290,7 @@ impl From<SubmitError> for ApiError {
                 ),
                 job,
             },
+            SubmitError::QueueFull { queue, full } => ApiError::QueueFull { queue, full },
             SubmitError::Unavailable(reason) => ApiError::Unavailable(reason),
         }
     }
@@ -273,14 +309,11 @@ impl IntoResponse for ApiError {
         let mut response = (status, body).into_response();
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        match self {
-            ApiError::Unauthorized(_) => {
-                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            }
-            ApiError::Unavailable(_) | ApiError::Stopping | ApiError::Overloaded => {
-                headers.insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
-            }
-            _ => {}
+        if let ApiError::Unauthorized(_) = self {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(seconds) = problem.retry_after_secs {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
     }

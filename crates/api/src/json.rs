@@ -42,6 +42,8 @@ pub enum Shape {
     PatchedJob,
     /// Dead letters to act on.
     DeadLetters,
+    /// The settings of a queue.
+    Queue,
     /// What a worker says.
     Worker,
     /// What a verb takes along, if anything.
@@ -86,6 +88,10 @@ fn wrong_shape(shape: Shape) -> ApiError {
         Shape::DeadLetters => ApiError::WrongShape {
             title: "the body does not name dead letters",
             detail: "send {\"ids\": […]} or {\"filter\": {…}}",
+        },
+        Shape::Queue => ApiError::WrongShape {
+            title: "the body is not the settings of a queue",
+            detail: "send them as a JSON object, such as {\"max_depth\": 10000}",
         },
         Shape::Worker => ApiError::WrongShape {
             title: "the body is not an object",

@@ -21,19 +21,40 @@ mod query;
 mod reasons;
 mod routes;
 mod server;
+mod stream;
 mod submission;
 mod suggest;
 mod views;
 
+pub use metrics::Traffic;
 pub use server::{Server, ServerLimits};
 
 use auth::TokenCache;
 use axum::Router;
 use extract::BodyShares;
+use metrics::KnownLanes;
 use punctual_core::ports::{Clock, DrivenClock, Store};
+use punctual_core::time::Timestamp;
 use punctual_engine::Engine;
 use std::sync::Arc;
+use stream::StreamPlaces;
 use tokio::sync::watch;
+
+/// What there is to say about a node.
+#[derive(Debug, Clone)]
+pub struct NodeInfo {
+    pub id: String,
+    pub version: String,
+    pub started_at: Timestamp,
+    pub roles: Vec<String>,
+    /// Where it listens.
+    pub address: String,
+    /// The kind of its store, and the version of its tables.
+    pub store: String,
+    pub schema_version: usize,
+    /// Whether the store lives in this process.
+    pub embedded_store: bool,
+}
 
 /// What the handlers share.
 #[derive(Clone)]
@@ -42,15 +63,41 @@ pub struct Api {
     clock: Arc<dyn Clock>,
     tokens: Arc<TokenCache>,
     bodies: Arc<BodyShares>,
+    streams: StreamPlaces,
+    traffic: Arc<Traffic>,
+    lanes: Arc<KnownLanes>,
+    started_at: Timestamp,
+    /// What there is to say about this node; absent where nobody asks.
+    node: Option<Arc<NodeInfo>>,
     /// The clock that requests may drive; absent where time is the machine's.
     driven: Option<Arc<dyn DrivenClock>>,
     /// Turns true when the server is about to stop; absent where that is never asked.
     stopping: Option<watch::Receiver<bool>>,
+    /// Turns true when open streams are to end; absent where that is never asked.
+    ending: Option<watch::Receiver<bool>>,
 }
 
 impl Api {
     pub fn new(engine: Arc<Engine>, clock: Arc<dyn Clock>) -> Self {
-        Api { engine, clock, tokens: Arc::default(), bodies: Arc::default(), driven: None, stopping: None }
+        Api {
+            engine,
+            traffic: Arc::default(),
+            lanes: Arc::default(),
+            started_at: clock.wall(),
+            clock,
+            tokens: Arc::default(),
+            bodies: Arc::default(),
+            streams: StreamPlaces::default(),
+            node: None,
+            driven: None,
+            stopping: None,
+            ending: None,
+        }
+    }
+
+    /// Says this of the node that it runs on.
+    pub fn on_node(self, node: NodeInfo) -> Self {
+        Api { node: Some(Arc::new(node)), ..self }
     }
 
     /// Lets requests drive this clock, which must be the engine's calendar.
@@ -64,17 +111,28 @@ impl Api {
         Api { stopping: Some(stopping), ..self }
     }
 
+    /// Ends open streams of events once `ending` turns true, so that the server need not wait for them.
+    pub fn streaming_until(self, ending: watch::Receiver<bool>) -> Self {
+        Api { ending: Some(ending), ..self }
+    }
+
     fn is_stopping(&self) -> bool {
         self.stopping.as_ref().is_some_and(|stopping| *stopping.borrow())
     }
 
     /// Waits until the server is about to stop.
     async fn stopping(&self) {
-        let Some(mut stopping) = self.stopping.clone() else { return std::future::pending().await };
-        if stopping.wait_for(|stopping| *stopping).await.is_err() {
-            // Nobody is left who could say so.
-            std::future::pending().await
-        }
+        turned_true(self.stopping.clone()).await;
+    }
+
+    /// Waits until open streams are to end.
+    async fn ending(&self) {
+        turned_true(self.ending.clone()).await;
+    }
+
+    /// What is counted of requests, for the server to count its connections along.
+    pub fn traffic(&self) -> Arc<Traffic> {
+        self.traffic.clone()
     }
 
     pub fn router(self) -> Router {
@@ -83,6 +141,14 @@ impl Api {
 
     fn store(&self) -> &dyn Store {
         &**self.engine.store()
+    }
+}
+
+async fn turned_true(signal: Option<watch::Receiver<bool>>) {
+    let Some(mut signal) = signal else { return std::future::pending().await };
+    if signal.wait_for(|is_on| *is_on).await.is_err() {
+        // Nobody is left who could say so.
+        std::future::pending().await
     }
 }
 

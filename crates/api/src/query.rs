@@ -8,6 +8,7 @@ use punctual_client::{FieldError, time_fix};
 use punctual_core::limits;
 use punctual_core::time::Timestamp;
 use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 /// The parameters of a request, taken out one by one. What is left over at the end is unknown.
@@ -42,6 +43,17 @@ impl QueryParams {
             self.pairs.retain(|(key, _)| key != name);
         }
         Some(value)
+    }
+
+    /// All values of a parameter that may be given again and again.
+    pub fn texts(&mut self, name: &'static str, most: usize) -> Vec<String> {
+        self.known.push(name);
+        let (named, rest): (Vec<_>, Vec<_>) = self.pairs.drain(..).partition(|(key, _)| key == name);
+        self.pairs = rest;
+        if named.len() > most {
+            self.error(name, format!("must be given at most {most} times"));
+        }
+        named.into_iter().map(|(_, value)| value).collect()
     }
 
     pub fn parsed<T: FromStr<Err: Display>>(&mut self, name: &'static str) -> Option<T> {
@@ -79,6 +91,33 @@ impl QueryParams {
                 None
             }
         }
+    }
+
+    /// A number within bounds.
+    pub fn number(&mut self, name: &'static str, bounds: RangeInclusive<usize>) -> Option<usize> {
+        let number = self.text(name)?.parse().ok().filter(|number| bounds.contains(number));
+        if number.is_none() {
+            self.error(name, format!("must be a number from {} to {}", bounds.start(), bounds.end()));
+        }
+        number
+    }
+
+    /// Yes or no.
+    pub fn flag(&mut self, name: &'static str) -> Option<bool> {
+        let text = self.text(name)?;
+        match text.as_str() {
+            "true" => Some(true),
+            "false" => Some(false),
+            _ => {
+                self.error(name, "must be true or false".to_owned());
+                None
+            }
+        }
+    }
+
+    /// One parameter cannot be as it is for a reason that only the route knows.
+    pub fn refuse(&mut self, name: &str, detail: &str) {
+        self.error(name, detail.to_owned());
     }
 
     /// How many items the page may have.

@@ -3,6 +3,7 @@
 use crate::connections::{Connections, Phase, Place, Seat};
 use crate::error::ApiError;
 use crate::extract::BodyTimeout;
+use crate::metrics::Traffic;
 use axum::Router;
 use axum::body::Body;
 use axum::http::header::CONNECTION;
@@ -78,6 +79,8 @@ pub struct Server {
     pub limits: ServerLimits,
     pub clock: Arc<dyn Clock>,
     pub spawn: Arc<dyn Spawn>,
+    /// Where connections are counted; the API's own, for its metrics.
+    pub traffic: Arc<Traffic>,
 }
 
 impl Server {
@@ -109,6 +112,7 @@ impl Server {
     }
 
     fn serve(&self, stream: TcpStream, seat: Seat, router: Router, mut stop: watch::Receiver<bool>) {
+        let open = self.traffic.accepted();
         // Answers are small and written whole: waiting to fill a packet would only delay them.
         let _ = stream.set_nodelay(true);
         let mut stream = TimeoutStream::new(stream);
@@ -129,7 +133,7 @@ impl Server {
                 service_fn(move |request| admission.clone().answer(request)),
             );
         self.spawn.spawn(Box::pin(async move {
-            let _seat = seat;
+            let _seat = (seat, open);
             let mut connection = pin!(connection);
             let ended = tokio::select! {
                 ended = connection.as_mut() => ended,
@@ -175,6 +179,7 @@ impl Server {
 
     async fn pause_after(&self, error: io::Error) {
         tracing::warn!(%error, "a connection could not be accepted");
+        self.traffic.failed();
         self.clock.sleep(ACCEPT_PAUSE).await;
     }
 }

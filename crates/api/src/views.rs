@@ -3,14 +3,17 @@
 use crate::{described, reasons};
 use punctual_client::{
     DeadLetterBody, ExecutionBody, ExecutionStatus, JobBody, LaneBody, LastExecution, OccurrencePreview,
-    PreviewBody, PriorityBody, QueueBody, ScheduleType, Seconds, SkipRangeBody, SubmittedBody, WorkerBody,
+    PreviewBody, PriorityBody, ProgressBody, QueueBody, ScheduleType, Seconds, SkipRangeBody, SubmittedBody,
+    WorkerBody, WorkerSessionBody, WorkerState,
 };
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::job::JobStatus;
+use punctual_core::notes::{Noted, Progress};
 use punctual_core::occurrence::{Finished, Live, LiveState};
-use punctual_core::ports::{DeadLetter, Depth, ExecutionView, JobView, PausedQueue, SessionRow};
+use punctual_core::ports::{DeadLetter, Depth, ExecutionView, JobView, QueueRow, SessionRow};
 use punctual_core::recurrence::Recurrence;
 use punctual_core::schedule::SkipRange;
+use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
 use punctual_engine::Submitted;
 use serde_json::value::RawValue;
@@ -87,6 +90,7 @@ pub fn job(view: JobView) -> JobBody {
         }),
         result: last.and_then(|last| last.result).and_then(raw_json),
         execution_id: None,
+        progress: None,
         version: job.version,
         created_at: job.created_at,
         updated_at: job.updated_at,
@@ -153,6 +157,8 @@ pub fn live(live: &Live, worker: Option<String>) -> ExecutionBody {
         error_message: None,
         result: None,
         progress: None,
+        checkpoint_bytes: None,
+        checkpoint: None,
     }
 }
 
@@ -176,7 +182,26 @@ pub fn finished(finished: Finished) -> ExecutionBody {
         error_message: finished.error,
         result: finished.result.and_then(raw_json),
         progress: None,
+        checkpoint_bytes: None,
+        checkpoint: None,
     }
+}
+
+/// Adds to an execution what is noted of its occurrence.
+pub fn add_notes(execution: &mut ExecutionBody, noted: &Noted) {
+    if noted.occurrence != execution.execution_id.occurrence {
+        return;
+    }
+    if noted.attempt == execution.attempt_number {
+        execution.progress = progress(noted);
+    }
+    execution.checkpoint_bytes = noted.checkpoint_bytes;
+}
+
+/// The progress of the attempt that it is of, if it has noted any.
+pub fn progress(noted: &Noted) -> Option<ProgressBody> {
+    let Progress { percent, message } = noted.progress.clone();
+    (!noted.progress.is_empty()).then_some(ProgressBody { percent, message, noted_at: noted.noted_at })
 }
 
 pub fn skip_range(range: SkipRange) -> SkipRangeBody {
@@ -225,8 +250,8 @@ pub fn execution(view: ExecutionView) -> ExecutionBody {
     }
 }
 
-/// Every queue that has live work or is paused, by name.
-pub fn queues(depths: Vec<Depth>, paused: Vec<PausedQueue>) -> Vec<QueueBody> {
+/// Every queue that has live work, is paused or has settings, by name.
+pub fn queues(depths: Vec<Depth>, rows: Vec<QueueRow>) -> Vec<QueueBody> {
     let mut queues: BTreeMap<String, QueueBody> = BTreeMap::new();
     for depth in depths {
         let queue = depth.lane.queue();
@@ -236,19 +261,21 @@ pub fn queues(depths: Vec<Depth>, paused: Vec<PausedQueue>) -> Vec<QueueBody> {
         body.running += depth.running;
         body.oldest_queued_at = body.oldest_queued_at.into_iter().chain(depth.oldest_queued).min();
     }
-    for PausedQueue { queue, paused_at } in paused {
+    for QueueRow { queue, paused_at, settings } in rows {
         let body = queues.entry(queue.clone()).or_insert_with(|| idle_queue(queue));
-        (body.paused, body.paused_at) = (true, Some(paused_at));
+        (body.paused, body.paused_at) = (paused_at.is_some(), paused_at);
+        body.max_depth = settings.max_depth;
     }
     queues.into_values().collect()
 }
 
-/// A queue of which nothing is live and which is not paused.
+/// A queue of which nothing is live or set.
 pub fn idle_queue(queue: String) -> QueueBody {
     QueueBody {
         queue,
         paused: false,
         paused_at: None,
+        max_depth: None,
         waiting: 0,
         queued: 0,
         running: 0,
@@ -266,8 +293,33 @@ pub fn worker(session: SessionRow) -> WorkerBody {
     }
 }
 
+pub fn worker_session(row: SessionRow, running: u64) -> WorkerSessionBody {
+    WorkerSessionBody {
+        session_id: row.pulse.session,
+        worker_id: row.worker,
+        state: worker_state(row.mode),
+        embedded: row.embedded,
+        version: row.about.version,
+        host: row.about.host,
+        slots: row.slots,
+        running,
+        job_types: row.job_types,
+        queues: row.about.queues,
+        started_at: row.opened_at,
+        last_heartbeat_at: row.beaten_at,
+    }
+}
+
+pub const fn worker_state(mode: SessionMode) -> WorkerState {
+    match mode {
+        SessionMode::Open => WorkerState::Open,
+        SessionMode::Paused => WorkerState::Paused,
+        SessionMode::Draining => WorkerState::Draining,
+    }
+}
+
 /// JSON text as it is; `None` if it is not JSON, which only a damaged store could bring about.
-fn raw_json(text: String) -> Option<Box<RawValue>> {
+pub fn raw_json(text: String) -> Option<Box<RawValue>> {
     RawValue::from_string(text).ok()
 }
 
@@ -278,6 +330,7 @@ mod tests {
     use punctual_core::job::{Job, JobMark, JobSpec, Priority};
     use punctual_core::occurrence::Origin;
     use punctual_core::ports::Lane;
+    use punctual_core::queue::QueueSettings;
     use std::time::Duration;
 
     fn at(seconds: i64) -> Timestamp {
@@ -326,11 +379,15 @@ mod tests {
         };
         let depths =
             vec![depth("b", "x", 0, None), depth("b", "y", 2, Some(at(7))), depth("b", "z", 1, Some(at(6)))];
-        let paused = |queue: &str| PausedQueue { queue: queue.to_owned(), paused_at: at(9) };
-        let listed = queues(depths, vec![paused("a"), paused("b")]);
+        let paused = |queue: &str, max_depth| QueueRow {
+            queue: queue.to_owned(),
+            paused_at: Some(at(9)),
+            settings: QueueSettings { max_depth },
+        };
+        let listed = queues(depths, vec![paused("a", None), paused("b", Some(4))]);
         let (a, b) = (&listed[0], &listed[1]);
         assert_eq!((a.queue.as_str(), a.paused_at, a.queued), ("a", Some(at(9)), 0));
         assert_eq!((b.waiting, b.queued, b.running, b.oldest_queued_at), (3, 3, 6, Some(at(6))));
-        assert!(b.paused);
+        assert_eq!((b.paused, b.max_depth, b.depth()), (true, Some(4), 6));
     }
 }

@@ -1,4 +1,5 @@
-//! A worker with one typed handler. With a server on this machine:
+//! A worker with one typed handler, which says how far it is and goes on where an earlier attempt stopped. With a server
+//! on this machine:
 //!
 //! ```text
 //! export PUNCTUAL_TOKEN=$(cat punctual-data/admin.token)
@@ -9,6 +10,7 @@
 use punctual_client::Client;
 use punctual_client::worker::{Context, HandlerError, Worker};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -23,11 +25,27 @@ struct Processed {
     key: String,
 }
 
+const STEPS: u32 = 4;
+
+/// Stands for work that takes its time.
+async fn process_step(_step: u32) {
+    tokio::task::yield_now().await;
+}
+
 async fn process_image(context: Context, image: Image) -> Result<Processed, HandlerError> {
     let Some((_, file)) = image.image_url.rsplit_once('/') else {
         return Err(HandlerError::permanent(format!("{} is not the address of an image", image.image_url)));
     };
     context.log(format!("processing {file}")).await;
+    // What an earlier attempt has finished is not done again.
+    let done: u32 = context.checkpoint()?.unwrap_or_default();
+    for step in done..STEPS {
+        context.progress(f64::from(step * 100 / STEPS), format!("step {step} of {STEPS}"));
+        tokio::select! {
+            () = process_step(step) => context.save_checkpoint(&(step + 1)).await?,
+            () = context.stopping() => return Err(HandlerError::new("asked to stop")),
+        }
+    }
     Ok(Processed {
         file: file.to_owned(),
         attempt: context.attempt_number(),
@@ -36,7 +54,12 @@ async fn process_image(context: Context, image: Image) -> Result<Processed, Hand
 }
 
 pub fn worker(client: Client) -> Worker {
-    Worker::builder(client).name("example").slots(4).handler("ImageProcessing", process_image).build()
+    Worker::builder(client)
+        .name("example")
+        .slots(4)
+        .stop_grace(Duration::from_secs(5))
+        .handler("ImageProcessing", process_image)
+        .build()
 }
 
 #[tokio::main]

@@ -6,16 +6,16 @@ use crate::dead_letter::{
 };
 use crate::execution::{ExecutionBody, TriggerRequest};
 use crate::explain::ExplainBody;
-use crate::job::{BatchAnswer, JobBody, SubmitJob, SubmittedBody};
+use crate::job::{BatchAnswer, JobBody, ScheduleType, SubmitJob, SubmittedBody};
 use crate::page::{ExecutionsPage, Page};
 use crate::problem::Problem;
-use crate::queue::QueueBody;
+use crate::queue::{QueueBody, SetQueue};
 use crate::schedule::{PreviewBody, PreviewRequest};
 use crate::stats::StatsBody;
 use crate::{API_PREFIX, IDEMPOTENCY_KEY, PriorityBody};
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::job::JobStatus;
-use reqwest::header::IF_MATCH;
+use reqwest::header::{HeaderMap, IF_MATCH, RETRY_AFTER};
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -68,6 +68,12 @@ impl ClientError {
         }
     }
 
+    /// How long to wait before the same call is made again, if the server said so.
+    pub fn retry_after(&self) -> Option<Duration> {
+        let seconds = self.problem()?.retry_after_secs?;
+        Some(Duration::from_secs(seconds))
+    }
+
     pub fn is_not_found(&self) -> bool {
         self.problem().is_some_and(|problem| problem.status == 404)
     }
@@ -96,6 +102,14 @@ pub struct JobFilter {
     pub owner: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<PriorityBody>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule_type: Option<ScheduleType>,
+    /// All of these must be among its tags.
+    #[serde(skip)]
+    pub tags: Vec<String>,
+    /// In its name, job type or one of its tags, in any case; or its id begins with it.
+    #[serde(rename = "q", skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -235,7 +249,8 @@ impl Client {
     }
 
     pub async fn jobs(&self, filter: &JobFilter) -> Result<Page<JobBody>, ClientError> {
-        self.send(self.request(Method::GET, "/jobs").query(filter)).await
+        let tags: Vec<(&str, &str)> = filter.tags.iter().map(|tag| ("tag", tag.as_str())).collect();
+        self.send(self.request(Method::GET, "/jobs").query(filter).query(&tags)).await
     }
 
     pub async fn executions(
@@ -277,9 +292,18 @@ impl Client {
         self.send(self.request(Method::POST, "/dead-letters/discard").json(which)).await
     }
 
-    /// Every queue that has live work or is paused.
+    /// Every queue that has live work, is paused or has settings.
     pub async fn queues(&self) -> Result<Page<QueueBody>, ClientError> {
         self.send(self.request(Method::GET, "/queues")).await
+    }
+
+    pub async fn queue(&self, queue: &str) -> Result<QueueBody, ClientError> {
+        self.send(self.request(Method::GET, &format!("/queues/{}", segment(queue)))).await
+    }
+
+    /// Gives a queue these settings, in place of all that it had.
+    pub async fn set_queue(&self, queue: &str, settings: &SetQueue) -> Result<QueueBody, ClientError> {
+        self.send(self.request(Method::PUT, &format!("/queues/{}", segment(queue))).json(settings)).await
     }
 
     /// Keeps everything of this queue waiting; what runs goes on.
@@ -389,20 +413,31 @@ impl Client {
         &self,
         request: RequestBuilder,
     ) -> Result<(StatusCode, Vec<u8>), ClientError> {
-        let unreachable = |source| ClientError::Unreachable { server: self.server.clone(), source };
-        let response = request.send().await.map_err(unreachable)?;
+        let response = self.answered(request).await?;
         let status = response.status();
-        let body = response.bytes().await.map_err(unreachable)?;
-        if !status.is_success() {
-            let mut problem = problem_of(status, &body);
-            if let (StatusCode::UNAUTHORIZED, Some(origin)) = (status, &self.token_origin) {
-                let detail = problem.detail.unwrap_or_default();
-                problem.detail =
-                    Some(format!("{detail} (the token came from {origin})").trim_start().to_owned());
-            }
-            return Err(ClientError::Refused(Box::new(problem)));
-        }
+        let body = response.bytes().await.map_err(|source| self.unreachable(source))?;
         Ok((status, body.into()))
+    }
+
+    /// A successful answer whose body is still to be read.
+    pub(crate) async fn answered(&self, request: RequestBuilder) -> Result<reqwest::Response, ClientError> {
+        let response = request.send().await.map_err(|source| self.unreachable(source))?;
+        let (status, retry_after) = (response.status(), retry_after(response.headers()));
+        if status.is_success() {
+            return Ok(response);
+        }
+        let body = response.bytes().await.map_err(|source| self.unreachable(source))?;
+        let mut problem = problem_of(status, &body);
+        problem.retry_after_secs = problem.retry_after_secs.or(retry_after);
+        if let (StatusCode::UNAUTHORIZED, Some(origin)) = (status, &self.token_origin) {
+            let detail = problem.detail.unwrap_or_default();
+            problem.detail = Some(format!("{detail} (the token came from {origin})").trim_start().to_owned());
+        }
+        Err(ClientError::Refused(Box::new(problem)))
+    }
+
+    fn unreachable(&self, source: reqwest::Error) -> ClientError {
+        ClientError::Unreachable { server: self.server.clone(), source }
     }
 }
 
@@ -411,7 +446,7 @@ fn parsed<T: DeserializeOwned>(body: &[u8]) -> Result<T, ClientError> {
 }
 
 /// A name as one segment of a path.
-fn segment(name: &str) -> String {
+pub(crate) fn segment(name: &str) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_~".contains(byte);
     let mut text = String::with_capacity(name.len());
     for byte in name.as_bytes() {
@@ -428,6 +463,11 @@ fn segment(name: &str) -> String {
 fn is_this_machine(url: &reqwest::Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// The seconds of the header `Retry-After`; a date, which only proxies send, is not read.
+fn retry_after(headers: &HeaderMap) -> Option<u64> {
+    headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()
 }
 
 /// The problem in the body, or one made from the status when something else answered, such as a proxy.

@@ -3,6 +3,7 @@
 use punctual_core::gates::Gate;
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::lifecycle::{State, Status};
+use punctual_core::notes::Percent;
 use punctual_core::occurrence::Origin;
 use punctual_core::schedule::SkipReason;
 use punctual_core::time::Timestamp;
@@ -37,7 +38,36 @@ pub struct ExecutionBody {
     pub completed_at: Option<Timestamp>,
     pub error_message: Option<String>,
     pub result: Option<Box<RawValue>>,
-    pub progress: Option<f64>,
+    /// How far it has come, as its handler last said; of one that has failed as long as it is kept.
+    #[serde(default)]
+    pub progress: Option<ProgressBody>,
+    /// The size of the checkpoint that its occurrence has, for its next attempt.
+    #[serde(default)]
+    pub checkpoint_bytes: Option<u64>,
+    /// The checkpoint itself; only where one execution is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<Box<RawValue>>,
+}
+
+/// How far an execution has come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgressBody {
+    /// From 0 to 100.
+    pub percent: Option<Percent>,
+    pub message: Option<String>,
+    /// When its handler last noted something.
+    pub noted_at: Timestamp,
+}
+
+impl fmt::Display for ProgressBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.percent, &self.message) {
+            (Some(percent), Some(message)) => write!(f, "{percent}, {message}"),
+            (Some(percent), None) => write!(f, "{percent}"),
+            (None, Some(message)) => f.write_str(message),
+            (None, None) => Ok(()),
+        }
+    }
 }
 
 /// How to trigger a job.

@@ -1,7 +1,7 @@
 //! Jobs on the wire: as submitted, as acknowledged, as read.
 
 use crate::duration::{Seconds, Span};
-use crate::execution::ExecutionStatus;
+use crate::execution::{ExecutionStatus, ProgressBody};
 use crate::object;
 use crate::priority::PriorityBody;
 use crate::problem::Problem;
@@ -259,6 +259,9 @@ pub struct JobBody {
     /// The execution that a retry of the job has added; only in the answer to the retry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_id: Option<ExecutionId>,
+    /// How far what runs of it has come; only where one job is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<ProgressBody>,
     /// Raised by every update.
     pub version: u32,
     pub created_at: Timestamp,

@@ -10,6 +10,7 @@ mod client;
 mod clock;
 mod dead_letter;
 mod duration;
+mod events;
 mod execution;
 mod explain;
 #[cfg(feature = "worker")]
@@ -27,8 +28,10 @@ mod remote;
 mod retry;
 mod schedule;
 mod stats;
+mod stream;
 #[cfg(feature = "worker")]
 pub mod worker;
+mod workers;
 
 pub use client::{Client, ClientError, JobFilter};
 pub use clock::{ClockBody, ClockMode, ClockMoved, MoveClock};
@@ -36,21 +39,23 @@ pub use dead_letter::{
     DeadLetterBody, DeadLetterFilter, DeadLetterSelection, DiscardAnswer, RedriveAnswer, RefusedLetter,
 };
 pub use duration::{ParseSpanError, Seconds, Span};
-pub use execution::{ExecutionBody, ExecutionStatus, SkipRangeBody, TriggerRequest};
+pub use events::{Event, EventFilter, Events};
+pub use execution::{ExecutionBody, ExecutionStatus, ProgressBody, SkipRangeBody, TriggerRequest};
 pub use explain::{ExecutionExplained, ExplainBody, RecentOccurrence};
 pub use job::{
     BatchAnswer, BatchItem, BatchRequest, JobBody, LastExecution, ScheduleType, SubmitJob, SubmittedBody,
 };
-pub use logs::{LogLineBody, LogStreamBody, LogsPage};
+pub use logs::{FollowedLine, FollowedLogs, LogLineBody, LogQuery, LogStreamBody, LogsPage};
 pub use moment::time_fix;
 pub use page::{ExecutionsPage, Page};
 pub use priority::PriorityBody;
 pub use problem::{FieldError, Problem};
-pub use queue::QueueBody;
+pub use queue::{QueueBody, SetQueue};
 pub use remote::RemotePort;
 pub use retry::{Growth, RetryBody, RetryStrategy};
 pub use schedule::{OccurrencePreview, ParseRateError, PreviewBody, PreviewRequest, ReplayRate};
-pub use stats::{CountersBody, LaneBody, StatsBody, WorkerBody};
+pub use stats::{CountersBody, JobsBody, LaneBody, StatsBody, WorkerBody};
+pub use workers::{MeBody, NodeBody, WorkerSessionBody, WorkerState};
 
 /// Where the API lives on its server.
 pub const API_PREFIX: &str = "/api/v1";

@@ -24,6 +24,9 @@ pub struct Problem {
     /// The version that the job has by now, where another one was expected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
+    /// After how many seconds it is worth trying again; the same as the header `Retry-After`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_secs: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +51,7 @@ impl Problem {
             errors: vec![],
             job_id: None,
             version: None,
+            retry_after_secs: None,
         }
     }
 }

@@ -7,9 +7,10 @@ use crate::duration::Seconds;
 use crate::logs::LogStreamBody;
 use crate::object;
 use punctual_core::ids::{Epoch, ExecutionId, JobId, OccurrenceId, SessionId};
+use punctual_core::notes::{Checkpoint, NoteAnswer, Percent};
 use punctual_core::ports::{Assignment, LeaseRef, ReportAnswer};
 use punctual_core::time::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use std::time::Duration;
 
@@ -26,6 +27,15 @@ pub struct OpenSession {
     /// How long it may fall silent before its work is given to others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_secs: Option<Seconds>,
+    /// The queues it serves, for people to see; empty for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<String>,
+    /// The version of its program, for people to see.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The machine it runs on, for people to see.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
 }
 
 fn one<T: From<u8>>() -> T {
@@ -89,6 +99,9 @@ pub struct AssignmentBody {
     pub attempt_number: u32,
     /// The same for every attempt.
     pub idempotency_key: OccurrenceId,
+    /// What an earlier attempt has left; not there if there is nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<Box<RawValue>>,
 }
 
 impl AssignmentBody {
@@ -108,6 +121,10 @@ impl AssignmentBody {
             scheduled_time: assignment.scheduled_time,
             available_at: assignment.available_at,
             attempt_number: assignment.execution.attempt,
+            checkpoint: assignment
+                .checkpoint
+                .map(|checkpoint| RawValue::from_string(checkpoint.into_json()))
+                .transpose()?,
         })
     }
 }
@@ -125,6 +142,8 @@ impl From<AssignmentBody> for Assignment {
             timeout: Duration::from_millis(body.timeout_secs.as_millis()),
             scheduled_time: body.scheduled_time,
             available_at: body.available_at,
+            // The server keeps none that is too large.
+            checkpoint: body.checkpoint.and_then(|document| Checkpoint::new(document.get()).ok()),
         }
     }
 }
@@ -166,6 +185,9 @@ pub struct HeartbeatAnswer {
     pub turn: u64,
     /// Executions that the session holds and should stop.
     pub cancel: Vec<LeaseBody>,
+    /// Finish what runs, give back what has not started, close the session, and end.
+    #[serde(default)]
+    pub drain: bool,
 }
 
 /// `POST /worker/report`: these have ended.
@@ -219,14 +241,14 @@ pub struct ReportsAnswer {
     pub answers: Vec<Verdict>,
 }
 
-/// What the server says to a report.
+/// What the server says to a report or a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     Accepted,
-    /// This very report was accepted before; its answer had been lost.
+    /// This very report was accepted before and its answer had been lost; or this note, or a newer one.
     AlreadyAccepted,
-    /// Another lease has taken over, or the occurrence is closed: the outcome counts for nothing.
+    /// Another lease has taken over, or the occurrence is closed: it counts for nothing.
     Stale,
 }
 
@@ -246,6 +268,73 @@ impl From<Verdict> for ReportAnswer {
             Verdict::Accepted => ReportAnswer::Accepted,
             Verdict::AlreadyAccepted => ReportAnswer::AlreadyAccepted,
             Verdict::Stale => ReportAnswer::Stale,
+        }
+    }
+}
+
+/// `POST /worker/notes`: this is how far handlers have come, and what their next attempts should know.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NotesRequest {
+    pub session: SessionId,
+    #[serde(deserialize_with = "object::each")]
+    pub notes: Vec<NoteBody>,
+}
+
+/// What one handler notes. What is left out stays as it is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NoteBody {
+    pub execution_id: ExecutionId,
+    pub epoch: Epoch,
+    /// Counts the notes of the lease, so that a late copy of an earlier one counts for nothing; the newest of all if
+    /// left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
+    pub progress: Option<ProgressNote>,
+    /// Any document; `null` forgets the one that is there.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "even_null")]
+    pub checkpoint: Option<Box<RawValue>>,
+}
+
+/// How far a handler has come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProgressNote {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percent: Option<Percent>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// A document that is there, be it `null`.
+fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(deserializer).map(Some)
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotesAnswer {
+    /// One per note, in their order.
+    pub answers: Vec<Verdict>,
+}
+
+impl From<NoteAnswer> for Verdict {
+    fn from(answer: NoteAnswer) -> Self {
+        match answer {
+            NoteAnswer::Accepted => Verdict::Accepted,
+            NoteAnswer::AlreadyAccepted => Verdict::AlreadyAccepted,
+            NoteAnswer::Stale => Verdict::Stale,
+        }
+    }
+}
+
+impl From<Verdict> for NoteAnswer {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Accepted => NoteAnswer::Accepted,
+            Verdict::AlreadyAccepted => NoteAnswer::AlreadyAccepted,
+            Verdict::Stale => NoteAnswer::Stale,
         }
     }
 }
@@ -312,6 +401,7 @@ mod tests {
             timeout: Duration::from_millis(1_500),
             scheduled_time: Timestamp::from_micros(6),
             available_at: Timestamp::from_micros(7),
+            checkpoint: Checkpoint::new(r#"{"offset": 1.50}"#).ok(),
         };
         let body = AssignmentBody::new(assignment.clone(), Timestamp::EPOCH).unwrap();
         let text = serde_json::to_string(&body).unwrap();

@@ -4,13 +4,15 @@
 
 use crate::client::{Client, ClientError};
 use crate::protocol::{
-    GiveBackRequest, HeartbeatAnswer, HeartbeatRequest, LogsRequest, NewLogLine, OpenSession, OutcomeWord,
-    PollAnswer, PollRequest, ReportBody, ReportRequest, ReportsAnswer, ResyncRequest, SessionBody,
+    GiveBackRequest, HeartbeatAnswer, HeartbeatRequest, LogsRequest, NewLogLine, NoteBody, NotesAnswer,
+    NotesRequest, OpenSession, OutcomeWord, PollAnswer, PollRequest, ProgressNote, ReportBody, ReportRequest,
+    ReportsAnswer, ResyncRequest, SessionBody,
 };
 use async_trait::async_trait;
 use punctual_core::ids::SessionId;
 use punctual_core::lifecycle::Ending;
 use punctual_core::limits;
+use punctual_core::notes::{Note, NoteAnswer, Progress};
 use punctual_core::ports::{
     Assignment, BeatAnswer, LeaseRef, LogLine, Poll, Report, ReportAnswer, SessionGrant, SessionOpening,
     WorkerPort, WorkerPortError,
@@ -24,6 +26,10 @@ use std::time::Duration;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of results and errors in one report; the rest goes into the next one. Well below what the server takes.
 const REPORT_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// Notes in one request; the rest go into the next one. With checkpoints of the largest size well below what the server
+/// takes.
+const NOTES_PER_REQUEST: usize = 16;
 
 /// Answers to an opening that will not change by asking again: the token, the address or the worker is wrong.
 const FINAL_STATUSES: [u16; 4] = [401, 403, 404, 422];
@@ -67,6 +73,40 @@ impl RemotePort {
         }
         Ok(answers.into_iter().map(ReportAnswer::from).collect())
     }
+
+    /// Notes of one session.
+    async fn note_some(&self, notes: &[Note]) -> Result<Vec<NoteAnswer>, WorkerPortError> {
+        let Some(first) = notes.first() else { return Ok(Vec::new()) };
+        let bodies = notes.iter().map(note_body).collect::<Result<_, _>>()?;
+        let request = self.post("notes", &NotesRequest { session: first.session, notes: bodies });
+        let NotesAnswer { answers } = self.client.send(request).await.map_err(port_error)?;
+        if answers.len() != notes.len() {
+            return Err(WorkerPortError::Unavailable(format!(
+                "{} answers to {} notes",
+                answers.len(),
+                notes.len()
+            )));
+        }
+        Ok(answers.into_iter().map(NoteAnswer::from).collect())
+    }
+}
+
+fn note_body(note: &Note) -> Result<NoteBody, WorkerPortError> {
+    let checkpoint =
+        note.checkpoint.as_ref().map(|document| RawValue::from_string(document.as_json().to_owned()));
+    let execution = note.lease.execution;
+    Ok(NoteBody {
+        execution_id: execution,
+        epoch: note.lease.epoch,
+        number: note.number,
+        progress: note
+            .progress
+            .clone()
+            .map(|Progress { percent, message }| ProgressNote { percent, message }),
+        checkpoint: checkpoint.transpose().map_err(|error| {
+            WorkerPortError::Unavailable(format!("the checkpoint of {execution} is not JSON: {error}"))
+        })?,
+    })
 }
 
 #[async_trait]
@@ -77,6 +117,9 @@ impl WorkerPort for RemotePort {
             job_types: opening.job_types,
             slots: opening.slots,
             lease_secs: Some(opening.lease.into()),
+            queues: opening.about.queues,
+            version: opening.about.version,
+            host: opening.about.host,
         };
         match self.client.send(self.post("sessions", &opening)).await {
             Ok(SessionBody { session, now, .. }) => Ok(SessionGrant { session, now }),
@@ -108,14 +151,26 @@ impl WorkerPort for RemotePort {
 
     async fn beat(&self, session: SessionId, beat: u64) -> Result<BeatAnswer, WorkerPortError> {
         let request = self.post("heartbeat", &HeartbeatRequest { session, beat });
-        let HeartbeatAnswer { now, turn, cancel } = self.client.send(request).await.map_err(port_error)?;
-        Ok(BeatAnswer { now, turn, cancel: cancel.into_iter().map(LeaseRef::from).collect() })
+        let HeartbeatAnswer { now, turn, cancel, drain } =
+            self.client.send(request).await.map_err(port_error)?;
+        Ok(BeatAnswer { now, turn, drain, cancel: cancel.into_iter().map(LeaseRef::from).collect() })
     }
 
     async fn report(&self, reports: Vec<Report>) -> Result<Vec<ReportAnswer>, WorkerPortError> {
         let mut answers = Vec::with_capacity(reports.len());
         for reports in portions(reports)? {
             answers.extend(self.report_some(reports).await?);
+        }
+        Ok(answers)
+    }
+
+    async fn note(&self, notes: Vec<Note>) -> Result<Vec<NoteAnswer>, WorkerPortError> {
+        let mut answers = Vec::with_capacity(notes.len());
+        // Each says its session on the way, so those of one session go together.
+        for notes in notes.chunk_by(|note, next| note.session == next.session) {
+            for notes in notes.chunks(NOTES_PER_REQUEST) {
+                answers.extend(self.note_some(notes).await?);
+            }
         }
         Ok(answers)
     }

@@ -10,8 +10,23 @@ pub struct StatsBody {
     /// What is live, by queue and job type.
     pub queues: Vec<LaneBody>,
     pub workers: Vec<WorkerBody>,
+    /// How many jobs are kept, by status.
+    #[serde(default)]
+    pub jobs: JobsBody,
     /// What the answering server has done since it started.
     pub counters: CountersBody,
+}
+
+/// How many jobs there are by status, and how many dead letters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct JobsBody {
+    pub active: u64,
+    pub paused: u64,
+    pub completed: u64,
+    pub failed: u64,
+    pub cancelled: u64,
+    pub dead_letters: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -240,7 +240,8 @@ impl Standing {
         }
         let number = dead.occurrence.number;
         let live = self.occurrence(number, dead.scheduled_time, dead.origin, now);
-        let mut live = Live { attempt: dead.attempts + 1, epoch: dead.epoch, ..live };
+        let ties = Ties { noted: dead.noted, ..live.ties };
+        let mut live = Live { attempt: dead.attempts + 1, epoch: dead.epoch, ties, ..live };
         if !self.open.is_empty() && overlap.policy != OverlapPolicy::Allow {
             live = gated(live);
         }

@@ -30,10 +30,12 @@ pub enum Defect {
     ClaimExpired,
     /// A unique key admits a second unfinished job.
     AdmitSecondHolder,
+    /// A note is accepted whatever its lease epoch.
+    AcceptStaleNote,
 }
 
 impl Defect {
-    pub const ALL: [Defect; 12] = [
+    pub const ALL: [Defect; 13] = [
         Defect::DropVersionCheck,
         Defect::DropEpoch,
         Defect::ExpireByWallClock,
@@ -46,6 +48,7 @@ impl Defect {
         Defect::ReleaseByAnyParent,
         Defect::ClaimExpired,
         Defect::AdmitSecondHolder,
+        Defect::AcceptStaleNote,
     ];
 }
 

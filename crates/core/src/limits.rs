@@ -39,6 +39,12 @@ pub const OVERLAP_LIMIT_MAX: u32 = 1_000;
 pub const DEPENDS_ON_MAX: usize = 100;
 /// Dependents of finished jobs that one transaction releases or skips; the rest follow in the next ones.
 pub const DEPENDENTS_PER_STEP_MAX: usize = 1_000;
+/// Highest `max_depth` of a queue. A higher one is refused; null is no limit at all.
+pub const QUEUE_DEPTH_MAX: u64 = 1_000_000_000_000;
+/// Listeners to events and followers of logs that one server serves at once. Further ones are told to come back.
+pub const EVENT_LISTENERS_MAX: usize = 256;
+/// Commits of which the moves wait for one listener. One that lags further behind is shown what runs anew.
+pub const EVENT_COMMITS_WAITING_MAX: usize = 1_024;
 /// Texts of `retry.fail_on`. More are refused.
 pub const FAIL_ON_MAX: usize = 32;
 /// Highest `retry.timeout_growth`, in percent. A higher one is refused.
@@ -81,8 +87,23 @@ pub const LOG_BYTES_WAITING_MAX: usize = 256 * 1024;
 pub const LOG_BATCH_LINES_MAX: usize = 1_000;
 /// How long a worker gathers lines before it sends them.
 pub const LOG_FLUSH_INTERVAL: Duration = Duration::from_millis(100);
-/// How long the end of an execution waits for its last lines to be kept. Then it is told without them.
-pub const LOG_LAST_FLUSH_MAX: Duration = Duration::from_secs(5);
+/// How long the end of an execution waits for its last lines and notes to be kept. Then it is told without them.
+pub const LAST_FLUSH_MAX: Duration = Duration::from_secs(5);
+
+/// Bytes of a checkpoint as JSON. A larger one is refused, and the handler is told so.
+pub const CHECKPOINT_BYTES_MAX: usize = 64 * 1024;
+/// Bytes kept of the message of a progress. The rest is cut off, and the cut is marked.
+pub const PROGRESS_MESSAGE_BYTES_MAX: usize = 500;
+/// How long a worker gathers progress before it sends the latest. What ends sooner costs the house nothing.
+pub const PROGRESS_FLUSH_INTERVAL: Duration = Duration::from_millis(500);
+/// How long a handler waits until its checkpoint is kept. Then it is told that nobody knows whether it is.
+pub const CHECKPOINT_WAIT_MAX: Duration = Duration::from_secs(60);
+/// Notes in one request over HTTP. More are refused; split the request.
+pub const REMOTE_NOTES_MAX: usize = 1_000;
+/// Bytes of a checkpoint that a web call carries in a header. A larger one is left out, and the log says so.
+pub const HTTP_CHECKPOINT_BYTES_MAX: usize = 8 * 1024;
+/// Lines of a command's notes that cannot be read and are shown in its log. Of the rest it says only that there are.
+pub const BAD_NOTES_SHOWN_MAX: usize = 10;
 
 /// How long a command may take to end after SIGTERM, when its job names no time, before SIGKILL.
 pub const KILL_GRACE_DEFAULT: Duration = Duration::from_secs(5);
@@ -139,6 +160,8 @@ pub const SESSION_LEASE: Duration = Duration::from_secs(6);
 /// Shortest and longest lease that a worker may ask for.
 pub const SESSION_LEASE_MIN: Duration = Duration::from_millis(500);
 pub const SESSION_LEASE_MAX: Duration = Duration::from_secs(600);
+/// Pairs of queue and job type that metrics show apart; what is in others is added up.
+pub const METRIC_LANES_MAX: usize = 200;
 /// How long the answer to a request with an `Idempotency-Key` is replayed.
 pub const REQUESTS_KEPT: Duration = Duration::from_secs(24 * 3_600);
 /// Longest time after which an occurrence expires. A longer one is refused.

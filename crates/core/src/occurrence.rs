@@ -55,19 +55,27 @@ pub struct Ties {
     pub awaited: bool,
     /// Triggered while its job was paused: the pause does not hold it.
     pub exempt: bool,
+    /// Its handlers have noted something, which is kept beside it: for its next attempt or with its dead letter, and
+    /// no longer.
+    pub noted: bool,
 }
 
 impl Ties {
     pub const fn bits(self) -> u8 {
-        self.followed as u8 | (self.awaited as u8) << 1 | (self.exempt as u8) << 2
+        self.followed as u8 | (self.awaited as u8) << 1 | (self.exempt as u8) << 2 | (self.noted as u8) << 3
     }
 
     /// The ties with these bits; `None` if a bit names none.
     pub const fn from_bits(bits: u8) -> Option<Self> {
-        if bits > 0b111 {
+        if bits > 0b1111 {
             return None;
         }
-        Some(Ties { followed: bits & 1 != 0, awaited: bits & 2 != 0, exempt: bits & 4 != 0 })
+        Some(Ties {
+            followed: bits & 1 != 0,
+            awaited: bits & 2 != 0,
+            exempt: bits & 4 != 0,
+            noted: bits & 8 != 0,
+        })
     }
 }
 

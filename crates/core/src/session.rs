@@ -19,6 +19,44 @@ pub struct Pulse {
     pub lease: Duration,
 }
 
+/// What people have made of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SessionMode {
+    #[default]
+    Open,
+    /// It gets no new work and goes on with what it has.
+    Paused,
+    /// It gets no new work, and its worker is told to finish and to close it.
+    Draining,
+}
+
+/// What people ask of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionOrder {
+    Pause,
+    Resume,
+    Drain,
+}
+
+/// A session that drains cannot be held or let go on: its worker may have begun to close it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionDraining;
+
+impl SessionMode {
+    pub fn gets_work(self) -> bool {
+        self == SessionMode::Open
+    }
+
+    pub fn ordered(self, order: SessionOrder) -> Result<SessionMode, SessionDraining> {
+        match (self, order) {
+            (_, SessionOrder::Drain) => Ok(SessionMode::Draining),
+            (SessionMode::Draining, SessionOrder::Pause | SessionOrder::Resume) => Err(SessionDraining),
+            (_, SessionOrder::Pause) => Ok(SessionMode::Paused),
+            (_, SessionOrder::Resume) => Ok(SessionMode::Open),
+        }
+    }
+}
+
 /// One observer's memory of the counters it has seen.
 #[derive(Debug, Default)]
 pub struct SessionObserver {
@@ -92,6 +130,25 @@ mod tests {
         assert_eq!(observer.observe(at(107), &[pulse(1, 6)]), []);
         assert_eq!(observer.observe(at(112), &[pulse(1, 6)]), []);
         assert_eq!(observer.observe(at(113), &[pulse(1, 6)]), [pulse(1, 6)]);
+    }
+
+    #[test]
+    fn a_session_is_held_and_let_go_on_until_it_drains() {
+        use SessionMode::{Draining, Open, Paused};
+        for (mode, order, expected) in [
+            (Open, SessionOrder::Pause, Ok(Paused)),
+            (Paused, SessionOrder::Pause, Ok(Paused)),
+            (Paused, SessionOrder::Resume, Ok(Open)),
+            (Open, SessionOrder::Resume, Ok(Open)),
+            (Open, SessionOrder::Drain, Ok(Draining)),
+            (Paused, SessionOrder::Drain, Ok(Draining)),
+            (Draining, SessionOrder::Drain, Ok(Draining)),
+            (Draining, SessionOrder::Resume, Err(SessionDraining)),
+            (Draining, SessionOrder::Pause, Err(SessionDraining)),
+        ] {
+            assert_eq!(mode.ordered(order), expected, "{mode:?} {order:?}");
+        }
+        assert_eq!([Open, Paused, Draining].map(SessionMode::gets_work), [true, false, false]);
     }
 
     #[test]

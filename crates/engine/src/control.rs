@@ -4,10 +4,12 @@ use crate::Engine;
 use crate::desk::Reservation;
 use crate::submit::{expired, never_runs};
 use punctual_core::control::{Refusal, Update, Verb};
-use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
+use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::job::{InvalidField, Job, JobSpec};
 use punctual_core::ports::{CancelOutcome, Control, ControlOutcome, Controlled, Pausing, StoreError};
+use punctual_core::queue::QueueSettings;
 use punctual_core::schedule::first_run;
+use punctual_core::session::{SessionDraining, SessionMode, SessionOrder};
 
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ControlError {
@@ -73,6 +75,7 @@ impl Engine {
     pub async fn cancel_execution(&self, execution: ExecutionId) -> Result<CancelOutcome, StoreError> {
         let mut outcomes = self.context.store.cancel(self.now(), vec![execution]).await?;
         let outcome = outcomes.pop().unwrap_or(CancelOutcome::NotThere);
+        self.context.events.touched([execution.occurrence]);
         if let CancelOutcome::Cancelled(begun) = &outcome {
             self.context.follow_up([begun.clone()], Reservation::default());
         }
@@ -85,10 +88,34 @@ impl Engine {
         Ok(())
     }
 
+    /// Holds a worker's session, lets it go on, or has its worker finish and close it. `None` if it is not there.
+    pub async fn order_session(
+        &self,
+        session: SessionId,
+        order: SessionOrder,
+    ) -> Result<Option<Result<SessionMode, SessionDraining>>, StoreError> {
+        let mode = self.context.store.order_session(session, order).await?;
+        if order == SessionOrder::Resume {
+            // Its poll may be parked, and work waiting.
+            self.context.desk.wake_all();
+        }
+        Ok(mode)
+    }
+
+    /// Keeps what people have set for a queue. It counts for submits from now on.
+    pub async fn set_queue(&self, queue: String, settings: QueueSettings) -> Result<(), ControlError> {
+        if let Some(problem) = settings.problem() {
+            return Err(ControlError::Invalid(vec![problem]));
+        }
+        Ok(self.context.store.set_queue(queue, settings).await?)
+    }
+
     fn controlled(&self, outcomes: Vec<ControlOutcome>) -> Vec<Result<Controlled, ControlError>> {
         let answer = |outcome| match outcome {
             ControlOutcome::Done(controlled) => {
                 self.context.counters.skipped.add(controlled.skipped);
+                let moved = controlled.added.iter().chain(&controlled.asked);
+                self.context.events.touched(moved.map(|execution| execution.occurrence));
                 self.context.follow_up([controlled.begun.clone()], Reservation::default());
                 Ok(controlled)
             }

@@ -56,6 +56,16 @@ counters! {
     given_back,
     /// Reports refused because their lease was gone.
     stale_reports,
+    /// Notes of handlers that were kept.
+    noted,
+    /// Notes refused because their lease was gone.
+    stale_notes,
+    /// Beats refused because their session was lost.
+    stale_beats,
+    /// Leases that could not be given back because they were gone.
+    stale_give_backs,
+    /// Log lines that were kept.
+    log_lines,
     /// Sessions declared lost.
     sessions_lost,
     /// Calls to the store that failed.

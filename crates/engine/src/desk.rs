@@ -280,6 +280,7 @@ mod tests {
             timeout: Duration::from_secs(1),
             scheduled_time: Timestamp::EPOCH,
             available_at: Timestamp::EPOCH,
+            checkpoint: None,
         }
     }
 

@@ -14,10 +14,12 @@ mod control;
 mod counters;
 mod desk;
 mod drive;
+mod events;
 mod loops;
 #[cfg(feature = "benches")]
 #[doc(hidden)]
 pub mod measured;
+mod measures;
 mod submit;
 mod timekeeper;
 mod wheel;
@@ -26,16 +28,21 @@ mod work;
 pub use control::ControlError;
 pub use counters::CounterSnapshot;
 pub use drive::{Drive, Driven};
+pub use events::{Listener, LogFollower, Touched};
+pub use measures::MeasureSnapshot;
 pub use submit::{IdSource, SubmitError, Submitted};
 
 use agenda::Agenda;
 use batcher::Batcher;
 use counters::Counters;
 use desk::Desk;
+use events::Events;
 use futures_util::future::{join, join5};
-use punctual_core::ids::{ExecutionId, SegmentSet};
+use measures::Measures;
+use punctual_core::ids::{ExecutionId, JobId, SegmentSet};
 use punctual_core::job::Job;
 use punctual_core::lifecycle::Status;
+use punctual_core::notes::{Note, NoteAnswer};
 use punctual_core::ports::{
     Beat, BeatOutcome, Begun, Host, Lane, LeaseRef, Offer, Report, ReportAnswer, Store, StoreError,
 };
@@ -91,6 +98,7 @@ pub struct Engine {
     submits: Batcher<Job, submit::Kept>,
     reports: Batcher<Report, ReportAnswer>,
     beats: Batcher<Beat, BeatOutcome>,
+    notes: Batcher<Note, NoteAnswer>,
     /// Held by whoever drives the clock: one at a time, so that what was fired on the way is known.
     driving: tokio::sync::Mutex<()>,
 }
@@ -106,6 +114,8 @@ struct Context {
     /// Held while a batch is fired and counted.
     firing: tokio::sync::Mutex<()>,
     counters: Counters,
+    measures: Measures,
+    events: Events,
 }
 
 impl Engine {
@@ -116,6 +126,8 @@ impl Engine {
             agenda: Agenda::new(config.look_ahead),
             firing: tokio::sync::Mutex::default(),
             counters: Counters::default(),
+            measures: Measures::default(),
+            events: Events::default(),
             config,
             host,
             store,
@@ -124,6 +136,7 @@ impl Engine {
             submits: context.clone().submit_batcher(),
             reports: context.clone().report_batcher(),
             beats: context.clone().beat_batcher(),
+            notes: context.clone().note_batcher(),
             driving: tokio::sync::Mutex::default(),
             context,
         })
@@ -157,8 +170,27 @@ impl Engine {
         self.context.time.now()
     }
 
+    /// Tells what commits of this node touch from now on.
+    pub fn listen(&self) -> Listener {
+        self.context.events.listen()
+    }
+
+    /// Tells when there may be more to read of a job's logs.
+    pub fn follow_logs(&self, job: JobId) -> LogFollower {
+        self.context.events.follow_logs(job)
+    }
+
     pub fn counters(&self) -> CounterSnapshot {
         self.context.counters.snapshot()
+    }
+
+    pub fn measures(&self) -> MeasureSnapshot {
+        self.context.measures.snapshot()
+    }
+
+    /// By how many microseconds the store's time is ahead of this machine's; negative if it is behind.
+    pub fn clock_offset_us(&self) -> i64 {
+        self.now().as_micros().saturating_sub(self.context.host.clock.wall().as_micros())
     }
 }
 
@@ -176,12 +208,17 @@ impl Context {
             self.count_ended(&one.ended);
         }
         self.counters.claimed.add(assigned.len() as u64);
+        if !assigned.is_empty() {
+            self.measures.leased(self.time.now(), assigned.iter().map(|(_, assignment)| assignment));
+        }
+        self.events.touched(assigned.iter().map(|(_, assignment)| assignment.execution.occurrence));
         let undelivered = self.desk.settle(reservation, assigned);
         self.return_undelivered(undelivered);
         self.wake(lanes);
     }
 
     fn count_ended(&self, ended: &[(ExecutionId, Status)]) {
+        self.events.touched(ended.iter().map(|(execution, _)| execution.occurrence));
         for (_, status) in ended {
             match status {
                 Status::Cancelled => self.counters.cancelled.add(1),

@@ -3,11 +3,12 @@
 use crate::batcher::Batcher;
 use crate::desk::Reservation;
 use crate::{Context, Engine};
-use punctual_core::ids::JobId;
+use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::job::{Expiry, InvalidField, Job, JobMark, JobSpec, JobStatus, Settings};
 use punctual_core::limits;
 use punctual_core::mix::mix;
 use punctual_core::ports::{Begun, NewJob, ParentProblem, StoreError, SubmitOutcome};
+use punctual_core::queue::QueueFull;
 use punctual_core::recurrence::Rule;
 use punctual_core::schedule::{Schedule, first_run, is_due_at_once};
 use punctual_core::time::Timestamp;
@@ -31,6 +32,9 @@ pub enum SubmitError {
     /// Another unfinished job of the owner has the `unique_key`.
     #[error("job {0} has this unique_key and is not finished")]
     KeyTaken(JobId),
+    /// The job would join a queue that holds as much as it may.
+    #[error("the queue {queue} holds {} that have not started, and may hold {}", full.depth, full.max_depth)]
+    QueueFull { queue: String, full: QueueFull },
     /// Whether the job was kept is unknown.
     #[error("{0}")]
     Unavailable(String),
@@ -51,12 +55,13 @@ impl IdSource {
 }
 
 /// What became of an admitted job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kept {
     New,
     Existing(JobId),
     KeyTaken(JobId),
     BadParent { parent: JobId, problem: ParentProblem },
+    QueueFull { queue: String, full: QueueFull },
 }
 
 impl Engine {
@@ -86,7 +91,10 @@ impl Engine {
                 submitted
             }));
         }
-        let mut kept = match self.submits.call(jobs).await {
+        let asked_at = self.context.host.clock.monotonic();
+        let kept = self.submits.call(jobs).await;
+        self.context.measures.submit.observe_duration(self.context.host.clock.monotonic().since(asked_at));
+        let mut kept = match kept {
             Ok(kept) => Ok(kept.into_iter()),
             Err(error) => Err(SubmitError::Unavailable(error.to_string())),
         };
@@ -108,6 +116,7 @@ impl Engine {
                 Kept::BadParent { parent, problem } => {
                     *answer = Err(SubmitError::Invalid(vec![bad_parent(parent, problem)]));
                 }
+                Kept::QueueFull { queue, full } => *answer = Err(SubmitError::QueueFull { queue, full }),
             }
         }
         answers
@@ -183,8 +192,16 @@ impl Context {
                 NewJob { job, offer: offer.flatten() }
             })
             .collect();
+        let begins: Vec<OccurrenceId> = if self.events.has_listeners() {
+            let due = jobs.iter().filter(|new| is_due_at_once(&new.job.spec.settings.schedule, now));
+            due.map(|new| new.job.id.occurrence(1)).collect()
+        } else {
+            vec![]
+        };
+        self.measures.batches.submit.observe(jobs.len() as u64);
         match self.store.submit(now, jobs).await {
             Ok(outcomes) => {
+                self.events.touched(begins);
                 let (kept, begun): (Vec<Kept>, Vec<Begun>) = outcomes.into_iter().map(kept).unzip();
                 let new = kept.iter().filter(|kept| **kept == Kept::New).count();
                 self.counters.submitted.add(new as u64);
@@ -207,6 +224,7 @@ fn kept(outcome: SubmitOutcome) -> (Kept, Begun) {
         SubmitOutcome::Existing(job) => Kept::Existing(job),
         SubmitOutcome::KeyTaken(job) => Kept::KeyTaken(job),
         SubmitOutcome::BadParent { parent, problem } => Kept::BadParent { parent, problem },
+        SubmitOutcome::QueueFull { queue, full } => Kept::QueueFull { queue, full },
     };
     (kept, Begun::default())
 }

@@ -2,12 +2,14 @@
 
 use crate::batcher::Batcher;
 use crate::desk::Reservation;
+use crate::measures::Run;
 use crate::{Context, Engine};
 use async_trait::async_trait;
 use futures_util::future::{Either, select};
-use punctual_core::ids::SessionId;
+use punctual_core::ids::{JobId, OccurrenceId, SessionId};
 use punctual_core::lifecycle::Ending;
 use punctual_core::limits;
+use punctual_core::notes::{Note, NoteAnswer};
 use punctual_core::ports::{
     Assignment, Beat, BeatAnswer, BeatOutcome, Begun, LeaseRef, LogLine, Offer, Poll, Report, ReportAnswer,
     ReportOutcome, Resync, ResyncOutcome, SessionGrant, SessionOpening, StoreError, WorkerPort,
@@ -45,8 +47,13 @@ impl WorkerPort for Engine {
     async fn beat(&self, session: SessionId, beat: u64) -> Result<BeatAnswer, WorkerPortError> {
         let outcomes = self.beats.call(vec![Beat { session, beat }]).await.map_err(unavailable)?;
         match outcomes.into_iter().next() {
-            Some(BeatOutcome::Counted { turn, cancel }) => Ok(BeatAnswer { now: self.now(), turn, cancel }),
-            Some(BeatOutcome::SessionLost) | None => Err(WorkerPortError::SessionLost),
+            Some(BeatOutcome::Counted { turn, cancel, drain }) => {
+                Ok(BeatAnswer { now: self.now(), turn, cancel, drain })
+            }
+            Some(BeatOutcome::SessionLost) | None => {
+                self.context.counters.stale_beats.add(1);
+                Err(WorkerPortError::SessionLost)
+            }
         }
     }
 
@@ -54,9 +61,17 @@ impl WorkerPort for Engine {
         self.reports.call(reports).await.map_err(unavailable)
     }
 
+    async fn note(&self, notes: Vec<Note>) -> Result<Vec<NoteAnswer>, WorkerPortError> {
+        self.notes.call(notes).await.map_err(unavailable)
+    }
+
     async fn give_back(&self, session: SessionId, leases: Vec<LeaseRef>) -> Result<(), WorkerPortError> {
         let context = &self.context;
+        let touched: Vec<OccurrenceId> = leases.iter().map(|lease| lease.execution.occurrence).collect();
         let outcomes = context.store.give_back(self.now(), session, leases).await.map_err(unavailable)?;
+        context.events.touched(touched);
+        let gone = outcomes.iter().filter(|outcome| outcome.is_none()).count();
+        context.counters.stale_give_backs.add(gone as u64);
         context.returned(outcomes.into_iter().flatten().collect());
         Ok(())
     }
@@ -72,7 +87,11 @@ impl WorkerPort for Engine {
     }
 
     async fn append_logs(&self, _session: SessionId, lines: Vec<LogLine>) -> Result<(), WorkerPortError> {
-        self.context.store.append_logs(lines).await.map_err(unavailable)
+        let jobs: Vec<JobId> = lines.iter().map(|line| line.execution.occurrence.job).collect();
+        self.context.store.append_logs(lines).await.map_err(unavailable)?;
+        self.context.counters.log_lines.add(jobs.len() as u64);
+        self.context.events.written(jobs);
+        Ok(())
     }
 
     async fn close_session(&self, session: SessionId) -> Result<(), WorkerPortError> {
@@ -111,21 +130,28 @@ impl Context {
 
     async fn report_batch(self: Arc<Self>, reports: Vec<Report>) -> Result<Vec<ReportAnswer>, StoreError> {
         let now = self.time.now();
-        let endings: Vec<Ending> = reports.iter().map(|report| report.end.ending).collect();
+        let ended: Vec<OccurrenceId> = if self.events.has_listeners() {
+            reports.iter().map(|report| report.lease.execution.occurrence).collect()
+        } else {
+            vec![]
+        };
         // A worker's clock may be ahead; history must not lie in the future.
-        let reports = reports.into_iter().map(|report| report.not_after(now)).collect();
+        let reports: Vec<Report> = reports.into_iter().map(|report| report.not_after(now)).collect();
+        let runs: Vec<Run> = reports.iter().map(|report| Run::from(&report.end)).collect();
+        self.measures.batches.report.observe(reports.len() as u64);
         let outcomes = self.store.report(now, reports).await;
         let outcomes = outcomes.inspect_err(|_| self.counters.store_errors.add(1))?;
-        for (ending, outcome) in endings.into_iter().zip(&outcomes) {
-            self.count_report(ending, outcome);
+        for (run, outcome) in runs.into_iter().zip(&outcomes) {
+            self.count_report(run, outcome);
         }
+        self.events.touched(ended);
         let answers = outcomes.iter().map(|outcome| outcome.answer).collect();
         self.follow_up(outcomes.into_iter().map(|outcome| outcome.begun), Reservation::default());
         Ok(answers)
     }
 
-    fn count_report(&self, ending: Ending, outcome: &ReportOutcome) {
-        let counters = &self.counters;
+    fn count_report(&self, run: Run, outcome: &ReportOutcome) {
+        let (counters, ending) = (&self.counters, run.ending);
         match (outcome.answer, ending) {
             (ReportAnswer::AlreadyAccepted, _) => return,
             (ReportAnswer::Stale, _) => {
@@ -138,9 +164,31 @@ impl Context {
             (ReportAnswer::Accepted, Ending::Cancelled) => counters.cancelled.add(1),
             (ReportAnswer::Accepted, Ending::Lost) => counters.lost.add(1),
         }
+        self.measures.ended(run);
         if outcome.is_retried {
             counters.retried.add(1);
         }
+    }
+
+    pub(crate) fn note_batcher(self: Arc<Self>) -> Batcher<Note, NoteAnswer> {
+        let spawn = self.host.spawn.clone();
+        Batcher::new(spawn, limits::STORE_BATCH_MAX, move |notes| Box::pin(self.clone().note_batch(notes)))
+    }
+
+    async fn note_batch(self: Arc<Self>, notes: Vec<Note>) -> Result<Vec<NoteAnswer>, StoreError> {
+        let answers = self.store.note(self.time.now(), notes).await;
+        let answers = answers.inspect_err(|_| self.counters.store_errors.add(1))?;
+        for answer in &answers {
+            match answer {
+                NoteAnswer::Accepted => self.counters.noted.add(1),
+                NoteAnswer::AlreadyAccepted => {}
+                NoteAnswer::Stale => {
+                    tracing::info!("a note was refused because its lease is gone");
+                    self.counters.stale_notes.add(1);
+                }
+            }
+        }
+        Ok(answers)
     }
 
     pub(crate) fn beat_batcher(self: Arc<Self>) -> Batcher<Beat, BeatOutcome> {

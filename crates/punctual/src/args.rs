@@ -27,6 +27,14 @@ pub fn limit(text: &str) -> Result<usize, String> {
     }
 }
 
+/// How many of the last lines to show.
+pub fn tail(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(lines @ 0..=limits::PAGE_ITEMS_MAX) => Ok(lines),
+        _ => Err(format!("must be a number from 0 to {}", limits::PAGE_ITEMS_MAX)),
+    }
+}
+
 /// The name of a queue.
 pub fn queue(text: &str) -> Result<String, String> {
     if text.is_empty() { Err("must be the name of a queue".to_owned()) } else { Ok(text.to_owned()) }

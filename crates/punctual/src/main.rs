@@ -17,6 +17,7 @@ mod hints;
 mod job;
 mod man;
 mod mistakes;
+mod nodes;
 mod output;
 mod queue;
 mod reference;
@@ -27,6 +28,7 @@ mod stats;
 mod suggest;
 #[cfg(feature = "top")]
 mod top;
+mod workers;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use exit::Exit;
@@ -57,6 +59,11 @@ enum Command {
     /// Look at queues, and hold them
     #[command(subcommand)]
     Queue(queue::QueueCommand),
+    /// Look at workers, and hold or drain them
+    #[command(subcommand)]
+    Workers(workers::WorkersCommand),
+    /// Show the servers
+    Nodes(nodes::NodesArgs),
     /// Show how much there is to do and how much was done
     Stats(stats::StatsArgs),
     /// Watch the server live: rates, queues, workers, what runs, what failed
@@ -144,6 +151,8 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Schedule(command) => schedule::run(command).await,
         Command::Dlq(command) => dlq::run(command).await,
         Command::Queue(command) => queue::run(command).await,
+        Command::Workers(command) => workers::run(command).await,
+        Command::Nodes(args) => nodes::run(args).await,
         Command::Stats(args) => stats::run(args).await,
         #[cfg(feature = "top")]
         Command::Top(args) => top::run(args).await,

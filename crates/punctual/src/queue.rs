@@ -1,4 +1,4 @@
-//! `punctual queue`: what waits where, and holding all of it.
+//! `punctual queue`: what waits where, how much may, and holding all of it.
 
 use crate::args;
 use crate::connect::ConnectArgs;
@@ -6,13 +6,17 @@ use crate::exit::Exit;
 use crate::output::{OutputArgs, optional_time, shortened, table};
 use crate::suggest::did_you_mean;
 use clap::Subcommand;
-use punctual_client::{Client, ClientError, JobFilter, Page, QueueBody};
+use punctual_client::{Client, ClientError, JobFilter, Page, QueueBody, SetQueue};
 use punctual_core::limits;
 
 #[derive(Subcommand)]
 pub enum QueueCommand {
-    /// List queues that have work or are paused
+    /// List queues that have work, are paused or have settings
     List(ListArgs),
+    /// Show queues: what is in them and what is set for them
+    Show(QueueArgs),
+    /// Limit how much a queue takes in
+    Set(SetArgs),
     /// Keep everything of queues waiting; what runs finishes
     Pause(QueueArgs),
     /// Let paused queues go on: all that waited runs, late
@@ -38,11 +42,42 @@ pub struct QueueArgs {
     output: OutputArgs,
 }
 
+#[derive(clap::Args)]
+pub struct SetArgs {
+    /// The queue's name
+    #[arg(value_name = "QUEUE", value_parser = args::queue)]
+    queue: String,
+    /// How many executions may wait or be queued before submits are refused, or none for any number
+    #[arg(long, value_name = "N|none", required = true, value_parser = depth)]
+    max_depth: Depth,
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// A limit of a queue, or that it has none.
+#[derive(Clone, Copy)]
+struct Depth(Option<u64>);
+
+fn depth(text: &str) -> Result<Depth, String> {
+    if text.eq_ignore_ascii_case("none") {
+        return Ok(Depth(None));
+    }
+    text.parse().map(|depth| Depth(Some(depth))).map_err(|_| "must be a number from 0, or none".to_owned())
+}
+
 pub async fn run(command: QueueCommand) -> anyhow::Result<Exit> {
     match command {
         QueueCommand::List(args) => {
             let queues = args.connect.client()?.queues().await?;
             args.output.print(&queues, queues_table)?;
+        }
+        QueueCommand::Show(args) => each(args, async |client, queue| client.queue(queue).await).await?,
+        QueueCommand::Set(args) => {
+            let settings = SetQueue { max_depth: args.max_depth.0 };
+            let queue = args.connect.client()?.set_queue(&args.queue, &settings).await?;
+            args.output.print(&Page { items: vec![queue], next_cursor: None }, queues_table)?;
         }
         QueueCommand::Pause(args) => {
             each(args, async |client, queue| client.pause_queue(queue).await).await?
@@ -84,7 +119,7 @@ async fn misspelled(client: &Client, queue: &str) -> Option<String> {
 
 fn queues_table(page: &Page<QueueBody>) -> String {
     if page.items.is_empty() {
-        return "no queue has work or is paused".to_owned();
+        return "no queue has work, is paused or has settings".to_owned();
     }
     let rows = page.items.iter().map(|queue| {
         vec![
@@ -93,9 +128,13 @@ fn queues_table(page: &Page<QueueBody>) -> String {
             queue.waiting.to_string(),
             queue.queued.to_string(),
             queue.running.to_string(),
+            queue.max_depth.map_or_else(|| "-".to_owned(), |depth| depth.to_string()),
             optional_time(queue.oldest_queued_at),
             optional_time(queue.paused_at),
         ]
     });
-    table(&["QUEUE", "STATUS", "WAITING", "QUEUED", "RUNNING", "OLDEST QUEUED", "PAUSED SINCE"], rows)
+    table(
+        &["QUEUE", "STATUS", "WAITING", "QUEUED", "RUNNING", "MAX DEPTH", "OLDEST QUEUED", "PAUSED SINCE"],
+        rows,
+    )
 }

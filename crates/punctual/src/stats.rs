@@ -33,7 +33,9 @@ fn stats_table(stats: &StatsBody) -> String {
         ("lost", counted.lost),
         ("retried", counted.retried),
     ];
-    let mut text = String::from("Since the server started:\n");
+    let mut text = String::from("Jobs:\n");
+    text += &jobs(stats);
+    text += "\n\nSince the server started:\n";
     text += &table(
         &["WHAT", "COUNT"],
         counters.into_iter().map(|(what, count)| vec![what.to_owned(), count.to_string()]),
@@ -44,6 +46,13 @@ fn stats_table(stats: &StatsBody) -> String {
     text += "\n\nWorkers:\n";
     text += &workers(stats);
     text
+}
+
+fn jobs(stats: &StatsBody) -> String {
+    let jobs = &stats.jobs;
+    let counts = [jobs.active, jobs.paused, jobs.completed, jobs.failed, jobs.cancelled, jobs.dead_letters];
+    let headers = ["ACTIVE", "PAUSED", "COMPLETED", "FAILED", "CANCELLED", "DEAD LETTERS"];
+    table(&headers, [counts.map(|count| count.to_string()).to_vec()])
 }
 
 fn lanes(stats: &StatsBody) -> String {

@@ -237,6 +237,14 @@ impl Clients {
                 false
             }
             Err(SubmitError::KeyTaken(_)) => false,
+            Err(full @ SubmitError::QueueFull { .. }) => {
+                let detail = format!("{job:?} was refused: {full}");
+                world.object(Violation {
+                    rule: "only queues with a limit are full, and none has one",
+                    detail,
+                });
+                false
+            }
             Err(SubmitError::Unavailable(_)) => true,
         }
     }

@@ -6,13 +6,16 @@ use crate::auditor::{Auditor, Contents, JobContents, Verdict, Violation};
 use crate::lock;
 use crate::random::Rng;
 use crate::world::World;
+use punctual_core::job::JobStatus;
 use punctual_core::occurrence::Finished;
-use punctual_core::ports::{DeadLetterQuery, ExecutionView, JobQuery, StoreError};
+use punctual_core::ports::{DeadLetterQuery, ExecutionView, JobCounts, JobQuery, JobView, StoreError};
 use punctual_store::sqlite::{Reads, SqliteCore, Write, WriteReply};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
+/// Transactions after which the counts that the store keeps are compared with its rows.
+const TRANSACTIONS_PER_RECOUNT: u64 = 50;
 /// Rows that the final comparison reads at a time: few, so that paging is exercised.
 const PAGE_ITEMS: usize = 7;
 
@@ -21,6 +24,7 @@ pub struct Database {
     core: Mutex<SqliteCore>,
     rng: Mutex<Rng>,
     waiting: Mutex<Vec<Waiting>>,
+    transactions: Mutex<u64>,
 }
 
 /// A write that has arrived and waits for its transaction.
@@ -44,7 +48,9 @@ struct Fate {
 impl Database {
     pub fn new(world: Arc<World>, rng: Rng) -> Result<Arc<Self>, StoreError> {
         let core = Mutex::new(SqliteCore::open_in_memory()?);
-        Ok(Arc::new(Database { world, core, rng: Mutex::new(rng), waiting: Mutex::default() }))
+        let rng = Mutex::new(rng);
+        let (waiting, transactions) = (Mutex::default(), Mutex::default());
+        Ok(Arc::new(Database { world, core, rng, waiting, transactions }))
     }
 
     /// Carries a write to the store and its answer back.
@@ -116,6 +122,7 @@ impl Database {
         }
         let writes: Vec<Write> = batch.iter().map(|waiting| waiting.write.clone()).collect();
         let results = lock(&self.core).apply(writes);
+        self.recount_now_and_then();
         for (Waiting { node, write, fate, reply }, result) in batch.into_iter().zip(results) {
             self.world.note(format_args!("store for node {node}: {write:?} -> {result:?}"));
             self.world.audit(|auditor| applied(auditor, &write, &result));
@@ -127,6 +134,20 @@ impl Database {
             self.world.executor.spawn_in_world(async move {
                 sleep.await;
                 let _ = reply.send(if lost { Err(unavailable("the answer is lost")) } else { result });
+            });
+        }
+    }
+
+    fn recount_now_and_then(&self) {
+        let mut transactions = lock(&self.transactions);
+        *transactions += 1;
+        if transactions.is_multiple_of(TRANSACTIONS_PER_RECOUNT) {
+            let problems = lock(&self.core).tally_check();
+            self.world.audit(|_| match problems {
+                Ok(problems) if problems.is_empty() => Ok(()),
+                other => {
+                    Err(Violation { rule: "what is counted is what there is", detail: format!("{other:?}") })
+                }
             });
         }
     }
@@ -147,6 +168,10 @@ impl Database {
         }
         let mut jobs = Vec::with_capacity(views.len());
         let mut problems = Vec::new();
+        let (counted, shown) = (reads.job_counts()?, counts_of(&views));
+        if (JobCounts { dead_letters: 0, ..counted }) != shown {
+            problems.push(format!("jobs are counted as {counted:?} and shown as {shown:?}"));
+        }
         for view in views {
             let id = view.job.id;
             if reads.job(id)?.as_ref() != Some(&view) {
@@ -161,7 +186,12 @@ impl Database {
                     problems.push(format!("execution {} reads differently alone and in its history", row.id));
                 }
             }
-            jobs.push(JobContents { skipped: reads.skipped(id, usize::MAX >> 1)?, view, history });
+            let mut notes = Vec::new();
+            for noted in reads.notes(id, u32::MAX, usize::MAX >> 1)? {
+                let checkpoint = reads.checkpoint(noted.occurrence)?;
+                notes.push((noted, checkpoint));
+            }
+            jobs.push(JobContents { skipped: reads.skipped(id, usize::MAX >> 1)?, view, history, notes });
         }
         let dead_letters = pages(|before| {
             let query = DeadLetterQuery { before, limit: PAGE_ITEMS, ..DeadLetterQuery::default() };
@@ -173,6 +203,21 @@ impl Database {
         problems.extend(core.integrity_check()?);
         Ok((contents, problems))
     }
+}
+
+fn counts_of(views: &[JobView]) -> JobCounts {
+    let mut counts = JobCounts::default();
+    for view in views {
+        let count = match view.status() {
+            JobStatus::Active => &mut counts.active,
+            JobStatus::Paused => &mut counts.paused,
+            JobStatus::Completed => &mut counts.completed,
+            JobStatus::Failed => &mut counts.failed,
+            JobStatus::Cancelled => &mut counts.cancelled,
+        };
+        *count += 1;
+    }
+    counts
 }
 
 fn pages<T, C>(
@@ -207,6 +252,7 @@ fn applied(auditor: &mut Auditor, write: &Write, result: &Result<WriteReply, Sto
         (W::Resolve { now, .. }, R::Resolved(resolved)) => auditor.resolved(*now, resolved),
         (W::Claim { now, claims }, R::Claimed(outcomes)) => auditor.claimed(*now, claims, outcomes),
         (W::Report { now, reports }, R::Reported(outcomes)) => auditor.reported(*now, reports, outcomes),
+        (W::Note { now, notes }, R::Noted(answers)) => auditor.noted(*now, notes, answers),
         (W::GiveBack { now, session, leases }, R::GivenBack(outcomes)) => {
             auditor.given_back(*now, *session, leases, outcomes)
         }

@@ -1,9 +1,10 @@
 //! The handlers of the simulated jobs. What a handler does is written in its payload, so that every attempt
 //! on every node agrees about it; each physical run is told to the auditor.
 
-use crate::auditor::RunEnd;
+use crate::auditor::{RunEnd, Saved};
 use crate::world::World;
-use punctual_core::ports::{Assignment, ExecutionContext, Executor, Outcome, Task};
+use punctual_core::notes::{Checkpoint, Percent, Progress};
+use punctual_core::ports::{Assignment, ExecutionContext, Executor, NoteSink, Outcome, Task};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,8 @@ pub struct Behaviour {
     pub failures: u32,
     pub failing: Failing,
     pub lasts_ms: u64,
+    /// Checkpoints that it saves on its way, each with a word of progress.
+    pub notes: u32,
 }
 
 /// How an attempt fails.
@@ -35,7 +38,7 @@ impl Behaviour {
             Failing::ForGood => 'g',
             Failing::Hanging => 'h',
         };
-        format!("\"{failing}:{}:{}\"", self.failures, self.lasts_ms)
+        format!("\"{failing}:{}:{}:{}\"", self.failures, self.lasts_ms, self.notes)
     }
 
     fn read(payload: &str) -> Option<Self> {
@@ -47,7 +50,8 @@ impl Behaviour {
             _ => return None,
         };
         let (failures, lasts_ms) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-        Some(Behaviour { failures, failing, lasts_ms })
+        let notes = parts.next()?.parse().ok()?;
+        Some(Behaviour { failures, failing, lasts_ms, notes })
     }
 }
 
@@ -66,7 +70,7 @@ impl Executor for Handlers {
 
     fn execute(&self, context: ExecutionContext) -> Task<Outcome> {
         let (world, node) = (self.world.clone(), self.node);
-        let assignment = context.assignment;
+        let ExecutionContext { assignment, notes, .. } = context;
         let slots = self.slots;
         world.audit(|auditor| auditor.run_decided(node, slots, &assignment));
         Box::pin(async move {
@@ -75,10 +79,15 @@ impl Executor for Handlers {
             let executor = world.executor.clone();
             let mut run = Run::start(world, node, assignment);
             let fails = attempt <= behaviour.failures;
+            let leg = Duration::from_millis(behaviour.lasts_ms) / (behaviour.notes + 1);
+            for number in 1..=behaviour.notes {
+                executor.sleep(leg).await;
+                run.note(&*notes, number).await;
+            }
             if fails && behaviour.failing == Failing::Hanging {
                 std::future::pending::<()>().await;
             }
-            executor.sleep(Duration::from_millis(behaviour.lasts_ms)).await;
+            executor.sleep(leg).await;
             if fails {
                 run.end = RunEnd::Failed;
                 let retryable = behaviour.failing == Failing::Retryable;
@@ -107,6 +116,23 @@ impl Run {
     }
 }
 
+impl Run {
+    /// Says how far it is and saves a checkpoint that no other run has saved.
+    async fn note(&self, notes: &dyn NoteSink, number: u32) {
+        let (execution, epoch) = (self.assignment.execution, self.assignment.epoch);
+        let message = Some(format!("step {number}"));
+        notes.progress(Progress { percent: Percent::new(f64::from(number)), message });
+        let checkpoint =
+            Checkpoint::new(format!("\"{execution} {} {number}\"", epoch.0)).expect("it is small");
+        let saved = match notes.checkpoint(checkpoint.clone()).await {
+            Ok(()) => Saved::Kept,
+            Err(_) => Saved::Doubtful,
+        };
+        self.world.note(format_args!("node {} saved {checkpoint:?}: {saved:?}", self.node));
+        self.world.audit(|auditor| auditor.checkpoint_answered(execution, epoch, &checkpoint, saved));
+    }
+}
+
 impl Drop for Run {
     fn drop(&mut self) {
         let (execution, epoch, end) = (self.assignment.execution, self.assignment.epoch.0, self.end);
@@ -122,7 +148,7 @@ mod tests {
     #[test]
     fn a_payload_reads_back_what_it_says() {
         for failing in [Failing::Retryable, Failing::ForGood, Failing::Hanging] {
-            let behaviour = Behaviour { failures: 3, failing, lasts_ms: 250 };
+            let behaviour = Behaviour { failures: 3, failing, lasts_ms: 250, notes: 2 };
             assert_eq!(Behaviour::read(&behaviour.payload()), Some(behaviour));
         }
     }

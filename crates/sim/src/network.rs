@@ -8,6 +8,7 @@ use crate::world::World;
 use async_trait::async_trait;
 use futures_util::future::{Either, select};
 use punctual_core::ids::SessionId;
+use punctual_core::notes::{Note, NoteAnswer};
 use punctual_core::ports::{
     Assignment, BeatAnswer, LeaseRef, LogLine, Poll, Report, ReportAnswer, SessionGrant, SessionOpening,
     Task, WorkerPort, WorkerPortError,
@@ -241,6 +242,14 @@ impl WorkerPort for Link {
         self.ask(Duration::ZERO, move |engine| {
             let reports = reports.clone();
             Box::pin(async move { engine.report(reports).await })
+        })
+        .await
+    }
+
+    async fn note(&self, notes: Vec<Note>) -> Result<Vec<NoteAnswer>, WorkerPortError> {
+        self.ask(Duration::ZERO, move |engine| {
+            let notes = notes.clone();
+            Box::pin(async move { engine.note(notes).await })
         })
         .await
     }

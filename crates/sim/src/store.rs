@@ -3,10 +3,12 @@
 use crate::database::Database;
 use async_trait::async_trait;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
+use punctual_core::notes::{Checkpoint, Note, NoteAnswer, Noted};
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::*;
+use punctual_core::queue::QueueSettings;
 use punctual_core::schedule::SkipRange;
-use punctual_core::session::Pulse;
+use punctual_core::session::{Pulse, SessionDraining, SessionMode, SessionOrder};
 use punctual_core::time::Timestamp;
 use punctual_store::sqlite::{Write, WriteReply};
 use std::sync::Arc;
@@ -71,6 +73,10 @@ impl Store for NodeStore {
         write!(self, Write::Report { now, reports }, WriteReply::Reported)
     }
 
+    async fn note(&self, now: Timestamp, notes: Vec<Note>) -> Result<Vec<NoteAnswer>, StoreError> {
+        write!(self, Write::Note { now, notes }, WriteReply::Noted)
+    }
+
     async fn give_back(
         &self,
         now: Timestamp,
@@ -116,6 +122,18 @@ impl Store for NodeStore {
 
     async fn close_session(&self, now: Timestamp, session: SessionId) -> Result<ResyncOutcome, StoreError> {
         write!(self, Write::CloseSession { now, session }, WriteReply::SessionClosed)
+    }
+
+    async fn order_session(
+        &self,
+        session: SessionId,
+        order: SessionOrder,
+    ) -> Result<Option<Result<SessionMode, SessionDraining>>, StoreError> {
+        write!(self, Write::OrderSession { session, order }, WriteReply::SessionOrdered)
+    }
+
+    async fn holdings(&self) -> Result<Vec<(SessionId, u64)>, StoreError> {
+        self.database.read(|_, reads| reads.holdings()).await
     }
 
     async fn control(
@@ -187,12 +205,51 @@ impl Store for NodeStore {
         self.database.read(move |_, reads| reads.execution(id)).await
     }
 
+    async fn notes(&self, job: JobId, up_to: u32, limit: usize) -> Result<Vec<Noted>, StoreError> {
+        self.database.read(move |_, reads| reads.notes(job, up_to, limit)).await
+    }
+
+    async fn checkpoint(&self, occurrence: OccurrenceId) -> Result<Option<Checkpoint>, StoreError> {
+        self.database.read(move |_, reads| reads.checkpoint(occurrence)).await
+    }
+
     async fn skipped(&self, job: JobId, limit: usize) -> Result<Vec<SkipRange>, StoreError> {
         self.database.read(move |_, reads| reads.skipped(job, limit)).await
     }
 
     async fn dead_letters(&self, query: DeadLetterQuery) -> Result<Page<DeadLetter, u64>, StoreError> {
         self.database.read(move |_, reads| reads.dead_letters(&query)).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueRow>, StoreError> {
+        self.database.read(|_, reads| reads.queues()).await
+    }
+
+    async fn set_queue(&self, queue: String, settings: QueueSettings) -> Result<(), StoreError> {
+        match self.database.write(self.node, Write::SetQueue { queue, settings }).await? {
+            WriteReply::QueueSet => Ok(()),
+            other => Err(StoreError::Broken(format!("answered with {other:?}"))),
+        }
+    }
+
+    async fn finished_after(&self, after: u64, limit: usize) -> Result<FinishedPage, StoreError> {
+        self.database.read(move |_, reads| reads.finished_after(after, limit)).await
+    }
+
+    async fn history_span(&self) -> Result<HistorySpan, StoreError> {
+        self.database.read(|_, reads| reads.history_span()).await
+    }
+
+    async fn open_executions(&self, ids: Vec<OccurrenceId>) -> Result<Vec<OpenExecution>, StoreError> {
+        self.database.read(move |_, reads| reads.open_executions(&ids)).await
+    }
+
+    async fn running(
+        &self,
+        after: Option<RunningPlace>,
+        limit: usize,
+    ) -> Result<Page<OpenExecution, RunningPlace>, StoreError> {
+        self.database.read(move |_, reads| reads.running(after, limit)).await
     }
 
     async fn paused_queues(&self) -> Result<Vec<PausedQueue>, StoreError> {
@@ -207,6 +264,14 @@ impl Store for NodeStore {
         self.database.read(|_, reads| reads.depths()).await
     }
 
+    async fn job_counts(&self) -> Result<JobCounts, StoreError> {
+        self.database.read(|_, reads| reads.job_counts()).await
+    }
+
+    async fn figures(&self) -> Result<StoreFigures, StoreError> {
+        Ok(StoreFigures::default())
+    }
+
     async fn append_logs(&self, _lines: Vec<LogLine>) -> Result<(), StoreError> {
         Err(no_logs())
     }
@@ -217,6 +282,10 @@ impl Store for NodeStore {
         _after: Option<u64>,
         _limit: usize,
     ) -> Result<Page<LogLine, u64>, StoreError> {
+        Err(no_logs())
+    }
+
+    async fn last_logs(&self, _execution: ExecutionId, _count: usize) -> Result<Vec<LogLine>, StoreError> {
         Err(no_logs())
     }
 

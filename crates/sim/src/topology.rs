@@ -59,6 +59,8 @@ impl WorkerPlan {
             slots: rng.between(1, 4) as usize,
             prefetch: rng.below(4) as usize,
             queues: if choosy { some(rng, &QUEUES) } else { Vec::new() },
+            version: None,
+            host: None,
             lease: rng.millis(1_500, 6_000),
             embedded: false,
             drain_grace: rng.millis(500, 5_000),

@@ -3,6 +3,7 @@
 use crate::world::World;
 use async_trait::async_trait;
 use punctual_core::ids::SessionId;
+use punctual_core::notes::{Note, NoteAnswer};
 use punctual_core::ports::{
     Assignment, BeatAnswer, LeaseRef, LogLine, Poll, Report, ReportAnswer, SessionGrant, SessionOpening,
     WorkerPort, WorkerPortError,
@@ -35,6 +36,10 @@ impl WorkerPort for Watched {
 
     async fn report(&self, reports: Vec<Report>) -> Result<Vec<ReportAnswer>, WorkerPortError> {
         self.port.report(reports).await
+    }
+
+    async fn note(&self, notes: Vec<Note>) -> Result<Vec<NoteAnswer>, WorkerPortError> {
+        self.port.note(notes).await
     }
 
     async fn give_back(&self, session: SessionId, leases: Vec<LeaseRef>) -> Result<(), WorkerPortError> {

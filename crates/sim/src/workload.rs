@@ -199,7 +199,8 @@ fn behaviour(rng: &mut Rng) -> Behaviour {
         17..=18 => (rng.between(1, 3) as u32, Failing::Hanging),
         _ => (u32::MAX, Failing::Hanging),
     };
-    Behaviour { failures, failing, lasts_ms }
+    let notes = if rng.per_mille(400) { rng.between(1, 4) as u32 } else { 0 };
+    Behaviour { failures, failing, lasts_ms, notes }
 }
 
 fn retry(rng: &mut Rng) -> RetryPolicy {

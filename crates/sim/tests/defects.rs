@@ -79,6 +79,11 @@ fn a_unique_key_with_two_holders_is_caught() {
 }
 
 #[test]
+fn a_note_that_ignores_the_epoch_is_caught() {
+    check(Defect::AcceptStaleNote);
+}
+
+#[test]
 fn every_defect_has_its_test() {
     let tested = include_str!("defects.rs");
     for defect in Defect::ALL {

@@ -9,16 +9,19 @@ mod builtin;
 #[cfg(feature = "http")]
 pub mod http;
 mod logs;
+mod notes;
 pub mod process;
 mod run;
 mod session;
 mod supervise;
+#[cfg(test)]
+mod tests;
 
 pub use builtin::builtin_executors;
 
 use futures_util::future::{Either, select};
 use punctual_core::limits;
-use punctual_core::ports::{Executor, Host, Report, SessionOpening, WorkerPort};
+use punctual_core::ports::{Executor, Host, Report, SessionOpening, WorkerAbout, WorkerPort};
 use session::{End, Event, Now, Session};
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -40,6 +43,9 @@ pub struct WorkerConfig {
     pub prefetch: usize,
     /// The queues it serves; empty for all.
     pub queues: Vec<String>,
+    /// The version of its program and the machine it runs on, for people to see.
+    pub version: Option<String>,
+    pub host: Option<String>,
     pub lease: Duration,
     /// Whether it lives in the process that holds the store, and so dies with it.
     pub embedded: bool,
@@ -58,6 +64,8 @@ impl Default for WorkerConfig {
             slots: 16,
             prefetch: 16,
             queues: Vec::new(),
+            version: None,
+            host: None,
             lease: limits::SESSION_LEASE,
             embedded: false,
             drain_grace: Duration::from_secs(30),
@@ -122,6 +130,11 @@ impl Worker {
                 embedded: self.config.embedded,
                 job_types: self.executors.keys().cloned().collect(),
                 slots: u32::try_from(self.config.slots).unwrap_or(u32::MAX),
+                about: WorkerAbout {
+                    queues: self.config.queues.clone(),
+                    version: self.config.version.clone(),
+                    host: self.config.host.clone(),
+                },
             };
             match self.port.open_session(opening).await {
                 Ok(grant) => {

@@ -203,89 +203,19 @@ fn cut(mut message: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::{House, TokioClock};
     use punctual_core::ids::JobId;
-    use punctual_core::ports::{
-        Assignment, BeatAnswer, LeaseRef, Poll, Report, ReportAnswer, SessionGrant, SessionOpening,
-    };
-    use tokio::sync::Semaphore;
-
-    struct TokioClock;
-
-    impl Clock for TokioClock {
-        fn wall(&self) -> Timestamp {
-            Timestamp::EPOCH
-        }
-
-        fn monotonic(&self) -> Monotonic {
-            Monotonic::from_micros(7)
-        }
-
-        fn sleep(&self, duration: Duration) -> Task {
-            Box::pin(tokio::time::sleep(duration))
-        }
-    }
-
-    /// Keeps lines, one batch per permit; fails as often as it is told to.
-    struct House {
-        batches: Mutex<Vec<Vec<String>>>,
-        permits: Semaphore,
-        failures: Mutex<Vec<WorkerPortError>>,
-    }
-
-    #[async_trait]
-    impl WorkerPort for House {
-        async fn append_logs(&self, _: SessionId, lines: Vec<LogLine>) -> Result<(), WorkerPortError> {
-            self.permits.acquire().await.unwrap().forget();
-            if let Some(failure) = self.failures.lock().unwrap().pop() {
-                return Err(failure);
-            }
-            self.batches.lock().unwrap().push(lines.into_iter().map(|line| line.message).collect());
-            Ok(())
-        }
-
-        async fn open_session(&self, _: SessionOpening) -> Result<SessionGrant, WorkerPortError> {
-            unreachable!("only logs are sent")
-        }
-
-        async fn poll(&self, _: Poll) -> Result<Vec<Assignment>, WorkerPortError> {
-            unreachable!("only logs are sent")
-        }
-
-        async fn beat(&self, _: SessionId, _: u64) -> Result<BeatAnswer, WorkerPortError> {
-            unreachable!("only logs are sent")
-        }
-
-        async fn report(&self, _: Vec<Report>) -> Result<Vec<ReportAnswer>, WorkerPortError> {
-            unreachable!("only logs are sent")
-        }
-
-        async fn give_back(&self, _: SessionId, _: Vec<LeaseRef>) -> Result<(), WorkerPortError> {
-            unreachable!("only logs are sent")
-        }
-
-        async fn resync(&self, _: SessionId, _: u64, _: Vec<LeaseRef>) -> Result<(), WorkerPortError> {
-            unreachable!("only logs are sent")
-        }
-
-        async fn close_session(&self, _: SessionId) -> Result<(), WorkerPortError> {
-            unreachable!("only logs are sent")
-        }
-    }
 
     /// A log that sends to a house with this many permits, and the task that does it.
     fn log(
         permits: usize,
         failures: Vec<WorkerPortError>,
     ) -> (Arc<ExecutionLog>, Arc<House>, tokio::task::JoinHandle<()>) {
-        let house = Arc::new(House {
-            batches: Mutex::default(),
-            permits: Semaphore::new(permits),
-            failures: Mutex::new(failures),
-        });
+        let house = House::for_logs(permits, failures);
         let log = Arc::new(ExecutionLog::new(LogOrigin {
             execution: JobId::from_bytes([1; 16]).occurrence(1).attempt(1),
             calendar: Arc::new(TokioClock),
-            started: (Timestamp::EPOCH, Monotonic::from_micros(7)),
+            started: (Timestamp::EPOCH, Monotonic::from_micros(0)),
         }));
         let outlet = LogOutlet {
             port: house.clone(),
@@ -298,7 +228,7 @@ mod tests {
     }
 
     fn batches(house: &House) -> Vec<Vec<String>> {
-        house.batches.lock().unwrap().clone()
+        house.batches()
     }
 
     #[tokio::test(start_paused = true)]
@@ -346,7 +276,7 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert!(!writing.is_finished());
         assert!(log.waiting().bytes <= limits::LOG_BYTES_WAITING_MAX);
-        house.permits.add_permits(1_000);
+        house.allow(1_000);
         writing.await.unwrap();
         log.close();
         keeping.await.unwrap();

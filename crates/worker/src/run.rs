@@ -3,9 +3,10 @@
 
 use crate::Worker;
 use crate::logs::{ExecutionLog, LogOrigin, LogOutlet};
+use crate::notes::{ExecutionNotes, NoteOutlet, Rest};
 use crate::session::{Action, Event};
 use crate::supervise::{self, Run};
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, join, select};
 use punctual_core::ids::SessionId;
 use punctual_core::limits;
 use punctual_core::ports::{Assignment, ExecutionContext, LeaseRef, Outcome, Task};
@@ -106,12 +107,20 @@ impl Hands<'_> {
             clock: clock.clone(),
             error_pause: self.worker.config.error_pause,
         });
+        let notes = Arc::new(ExecutionNotes::new(clock.clone()));
+        let noted = notes.clone().keep(NoteOutlet {
+            port: self.worker.port.clone(),
+            session: self.session,
+            lease,
+            error_pause: self.worker.config.error_pause,
+        });
         let (stop, stops) = watch::channel(None);
         let (handler, stop_time_max) = match self.worker.executors.get(&assignment.job_type) {
             Some(executor) => {
                 let stop_time_max = executor.stop_time_max(&assignment);
                 let stop = Arc::new(supervise::Stops(stops));
-                let context = ExecutionContext { assignment, deadline, logs: logs.clone(), stop };
+                let (logs, notes) = (logs.clone(), notes.clone());
+                let context = ExecutionContext { assignment, deadline, logs, notes, stop };
                 (executor.execute(context), stop_time_max)
             }
             None => (no_handler(&assignment.job_type), Duration::ZERO),
@@ -119,12 +128,16 @@ impl Hands<'_> {
         let run = Run { handler, timeout, orders, stop, stop_time_max, clock: clock.clone() };
         let events = self.events.clone();
         self.worker.host.spawn.spawn(Box::pin(async move {
-            let (outcome, kept) = match select(pin!(run.until_ended()), kept).await {
+            let (outcome, kept) = match select(pin!(run.until_ended()), join(kept, noted)).await {
                 Either::Left(ended) => ended,
-                Either::Right(((), _)) => unreachable!("a log is kept until it is closed"),
+                Either::Right(_) => unreachable!("a log is kept until it is closed"),
             };
             logs.close();
-            select(kept, clock.sleep(limits::LOG_LAST_FLUSH_MAX)).await;
+            notes.close(match outcome {
+                Some(Outcome::Succeeded { .. }) => Rest::Drop,
+                _ => Rest::Send,
+            });
+            select(kept, clock.sleep(limits::LAST_FLUSH_MAX)).await;
             // Without an outcome the session is over, and nobody is to hear of it.
             if let Some(outcome) = outcome {
                 let ended_at = calendar.monotonic();

@@ -210,6 +210,9 @@ impl Session {
                 for lease in answer.cancel {
                     self.cancel(lease, now.calendar, actions);
                 }
+                if answer.drain {
+                    self.drain(actions);
+                }
             }
             Err(WorkerPortError::SessionLost) => self.lose("the session was declared lost", actions),
             // The lease runs on; the next beat may get through.
@@ -429,6 +432,7 @@ mod tests {
             timeout: Duration::from_secs(60),
             scheduled_time: Timestamp::EPOCH,
             available_at: Timestamp::EPOCH,
+            checkpoint: None,
         }
     }
 
@@ -503,7 +507,7 @@ mod tests {
     fn a_turn_that_nobody_here_used_is_followed_by_a_resync() {
         let (mut session, _) = opened();
         session.handle(Event::Polled(Ok(assignments(1..5))), now(1));
-        let known = BeatAnswer { now: Timestamp::EPOCH, turn: 1, cancel: vec![] };
+        let known = BeatAnswer { now: Timestamp::EPOCH, turn: 1, cancel: vec![], drain: false };
         let actions = session.handle(Event::Beaten { sent_at: at(2), result: Ok(known.clone()) }, now(3));
         assert!(actions.is_empty(), "{actions:?}");
         let unknown = BeatAnswer { turn: 2, ..known };
@@ -530,7 +534,7 @@ mod tests {
     fn handlers_stop_when_the_last_confirmed_beat_grows_old() {
         let (mut session, _) = opened();
         session.handle(Event::Polled(Ok(assignments(1..2))), now(1));
-        let answer = BeatAnswer { now: Timestamp::EPOCH, turn: 1, cancel: vec![] };
+        let answer = BeatAnswer { now: Timestamp::EPOCH, turn: 1, cancel: vec![], drain: false };
         session.handle(Event::Beaten { sent_at: at(1_200), result: Ok(answer) }, now(1_300));
         let actions = session.handle(Event::LeaseDue, now(4_800));
         assert!(session.take_end().is_none(), "the beat of 1,200 ms counts: {actions:?}");
@@ -562,7 +566,7 @@ mod tests {
         let (mut session, _) = opened();
         session.handle(Event::Polled(Ok(assignments(1..4))), now(1));
         let cancel = vec![assignment(1).lease(), assignment(3).lease(), assignment(9).lease()];
-        let answer = BeatAnswer { now: Timestamp::EPOCH, turn: 1, cancel };
+        let answer = BeatAnswer { now: Timestamp::EPOCH, turn: 1, cancel, drain: false };
         let actions = session.handle(Event::Beaten { sent_at: at(2), result: Ok(answer) }, now(3));
         let stopped =
             |action: &Action| matches!(action, Action::Stop { lease, .. } if *lease == assignment(1).lease());

@@ -86,23 +86,7 @@ impl StopSignal for Stops {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use punctual_core::time::{Monotonic, Timestamp};
-
-    struct TokioClock;
-
-    impl Clock for TokioClock {
-        fn wall(&self) -> Timestamp {
-            Timestamp::EPOCH
-        }
-
-        fn monotonic(&self) -> Monotonic {
-            Monotonic::from_micros(0)
-        }
-
-        fn sleep(&self, duration: Duration) -> Task {
-            Box::pin(tokio::time::sleep(duration))
-        }
-    }
+    use crate::tests::TokioClock;
 
     /// A run of a handler that ends only when it is told to, and says how.
     fn stoppable(timeout: Duration) -> (Run, mpsc::Sender<Outcome>, mpsc::Receiver<Stop>) {

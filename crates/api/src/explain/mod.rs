@@ -10,6 +10,7 @@ use crate::{described, reasons, views};
 use punctual_client::{API_PREFIX, ExecutionExplained, ExplainBody, Span};
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::job::JobStatus;
+use punctual_core::notes::Noted;
 use punctual_core::occurrence::{Finished, Live};
 use punctual_core::ports::{DeadLetter, Depth, JobView, SessionRow};
 use punctual_core::schedule::{Schedule, ScheduleState, SkipRange};
@@ -38,6 +39,8 @@ pub struct Facts {
     pub dead: Option<DeadLetter>,
     /// The name of the job because of which the latest finished run was skipped, if there is one.
     pub blamed: Option<String>,
+    /// What is noted of the open occurrences.
+    pub notes: Vec<Noted>,
 }
 
 /// A job that another one depends on.

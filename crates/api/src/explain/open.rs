@@ -1,6 +1,7 @@
 //! Why an open execution is where it is.
 
 use super::{Facts, in_brackets, listed, parents, queue_paused, rough, when};
+use crate::views;
 use punctual_client::ExecutionStatus;
 use punctual_core::gates::Gate;
 use punctual_core::limits;
@@ -19,6 +20,7 @@ pub fn sentences(live: &Live, is_named: bool, facts: &Facts) -> Vec<String> {
     if let Some(first) = said.first_mut().filter(|_| is_named && !is_of_queue) {
         *first = format!("{}: {first}", live.execution());
     }
+    said.extend(noted(live, facts));
     if live.is_running() {
         return said;
     }
@@ -26,6 +28,17 @@ pub fn sentences(live: &Live, is_named: bool, facts: &Facts) -> Vec<String> {
         said.push(format!("It expires at {} unless it has started by then.", when(expires_at, facts.now)));
     }
     said
+}
+
+/// How far what runs has come, or what the next attempt begins with.
+fn noted(live: &Live, facts: &Facts) -> Option<String> {
+    let noted = facts.notes.iter().find(|noted| noted.occurrence == live.id)?;
+    if !live.is_running() {
+        let bytes = noted.checkpoint_bytes?;
+        return Some(format!("Attempt {} begins with a checkpoint of {bytes} bytes.", live.attempt));
+    }
+    let progress = views::progress(noted).filter(|_| noted.attempt == live.attempt)?;
+    Some(format!("It has come to {progress}, as it said at {}.", when(noted.noted_at, facts.now)))
 }
 
 fn running(live: &Live, lease: Lease, facts: &Facts) -> Vec<String> {

@@ -59,6 +59,7 @@ fn facts(job: Job) -> Facts {
         history: vec![],
         dead: None,
         blamed: None,
+        notes: vec![],
     }
 }
 
@@ -80,6 +81,8 @@ fn behind(gate: Gate) -> LiveState {
 fn worker(session: SessionId, name: &str, job_types: &[&str]) -> SessionRow {
     SessionRow {
         pulse: Pulse { session, beat: 1, lease: Duration::from_secs(6) },
+        about: Default::default(),
+        mode: Default::default(),
         worker: name.to_owned(),
         embedded: false,
         job_types: job_types.iter().map(|job_type| (*job_type).to_owned()).collect(),
@@ -136,6 +139,7 @@ fn letter(facts: &Facts, attempts: u32) -> DeadLetter {
         origin: Origin::Schedule,
         died_at: at("08:00:09"),
         error: Some("out of paper".to_owned()),
+        noted: false,
     }
 }
 

@@ -33,6 +33,7 @@ pub async fn of_job(
     // What ended between the two reads is finished: nothing is listed twice.
     items.retain(|open| history.items.iter().all(|finished| finished.id != open.execution_id));
     items.extend(history.items.into_iter().map(views::finished));
+    add_notes(&api, job, &mut items).await?;
     Ok(Json(ExecutionsPage { items, skipped, next_cursor: next_cursor("executions", history.next) }))
 }
 
@@ -51,6 +52,18 @@ pub async fn open(api: &Api, open: &[Live]) -> Result<Vec<ExecutionBody>, StoreE
     Ok(open.iter().map(|live| views::live(live, worker_of(live))).collect())
 }
 
+/// Adds to executions of one job what is noted of them.
+async fn add_notes(api: &Api, job: JobId, items: &mut [ExecutionBody]) -> Result<(), StoreError> {
+    let Some(latest) = items.iter().map(|item| item.execution_id.occurrence.number).max() else {
+        return Ok(());
+    };
+    let notes = api.store().notes(job, latest, items.len()).await?;
+    for item in items {
+        notes.iter().for_each(|noted| views::add_notes(item, noted));
+    }
+    Ok(())
+}
+
 async fn skipped(api: &Api, job: JobId) -> Result<Vec<SkipRangeBody>, StoreError> {
     let ranges = api.store().skipped(job, limits::PAGE_ITEMS_DEFAULT).await?;
     Ok(ranges.into_iter().map(views::skip_range).collect())
@@ -65,7 +78,13 @@ pub async fn show(
 
 pub async fn read(api: &Api, id: ExecutionId) -> Result<ExecutionBody, ApiError> {
     let view = api.store().execution(id).await?;
-    view.map(views::execution).ok_or_else(|| no_such_execution(id))
+    let mut execution = view.map(views::execution).ok_or_else(|| no_such_execution(id))?;
+    add_notes(api, id.occurrence.job, std::slice::from_mut(&mut execution)).await?;
+    if execution.checkpoint_bytes.is_some() {
+        let checkpoint = api.store().checkpoint(id.occurrence).await?;
+        execution.checkpoint = checkpoint.and_then(|checkpoint| views::raw_json(checkpoint.into_json()));
+    }
+    Ok(execution)
 }
 
 fn no_such_execution(id: ExecutionId) -> ApiError {

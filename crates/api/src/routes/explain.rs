@@ -13,8 +13,9 @@ use punctual_core::gates::Gate;
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::job::JobStatus;
 use punctual_core::limits;
+use punctual_core::notes::Noted;
 use punctual_core::occurrence::LiveState;
-use punctual_core::ports::{DeadLetterQuery, JobView, StoreError};
+use punctual_core::ports::{DeadLetterQuery, JobView, OPEN_IN_VIEW_MAX, StoreError};
 use std::collections::BTreeMap;
 
 /// Finished executions that are looked at.
@@ -45,6 +46,7 @@ pub async fn explain(
         history: store.history(id, None, HISTORY_MAX).await?.items,
         dead: store.dead_letters(dead).await?.items.into_iter().next(),
         blamed: jobs::blamed(&api, &view).await?,
+        notes: notes(&api, &view).await?,
         now: api.engine.now(),
         view,
     };
@@ -68,6 +70,13 @@ async fn unfinished_parents(api: &Api, view: &JobView) -> Result<Vec<Parent>, St
         }
     }
     Ok(parents)
+}
+
+async fn notes(api: &Api, view: &JobView) -> Result<Vec<Noted>, StoreError> {
+    if !view.open.iter().any(|live| live.ties.noted) {
+        return Ok(vec![]);
+    }
+    api.store().notes(view.job.id, u32::MAX, OPEN_IN_VIEW_MAX).await
 }
 
 async fn ahead(api: &Api, view: &JobView) -> Result<BTreeMap<OccurrenceId, usize>, StoreError> {

@@ -10,10 +10,12 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::ETAG;
 use axum::response::{IntoResponse, Response};
-use punctual_client::{JobBody, Page, PriorityBody};
+use punctual_client::{JobBody, Page, PriorityBody, ProgressBody, ScheduleType};
 use punctual_core::ids::JobId;
+use punctual_core::limits;
+use punctual_core::notes::Noted;
 use punctual_core::occurrence::LiveState;
-use punctual_core::ports::{JobQuery, JobView, StoreError};
+use punctual_core::ports::{JobQuery, JobView, OPEN_IN_VIEW_MAX, ScheduleKind, StoreError};
 
 /// One job as it stands, with its version as an ETag.
 pub async fn show(State(api): State<Api>, IdInPath(id): IdInPath<JobId>) -> Result<Response, ApiError> {
@@ -30,12 +32,27 @@ pub async fn read(api: &Api, id: JobId) -> Result<JobBody, ApiError> {
     let lacks_worker = lacks_worker(api, &view).await?;
     let blamed = blamed(api, &view).await?;
     let reason = reasons::of_status(&view, blamed.as_deref());
+    let progress = progress(api, &view).await?;
     let mut job = views::job(view);
+    job.progress = progress;
     job.status_reason = reason;
     if lacks_worker && job.status_reason.is_none() {
         job.status_reason = Some(reasons::of_queueing(&job.job_type));
     }
     Ok(job)
+}
+
+/// How far what runs of a job has come; of several, the latest.
+async fn progress(api: &Api, view: &JobView) -> Result<Option<ProgressBody>, StoreError> {
+    if !view.open.iter().any(|live| live.is_running() && live.ties.noted) {
+        return Ok(None);
+    }
+    let notes = api.store().notes(view.job.id, u32::MAX, OPEN_IN_VIEW_MAX).await?;
+    let runs = |noted: &&Noted| {
+        let execution = noted.occurrence.attempt(noted.attempt);
+        view.open.iter().any(|live| live.is_running() && live.execution() == execution)
+    };
+    Ok(notes.iter().filter(runs).find_map(views::progress))
 }
 
 pub async fn view(api: &Api, id: JobId) -> Result<JobView, ApiError> {
@@ -72,6 +89,9 @@ pub async fn list(State(api): State<Api>, mut query: QueryParams) -> Result<Json
         queue: query.text("queue"),
         owner: query.text("owner"),
         priority: query.parsed::<PriorityBody>("priority").map(|priority| priority.0),
+        schedule: query.word("schedule_type").map(kind_of),
+        tags: query.texts("tag", limits::TAGS_MAX),
+        text: query.text("q").filter(|text| !text.is_empty()),
     };
     query.finish()?;
     let page = api.store().jobs(wanted).await?;
@@ -79,4 +99,12 @@ pub async fn list(State(api): State<Api>, mut query: QueryParams) -> Result<Json
         items: page.items.into_iter().map(views::job).collect(),
         next_cursor: next_cursor("jobs", page.next),
     }))
+}
+
+fn kind_of(schedule: ScheduleType) -> ScheduleKind {
+    match schedule {
+        ScheduleType::Immediate => ScheduleKind::Immediate,
+        ScheduleType::OneTime => ScheduleKind::OneTime,
+        ScheduleType::Recurring => ScheduleKind::Recurring,
+    }
 }

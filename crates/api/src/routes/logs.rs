@@ -1,42 +1,296 @@
-//! Reading what handlers have written.
+//! Reading what handlers have written: a page at a time, or as it is written.
 
-use crate::Api;
 use crate::error::ApiError;
 use crate::extract::IdInPath;
-use crate::query::{QueryParams, next_cursor};
+use crate::query::{QueryParams, next_cursor, place_in};
 use crate::routes::jobs::no_such_job;
+use crate::stream::{self, Answer, Stream};
+use crate::{Api, views};
 use axum::Json;
 use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
 use punctual_client::{LogLineBody, LogsPage};
 use punctual_core::ids::{ExecutionId, JobId};
+use punctual_core::job::JobStatus;
+use punctual_core::limits;
 use punctual_core::occurrence::LiveState;
-use punctual_core::ports::{ExecutionView, JobView, StoreError};
+use punctual_core::ports::{ExecutionView, JobView, LogLine, StoreError};
+use punctual_core::time::Timestamp;
+use punctual_engine::LogFollower;
+use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 const EXECUTION_LOGS: &str = "execution-logs";
 const JOB_LOGS: &str = "job-logs";
 /// Executions that one page may look at: many may have written nothing.
 const EXECUTIONS_PER_PAGE_MAX: usize = 100;
+/// How often a follower looks although nobody said that there is something.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a follower waits after its store failed before it looks again.
+const ERROR_PAUSE: Duration = Duration::from_secs(1);
 
 pub async fn of_execution(
     State(api): State<Api>,
     IdInPath(id): IdInPath<ExecutionId>,
+    headers: HeaderMap,
     mut query: QueryParams,
-) -> Result<Json<LogsPage>, ApiError> {
-    let after: Option<u64> = query.cursor(EXECUTION_LOGS);
-    let limit = query.limit();
+) -> Result<Response, ApiError> {
+    let asked = Asked::take(&mut query, &headers);
+    let after: Option<u64> = asked.after(&mut query, &headers, EXECUTION_LOGS)?;
     query.finish()?;
     if api.store().execution(id).await?.is_none() {
         return Err(ApiError::NotFound(format!("there is no execution {id}")));
     }
-    let page = api.store().logs(id, after, limit).await?;
-    let end = page.items.last().map(|line| line.number).or(after).unwrap_or(0);
+    let place = after.map(|number| Place { execution: id, number });
+    answer(api, Writer::Execution(id), place, asked).await
+}
+
+/// From the first attempt of the latest run on, execution by execution, each to its end.
+pub async fn of_job(
+    State(api): State<Api>,
+    IdInPath(job): IdInPath<JobId>,
+    headers: HeaderMap,
+    mut query: QueryParams,
+) -> Result<Response, ApiError> {
+    let asked = Asked::take(&mut query, &headers);
+    let after: Option<Place> = asked.after(&mut query, &headers, JOB_LOGS)?;
+    query.finish()?;
+    if api.store().job(job).await?.is_none() {
+        return Err(no_such_job(job));
+    }
+    let place = after.filter(|place| place.execution.occurrence.job == job);
+    answer(api, Writer::Job(job), place, asked).await
+}
+
+/// What a request wants of a log, apart from where it goes on.
+struct Asked {
+    is_followed: bool,
+    tail: Option<usize>,
+    since: Option<Timestamp>,
+    until: Option<Timestamp>,
+    limit: usize,
+}
+
+impl Asked {
+    fn take(query: &mut QueryParams, headers: &HeaderMap) -> Self {
+        let follow = query.flag("follow");
+        let asked = Asked {
+            is_followed: follow.unwrap_or_else(|| stream::is_accepted(headers)),
+            tail: query.number("tail", 0..=limits::PAGE_ITEMS_MAX),
+            since: query.time("since"),
+            until: query.time("until"),
+            limit: query.limit(),
+        };
+        if asked.is_followed && asked.until.is_some() {
+            query.refuse("until", "cannot be combined with follow: a log that is followed has no end yet");
+        }
+        asked
+    }
+
+    /// Where to go on: a follower that lost its connection says so in a header.
+    fn after<T: FromStr>(
+        &self,
+        query: &mut QueryParams,
+        headers: &HeaderMap,
+        list: &str,
+    ) -> Result<Option<T>, ApiError> {
+        let cursor = query.cursor(list);
+        if cursor.is_some() && self.tail.is_some() {
+            query.refuse("tail", "cannot be combined with cursor: it names another place to begin");
+        }
+        let Some(seen) = stream::last_event_id(headers).filter(|_| self.is_followed) else {
+            return Ok(cursor);
+        };
+        match place_in(list, seen) {
+            Some(place) => Ok(Some(place)),
+            None => Err(stream::foreign_event_id()),
+        }
+    }
+
+    fn is_meant(&self, line: &LogLine) -> bool {
+        self.since.is_none_or(|since| line.timestamp >= since)
+            && self.until.is_none_or(|until| line.timestamp < until)
+    }
+}
+
+async fn answer(api: Api, writer: Writer, place: Option<Place>, asked: Asked) -> Result<Response, ApiError> {
+    if asked.is_followed {
+        // Before anything is read: what is written from here on is told.
+        let follower = api.engine.follow_logs(writer.job());
+        return Answer::open(&api, move |stream| follow(stream, follower, writer, place, asked));
+    }
+    let lines = match asked.tail.filter(|_| place.is_none()) {
+        Some(tail) => writer.last(&api, tail).await?,
+        None => writer.read(&api, place, asked.limit).await?,
+    };
+    let kept = lines.items.iter().filter(|line| asked.is_meant(line)).cloned();
     Ok(Json(LogsPage {
-        items: page.items.into_iter().map(LogLineBody::from).collect(),
-        next_cursor: next_cursor(EXECUTION_LOGS, page.next),
-        follow_cursor: next_cursor(EXECUTION_LOGS, Some(end)),
-    }))
+        items: kept.map(LogLineBody::from).collect(),
+        next_cursor: lines.place.filter(|_| lines.more).map(|place| writer.cursor(place)),
+        follow_cursor: lines.place.map(|place| writer.cursor(place)),
+    })
+    .into_response())
+}
+
+/// How the one who wrote stands at the end of its log.
+#[derive(Serialize)]
+struct Ended {
+    status: String,
+}
+
+/// Sends lines as they come until whoever writes them is finished.
+async fn follow(
+    mut stream: Stream,
+    mut follower: LogFollower,
+    writer: Writer,
+    mut place: Option<Place>,
+    asked: Asked,
+) -> Option<()> {
+    let mut tail = asked.tail.filter(|_| place.is_none());
+    loop {
+        match look(&stream, writer, place, &mut tail).await {
+            Ok((lines, ended)) => {
+                place = lines.place;
+                for line in lines.items.into_iter().filter(|line| asked.is_meant(line)) {
+                    let id = writer.cursor(Place { execution: line.execution, number: line.number });
+                    stream.send("line", Some(&id), &LogLineBody::from(line)).await?;
+                }
+                if lines.more {
+                    continue;
+                }
+                if let Some(status) = ended {
+                    return stream.send("end", None, &Ended { status }).await;
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a follower of a log waits for the store");
+                stream.pause(ERROR_PAUSE).await?;
+                continue;
+            }
+        }
+        stream.wait(follower.next(), LOOK_INTERVAL).await?;
+    }
+}
+
+/// The next lines, and how their writer has ended, if it has. That is asked before the lines are read: what is
+/// finished by then has written all of them.
+async fn look(
+    stream: &Stream,
+    writer: Writer,
+    place: Option<Place>,
+    tail: &mut Option<usize>,
+) -> Result<(Lines, Option<String>), StoreError> {
+    let api = stream.api();
+    let ended = writer.ended(api).await?;
+    let lines = match *tail {
+        Some(wanted) => writer.last(api, wanted).await?,
+        None => writer.read(api, place, limits::PAGE_ITEMS_DEFAULT).await?,
+    };
+    // As long as nothing has run, there is no place to go on from, and the tail is still to be looked for.
+    if lines.place.is_some() {
+        *tail = None;
+    }
+    Ok((lines, ended))
+}
+
+/// Whose lines are meant.
+#[derive(Debug, Clone, Copy)]
+enum Writer {
+    Execution(ExecutionId),
+    Job(JobId),
+}
+
+/// Some lines in their order.
+struct Lines {
+    items: Vec<LogLine>,
+    /// Where to go on; `None` as long as nothing has run.
+    place: Option<Place>,
+    /// Whether there are more lines now.
+    more: bool,
+}
+
+impl Writer {
+    fn job(self) -> JobId {
+        match self {
+            Writer::Execution(execution) => execution.occurrence.job,
+            Writer::Job(job) => job,
+        }
+    }
+
+    fn cursor(self, place: Place) -> String {
+        let cursor = match self {
+            Writer::Execution(_) => next_cursor(EXECUTION_LOGS, Some(place.number)),
+            Writer::Job(_) => next_cursor(JOB_LOGS, Some(place)),
+        };
+        cursor.unwrap_or_default()
+    }
+
+    /// How it has ended, if nothing more will be written.
+    async fn ended(self, api: &Api) -> Result<Option<String>, StoreError> {
+        match self {
+            Writer::Execution(execution) => Ok(match api.store().execution(execution).await? {
+                Some(ExecutionView::Live { .. }) => None,
+                Some(ExecutionView::Finished(finished)) => Some(views::finished(finished).status.to_string()),
+                None => Some("DELETED".to_owned()),
+            }),
+            Writer::Job(job) => Ok(match api.store().job(job).await? {
+                Some(view) => {
+                    let status = view.status();
+                    let is_over = !matches!(status, JobStatus::Active | JobStatus::Paused);
+                    (is_over && view.open.is_empty()).then(|| views::status_word(status).to_owned())
+                }
+                None => Some("DELETED".to_owned()),
+            }),
+        }
+    }
+
+    /// The lines after a place; from the beginning if there is none.
+    async fn read(self, api: &Api, place: Option<Place>, limit: usize) -> Result<Lines, StoreError> {
+        match self {
+            Writer::Execution(execution) => {
+                let place = place.unwrap_or(Place { execution, number: 0 });
+                let page = api.store().logs(execution, Some(place.number), limit).await?;
+                let number = page.items.last().map_or(place.number, |line| line.number);
+                let place = Some(Place { execution, number });
+                Ok(Lines { items: page.items, place, more: page.next.is_some() })
+            }
+            Writer::Job(job) => {
+                let latest = latest_of(api, job).await?;
+                let start = latest.map(|latest| Place { execution: latest.occurrence.attempt(1), number: 0 });
+                match (latest, place.or(start)) {
+                    (Some(latest), Some(place)) => read_on(api, place, latest, limit).await,
+                    _ => Ok(Lines { items: vec![], place, more: false }),
+                }
+            }
+        }
+    }
+
+    /// The last lines of what there is.
+    async fn last(self, api: &Api, count: usize) -> Result<Lines, StoreError> {
+        let latest = match self {
+            Writer::Execution(execution) => Some(execution),
+            Writer::Job(job) => latest_of(api, job).await?,
+        };
+        let Some(latest) = latest else { return Ok(Lines { items: vec![], place: None, more: false }) };
+        let first = if matches!(self, Writer::Job(_)) { 1 } else { latest.attempt };
+        let mut items: Vec<LogLine> = Vec::new();
+        // At least one is read, to know where the log goes on.
+        let end = api.store().last_logs(latest, count.max(1)).await?;
+        let number = end.last().map_or(0, |line| line.number);
+        items.extend(end.into_iter().rev().take(count));
+        for attempt in (first..latest.attempt).rev().take(EXECUTIONS_PER_PAGE_MAX) {
+            if items.len() >= count {
+                break;
+            }
+            let execution = latest.occurrence.attempt(attempt);
+            items.extend(api.store().last_logs(execution, count - items.len()).await?.into_iter().rev());
+        }
+        items.reverse();
+        Ok(Lines { items, place: Some(Place { execution: latest, number }), more: false })
+    }
 }
 
 /// A place in the log of a job: after this line of this execution.
@@ -61,26 +315,7 @@ impl FromStr for Place {
     }
 }
 
-/// From the first attempt of the latest run on, execution by execution, each to its end.
-pub async fn of_job(
-    State(api): State<Api>,
-    IdInPath(job): IdInPath<JobId>,
-    mut query: QueryParams,
-) -> Result<Json<LogsPage>, ApiError> {
-    let after: Option<Place> = query.cursor(JOB_LOGS);
-    let limit = query.limit();
-    query.finish()?;
-    let view = api.store().job(job).await?.ok_or_else(|| no_such_job(job))?;
-    let latest = latest_started(&view);
-    let after = after.filter(|place| place.execution.occurrence.job == job);
-    let start = latest.map(|latest| Place { execution: latest.occurrence.attempt(1), number: 0 });
-    let (Some(latest), Some(place)) = (latest, after.or(start)) else {
-        return Ok(Json(LogsPage { items: vec![], next_cursor: None, follow_cursor: None }));
-    };
-    Ok(Json(read(&api, place, latest, limit).await?))
-}
-
-async fn read(api: &Api, from: Place, latest: ExecutionId, limit: usize) -> Result<LogsPage, StoreError> {
+async fn read_on(api: &Api, from: Place, latest: ExecutionId, limit: usize) -> Result<Lines, StoreError> {
     let mut place = from;
     let mut items = Vec::new();
     let mut is_end = false;
@@ -89,7 +324,7 @@ async fn read(api: &Api, from: Place, latest: ExecutionId, limit: usize) -> Resu
         let successor = successor(api, place.execution, latest).await?;
         let page = api.store().logs(place.execution, Some(place.number), limit - items.len()).await?;
         place.number = page.items.last().map_or(place.number, |line| line.number);
-        items.extend(page.items.into_iter().map(LogLineBody::from));
+        items.extend(page.items);
         if page.next.is_none() {
             match successor {
                 Some(execution) => place = Place { execution, number: 0 },
@@ -100,11 +335,7 @@ async fn read(api: &Api, from: Place, latest: ExecutionId, limit: usize) -> Resu
             break;
         }
     }
-    Ok(LogsPage {
-        items,
-        next_cursor: next_cursor(JOB_LOGS, (!is_end).then_some(place)),
-        follow_cursor: next_cursor(JOB_LOGS, Some(place)),
-    })
+    Ok(Lines { items, place: Some(place), more: !is_end })
 }
 
 /// The execution after this one, once this one has ended.
@@ -128,6 +359,10 @@ async fn successor(
         Some(_) => Ok(Some(retry)),
         None => Ok(Some(occurrence.job.occurrence(occurrence.number + 1).attempt(1))),
     }
+}
+
+async fn latest_of(api: &Api, job: JobId) -> Result<Option<ExecutionId>, StoreError> {
+    Ok(api.store().job(job).await?.as_ref().and_then(latest_started))
 }
 
 /// The latest execution that may have written anything.

@@ -3,23 +3,27 @@
 mod clock;
 mod control;
 mod dead_letters;
+mod events;
 mod executions;
 mod explain;
 mod health;
 mod jobs;
 mod listed;
 mod logs;
+mod nodes;
 mod queues;
 mod schedules;
 mod stats;
 mod submit;
 mod update;
 mod worker;
+mod workers;
 
 use crate::Api;
 use crate::auth;
 use crate::error::ApiError;
 use crate::extract::{BATCH_BODY_BYTES_MAX, BODY_BYTES_MAX};
+use crate::metrics::count_traffic;
 use crate::openapi;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
@@ -35,6 +39,7 @@ pub fn router(api: Api) -> Router {
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn_with_state(api.clone(), auth::guard))
+        .layer(from_fn_with_state(api.clone(), count_traffic))
         .with_state(api)
 }
 
@@ -69,8 +74,17 @@ fn all() -> Listed {
         .route("/dead-letters/redrive", post(dead_letters::redrive))
         .route("/dead-letters/discard", post(dead_letters::discard))
         .route("/queues", get(queues::list))
+        .route("/queues/{queue}", get(queues::show).put(queues::set))
         .route("/queues/{queue}/pause", post(queues::pause))
         .route("/queues/{queue}/resume", post(queues::resume))
+        .route("/workers", get(workers::list))
+        .route("/workers/{id}", get(workers::show))
+        .route("/workers/{id}/pause", post(workers::pause))
+        .route("/workers/{id}/resume", post(workers::resume))
+        .route("/workers/{id}/drain", post(workers::drain))
+        .route("/nodes", get(nodes::list))
+        .route("/me", get(nodes::me))
+        .route("/events", get(events::events))
         .route("/stats", get(stats::stats))
         .route("/clock", get(clock::show))
         .route("/clock/advance", post(clock::advance))

@@ -1,15 +1,18 @@
-//! Queues: how much is in them, and whether they hand it out.
+//! Queues: how much is in them, how much may be, and whether they hand it out.
 
 use crate::auth::Caller;
 use crate::error::ApiError;
-use crate::extract::{IdInPath, NoBody};
+use crate::extract::{BODY_BYTES_MAX, IdInPath, JsonBody, NoBody};
+use crate::json::Shape;
 use crate::query::QueryParams;
-use crate::{Api, views};
+use crate::{Api, json, views};
 use axum::Json;
 use axum::extract::State;
-use punctual_client::{Page, QueueBody};
+use punctual_client::{Page, QueueBody, SetQueue};
 use punctual_core::limits;
 use punctual_core::ports::{Pausing, StoreError};
+use punctual_core::queue::QueueSettings;
+use punctual_engine::ControlError;
 
 pub async fn list(State(api): State<Api>, query: QueryParams) -> Result<Json<Page<QueueBody>>, ApiError> {
     query.finish()?;
@@ -18,8 +21,36 @@ pub async fn list(State(api): State<Api>, query: QueryParams) -> Result<Json<Pag
 
 async fn read(api: &Api) -> Result<Vec<QueueBody>, StoreError> {
     let depths = api.store().depths().await?;
-    let paused = api.store().paused_queues().await?;
-    Ok(views::queues(depths, paused))
+    let rows = api.store().queues().await?;
+    Ok(views::queues(depths, rows))
+}
+
+/// A queue of any possible name: one that nobody has used yet is empty and open.
+pub async fn show(
+    State(api): State<Api>,
+    IdInPath(queue): IdInPath<String>,
+    query: QueryParams,
+) -> Result<Json<QueueBody>, ApiError> {
+    query.finish()?;
+    check_name(&queue)?;
+    one(&api, queue).await
+}
+
+/// Sets all of a queue's settings: what the body leaves out is as by default.
+pub async fn set(
+    State(api): State<Api>,
+    caller: Caller,
+    IdInPath(queue): IdInPath<String>,
+    body: JsonBody<BODY_BYTES_MAX>,
+) -> Result<Json<QueueBody>, ApiError> {
+    caller.check_operator()?;
+    check_name(&queue)?;
+    let SetQueue { max_depth } = json::parse(&body.bytes, Shape::Queue)?;
+    match api.engine.set_queue(queue.clone(), QueueSettings { max_depth }).await {
+        Ok(()) => one(&api, queue).await,
+        Err(ControlError::Invalid(problems)) => Err(ApiError::invalid(problems)),
+        Err(error) => Err(ApiError::Unavailable(error.to_string())),
+    }
 }
 
 pub async fn pause(
@@ -28,7 +59,7 @@ pub async fn pause(
     IdInPath(queue): IdInPath<String>,
     _: NoBody,
 ) -> Result<Json<QueueBody>, ApiError> {
-    set(&api, &caller, queue, Pausing::Pause).await
+    hold(&api, &caller, queue, Pausing::Pause).await
 }
 
 pub async fn resume(
@@ -37,21 +68,30 @@ pub async fn resume(
     IdInPath(queue): IdInPath<String>,
     _: NoBody,
 ) -> Result<Json<QueueBody>, ApiError> {
-    set(&api, &caller, queue, Pausing::Resume).await
+    hold(&api, &caller, queue, Pausing::Resume).await
 }
 
-async fn set(
+async fn hold(
     api: &Api,
     caller: &Caller,
     queue: String,
     pausing: Pausing,
 ) -> Result<Json<QueueBody>, ApiError> {
     caller.check_operator()?;
+    check_name(&queue)?;
+    api.engine.pause_queue(queue.clone(), pausing).await?;
+    one(api, queue).await
+}
+
+fn check_name(queue: &str) -> Result<(), ApiError> {
     if queue.len() > limits::NAME_BYTES_MAX || queue.chars().any(char::is_control) {
         // No job could name it either.
         return Err(ApiError::NotFound("no queue can have this name".to_owned()));
     }
-    api.engine.pause_queue(queue.clone(), pausing).await?;
+    Ok(())
+}
+
+async fn one(api: &Api, queue: String) -> Result<Json<QueueBody>, ApiError> {
     let found = read(api).await?.into_iter().find(|body| body.queue == queue);
     Ok(Json(found.unwrap_or_else(|| views::idle_queue(queue))))
 }

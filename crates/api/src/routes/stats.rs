@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
-use punctual_client::{CountersBody, StatsBody};
+use punctual_client::{CountersBody, JobsBody, StatsBody};
 use punctual_core::ports::StoreError;
 use punctual_engine::CounterSnapshot;
 
@@ -15,17 +15,25 @@ pub async fn stats(State(api): State<Api>) -> Result<Json<StatsBody>, ApiError> 
 }
 
 pub async fn metrics(State(api): State<Api>) -> Result<impl IntoResponse, ApiError> {
-    let text = metrics::exposition(&read(&api).await?);
-    Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text))
+    Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::exposition(&api).await?))
 }
 
 async fn read(api: &Api) -> Result<StatsBody, StoreError> {
     let depths = api.store().depths().await?;
     let sessions = api.store().sessions().await?;
+    let jobs = api.store().job_counts().await?;
     Ok(StatsBody {
         now: api.engine.now(),
         queues: depths.into_iter().map(views::lane).collect(),
         workers: sessions.into_iter().map(views::worker).collect(),
+        jobs: JobsBody {
+            active: jobs.active,
+            paused: jobs.paused,
+            completed: jobs.completed,
+            failed: jobs.failed,
+            cancelled: jobs.cancelled,
+            dead_letters: jobs.dead_letters,
+        },
         counters: counters(api.engine.counters()),
     })
 }

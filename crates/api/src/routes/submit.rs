@@ -164,7 +164,7 @@ async fn submit_each(
         })
         .collect();
     let mut answers = if specs.is_empty() { vec![] } else { keep(api, specs, attempt).await? }.into_iter();
-    let mut unavailable = None;
+    let mut passing = None;
     let mut items = Vec::with_capacity(refused.len());
     for (place, refusal) in refused.into_iter().enumerate() {
         let outcome = match refusal {
@@ -179,16 +179,16 @@ async fn submit_each(
             Err(error) => {
                 let error = error.within(&format!("jobs[{place}]"));
                 let item = BatchItem::Refused { error: error.problem() };
-                if matches!(error, ApiError::Unavailable(_)) {
-                    unavailable = Some(error);
+                if matches!(error, ApiError::Unavailable(_) | ApiError::QueueFull { .. }) {
+                    passing = Some(error);
                 }
                 item
             }
         });
     }
-    match unavailable {
+    match passing {
         // Nothing was taken: the whole request is to be tried again.
         Some(error) if !items.iter().any(|item| matches!(item, BatchItem::Submitted(_))) => Err(error),
-        unavailable => Ok(Batch { items, is_settled: unavailable.is_none() }),
+        passing => Ok(Batch { items, is_settled: passing.is_none() }),
     }
 }

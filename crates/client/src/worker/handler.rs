@@ -1,13 +1,18 @@
 //! One handler: its payload read, its result written, and what it is told of its run.
 
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
-use punctual_core::ports::{Assignment, ExecutionContext, Executor, LogSink, LogStream, Outcome, Task};
+use punctual_core::notes::{Checkpoint, CheckpointTooLarge, Percent, Progress};
+use punctual_core::ports::{
+    Assignment, ExecutionContext, Executor, LogSink, LogStream, NoteError, NoteSink, Outcome, Stop,
+    StopSignal, Task,
+};
 use punctual_core::time::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
 
 /// What a handler is told of its run.
@@ -16,6 +21,8 @@ pub struct Context {
     assignment: Assignment,
     deadline: Timestamp,
     logs: Arc<dyn LogSink>,
+    notes: Arc<dyn NoteSink>,
+    stop: Arc<dyn StopSignal>,
     cancellation: Cancellation,
 }
 
@@ -66,10 +73,50 @@ impl Context {
         self.logs.append(LogStream::Log, message.into()).await;
     }
 
+    /// What an earlier attempt has saved, if one has: where to go on.
+    pub fn checkpoint<T: DeserializeOwned>(&self) -> Result<Option<T>, serde_json::Error> {
+        let checkpoint = self.assignment.checkpoint.as_ref();
+        checkpoint.map(|checkpoint| serde_json::from_str(checkpoint.as_json())).transpose()
+    }
+
+    /// Saves a document for the next attempt, in the place of the one before. Returns when it is kept for good; at most
+    /// 64 KiB of JSON.
+    pub async fn save_checkpoint<T: Serialize + ?Sized>(
+        &self,
+        checkpoint: &T,
+    ) -> Result<(), CheckpointError> {
+        let checkpoint = Checkpoint::new(serde_json::to_string(checkpoint)?)?;
+        Ok(self.notes.checkpoint(checkpoint).await?)
+    }
+
+    /// Shows people how far the run has come, from 0 to 100. Say it as often as you like: the latest word is sent about
+    /// twice a second.
+    pub fn progress(&self, percent: f64, message: impl Into<String>) {
+        let percent = Percent::nearest(percent);
+        self.notes.progress(Progress { percent, message: Some(message.into()) });
+    }
+
+    /// Waits until the handler is asked to stop: cancelled, timed out, or its worker is shut down. It then has the
+    /// worker's `stop_grace` to save a checkpoint and return; without one it is simply dropped.
+    pub async fn stopping(&self) {
+        self.stop.requested(Stop::Politely).await;
+    }
+
     /// Tells when the run is over, for what the handler starts beside itself.
     pub fn cancellation(&self) -> Cancellation {
         self.cancellation.clone()
     }
+}
+
+/// Why a checkpoint is not known to be kept.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    #[error(transparent)]
+    TooLarge(#[from] CheckpointTooLarge),
+    #[error("the checkpoint cannot be written as JSON")]
+    NotJson(#[from] serde_json::Error),
+    #[error(transparent)]
+    NotKept(#[from] NoteError),
 }
 
 /// Whether a run is over: cancelled, timed out, its lease lost, or simply at its end.
@@ -149,14 +196,15 @@ where
 
     fn execute(&self, context: ExecutionContext) -> Task<Outcome> {
         let function = self.function.clone();
-        let ExecutionContext { assignment, deadline, logs, .. } = context;
+        let ExecutionContext { assignment, deadline, logs, notes, stop } = context;
         Box::pin(async move {
             let (_running, run) = watch::channel(());
             let payload = match serde_json::from_str(&assignment.payload) {
                 Ok(payload) => payload,
                 Err(error) => return failed(format!("the payload does not fit the handler: {error}")),
             };
-            let context = Context { assignment, deadline, logs, cancellation: Cancellation(run) };
+            let cancellation = Cancellation(run);
+            let context = Context { assignment, deadline, logs, notes, stop, cancellation };
             match function(context, payload).await {
                 Ok(result) => succeeded(&result),
                 Err(HandlerError { message, is_retryable }) => {
@@ -164,6 +212,37 @@ where
                 }
             }
         })
+    }
+}
+
+/// A handler that may tidy up for a while when it is asked to stop.
+pub(super) struct Graceful {
+    pub(super) handler: Arc<dyn Executor>,
+    pub(super) grace: Duration,
+}
+
+impl Executor for Graceful {
+    fn job_types(&self) -> Vec<String> {
+        self.handler.job_types()
+    }
+
+    fn execute(&self, context: ExecutionContext) -> Task<Outcome> {
+        let stop = context.stop.clone();
+        let running = self.handler.execute(context);
+        Box::pin(async move {
+            tokio::select! {
+                biased;
+                // Another worker may start the same at any moment: no time to tidy up.
+                () = stop.requested(Stop::AtOnce) => {
+                    Outcome::Interrupted { error: "the lease of the run was lost".to_owned() }
+                }
+                outcome = running => outcome,
+            }
+        })
+    }
+
+    fn stop_time_max(&self, _assignment: &Assignment) -> Duration {
+        self.grace
     }
 }
 
@@ -185,8 +264,7 @@ mod tests {
     use super::*;
     use async_trait::async_trait;
     use punctual_core::ids::Epoch;
-    use punctual_core::ports::{Stop, StopSignal};
-    use std::time::Duration;
+    use std::sync::Mutex;
 
     struct Nowhere;
 
@@ -199,6 +277,37 @@ mod tests {
     impl StopSignal for Nowhere {
         async fn requested(&self, _: Stop) {
             std::future::pending::<()>().await;
+        }
+    }
+
+    /// Keeps what is noted.
+    #[derive(Default)]
+    struct Notebook {
+        progress: Mutex<Vec<Progress>>,
+        checkpoints: Mutex<Vec<Checkpoint>>,
+    }
+
+    #[async_trait]
+    impl NoteSink for Notebook {
+        fn progress(&self, progress: Progress) {
+            self.progress.lock().unwrap().push(progress);
+        }
+
+        async fn checkpoint(&self, checkpoint: Checkpoint) -> Result<(), NoteError> {
+            self.checkpoints.lock().unwrap().push(checkpoint);
+            Ok(())
+        }
+    }
+
+    /// A stop that has been requested.
+    struct Stopped(Stop);
+
+    #[async_trait]
+    impl StopSignal for Stopped {
+        async fn requested(&self, stop: Stop) {
+            if stop > self.0 {
+                std::future::pending::<()>().await;
+            }
         }
     }
 
@@ -215,9 +324,11 @@ mod tests {
                 timeout: Duration::from_secs(1),
                 scheduled_time: Timestamp::EPOCH,
                 available_at: Timestamp::EPOCH,
+                checkpoint: None,
             },
             deadline: Timestamp::from_micros(1_000_000),
             logs: Arc::new(Nowhere),
+            notes: Arc::new(Notebook::default()),
             stop: Arc::new(Nowhere),
         }
     }
@@ -251,6 +362,47 @@ mod tests {
         let permanent =
             run("1", |_| -> Result<(), _> { Err(HandlerError::permanent("no such image")) }).await;
         assert_eq!(permanent, Outcome::Failed { error: "no such image".to_owned(), retryable: false });
+    }
+
+    #[tokio::test]
+    async fn checkpoints_are_typed_and_told_when_they_are_too_large() {
+        let handler = Typed::new("double".to_owned(), |context: Context, (): ()| async move {
+            let done: u32 = context.checkpoint()?.unwrap_or_default();
+            context.progress(250.0, "");
+            context.save_checkpoint(&(done + 1)).await?;
+            let too_large = context.save_checkpoint(&"x".repeat(64 * 1024)).await.unwrap_err();
+            assert_eq!(
+                too_large.to_string(),
+                "the checkpoint has 65538 bytes, more than the 65536 that are kept"
+            );
+            Ok(done)
+        });
+        let notebook = Arc::new(Notebook::default());
+        let mut run = context("null");
+        run.assignment.checkpoint = Checkpoint::new("41").ok();
+        run.notes = notebook.clone();
+        assert_eq!(handler.execute(run).await, Outcome::Succeeded { result: Some("41".to_owned()) });
+        assert_eq!(*notebook.checkpoints.lock().unwrap(), [Checkpoint::new("42").unwrap()]);
+        assert_eq!(notebook.progress.lock().unwrap()[0].percent, Percent::new(100.0));
+        let mut misfit = context("null");
+        misfit.assignment.checkpoint = Checkpoint::new("\"text\"").ok();
+        assert!(matches!(handler.execute(misfit).await, Outcome::Failed { retryable: true, .. }));
+    }
+
+    #[tokio::test]
+    async fn a_handler_with_grace_hears_of_a_polite_stop_and_is_dropped_on_an_urgent_one() {
+        let handler = Arc::new(Typed::new("double".to_owned(), |context: Context, (): ()| async move {
+            context.stopping().await;
+            context.save_checkpoint(&1).await?;
+            Ok(())
+        }));
+        let grace = Duration::from_secs(9);
+        let graceful = Graceful { handler, grace };
+        let run = |stop| ExecutionContext { stop: Arc::new(Stopped(stop)), ..context("null") };
+        assert_eq!(graceful.stop_time_max(&context("null").assignment), grace);
+        assert_eq!(graceful.execute(run(Stop::Politely)).await, Outcome::Succeeded { result: None });
+        let outcome = graceful.execute(run(Stop::AtOnce)).await;
+        assert!(matches!(outcome, Outcome::Interrupted { .. }), "{outcome:?}");
     }
 
     #[tokio::test]

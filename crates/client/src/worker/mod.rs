@@ -25,12 +25,12 @@
 
 mod handler;
 
-pub use handler::{Cancellation, Context, HandlerError};
+pub use handler::{Cancellation, CheckpointError, Context, HandlerError};
 
 use crate::client::{Client, ClientError};
 use crate::host;
 use crate::remote::RemotePort;
-use handler::Typed;
+use handler::{Graceful, Typed};
 use punctual_core::limits;
 use punctual_core::ports::{Executor, Host};
 use punctual_worker::WorkerConfig;
@@ -70,10 +70,10 @@ impl Worker {
             prefetch: 0,
             ..WorkerConfig::default()
         };
-        WorkerBuilder { worker: Worker { client, config, handlers: Vec::new() } }
+        WorkerBuilder { worker: Worker { client, config, handlers: Vec::new() }, stop_grace: Duration::ZERO }
     }
 
-    /// Works until the server refuses it. A server that cannot be reached is tried again.
+    /// Works until the server refuses it or people drain it there. A server that cannot be reached is tried again.
     pub async fn run(self) -> Result<(), WorkerError> {
         self.run_until(std::future::pending()).await
     }
@@ -116,6 +116,7 @@ impl Worker {
 /// What a worker is to be.
 pub struct WorkerBuilder {
     worker: Worker,
+    stop_grace: Duration,
 }
 
 impl WorkerBuilder {
@@ -150,6 +151,13 @@ impl WorkerBuilder {
         self.with(|config| config.drain_grace = grace)
     }
 
+    /// How long a handler that is asked to stop may take to return, so that it can save a checkpoint; see
+    /// [`Context::stopping`]. If left out it is dropped at its next `await`. A lost lease allows no such time.
+    pub fn stop_grace(mut self, grace: Duration) -> Self {
+        self.stop_grace = grace;
+        self
+    }
+
     /// Runs jobs of this type with this function; of two for one type the later one counts. The payload is read as
     /// `P`: one that does not fit fails for good.
     pub fn handler<P, R, F, Running>(mut self, job_type: impl Into<String>, handler: F) -> Self
@@ -164,7 +172,13 @@ impl WorkerBuilder {
     }
 
     pub fn build(self) -> Worker {
-        self.worker
+        let WorkerBuilder { mut worker, stop_grace: grace } = self;
+        if !grace.is_zero() {
+            let handlers = worker.handlers.into_iter();
+            worker.handlers =
+                handlers.map(|handler| Arc::new(Graceful { handler, grace }) as Arc<dyn Executor>).collect();
+        }
+        worker
     }
 
     fn with(mut self, change: impl FnOnce(&mut WorkerConfig)) -> Self {

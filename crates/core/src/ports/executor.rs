@@ -2,6 +2,7 @@
 
 use crate::lifecycle::Ending;
 use crate::limits;
+use crate::notes::{Checkpoint, Progress};
 use crate::occurrence::End;
 use crate::ports::{Assignment, LogStream, Task};
 use crate::time::Timestamp;
@@ -32,6 +33,8 @@ pub struct ExecutionContext {
     pub deadline: Timestamp,
     /// The log of this execution.
     pub logs: Arc<dyn LogSink>,
+    /// What this execution notes for people and for its next attempt.
+    pub notes: Arc<dyn NoteSink>,
     pub stop: Arc<dyn StopSignal>,
 }
 
@@ -41,6 +44,27 @@ pub trait LogSink: Send + Sync {
     /// Adds a line after all earlier ones. Waits while too many lines are on their way: whoever writes faster
     /// than the house takes is slowed down to its pace, and nobody else is.
     async fn append(&self, stream: LogStream, message: String);
+}
+
+/// The notes of one execution.
+#[async_trait]
+pub trait NoteSink: Send + Sync {
+    /// Shows how far the execution has come. Never waits: the latest word counts, and is sent when it is time to.
+    fn progress(&self, progress: Progress);
+    /// Leaves a document to the next attempt of the occurrence, in the place of the one before. Returns when it is
+    /// kept for good.
+    async fn checkpoint(&self, checkpoint: Checkpoint) -> Result<(), NoteError>;
+}
+
+/// Why a checkpoint is not known to be kept.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoteError {
+    /// The run is over, or another worker has taken over: nothing that it notes counts any more.
+    #[error("the checkpoint is not kept: the lease of this run is gone")]
+    LeaseLost,
+    /// It may or may not be kept.
+    #[error("the checkpoint may not be kept: no answer within {} seconds", limits::CHECKPOINT_WAIT_MAX.as_secs())]
+    Unanswered,
 }
 
 /// Tells a handler that it is to stop.

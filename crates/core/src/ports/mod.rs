@@ -1,11 +1,17 @@
 //! What the rules ask of the world. Only the binary and the simulator name concrete adapters.
 
 mod executor;
+mod figures;
 mod host;
+mod house;
 mod store;
+mod token;
 mod worker;
 
-pub use executor::{ExecutionContext, Executor, LogSink, Outcome, Stop, StopSignal};
+pub use executor::{ExecutionContext, Executor, LogSink, NoteError, NoteSink, Outcome, Stop, StopSignal};
+pub use figures::{Depth, JobCounts, StoreFigures};
 pub use host::{Clock, DrivenClock, Host, Random, Spawn, Task};
+pub use house::{Horizon, Retained, Retired, Retirement};
 pub use store::*;
+pub use token::{Role, Token};
 pub use worker::*;

@@ -12,10 +12,15 @@ use crate::control::{Refusal, Verb};
 use crate::ids::{Epoch, ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
 use crate::job::{Job, JobStatus, Priority};
 use crate::lifecycle::Status;
+use crate::notes::{Checkpoint, Note, NoteAnswer, Noted};
 use crate::occurrence::{Finished, Live, Origin};
-use crate::ports::{Assignment, LeaseRef, Report, ReportAnswer, SessionOpening};
+use crate::ports::{
+    Assignment, Depth, Horizon, JobCounts, LeaseRef, Report, ReportAnswer, Retained, Retired, Retirement,
+    SessionOpening, StoreFigures, Token, WorkerAbout,
+};
+use crate::queue::{QueueFull, QueueSettings};
 use crate::schedule::{ScheduleState, SkipRange};
-use crate::session::Pulse;
+use crate::session::{Pulse, SessionDraining, SessionMode, SessionOrder};
 use crate::time::Timestamp;
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -43,6 +48,8 @@ pub trait Store: Send + Sync {
     // Work is handed out and comes back.
     async fn claim(&self, now: Timestamp, claims: Vec<Claim>) -> Result<Vec<ClaimOutcome>, StoreError>;
     async fn report(&self, now: Timestamp, reports: Vec<Report>) -> Result<Vec<ReportOutcome>, StoreError>;
+    /// Keeps what handlers have noted; one answer per note.
+    async fn note(&self, now: Timestamp, notes: Vec<Note>) -> Result<Vec<NoteAnswer>, StoreError>;
     /// Returns unstarted executions. Per item what follows from it, or `None` if the lease is gone.
     async fn give_back(
         &self,
@@ -65,6 +72,15 @@ pub trait Store: Send + Sync {
     async fn lose_embedded_sessions(&self, now: Timestamp) -> Result<usize, StoreError>;
     /// Ends up to `limit` executions of lost sessions as LOST and retries them as the rules say.
     async fn recover(&self, now: Timestamp, limit: usize) -> Result<Recovered, StoreError>;
+    /// Carries out what people ask of a session: what it is then, or why not. `None` if it is lost, closed or was
+    /// never there.
+    async fn order_session(
+        &self,
+        session: SessionId,
+        order: SessionOrder,
+    ) -> Result<Option<Result<SessionMode, SessionDraining>>, StoreError>;
+    /// How many executions each session holds, of those that hold any.
+    async fn holdings(&self) -> Result<Vec<(SessionId, u64)>, StoreError>;
     /// Closes a session; what it still holds in the store goes back unstarted.
     async fn close_session(&self, now: Timestamp, session: SessionId) -> Result<ResyncOutcome, StoreError>;
 
@@ -91,6 +107,8 @@ pub trait Store: Send + Sync {
     /// Nothing of a paused queue is claimed. Answers with what can be claimed again.
     async fn pause_queue(&self, now: Timestamp, queue: String, pausing: Pausing)
     -> Result<Begun, StoreError>;
+    /// Keeps what people have set for a queue.
+    async fn set_queue(&self, queue: String, settings: QueueSettings) -> Result<(), StoreError>;
     /// Notes that a request with this key is under way, unless one was before.
     async fn begin_request(&self, now: Timestamp, request: NewRequest) -> Result<RequestState, StoreError>;
     /// Keeps the answer to a request that was begun.
@@ -107,17 +125,39 @@ pub trait Store: Send + Sync {
         limit: usize,
     ) -> Result<Page<Finished, ExecutionId>, StoreError>;
     async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionView>, StoreError>;
+    /// What finished after a place in history, in the order of the commits.
+    async fn finished_after(&self, after: u64, limit: usize) -> Result<FinishedPage, StoreError>;
+    /// How far history reaches: the places between which it can be followed.
+    async fn history_span(&self) -> Result<HistorySpan, StoreError>;
+    /// How these occurrences stand, of those that are open.
+    async fn open_executions(&self, ids: Vec<OccurrenceId>) -> Result<Vec<OpenExecution>, StoreError>;
+    /// What runs, a page at a time, in an order of the store's own.
+    async fn running(
+        &self,
+        after: Option<RunningPlace>,
+        limit: usize,
+    ) -> Result<Page<OpenExecution, RunningPlace>, StoreError>;
+    /// What is noted of the open and dead occurrences of a job up to this number, latest first.
+    async fn notes(&self, job: JobId, up_to: u32, limit: usize) -> Result<Vec<Noted>, StoreError>;
+    /// The checkpoint that an open or dead occurrence has.
+    async fn checkpoint(&self, occurrence: OccurrenceId) -> Result<Option<Checkpoint>, StoreError>;
     /// Ranges of occurrences that did not run, latest first.
     async fn skipped(&self, job: JobId, limit: usize) -> Result<Vec<SkipRange>, StoreError>;
     /// Latest first.
     async fn dead_letters(&self, query: DeadLetterQuery) -> Result<Page<DeadLetter, u64>, StoreError>;
+    /// The queues that are paused or have settings of their own, by name.
+    async fn queues(&self) -> Result<Vec<QueueRow>, StoreError>;
     /// The queues that are paused.
     async fn paused_queues(&self) -> Result<Vec<PausedQueue>, StoreError>;
     /// How many executions of the same lane go before this queued one, counted up to `limit`; `None` if it is
     /// not queued.
     async fn ahead(&self, occurrence: OccurrenceId, limit: usize) -> Result<Option<usize>, StoreError>;
-    /// How much is live, by lane.
+    /// How much is live, by lane: from counts that are kept, so that a look costs what the lanes in use are.
     async fn depths(&self) -> Result<Vec<Depth>, StoreError>;
+    /// How many jobs there are, by status. Deleted ones are not counted.
+    async fn job_counts(&self) -> Result<JobCounts, StoreError>;
+    /// How the store has fared since it was opened; what an adapter does not know is zero.
+    async fn figures(&self) -> Result<StoreFigures, StoreError>;
 
     // Logs.
     async fn append_logs(&self, lines: Vec<LogLine>) -> Result<(), StoreError>;
@@ -127,6 +167,9 @@ pub trait Store: Send + Sync {
         after: Option<u64>,
         limit: usize,
     ) -> Result<Page<LogLine, u64>, StoreError>;
+
+    /// The last lines of an execution, in their order.
+    async fn last_logs(&self, execution: ExecutionId, count: usize) -> Result<Vec<LogLine>, StoreError>;
 
     // Housekeeping.
     /// Deletes up to `limit` rows each of history, skipped ranges, logs and request answers that are old.
@@ -203,6 +246,11 @@ pub enum SubmitOutcome {
     BadParent {
         parent: JobId,
         problem: ParentProblem,
+    },
+    /// It would join a queue that holds as much as it may.
+    QueueFull {
+        queue: String,
+        full: QueueFull,
     },
 }
 
@@ -349,6 +397,8 @@ pub enum BeatOutcome {
         /// The last turn that the session has used.
         turn: u64,
         cancel: Vec<LeaseRef>,
+        /// Whether its worker is to finish and close it.
+        drain: bool,
     },
     SessionLost,
 }
@@ -360,6 +410,8 @@ pub struct SessionRow {
     pub embedded: bool,
     pub job_types: Vec<String>,
     pub slots: u32,
+    pub about: WorkerAbout,
+    pub mode: SessionMode,
     pub opened_at: Timestamp,
     /// When the last beat was written, by the writer's clock: for people to read, never to decide by.
     pub beaten_at: Timestamp,
@@ -369,6 +421,8 @@ pub struct SessionRow {
 pub struct Recovered {
     /// Executions that ended LOST.
     pub lost: Vec<ExecutionId>,
+    /// How many of them another attempt follows.
+    pub retried: usize,
     /// What follows from it: retries, mostly.
     pub begun: Begun,
     /// Whether there is more to recover than the limit allowed.
@@ -428,6 +482,14 @@ pub enum CancelOutcome {
 pub enum Pausing {
     Pause,
     Resume,
+}
+
+/// A queue of which something is set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueRow {
+    pub queue: String,
+    pub paused_at: Option<Timestamp>,
+    pub settings: QueueSettings,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -503,6 +565,19 @@ pub struct JobQuery {
     pub queue: Option<String>,
     pub owner: Option<String>,
     pub priority: Option<Priority>,
+    pub schedule: Option<ScheduleKind>,
+    /// All of these must be among its tags.
+    pub tags: Vec<String>,
+    /// In its name, job type or one of its tags, in any case; or its id begins with it.
+    pub text: Option<String>,
+}
+
+/// When a job runs, by kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScheduleKind {
+    Immediate,
+    OneTime,
+    Recurring,
 }
 
 /// A page of a list and where the next one begins. A page may be shorter than its limit, even empty, and still
@@ -523,6 +598,49 @@ pub enum ExecutionView {
     Finished(Finished),
 }
 
+/// An execution that has ended, with its place in history.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FinishedEvent {
+    pub place: u64,
+    pub queue: String,
+    pub finished: Finished,
+}
+
+/// Some of what finished after a place. What belongs to deleted jobs is left out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FinishedPage {
+    pub items: Vec<FinishedEvent>,
+    /// The last place that was looked at: where to go on.
+    pub looked_to: u64,
+    /// Whether there may be more now.
+    pub more: bool,
+}
+
+/// Where history begins and ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HistorySpan {
+    /// Whoever stands before this place has missed what retention took away.
+    pub begins_after: u64,
+    /// The last place that was given.
+    pub ends_at: u64,
+}
+
+/// An execution that has not ended, as it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OpenExecution {
+    pub live: Live,
+    /// The worker that holds it.
+    pub worker: Option<String>,
+    pub queue: String,
+}
+
+/// Where a walk over what runs goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunningPlace {
+    pub session: SessionId,
+    pub occurrence: OccurrenceId,
+}
+
 /// An occurrence that failed for good.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeadLetter {
@@ -539,6 +657,8 @@ pub struct DeadLetter {
     pub origin: Origin,
     pub died_at: Timestamp,
     pub error: Option<String>,
+    /// Whether there are notes of the occurrence, for another attempt.
+    pub noted: bool,
 }
 
 /// Which dead letters to list, latest first.
@@ -559,16 +679,6 @@ pub struct DeadLetterQuery {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Depth {
-    pub lane: Lane,
-    pub waiting: u64,
-    pub queued: u64,
-    pub running: u64,
-    /// When the oldest queued execution became available.
-    pub oldest_queued: Option<Timestamp>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
     /// Counts the lines; the cursor of their list. Assigned by the store.
     pub number: u64,
@@ -584,58 +694,4 @@ pub enum LogStream {
     Stderr,
     /// Written by Punctual or by the handler's own logger.
     Log,
-}
-
-/// How far back things are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Horizon {
-    /// History, skipped ranges and logs from before this time go.
-    pub history: Timestamp,
-    /// Answers to requests from before this time go.
-    pub requests: Timestamp,
-}
-
-/// A walk over jobs, oldest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Retirement {
-    /// Jobs that finished before this time go.
-    pub finished_before: Timestamp,
-    pub after: Option<JobId>,
-    pub limit: usize,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Retired {
-    pub jobs: u64,
-    /// Where the walk goes on; `None` at its end.
-    pub next: Option<JobId>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Retained {
-    pub history: u64,
-    pub logs: u64,
-    pub skipped: u64,
-    pub requests: u64,
-    /// Whether there is more to delete than the limit allowed.
-    pub more: bool,
-}
-
-/// An API token; the secret itself is never kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Token {
-    /// The public part, by which it is found.
-    pub id: String,
-    pub secret_sha256: [u8; 32],
-    pub role: Role,
-    pub created_at: Timestamp,
-}
-
-/// What a token may do, each including the ones before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Role {
-    Viewer,
-    Submitter,
-    Operator,
-    Admin,
 }

@@ -7,6 +7,7 @@
 //! back unstarted.
 
 use crate::ids::{Epoch, ExecutionId, OccurrenceId, SessionId};
+use crate::notes::{Checkpoint, Note, NoteAnswer};
 use crate::occurrence::End;
 use crate::ports::LogLine;
 use crate::time::Timestamp;
@@ -20,6 +21,8 @@ pub trait WorkerPort: Send + Sync {
     async fn poll(&self, poll: Poll) -> Result<Vec<Assignment>, WorkerPortError>;
     async fn beat(&self, session: SessionId, beat: u64) -> Result<BeatAnswer, WorkerPortError>;
     async fn report(&self, reports: Vec<Report>) -> Result<Vec<ReportAnswer>, WorkerPortError>;
+    /// Keeps what handlers have noted; one answer per note. Durable when it is answered.
+    async fn note(&self, notes: Vec<Note>) -> Result<Vec<NoteAnswer>, WorkerPortError>;
     /// Returns unstarted executions to the queue.
     async fn give_back(&self, session: SessionId, leases: Vec<LeaseRef>) -> Result<(), WorkerPortError>;
     /// Uses up `turn` and returns to the queue all that the session holds in the store but not in `held`.
@@ -55,6 +58,16 @@ pub struct SessionOpening {
     pub embedded: bool,
     pub job_types: Vec<String>,
     pub slots: u32,
+    pub about: WorkerAbout,
+}
+
+/// What a worker says of itself for people to see; nothing is decided by it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct WorkerAbout {
+    /// The queues it serves; empty for all.
+    pub queues: Vec<String>,
+    pub version: Option<String>,
+    pub host: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +104,8 @@ pub struct Assignment {
     pub timeout: Duration,
     pub scheduled_time: Timestamp,
     pub available_at: Timestamp,
+    /// What an earlier attempt of the occurrence has left.
+    pub checkpoint: Option<Checkpoint>,
 }
 
 impl Assignment {
@@ -146,4 +161,6 @@ pub struct BeatAnswer {
     pub turn: u64,
     /// Executions that the session holds and should stop.
     pub cancel: Vec<LeaseRef>,
+    /// The worker is to finish what runs, give back what it has not started, and close its session.
+    pub drain: bool,
 }

@@ -337,6 +337,7 @@ impl House {
             origin: finished.origin,
             died_at: finished.completed_at,
             error: finished.error.clone(),
+            noted: false,
         }
     }
 }

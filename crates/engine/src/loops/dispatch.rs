@@ -27,15 +27,22 @@ async fn claim(context: &Context, claims: Vec<Claim>) {
     match context.store.claim(context.time.now(), claims).await {
         Ok(outcomes) => {
             let mut undelivered = Vec::new();
+            let (now, mut claimed) = (context.time.now(), 0);
             for (offer, mut outcome) in offers.into_iter().zip(outcomes) {
                 if let ClaimOutcome::Claimed { assignments, begun } = &mut outcome {
                     context.counters.claimed.add(assignments.len() as u64);
+                    context.measures.leased(now, assignments.iter());
+                    claimed += assignments.len();
+                    context.events.touched(assignments.iter().map(|one| one.execution.occurrence));
                     context.follow_up([std::mem::take(begun)], Reservation::default());
                 }
                 let leases = context.desk.claimed(offer, outcome);
                 if !leases.is_empty() {
                     undelivered.push((offer, leases));
                 }
+            }
+            if claimed > 0 {
+                context.measures.batches.claim.observe(claimed as u64);
             }
             context.return_undelivered(undelivered);
         }

@@ -4,6 +4,7 @@
 use crate::Context;
 use crate::desk::Reservation;
 use futures_util::future::{join, pending, select};
+use punctual_core::ids::OccurrenceId;
 use punctual_core::limits;
 use punctual_core::ports::{Due, DueKind, Fire, FireOutcome, Look, LookOutcome, StoreError, Task};
 use punctual_core::time::{Monotonic, Timestamp};
@@ -88,12 +89,14 @@ async fn fire_batch(context: &Context, due: Vec<Due>) -> Result<(), StoreError> 
     let _firing = context.firing.lock().await;
     let now = context.time.now();
     let (mut fires, mut looks) = (Vec::new(), Vec::new());
+    let mut due_at = Vec::new();
     let (mut fire_places, mut look_places) = (Reservation::default(), Reservation::default());
     for entry in due {
         match entry.what {
             DueKind::Schedule { job, version } => {
                 let offer = context.desk.reserve(&mut fire_places, entry.lane.queue(), entry.lane.job_type());
                 fires.push(Fire { job, version, offer });
+                due_at.push(entry.at);
             }
             DueKind::Live { occurrence, attempt } => {
                 let offer = context.desk.reserve(&mut look_places, entry.lane.queue(), entry.lane.job_type());
@@ -103,7 +106,8 @@ async fn fire_batch(context: &Context, due: Vec<Due>) -> Result<(), StoreError> 
         }
     }
     let (fired, opened) =
-        join(fire_schedules(context, now, fires, fire_places), look(context, now, looks, look_places)).await;
+        join(fire_schedules(context, now, fires, &due_at, fire_places), look(context, now, looks, look_places))
+            .await;
     fired.and(opened)
 }
 
@@ -111,11 +115,13 @@ async fn fire_schedules(
     context: &Context,
     now: Timestamp,
     fires: Vec<Fire>,
+    due_at: &[Timestamp],
     places: Reservation,
 ) -> Result<(), StoreError> {
     if fires.is_empty() {
         return Ok(());
     }
+    context.measures.batches.fire.observe(fires.len() as u64);
     let outcomes = match context.store.fire(now, fires).await {
         Ok(outcomes) => outcomes,
         Err(error) => {
@@ -124,10 +130,13 @@ async fn fire_schedules(
         }
     };
     let mut all_begun = Vec::with_capacity(outcomes.len());
-    for outcome in outcomes {
+    let fired_at = context.time.now();
+    for (outcome, due_at) in outcomes.into_iter().zip(due_at) {
         match outcome {
             FireOutcome::Fired { begun, occurrences, skipped } => {
+                context.measures.fire_lateness.observe_duration(fired_at.since(*due_at));
                 context.counters.fired.add(occurrences.len() as u64);
+                context.events.touched(occurrences.iter().map(|(occurrence, _)| *occurrence));
                 context.counters.skipped.add(skipped);
                 all_begun.push(begun);
             }
@@ -148,8 +157,10 @@ async fn look(
     if looks.is_empty() {
         return Ok(());
     }
+    let looked_at: Vec<OccurrenceId> = looks.iter().map(|look| look.occurrence).collect();
     match context.store.look(now, looks).await {
         Ok(outcomes) => {
+            context.events.touched(looked_at);
             let begun = outcomes.into_iter().filter_map(|outcome| match outcome {
                 LookOutcome::Opened(begun) | LookOutcome::Expired(begun) => Some(begun),
                 LookOutcome::Conflict | LookOutcome::NotDue => None,

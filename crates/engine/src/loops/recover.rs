@@ -37,6 +37,8 @@ async fn round(context: &Context, observer: &mut SessionObserver) -> Result<(), 
             tracing::warn!(count = recovered.lost.len(), "executions of lost workers are recovered");
         }
         context.counters.lost.add(recovered.lost.len() as u64);
+        context.counters.retried.add(recovered.retried as u64);
+        context.events.touched(recovered.lost.iter().map(|execution| execution.occurrence));
         context.follow_up([recovered.begun], Reservation::default());
         if !recovered.more {
             return Ok(());

@@ -112,15 +112,16 @@ async fn make_token(engine: &Engine) -> anyhow::Result<String> {
 async fn start_api(host: &Host, engine: &Arc<Engine>) -> anyhow::Result<(String, watch::Sender<bool>)> {
     let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen on 127.0.0.1")?;
     let address = listener.local_addr()?.to_string();
+    let api = Api::new(engine.clone(), host.clock.clone());
     let server = Server {
         listener,
         limits: ServerLimits::default(),
         clock: host.clock.clone(),
         spawn: host.spawn.clone(),
+        traffic: api.traffic(),
     };
-    let router = Api::new(engine.clone(), host.clock.clone()).router();
     let (stop, stopping) = watch::channel(false);
-    tokio::spawn(server.run(router, stopping));
+    tokio::spawn(server.run(api.router(), stopping));
     Ok((address, stop))
 }
 

@@ -5,7 +5,7 @@ use crate::connect::ConnectArgs;
 use crate::exit::Exit;
 use crate::output::{OutputArgs, optional_time, shortened, table};
 use crate::suggest::did_you_mean;
-use punctual_client::{Client, JobBody, JobFilter, Page, PriorityBody};
+use punctual_client::{Client, JobBody, JobFilter, Page, PriorityBody, ScheduleType};
 use punctual_core::job::JobStatus;
 use punctual_core::limits;
 use serde::Deserialize;
@@ -31,6 +31,15 @@ pub struct ListArgs {
     /// Only jobs of this priority: 1 to 10, or low, medium, high
     #[arg(long)]
     priority: Option<PriorityBody>,
+    /// Only jobs of this kind: IMMEDIATE, ONE_TIME or RECURRING
+    #[arg(long, value_parser = parse_schedule_type)]
+    schedule_type: Option<ScheduleType>,
+    /// Only jobs with this tag; given again and again, with all of them
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<String>,
+    /// Only jobs with this text in their name, type or tags, or at the beginning of their id
+    #[arg(short = 'q', long, value_name = "TEXT")]
+    search: Option<String>,
     /// How many to show
     #[arg(long, default_value_t = 100, value_parser = args::limit)]
     limit: usize,
@@ -50,6 +59,10 @@ fn parse_status(text: &str) -> Result<JobStatus, String> {
         .map_err(|_| "must be ACTIVE, PAUSED, COMPLETED, FAILED or CANCELLED".to_owned())
 }
 
+fn parse_schedule_type(text: &str) -> Result<ScheduleType, String> {
+    args::word(text).map_err(|_| "must be IMMEDIATE, ONE_TIME or RECURRING".to_owned())
+}
+
 pub async fn run(args: ListArgs) -> anyhow::Result<Exit> {
     let client = args.connect.client()?;
     let filter = JobFilter {
@@ -59,6 +72,9 @@ pub async fn run(args: ListArgs) -> anyhow::Result<Exit> {
         queue: args.queue,
         owner: args.owner,
         priority: args.priority,
+        schedule_type: args.schedule_type,
+        tags: args.tags,
+        text: args.search,
         limit: None,
         cursor: args.cursor,
     };

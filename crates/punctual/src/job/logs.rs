@@ -1,17 +1,21 @@
 //! `punctual job logs`: what a job's handler has written.
 
+use crate::args;
 use crate::connect::ConnectArgs;
 use crate::exit::Exit;
 use crate::job::which;
 use crate::output::{Format, OutputArgs, print_raw, print_text, time_to_millis, yaml};
-use punctual_client::{Client, ClientError, LogLineBody, LogStreamBody, LogsPage};
+use punctual_client::{
+    Client, ClientError, FollowedLine, FollowedLogs, LogLineBody, LogQuery, LogStreamBody, LogsPage,
+};
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::limits;
-use std::time::Duration;
+use punctual_core::time::Timestamp;
+use std::time::{Duration, Instant};
 
-/// The shortest and the longest pause between two looks at a log that is followed.
-const FOLLOW_PAUSE_MIN: Duration = Duration::from_millis(100);
-const FOLLOW_PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How long to wait before a server that went away is asked again, and how long it may be away.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(250);
+const RECONNECT_TIME_MAX: Duration = Duration::from_secs(60);
 
 #[derive(clap::Args)]
 pub struct LogsArgs {
@@ -21,6 +25,15 @@ pub struct LogsArgs {
     /// Go on showing what is written until the job, or the execution, is finished
     #[arg(short = 'f', long)]
     follow: bool,
+    /// Only the last N lines, and with --follow what comes after them
+    #[arg(long, value_name = "N", value_parser = args::tail)]
+    tail: Option<usize>,
+    /// Only lines written from this time on, such as 2026-03-29T03:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = args::time)]
+    since: Option<Timestamp>,
+    /// Only lines written before this time
+    #[arg(long, value_name = "TIME", value_parser = args::time, conflicts_with = "follow")]
+    until: Option<Timestamp>,
     /// Show when each line was written, by which attempt, and to which stream
     #[arg(short = 't', long)]
     timestamps: bool,
@@ -47,36 +60,47 @@ enum Writer {
 }
 
 impl Writer {
-    async fn is_finished(self, client: &Client) -> Result<bool, ClientError> {
-        Ok(match self {
-            Writer::Job(job) => client.job(job).await?.is_finished(),
-            Writer::Execution(execution) => client.execution(execution).await?.status.is_finished(),
-        })
+    async fn lines(self, client: &Client, query: &LogQuery) -> Result<LogsPage, ClientError> {
+        match self {
+            Writer::Job(job) => client.job_log_lines(job, query).await,
+            Writer::Execution(execution) => client.execution_log_lines(execution, query).await,
+        }
     }
 
-    async fn lines(self, client: &Client, cursor: Option<&str>) -> Result<LogsPage, ClientError> {
-        let limit = Some(limits::PAGE_ITEMS_MAX);
+    async fn follow(
+        self,
+        client: &Client,
+        query: &LogQuery,
+        after: Option<&str>,
+    ) -> Result<FollowedLogs, ClientError> {
         match self {
-            Writer::Job(job) => client.job_logs(job, limit, cursor).await,
-            Writer::Execution(execution) => client.execution_logs(execution, limit, cursor).await,
+            Writer::Job(job) => client.follow_job_logs(job, query, after).await,
+            Writer::Execution(execution) => client.follow_execution_logs(execution, query, after).await,
         }
     }
 }
 
+impl LogsArgs {
+    fn query(&self) -> LogQuery {
+        LogQuery { tail: self.tail, since: self.since, until: self.until, ..LogQuery::default() }
+    }
+}
+
 async fn show(args: &LogsArgs, client: &Client, writer: Writer) -> anyhow::Result<Exit> {
-    let mut cursor: Option<String> = None;
+    let mut query = LogQuery { limit: Some(limits::PAGE_ITEMS_MAX), ..args.query() };
     let mut all = LogsPage { items: vec![], next_cursor: None, follow_cursor: None };
     loop {
-        let page = writer.lines(client, cursor.as_deref()).await?;
+        let page = writer.lines(client, &query).await?;
         all.follow_cursor = page.follow_cursor;
         match args.output.format {
             Format::Table => print_lines(args, &page.items)?,
             Format::Json | Format::Yaml => all.items.extend(page.items),
         }
-        cursor = page.next_cursor;
-        if cursor.is_none() {
+        query.cursor = page.next_cursor;
+        if query.cursor.is_none() {
             break;
         }
+        query.tail = None;
     }
     if !args.output.is_table() {
         args.output.print(&all, |_| String::new())?;
@@ -84,21 +108,58 @@ async fn show(args: &LogsArgs, client: &Client, writer: Writer) -> anyhow::Resul
     Ok(Exit::Done)
 }
 
-/// Prints line by line: as JSON one object to a line, as YAML one item of a list after the other.
+/// Prints line by line: as JSON one object to a line, as YAML one item of a list after the other. A server that goes
+/// away is waited for, and what it has shown is not shown again.
 async fn follow(args: &LogsArgs, client: &Client, writer: Writer) -> anyhow::Result<Exit> {
-    let mut cursor: Option<String> = None;
-    let mut pause = FOLLOW_PAUSE_MIN;
+    let mut seen = Seen { cursor: None, heard_at: None };
+    let mut client = client.clone();
     loop {
-        // Asked before the lines are read: what is finished by now has written all of them.
-        let is_finished = writer.is_finished(client).await?;
-        let page = writer.lines(client, cursor.as_deref()).await?;
-        print_lines(args, &page.items)?;
-        pause = if page.items.is_empty() { (pause * 2).min(FOLLOW_PAUSE_MAX) } else { FOLLOW_PAUSE_MIN };
-        cursor = page.follow_cursor.or(cursor);
-        match (page.next_cursor, is_finished) {
-            (Some(_), _) => {}
-            (None, true) => return Ok(Exit::Done),
-            (None, false) => tokio::time::sleep(pause).await,
+        match follow_once(args, &client, writer, &mut seen).await {
+            Ok(Some(exit)) => return Ok(exit),
+            Ok(None) => {}
+            Err(error) => match error.downcast_ref::<ClientError>() {
+                Some(gone) if gone.is_retryable() && seen.is_to_be_waited_for() => {}
+                _ => return Err(error),
+            },
+        }
+        tokio::time::sleep(RECONNECT_PAUSE).await;
+        // A server that was started anew may listen elsewhere.
+        client = args.connect.client().unwrap_or(client);
+    }
+}
+
+/// What was shown of a log, and when the server was last heard of.
+struct Seen {
+    cursor: Option<String>,
+    heard_at: Option<Instant>,
+}
+
+impl Seen {
+    /// Whether the server was there at first and has not been away for too long.
+    fn is_to_be_waited_for(&self) -> bool {
+        self.heard_at.is_some_and(|heard_at| heard_at.elapsed() < RECONNECT_TIME_MAX)
+    }
+}
+
+/// Follows until the end, or until the connection is over (`None`).
+async fn follow_once(
+    args: &LogsArgs,
+    client: &Client,
+    writer: Writer,
+    seen: &mut Seen,
+) -> anyhow::Result<Option<Exit>> {
+    let mut query = args.query();
+    query.tail = query.tail.filter(|_| seen.cursor.is_none());
+    let mut log = writer.follow(client, &query, seen.cursor.as_deref()).await?;
+    seen.heard_at = Some(Instant::now());
+    loop {
+        let next = log.next().await;
+        seen.cursor = log.cursor().map(str::to_owned);
+        seen.heard_at = Some(Instant::now());
+        match next? {
+            Some(FollowedLine::Line(line)) => print_lines(args, &[line])?,
+            Some(FollowedLine::End) => return Ok(Some(Exit::Done)),
+            None => return Ok(None),
         }
     }
 }

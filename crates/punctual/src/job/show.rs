@@ -51,6 +51,7 @@ pub fn job_details(job: &JobBody) -> String {
         ("Next run", job.next_run_time.map(time)),
         ("Next retry", job.next_retry_time.map(time)),
         ("Last run", job.last_run_time.map(time)),
+        ("Progress", job.progress.as_ref().map(|progress| shortened(&progress.to_string(), 200))),
         ("Last outcome", last.map(|last| last.status.to_string())),
         ("Last error", job.last_error.as_ref().map(|error| shortened(error, 200))),
         ("Time limit", Some(span(Duration::from_millis(job.timeout_secs.as_millis())))),
@@ -171,7 +172,7 @@ fn execution_row(execution: &ExecutionBody) -> Vec<String> {
     };
     vec![
         execution.execution_id.to_string(),
-        state(execution),
+        state_and_progress(execution),
         time_to_millis(execution.scheduled_time),
         execution.started_at.map_or_else(|| "-".to_owned(), time_to_millis),
         took,
@@ -183,6 +184,20 @@ fn execution_row(execution: &ExecutionBody) -> Vec<String> {
 /// What the handler said, or why it did not run.
 fn why(execution: &ExecutionBody) -> Option<&str> {
     execution.error_message.as_deref().or(execution.reason.as_deref())
+}
+
+/// The status, and how far it has come or came.
+fn state_and_progress(execution: &ExecutionBody) -> String {
+    match &execution.progress {
+        Some(progress) => format!("{}: {}", state(execution), shortened(&progress.to_string(), 40)),
+        None => state(execution),
+    }
+}
+
+/// What its next attempt begins with.
+fn checkpoint(execution: &ExecutionBody) -> Option<String> {
+    let document = execution.checkpoint.as_ref().map(|document| shortened(document.get(), 200));
+    document.or_else(|| execution.checkpoint_bytes.map(|bytes| format!("{bytes} bytes")))
 }
 
 /// The status, and what it waits for: until when where that passes by itself.
@@ -226,6 +241,8 @@ pub fn execution_details(execution: &ExecutionBody) -> String {
         ("Completed", execution.completed_at.map(time_to_millis)),
         ("Expires", execution.expires_at.map(time)),
         ("Worker", execution.worker_id.clone()),
+        ("Progress", execution.progress.as_ref().map(|progress| shortened(&progress.to_string(), 200))),
+        ("Checkpoint", checkpoint(execution)),
         ("Error", execution.error_message.as_ref().map(|error| shortened(error, 200))),
         ("Result", execution.result.as_ref().map(|result| shortened(result.get(), 200))),
     ])

@@ -22,7 +22,7 @@ use crate::exit::{CliError, Exit};
 use admin_token::AdminToken;
 use anyhow::Context;
 use clap::CommandFactory;
-use punctual_api::{Api, Server, ServerLimits};
+use punctual_api::{Api, NodeInfo, Server, ServerLimits};
 use punctual_client::{Span, host};
 use punctual_core::ports::{DrivenClock, Executor, Host, Store};
 use punctual_engine::{Engine, EngineConfig};
@@ -202,24 +202,40 @@ impl Node {
             prefetch: settings.prefetch.as_usize(),
             queues: settings.queues.iter().map(|queue| queue.0.clone()).collect(),
             lease: settings.lease.get(),
+            version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+            host: host_name(),
             embedded: true,
             drain_grace: settings.drain_grace.get(),
             ..WorkerConfig::default()
         };
         let worker = Worker::new(config, host.clone(), engine.clone(), executors);
+        let node = NodeInfo {
+            id: "local".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_at: engine.now(),
+            roles: ["api", "scheduler", "worker"].map(str::to_owned).to_vec(),
+            address: listener.local_addr().map_or_else(|_| String::new(), |address| address.to_string()),
+            store: "sqlite".to_owned(),
+            schema_version: SqliteStore::schema_version(),
+            embedded_store: true,
+        };
+        let mut api = Api::new(engine.clone(), host.clock.clone())
+            .on_node(node)
+            .ready_until(drain.clone())
+            .streaming_until(stop.clone());
+        if let Some(clock) = driven {
+            api = api.driving(clock);
+        }
         let server = Server {
             listener,
             limits: server_limits(settings),
             clock: host.clock.clone(),
             spawn: host.spawn.clone(),
+            traffic: api.traffic(),
         };
-        let mut api = Api::new(engine.clone(), host.clock.clone()).ready_until(drain.clone());
-        if let Some(clock) = driven {
-            api = api.driving(clock);
-        }
         Node {
             api: tokio::spawn(server.run(api.router(), stop)),
-            worker: tokio::spawn(worker.run(drain)),
+            worker: tokio::spawn(work(worker, drain)),
             loops: tokio::spawn(engine.run()),
             stop_api,
             drain_worker,
@@ -263,6 +279,23 @@ impl Node {
         self.stop_api.send_replace(true);
         let _ = self.api.await;
     }
+}
+
+/// Runs the embedded worker until the server stops. If people drain it before that, the server goes on without
+/// it until its next start.
+async fn work(worker: Worker, mut drain: watch::Receiver<bool>) {
+    worker.run(drain.clone()).await;
+    if !*drain.borrow() {
+        tracing::warn!(
+            "the embedded worker was drained; this server runs no handlers until it is started again"
+        );
+        let _ = drain.wait_for(|drain| *drain).await;
+    }
+}
+
+fn host_name() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    Some(name.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
 fn server_limits(settings: &ServeSettings) -> ServerLimits {

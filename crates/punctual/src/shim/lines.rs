@@ -4,17 +4,28 @@
 pub const LINE_BYTES_MAX: usize = punctual_core::limits::RESULT_BYTES_MAX + 1;
 
 /// A line that has not ended yet.
-#[derive(Default)]
 pub struct Lines {
     rest: Vec<u8>,
+    bytes_max: usize,
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        Lines::up_to(LINE_BYTES_MAX)
+    }
 }
 
 impl Lines {
+    /// Lines of which at most so many bytes are kept.
+    pub fn up_to(bytes_max: usize) -> Self {
+        Lines { rest: Vec::new(), bytes_max }
+    }
+
     /// Takes in the next bytes and passes on every line that they complete.
     pub fn feed(&mut self, bytes: &[u8], mut line: impl FnMut(&[u8])) {
         let mut parts = bytes.split(|byte| *byte == b'\n').peekable();
         while let Some(part) = parts.next() {
-            let room = LINE_BYTES_MAX - self.rest.len();
+            let room = self.bytes_max - self.rest.len();
             self.rest.extend_from_slice(&part[..part.len().min(room)]);
             if parts.peek().is_some() {
                 line(&self.rest);

@@ -11,6 +11,7 @@
 mod cgroups;
 mod exec;
 mod lines;
+mod notes;
 mod output;
 mod tree;
 
@@ -19,6 +20,7 @@ pub use exec::{SUBCOMMAND as EXEC_SUBCOMMAND, run as exec};
 
 use cgroups::Cgroups;
 use exec::Setup;
+use notes::Notebook;
 use output::{Outlet, Output, Pump};
 use punctual_worker::process::ShimCommand;
 use punctual_worker::process::protocol::{
@@ -80,12 +82,17 @@ async fn serve() -> io::Result<()> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let outlet = Outlet::new(pipe::Sender::from_owned_fd(io::stdout().as_fd().try_clone_to_owned()?)?);
     let mut inlet = BufReader::new(pipe::Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?);
-    let Some(request) = read_request(&mut inlet).await? else { return Ok(()) };
+    let Some(mut request) = read_request(&mut inlet).await? else { return Ok(()) };
     let signals = Signals::listen()?;
     let cgroups = Cgroups::create(request.limits);
     let nonce = nonce()?;
+    let notebook = Notebook::open()?;
+    request.env.insert(notes::VARIABLE.to_owned(), notebook.path());
     let ended = match start(&request, &cgroups, &nonce) {
-        Ok(child) => Tree::new(child, &request, outlet.clone(), nonce)?.run(inlet, signals, &cgroups).await,
+        Ok(child) => {
+            let tree = Tree::new(child, &request, outlet.clone(), nonce, notebook)?;
+            tree.run(inlet, signals, &cgroups).await
+        }
         Err(problem) => Ended {
             how: How::CannotStart { problem: problem.text, is_permanent: problem.is_permanent },
             result: None,
@@ -176,9 +183,12 @@ struct Tree {
     outlet: Arc<Outlet>,
     stdout: tokio::task::JoinHandle<Output>,
     stderr: tokio::task::JoinHandle<Output>,
+    /// Passes on what the command notes.
+    noted: tokio::task::JoinHandle<()>,
     /// Becomes true when nothing of the tree is left.
     is_dead: watch::Sender<bool>,
-    notes: tokio::task::JoinSet<()>,
+    /// Lines of the shim itself that are on their way.
+    words: tokio::task::JoinSet<()>,
     status: Option<WaitStatus>,
     phase: Phase,
     was_stopped: bool,
@@ -193,7 +203,13 @@ enum Phase {
 }
 
 impl Tree {
-    fn new(mut child: Child, request: &Request, outlet: Arc<Outlet>, nonce: String) -> io::Result<Self> {
+    fn new(
+        mut child: Child,
+        request: &Request,
+        outlet: Arc<Outlet>,
+        nonce: String,
+        notebook: Notebook,
+    ) -> io::Result<Self> {
         let (is_dead, dead) = watch::channel(false);
         let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
             return Err(io::Error::other("the pipes of the command are missing"));
@@ -203,6 +219,7 @@ impl Tree {
             // A command need not read its input.
             tokio::spawn(async move { stdin.write_all(text.as_bytes()).await });
         }
+        let noted = tokio::spawn(notebook.pass_on(outlet.clone(), dead.clone()));
         let pump = Pump::new(outlet.clone(), request.limits.output_bytes, nonce, dead);
         let stdout = tokio::process::ChildStdout::from_std(stdout)?;
         let stderr = tokio::process::ChildStderr::from_std(stderr)?;
@@ -212,8 +229,9 @@ impl Tree {
             outlet,
             stdout: tokio::spawn(pump.clone().run(stdout, Frame::Stdout)),
             stderr: tokio::spawn(pump.run(stderr, Frame::Stderr)),
+            noted,
             is_dead,
-            notes: tokio::task::JoinSet::new(),
+            words: tokio::task::JoinSet::new(),
             status: None,
             phase: Phase::Running,
             was_stopped: false,
@@ -295,11 +313,12 @@ impl Tree {
     /// Tells a line without waiting for a worker that is slow to take it: stopping comes first.
     fn note(&mut self, text: String) {
         let outlet = self.outlet.clone();
-        self.notes.spawn(async move { outlet.send(&[Frame::Note(text)]).await });
+        self.words.spawn(async move { outlet.send(&[Frame::Note(text)]).await });
     }
 
     async fn ended(self, cgroups: &Cgroups) -> Ended {
-        self.notes.join_all().await;
+        self.words.join_all().await;
+        let _ = self.noted.await;
         let stdout = self.stdout.await.unwrap_or_default();
         let stderr = self.stderr.await.unwrap_or_default();
         let how = match (stderr.cannot_start, self.status) {

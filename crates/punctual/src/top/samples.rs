@@ -70,6 +70,7 @@ fn queue(name: &str, [waiting, queued, running]: [u64; 3], oldest: Option<u64>) 
         queued,
         running,
         oldest_queued_at: oldest.map(ago),
+        max_depth: None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::server::{Server, eventually};
 use punctual_client::{BatchItem, DeadLetterFilter, ExecutionStatus, JobFilter, SubmitJob};
+use punctual_core::ids::JobId;
 use punctual_core::job::JobStatus;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -288,4 +289,41 @@ async fn stats_and_metrics_count_what_happened() {
     assert!(text.contains("\npunctual_jobs_submitted_total 2\n"), "{text}");
     let queued = "punctual_executions{queue=\"default\",job_type=\"nobody-runs-this\",state=\"queued\"} 1\n";
     assert!(text.contains(queued), "{text}");
+}
+
+#[tokio::test]
+async fn jobs_are_found_by_tags_schedule_type_and_text() {
+    let server = Server::start();
+    let client = server.client();
+    let eu = server.submit(json!({"name": "Invoices", "job_type": "noop", "tags": ["eu", "mail"]})).await;
+    let us = server.submit(json!({"name": "invoices-us", "job_type": "noop", "tags": ["us", "mail"]})).await;
+    let daily = json!({"name": "report", "job_type": "noop", "interval": "1h", "tags": ["eu"]});
+    let daily = server.submit(daily).await;
+    let found = async |filter: JobFilter| -> Vec<JobId> {
+        client.jobs(&filter).await.unwrap().items.into_iter().map(|job| job.job_id).collect()
+    };
+    let tagged = |tags: &[&str]| JobFilter {
+        tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+        ..JobFilter::default()
+    };
+    assert_eq!(found(tagged(&["mail"])).await, [us, eu]);
+    assert_eq!(found(tagged(&["eu", "mail"])).await, [eu]);
+    let text = |text: &str| JobFilter { text: Some(text.to_owned()), ..JobFilter::default() };
+    assert_eq!(found(text("INVOICE")).await, [us, eu]);
+    assert_eq!(found(text(&daily.to_string())).await, [daily]);
+    assert_eq!(found(JobFilter { tags: vec!["eu".to_owned()], ..text("invoice") }).await, [eu]);
+    let recurring = Some(punctual_client::ScheduleType::Recurring);
+    assert_eq!(found(JobFilter { schedule_type: recurring, ..JobFilter::default() }).await, [daily]);
+
+    for (query, said) in [
+        ("schedule_type=weekly", "schedule_type must be one of IMMEDIATE, ONE_TIME, RECURRING"),
+        ("tags=eu", "did you mean tag?"),
+        ("status=done", "status must be one of ACTIVE"),
+    ] {
+        let (status, problem) = server.get(&format!("/api/v1/jobs?{query}")).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{query}: {problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(said), "{query}: {problem}");
+    }
+    let listed = server.said(&["job", "list", "--tag", "eu", "--schedule-type", "recurring", "-q", "REP"]);
+    assert!(listed.contains(&daily.to_string()) && !listed.contains(&eu.to_string()), "{listed}");
 }

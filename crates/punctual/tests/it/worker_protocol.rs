@@ -257,6 +257,10 @@ async fn bad_bodies_are_refused_by_field() {
         let report = json!({"session": session, "execution_id": format!("{job}.1.1"), "epoch": 1});
         json!({"reports": [with(report, more)]})
     };
+    let note = |more: Value| {
+        let note = json!({"execution_id": format!("{job}.1.1"), "epoch": 1});
+        json!({"session": session, "notes": [with(note, more)]})
+    };
     for (verb, body, field) in [
         ("sessions", json!({"job_types": ["x"]}), "worker"),
         ("sessions", json!({"worker": "w"}), "job_types"),
@@ -293,6 +297,13 @@ async fn bad_bodies_are_refused_by_field() {
         ("report", report(json!({"outcome": "succeeded", "error": "e"})), "reports[0].error"),
         ("report", report(json!({"outcome": "timed_out", "retryable": true})), "reports[0].retryable"),
         ("report", report(json!({"outcome": "succeeded", "started_at": "noon"})), "reports[0].started_at"),
+        ("notes", json!({"session": session}), "notes"),
+        ("notes", note(json!({})), "notes[0].progress"),
+        ("notes", note(json!({"progress": {}})), "notes[0].progress"),
+        ("notes", note(json!({"progress": {"percent": 101}})), "notes[0].progress.percent"),
+        ("notes", note(json!({"progress": {"done": 1}})), "notes[0].progress.done"),
+        ("notes", note(json!({"progress": {"percent": 1}, "number": 0})), "notes[0].number"),
+        ("notes", note(json!({"checkpoint": "x".repeat(65_535)})), "notes[0].checkpoint"),
         ("give-back", json!({"session": session}), "leases"),
         ("resync", json!({"session": session, "turn": 1}), "held"),
         (
@@ -423,12 +434,28 @@ async fn the_python_worker_processes_an_image() {
 }
 
 #[tokio::test]
+async fn a_drained_python_worker_closes_its_session_and_ends() {
+    let server = Server::start();
+    let client = server.client();
+    let mut worker = PythonWorker::start(&server, &examples().join("worker.py"), "python", SHORT_LEASE_SECS);
+    eventually("it is connected", async || client.worker("python").await.is_ok()).await;
+    client.drain_worker("python").await.unwrap();
+    eventually("it has ended", async || worker.0.try_wait().unwrap().is_some()).await;
+    assert!(worker.0.wait().unwrap().success());
+    assert!(client.worker("python").await.unwrap_err().is_not_found(), "it has closed its session");
+}
+
+#[tokio::test]
 async fn what_a_killed_python_worker_was_doing_runs_on_another_one() {
     let server = Server::start();
     let client = server.client();
     let first = PythonWorker::waiting(&server, "first", SHORT_LEASE_SECS);
     let job = server.submit(json!({"name": "wait"})).await;
-    runs_on(&client, job, "first").await;
+    let is_noted = async || {
+        let progress = only_execution(&client, job).await.progress;
+        progress.and_then(|progress| progress.message).as_deref() == Some("waiting")
+    };
+    eventually("the worker says how far it is", is_noted).await;
     first.kill();
     let _second = PythonWorker::waiting(&server, "second", LONG_LEASE_SECS);
     assert_eq!(finished(&client, job).await.status, JobStatus::Completed);
@@ -442,6 +469,13 @@ async fn what_a_killed_python_worker_was_doing_runs_on_another_one() {
         (1, ExecutionStatus::Lost, "first".to_owned()),
     ];
     assert_eq!(ran, expected);
+    let result = client.job(job).await.unwrap().result.unwrap();
+    let result: Value = serde_json::from_str(result.get()).unwrap();
+    assert_eq!(
+        result,
+        json!({"worker": "second", "checkpoint": {"attempt": 1}}),
+        "it went on where the first was"
+    );
 }
 
 #[tokio::test]

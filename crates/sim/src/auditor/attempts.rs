@@ -188,6 +188,7 @@ impl Auditor {
 
         let (execution, id) = (assignment.execution, assignment.execution.occurrence);
         self.may_start(execution, session_id)?;
+        self.comes_with_checkpoint(assignment)?;
         let at = self.at;
         let version = self.job(id.job)?.version();
         let (occurrence, spec) = self.occurrence_mut(id)?;
@@ -539,6 +540,9 @@ impl Auditor {
         let (occurrence, _) = self.occurrence_mut(id)?;
         occurrence.finish(ended);
         occurrence.state = OccurrenceState::Closed { dead: ended.dead };
+        if !ended.dead {
+            self.forget_notes(id);
+        }
         let job = self.job_mut(id.job)?;
         job.open.remove(&id.number);
         if let Some(mark) = mark

@@ -4,6 +4,7 @@ use super::{Auditor, Fate, JobModel, Life, Verdict, rule};
 use punctual_core::ids::{Epoch, JobId, OccurrenceId};
 use punctual_core::job::JobMark;
 use punctual_core::lifecycle::Status;
+use punctual_core::notes::{Checkpoint, Noted};
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::{DeadLetter, Depth, JobView, PausedQueue};
 use punctual_core::schedule::{Schedule, SkipRange};
@@ -24,6 +25,8 @@ pub struct JobContents {
     pub view: JobView,
     pub history: Vec<Finished>,
     pub skipped: Vec<SkipRange>,
+    /// What is noted of its occurrences, and their checkpoints.
+    pub notes: Vec<(Noted, Option<Checkpoint>)>,
 }
 
 impl Auditor {
@@ -57,6 +60,8 @@ impl Auditor {
             self.paused_queues
         );
         self.compare_dead_letters(&contents.dead_letters)?;
+        let notes: Vec<_> = contents.jobs.iter().flat_map(|job| job.notes.iter().cloned()).collect();
+        self.compare_notes(&notes)?;
         let live: u64 =
             contents.depths.iter().map(|depth| depth.waiting + depth.queued + depth.running).sum();
         rule!(live == 0, "nothing is live when all has finished", "{:?}", contents.depths);

@@ -14,6 +14,7 @@ mod firing;
 mod house;
 mod keys;
 mod look;
+mod notes;
 mod overlap;
 mod polls;
 mod redrive;
@@ -23,6 +24,7 @@ mod sessions;
 mod update;
 
 pub use finale::{Contents, JobContents};
+pub use notes::Saved;
 pub use runs::{RESUME_GRACE, RunEnd};
 
 use clockwork::Clockwork;
@@ -30,6 +32,7 @@ use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{Epoch, ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::job::{Expiry, JobMark, JobSpec, JobStatus};
 use punctual_core::lifecycle::Status;
+use punctual_core::notes::Checkpoint;
 use punctual_core::occurrence::Origin;
 use punctual_core::ports::{Lane, LeaseRef, RequestKey, SessionOpening};
 use punctual_core::recurrence::jitter;
@@ -92,6 +95,12 @@ pub struct Auditor {
     polls: BTreeMap<(SessionId, u64), polls::PollModel>,
     /// Leases of which the worker has not heard, with the time at which they were granted.
     untold: BTreeMap<LeaseRef, Timestamp>,
+    /// What is noted of open and dead occurrences.
+    notes: BTreeMap<OccurrenceId, notes::NotesModel>,
+    /// The last checkpoint that was accepted under each lease.
+    saved: BTreeMap<(ExecutionId, Epoch), Checkpoint>,
+    /// The checkpoints that leases came with.
+    handed_over: BTreeMap<(ExecutionId, Epoch), Checkpoint>,
     coverage: Coverage,
 }
 
@@ -300,7 +309,7 @@ impl Auditor {
 
     /// At the end of a run without any fault.
     pub fn nothing_was_lost(&self) -> Verdict {
-        for what in ["executions lost", "sessions lost", "stale reports refused", "submits of unknown fate"] {
+        for what in ["executions lost", "sessions lost", "stale reports refused", "stale notes refused", "submits of unknown fate"] {
             let count = self.coverage.get(what).copied().unwrap_or(0);
             rule!(count == 0, "without faults nothing is lost or refused", "{what}: {count}");
         }

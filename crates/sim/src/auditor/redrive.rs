@@ -111,6 +111,9 @@ impl Auditor {
     /// Whether a closed occurrence leaves a dead letter.
     pub(super) fn bury(&mut self, job: JobId, number: u32, dead: bool) -> Verdict {
         self.occurrence_mut(job.occurrence(number))?.0.state = OccurrenceState::Closed { dead };
+        if !dead {
+            self.forget_notes(job.occurrence(number));
+        }
         Ok(())
     }
 

@@ -76,6 +76,7 @@ impl Auditor {
             assignment.epoch,
             self.runs.get(&lease)
         );
+        self.begins_with_checkpoint(assignment)?;
         for other in self.active.get(&id).into_iter().flatten() {
             let run = &self.runs[other];
             rule!(

@@ -29,6 +29,7 @@ pub async fn an_assignment_carries_what_a_worker_needs(store: Arc<dyn Store>) {
         timeout: Duration::from_millis(1_500),
         scheduled_time: at(1),
         available_at: at(1),
+        checkpoint: None,
     };
     assert_eq!(house.claim(at(2), session, 1, 10).await, [expected]);
 }

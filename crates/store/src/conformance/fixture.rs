@@ -118,6 +118,7 @@ impl House {
             embedded: false,
             job_types: vec!["report".to_owned()],
             slots: 4,
+            about: Default::default(),
         };
         self.store.open_session(at(0), opening).await.unwrap()
     }

@@ -1,6 +1,7 @@
 //! Logs, retention and tokens.
 
 use super::fixture::{House, at, died, every, job, job_with, once, succeeded};
+use punctual_core::limits;
 use punctual_core::control::Verb;
 use punctual_core::ids::ExecutionId;
 use punctual_core::job::Expiry;
@@ -167,4 +168,38 @@ async fn finish_jobs(house: &House, count: u32) {
         house.accept(at(end_at), session, &assignment, succeeded(end_at)).await;
         house.store.append_logs(vec![line(assignment.execution, n as usize)]).await.unwrap();
     }
+}
+
+pub async fn a_log_is_kept_within_its_bounds(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let line = |attempt, message: String| LogLine {
+        number: 0,
+        execution: job(1).id.occurrence(1).attempt(attempt),
+        timestamp: at(1),
+        stream: LogStream::Stdout,
+        message,
+    };
+    let long = "x".repeat(limits::LOG_LINE_BYTES_MAX);
+    let lines = 2 * limits::LOG_BYTES_PER_EXECUTION_MAX / long.len();
+    for _ in 0..4 {
+        let some = (0..lines / 4).map(|_| line(1, long.clone())).collect();
+        house.store.append_logs(some).await.unwrap();
+    }
+    let last = house.store.last_logs(job(1).id.occurrence(1).attempt(1), 2).await.unwrap();
+    assert!(last[1].message.contains("dropped") && !last[0].message.contains("dropped"), "it is said once");
+    assert_eq!(last[1].stream, LogStream::Log);
+    let mut bytes = 0;
+    let mut after = None;
+    loop {
+        let page = house.store.logs(job(1).id.occurrence(1).attempt(1), after, 1_000).await.unwrap();
+        bytes += page.items.iter().map(|line| line.message.len()).sum::<usize>();
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert!(bytes <= limits::LOG_BYTES_PER_EXECUTION_MAX + 3 * limits::LOG_LINE_BYTES_MAX, "{bytes}");
+    house.store.append_logs(vec![line(2, "next".to_owned())]).await.unwrap();
+    let next = house.store.last_logs(job(1).id.occurrence(1).attempt(2), 10).await.unwrap();
+    assert_eq!(next.len(), 1, "the next attempt has a log of its own");
 }

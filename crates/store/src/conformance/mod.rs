@@ -7,13 +7,53 @@
 
 mod fixture;
 
-use punctual_core::ports::Store;
+use punctual_core::job::JobStatus;
+use punctual_core::limits;
+use punctual_core::ports::{DeadLetterQuery, JobCounts, JobQuery, Store};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
 /// One case, ready to be run with an empty store.
 pub type Case = fn(Arc<dyn Store>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Whether the counts that a store keeps are those of what it shows; for an adapter to ask after each case.
+pub async fn counts_agree(store: &dyn Store) {
+    let mut counted = store.job_counts().await.unwrap();
+    let mut query = JobQuery { limit: limits::PAGE_ITEMS_MAX, ..JobQuery::default() };
+    let mut shown = JobCounts { dead_letters: counted.dead_letters, ..JobCounts::default() };
+    loop {
+        let page = store.jobs(query.clone()).await.unwrap();
+        for view in &page.items {
+            *count_of(&mut shown, view.status()) += 1;
+        }
+        query.before = page.next;
+        if query.before.is_none() {
+            break;
+        }
+    }
+    assert_eq!(counted, shown);
+    let mut query = DeadLetterQuery { limit: limits::PAGE_ITEMS_MAX, ..DeadLetterQuery::default() };
+    loop {
+        let page = store.dead_letters(query.clone()).await.unwrap();
+        counted.dead_letters -= page.items.len() as u64;
+        query.before = page.next;
+        if query.before.is_none() {
+            break;
+        }
+    }
+    assert_eq!(counted.dead_letters, 0, "dead letters that are counted and not shown");
+}
+
+fn count_of(counts: &mut JobCounts, status: JobStatus) -> &mut u64 {
+    match status {
+        JobStatus::Active => &mut counts.active,
+        JobStatus::Paused => &mut counts.paused,
+        JobStatus::Completed => &mut counts.completed,
+        JobStatus::Failed => &mut counts.failed,
+        JobStatus::Cancelled => &mut counts.cancelled,
+    }
+}
 
 /// Hands the list of all cases, by module, to another macro: to this module's own for [`CASES`], and to an
 /// adapter's for one test per case.
@@ -159,6 +199,24 @@ macro_rules! each_conformance_case {
                 paused_queues_are_listed,
                 an_execution_knows_how_many_go_before_it,
             }
+            depth {
+                a_full_queue_refuses_what_would_join_it,
+                what_waits_counts_as_much_as_what_is_queued,
+                a_batch_fills_a_queue_to_its_limit_and_no_further,
+                racing_submits_never_exceed_the_limit,
+                what_was_accepted_for_later_is_never_refused,
+                a_repeated_submit_to_a_full_queue_is_known,
+                a_limit_holds_until_it_is_taken_away,
+                settings_of_queues_are_listed_with_their_pauses,
+            }
+            events {
+                what_finished_is_followed_in_the_order_of_the_commits,
+                places_are_never_given_twice,
+                what_retention_took_away_is_told,
+                what_belongs_to_deleted_jobs_is_passed_over,
+                open_executions_are_shown_as_they_stand,
+                all_that_runs_is_walked_over_in_pages,
+            }
             report {
                 a_success_closes_the_occurrence,
                 a_repeated_report_was_accepted_already,
@@ -175,6 +233,21 @@ macro_rules! each_conformance_case {
                 an_error_that_the_job_calls_final_is_not_retried,
                 a_loss_that_the_job_calls_final_is_not_retried,
                 a_growing_timeout_grows_with_every_charged_attempt,
+            }
+            notes {
+                what_is_noted_is_shown_until_the_occurrence_succeeds,
+                the_next_attempt_begins_with_the_last_checkpoint,
+                a_checkpoint_comes_along_with_an_offer,
+                a_checkpoint_survives_a_lost_worker_and_a_give_back,
+                a_note_counts_only_under_its_live_lease,
+                a_late_copy_of_a_note_does_not_undo_a_newer_one,
+                a_null_checkpoint_forgets_the_one_before,
+                a_dead_letter_keeps_its_notes_for_a_redrive,
+                a_discarded_dead_letter_takes_its_notes_along,
+                every_other_end_takes_the_notes_along,
+                what_runs_of_a_deleted_job_may_still_note_and_leaves_nothing,
+                a_deleted_job_takes_the_notes_of_its_dead_letters_along,
+                an_update_leaves_what_is_noted,
             }
             sessions {
                 sessions_are_listed_until_they_close,
@@ -194,6 +267,8 @@ macro_rules! each_conformance_case {
                 a_resync_uses_up_its_turn,
                 a_resync_with_a_used_turn_is_stale,
                 a_closed_session_gives_back_all_it_holds,
+                a_paused_session_gets_no_work_and_keeps_what_it_has,
+                a_draining_session_is_told_with_its_beat,
             }
             pause {
                 a_pause_holds_what_is_queued,
@@ -297,14 +372,17 @@ macro_rules! each_conformance_case {
                 history_is_listed_latest_first_in_pages,
                 jobs_are_listed_latest_first_in_pages,
                 lists_filter_by_every_field,
+                lists_filter_by_schedule_tags_and_text,
                 lists_filter_by_every_status,
                 a_filtered_list_reaches_the_oldest_job_through_its_cursors,
                 dead_letters_are_listed_latest_first_in_pages,
                 depths_count_what_is_live_by_lane,
+                jobs_are_counted_by_status,
             }
             house {
                 log_lines_are_read_in_order_and_in_pages,
                 log_lines_of_other_executions_stay_out,
+                a_log_is_kept_within_its_bounds,
                 retention_deletes_only_what_is_older,
                 retention_is_bounded_and_says_when_there_is_more,
                 a_token_is_found_by_its_id_and_can_be_replaced,

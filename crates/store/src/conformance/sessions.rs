@@ -1,15 +1,15 @@
 //! Sessions, and what happens to leases that end without a report.
 
-use super::fixture::{House, LEASE, at, job, job_with, succeeded};
+use super::fixture::{House, LEASE, at, job, job_with, lane, succeeded};
 use punctual_core::ids::SessionId;
 use punctual_core::job::JobStatus;
 use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::LiveState;
 use punctual_core::ports::{
-    Assignment, Beat, BeatOutcome, Begun, ClaimOutcome, Lane, ReportAnswer, Resync, ResyncOutcome, SessionOpening,
-    SessionRow, Store,
+    Assignment, Beat, BeatOutcome, Begun, ClaimOutcome, Lane, ReportAnswer, Resync, ResyncOutcome,
+    SessionOpening, SessionRow, Store,
 };
-use punctual_core::session::Pulse;
+use punctual_core::session::{Pulse, SessionDraining, SessionMode, SessionOrder};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -21,12 +21,15 @@ pub async fn sessions_are_listed_until_they_close(store: Arc<dyn Store>) {
         embedded: true,
         job_types: vec!["a".to_owned(), "b".to_owned()],
         slots: 8,
+        about: Default::default(),
     };
     let first = house.store.open_session(at(1), opening).await.unwrap();
     let second = house.open_session("w2").await;
     let rows = house.store.sessions().await.unwrap();
     let expected = SessionRow {
         pulse: Pulse { session: first, beat: 0, lease: LEASE },
+        about: Default::default(),
+        mode: Default::default(),
         worker: "w1".to_owned(),
         embedded: true,
         job_types: vec!["a".to_owned(), "b".to_owned()],
@@ -56,7 +59,7 @@ pub async fn a_beat_raises_the_counter_and_never_lowers_it(store: Arc<dyn Store>
     let house = House::new(store);
     let session = house.open_session("w").await;
     for (beat, expected, seen_at) in [(1, 1, at(10)), (3, 3, at(10)), (2, 3, at(10))] {
-        let counted = BeatOutcome::Counted { turn: 0, cancel: vec![] };
+        let counted = BeatOutcome::Counted { turn: 0, cancel: vec![], drain: false };
         assert_eq!(house.store.beat(at(10), vec![Beat { session, beat }]).await.unwrap(), [counted]);
         let row = house.store.sessions().await.unwrap().remove(0);
         assert_eq!((row.pulse.beat, row.beaten_at), (expected, seen_at));
@@ -159,6 +162,7 @@ pub async fn losing_embedded_sessions_spares_the_others(store: Arc<dyn Store>) {
             embedded: true,
             job_types: vec![],
             slots: 1,
+            about: Default::default(),
         };
         house.store.open_session(at(1), opening).await.unwrap();
     }
@@ -259,4 +263,53 @@ async fn hold(house: &House, number: u32) -> (SessionId, Assignment) {
     house.submit(at(1), job(number)).await;
     let assignment = house.claim_one(at(2), session, 1).await;
     (session, assignment)
+}
+
+pub async fn a_paused_session_gets_no_work_and_keeps_what_it_has(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let mut worker = house.worker().await;
+    for number in 1..=3 {
+        house.submit(at(1), job(number)).await;
+    }
+    let held = worker.claim_one(at(2)).await;
+    assert_eq!(order(&house, worker.session, SessionOrder::Pause).await, Some(Ok(SessionMode::Paused)));
+    assert!(worker.is_idle(at(3)).await);
+    let offered = house.submit_to(at(3), job(4), Some(worker.offer())).await;
+    assert_eq!((offered.assigned, offered.queued), (vec![], vec![lane()]), "its offer is not taken");
+    assert_eq!(house.store.holdings().await.unwrap(), [(worker.session, 1)]);
+    worker.beat(at(4)).await;
+    worker.end(at(5), &held, succeeded(5)).await;
+    let mut other = house.worker().await;
+    assert_eq!(other.claim(at(6), 1).await.len(), 1, "others go on");
+    assert_eq!(order(&house, worker.session, SessionOrder::Resume).await, Some(Ok(SessionMode::Open)));
+    assert_eq!(worker.claim(at(7), 10).await.len(), 2);
+}
+
+pub async fn a_draining_session_is_told_with_its_beat(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let mut worker = house.worker().await;
+    house.submit(at(1), job(1)).await;
+    let beat = async |beat| {
+        let beats = vec![Beat { session: worker.session, beat }];
+        match house.store.beat(at(2), beats).await.unwrap().remove(0) {
+            BeatOutcome::Counted { drain, .. } => drain,
+            BeatOutcome::SessionLost => panic!("the worker is alive"),
+        }
+    };
+    assert!(!beat(1).await);
+    assert_eq!(order(&house, worker.session, SessionOrder::Drain).await, Some(Ok(SessionMode::Draining)));
+    assert!(beat(2).await && beat(3).await, "with every beat: an answer may be lost");
+    assert_eq!(house.store.sessions().await.unwrap()[0].mode, SessionMode::Draining);
+    assert_eq!(order(&house, worker.session, SessionOrder::Resume).await, Some(Err(SessionDraining)));
+    assert!(worker.is_idle(at(3)).await);
+    house.store.close_session(at(4), worker.session).await.unwrap();
+    assert_eq!(order(&house, worker.session, SessionOrder::Drain).await, None);
+}
+
+async fn order(
+    house: &House,
+    session: SessionId,
+    order: SessionOrder,
+) -> Option<Result<SessionMode, SessionDraining>> {
+    house.store.order_session(session, order).await.unwrap()
 }

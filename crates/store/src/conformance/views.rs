@@ -1,11 +1,12 @@
 //! People look.
 
-use super::fixture::{House, at, every, failed, job, job_with, once, succeeded};
+use super::fixture::{House, at, died, every, failed, job, job_with, once, succeeded};
+use punctual_core::control::{Update, Verb};
 use punctual_core::ids::JobId;
 use punctual_core::job::{JobStatus, Priority};
 use punctual_core::lifecycle::Ending;
 use punctual_core::occurrence::End;
-use punctual_core::ports::{DeadLetterQuery, Depth, ExecutionView, JobQuery, Lane, NewJob, Store};
+use punctual_core::ports::{DeadLetterQuery, Depth, ExecutionView, JobCounts, JobQuery, Lane, NewJob, Store, ScheduleKind};
 use std::sync::Arc;
 
 pub async fn what_is_not_there_is_not_found(store: Arc<dyn Store>) {
@@ -134,6 +135,57 @@ pub async fn lists_filter_by_every_field(store: Arc<dyn Store>) {
     }
 }
 
+pub async fn lists_filter_by_schedule_tags_and_text(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let tags = |tags: &[&str]| tags.iter().map(|tag| (*tag).to_owned()).collect::<Vec<_>>();
+    house.submit(at(1), job_with(1, |spec| spec.settings.tags = tags(&["EU", "mail"]))).await;
+    house.submit(at(1), job_with(2, |spec| spec.settings.tags = tags(&["eu-2"]))).await;
+    let nightly = job_with(3, |spec| {
+        spec.name = "Nightly Report".to_owned();
+        spec.settings.schedule = every(60);
+        spec.settings.tags = tags(&["mail"]);
+    });
+    house.submit(at(1), nightly.clone()).await;
+    house.submit(at(1), job_with(4, |spec| spec.settings.schedule = once(100))).await;
+    let text = |text: &str| JobQuery { text: Some(text.to_owned()), ..JobQuery::default() };
+    let tagged = |wanted: &[&str]| JobQuery { tags: tags(wanted), ..JobQuery::default() };
+    let scheduled = |kind| JobQuery { schedule: Some(kind), ..JobQuery::default() };
+    let id = job(2).id.to_string();
+    let queries = [
+        (tagged(&["mail"]), vec![3, 1]),
+        (tagged(&["mail", "EU"]), vec![1]),
+        (tagged(&["EU", "mail", "no"]), vec![]),
+        (tagged(&["eu"]), vec![]),
+        (JobQuery { schedule: Some(ScheduleKind::Recurring), ..tagged(&["mail"]) }, vec![3]),
+        (JobQuery { status: Some(JobStatus::Active), ..tagged(&["mail"]) }, vec![3, 1]),
+        (JobQuery { status: Some(JobStatus::Paused), ..tagged(&["mail"]) }, vec![]),
+        (scheduled(ScheduleKind::Immediate), vec![2, 1]),
+        (scheduled(ScheduleKind::OneTime), vec![4]),
+        (scheduled(ScheduleKind::Recurring), vec![3]),
+        (text("nightly"), vec![3]),
+        (text("REPORT"), vec![4, 3, 2, 1]),
+        (text("eu"), vec![2, 1]),
+        (text(&id), vec![2]),
+        (text(&id[..id.len() - 1]), vec![2]),
+        (text("nowhere"), vec![]),
+        (JobQuery { tags: tags(&["mail"]), ..text("eu") }, vec![1]),
+    ];
+    for (query, expected) in queries {
+        let expected: Vec<_> = expected.into_iter().map(|n| job(n).id).collect();
+        assert_eq!(list(&house, JobQuery { limit: 10, ..query.clone() }).await, expected, "{query:?}");
+    }
+    let mut spec = nightly.spec.clone();
+    spec.settings.tags = tags(&["new"]);
+    house.done(at(2), nightly.id, Verb::Update(Box::new(Update { spec, expected_version: None }))).await;
+    let of_tag = async |tag| list(&house, JobQuery { limit: 10, ..tagged(&[tag]) }).await;
+    assert_eq!((of_tag("mail").await, of_tag("new").await), (vec![job(1).id], vec![job(3).id]));
+    house.done(at(3), job(1).id, Verb::Delete).await;
+    assert_eq!(of_tag("mail").await, []);
+    house.store.purge(100).await.unwrap();
+    house.submit(at(4), job(1)).await;
+    assert_eq!(of_tag("EU").await, [], "a purged job leaves no tags behind");
+}
+
 pub async fn lists_filter_by_every_status(store: Arc<dyn Store>) {
     let house = House::new(store);
     let session = house.open_session("w").await;
@@ -166,6 +218,27 @@ pub async fn lists_filter_by_every_status(store: Arc<dyn Store>) {
             assert_eq!(list(&house, query).await, expected, "{status:?} by {limit}");
         }
     }
+}
+
+pub async fn jobs_are_counted_by_status(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let mut worker = house.worker().await;
+    for n in 1..=4 {
+        house.submit(at(1), job(n)).await;
+    }
+    house.submit(at(1), job_with(5, |spec| spec.settings.schedule = every(10))).await;
+    worker.run(at(2), succeeded(2)).await;
+    worker.run(at(2), died(2)).await;
+    house.done(at(3), job(3).id, Verb::Cancel).await;
+    house.done(at(3), job(5).id, Verb::Pause).await;
+    let expected =
+        JobCounts { active: 1, paused: 1, completed: 1, failed: 1, cancelled: 1, dead_letters: 1 };
+    assert_eq!(house.store.job_counts().await.unwrap(), expected);
+    let dead = house.dead_letters().await[0].occurrence;
+    house.redriven(at(4), dead).await;
+    house.done(at(4), job(3).id, Verb::Delete).await;
+    let expected = JobCounts { active: 2, failed: 0, cancelled: 0, dead_letters: 0, ..expected };
+    assert_eq!(house.store.job_counts().await.unwrap(), expected);
 }
 
 pub async fn a_filtered_list_reaches_the_oldest_job_through_its_cursors(store: Arc<dyn Store>) {

@@ -6,10 +6,13 @@
 
 use super::connection::open_for_checkpoints;
 use super::fault::Fault;
+use super::figures::Figures;
 use rusqlite::Connection;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 /// Row changes after which it is worth moving the log. A page holds some ten rows of ours.
 const CHANGES: u64 = 10_000;
@@ -26,14 +29,16 @@ pub(crate) struct Checkpointer {
 }
 
 impl Checkpointer {
-    pub fn spawn(database: &Path) -> Result<Self, Fault> {
+    pub fn spawn(database: &Path, figures: Arc<Figures>) -> Result<Self, Fault> {
         let conn = open_for_checkpoints(database)?;
         let (wake, woken) = sync_channel::<()>(1);
         let thread = thread::Builder::new().name("store-checkpoint".to_owned()).spawn(move || {
             while woken.recv().is_ok() {
+                let started = Instant::now();
                 if let Err(error) = checkpoint(&conn) {
                     tracing::warn!(%error, "the write-ahead log could not be moved into the database");
                 }
+                figures.checkpoint_time.observe_duration(started.elapsed());
             }
         });
         let thread = thread.map_err(Fault::Thread)?;

@@ -5,8 +5,9 @@
 use super::connection::{self, Durability};
 use super::fault::Fault;
 use super::migrate;
-use super::names::{Lanes, PausedQueues, SessionWorkers};
+use super::names::{HistoryNumbers, Lanes, QueueTable, SessionWorkers};
 use super::reads::Reads;
+use super::tally::Tally;
 use super::verbs;
 use super::write::{Write, WriteReply};
 use punctual_core::ports::StoreError;
@@ -26,8 +27,11 @@ pub struct SqliteCore {
 pub(crate) struct Memory {
     pub lanes: Lanes,
     pub workers: SessionWorkers,
-    pub paused: PausedQueues,
+    pub queues: QueueTable,
+    pub history: HistoryNumbers,
     pub shares: Shares,
+    /// Written before the transaction commits.
+    pub tally: Tally,
 }
 
 impl Memory {
@@ -35,7 +39,8 @@ impl Memory {
     fn forget(&mut self) {
         self.lanes.forget();
         self.workers.forget();
-        self.paused.forget();
+        self.queues.forget();
+        self.history.forget();
     }
 }
 
@@ -90,6 +95,12 @@ impl SqliteCore {
         Ok(super::integrity::problems(&self.conn)?)
     }
 
+    /// What is wrong with the counts that are kept; empty when all is well. A part of [`Self::integrity_check`] that
+    /// is cheap enough to be asked again and again.
+    pub fn tally_check(&self) -> Result<Vec<String>, StoreError> {
+        Ok(super::integrity::tally_problems(&self.conn)?)
+    }
+
     /// Rows written since the database was opened.
     pub fn total_changes(&self) -> u64 {
         self.conn.total_changes()
@@ -103,6 +114,7 @@ impl SqliteCore {
             tracing::error!(%error, "a transaction could not be rolled back");
         }
         self.memory.forget();
+        self.memory.tally.forget();
     }
 
     /// The bare connection, set and migrated.
@@ -121,6 +133,9 @@ impl SqliteCore {
         for write in writes {
             replies.push(self.apply_one(write)?);
         }
+        self.memory.tally.write(&self.conn)?;
+        #[cfg(test)]
+        assert_eq!(super::integrity::tally_problems(&self.conn)?, Vec::<String>::new());
         self.run("COMMIT")?;
         Ok(replies)
     }
@@ -132,6 +147,7 @@ impl SqliteCore {
         match result {
             Ok(reply) => {
                 self.run("RELEASE one")?;
+                self.memory.tally.keep();
                 Ok(Ok(reply))
             }
             Err(fault) if fault.is_outage() => Err(fault),
@@ -139,6 +155,7 @@ impl SqliteCore {
                 self.run("ROLLBACK TO one")?;
                 self.run("RELEASE one")?;
                 self.memory.forget();
+                self.memory.tally.undo();
                 Ok(Err(fault.into()))
             }
         }

@@ -4,10 +4,12 @@
 
 use super::core::SqliteCore;
 use super::fault::Fault;
+use super::names::last_history_number;
 use super::rows::{
-    INSERT_HISTORY, INSERT_JOB, INSERT_LIVE, PUT_SCHEDULE, UPDATE_LIVE, insert_history, insert_live,
+    INSERT_HISTORY, INSERT_JOB, INSERT_LIVE, LiveRow, PUT_SCHEDULE, UPDATE_LIVE, insert_history, insert_live,
     put_schedule, update_live, write_job,
 };
+use super::tally::Tally;
 use super::verbs::{DELETE_LIVE, FIRST_OF_LANE};
 use punctual_core::ids::{JobId, SessionId};
 use punctual_core::job::{Job, JobMark, JobSpec};
@@ -66,7 +68,7 @@ fn measure_in(place: &Path, options: FloorOptions) -> Result<Floor, FloorError> 
     let mut due = Pace::default();
     let mut lives = Vec::new();
     each_batch(options, |numbers| {
-        let jobs: Vec<(Job, Live)> = numbers.map(|number| due_job(number, options)).collect();
+        let jobs: Vec<(Job, LiveRow)> = numbers.map(|number| due_job(number, options)).collect();
         due.time(jobs.len(), || insert(&conn, &jobs))?;
         lives.extend(jobs.into_iter().map(|(_, live)| live));
         Ok(())
@@ -129,10 +131,10 @@ const NOW_US: i64 = 1_763_195_400_000_000;
 const AHEAD_US: i64 = 365 * 24 * 3_600 * 1_000_000;
 
 /// The n-th no-op job and its first execution.
-fn due_job(number: usize, options: FloorOptions) -> (Job, Live) {
+fn due_job(number: usize, options: FloorOptions) -> (Job, LiveRow) {
     let job = job(number, Schedule::Immediate, options);
     match begin(&job, job.created_at, false, &mut Shares::default()) {
-        Beginning::Due(live) => (job, live),
+        Beginning::Due(live) => (job, LiveRow { live, lane: LANE, is_sole: true }),
         other => unreachable!("an immediate job is due at once: {other:?}"),
     }
 }
@@ -168,13 +170,15 @@ fn job(number: usize, schedule: Schedule, options: FloorOptions) -> Job {
 const SESSION: SessionId = SessionId(1);
 const LANE: i64 = 1;
 
-fn insert(conn: &Connection, jobs: &[(Job, Live)]) -> Result<(), Fault> {
+fn insert(conn: &Connection, jobs: &[(Job, LiveRow)]) -> Result<(), Fault> {
     let transaction = conn.unchecked_transaction()?;
     let mut job_insert = conn.prepare_cached(INSERT_JOB)?;
     let mut live_insert = conn.prepare_cached(INSERT_LIVE)?;
-    for (job, live) in jobs {
+    // The counts of a transaction are not part of the floor.
+    let mut tally = Tally::default();
+    for (job, row) in jobs {
         write_job(&mut job_insert, job, LANE)?;
-        insert_live(&mut live_insert, live, LANE)?;
+        insert_live(&mut live_insert, &mut tally, row)?;
     }
     transaction.commit()?;
     Ok(())
@@ -192,27 +196,32 @@ fn hold(conn: &Connection, jobs: &[(Job, ScheduleState)]) -> Result<(), Fault> {
     Ok(())
 }
 
-fn claim(conn: &Connection, lives: &[Live]) -> Result<(), Fault> {
+fn claim(conn: &Connection, lives: &[LiveRow]) -> Result<(), Fault> {
     let transaction = conn.unchecked_transaction()?;
     let mut select = conn.prepare_cached(FIRST_OF_LANE)?;
     let mut rows = select.query(params![LANE, lives.len() as i64])?;
     while rows.next()?.is_some() {}
     drop(rows);
     let mut update = conn.prepare_cached(UPDATE_LIVE)?;
-    for live in lives {
-        update_live(&mut update, &live.claimed(SESSION, 1, live.available_at)?)?;
+    // The counts of a transaction are not part of the floor.
+    let mut tally = Tally::default();
+    for row in lives {
+        let claimed = row.live.claimed(SESSION, 1, row.live.available_at)?;
+        update_live(&mut update, &mut tally, row, &claimed)?;
     }
     transaction.commit()?;
     Ok(())
 }
 
-fn complete(conn: &Connection, lives: &[Live]) -> Result<(), Fault> {
+fn complete(conn: &Connection, lives: &[LiveRow]) -> Result<(), Fault> {
     let transaction = conn.unchecked_transaction()?;
     let mut delete = conn.prepare_cached(DELETE_LIVE)?;
     let mut history_insert = conn.prepare_cached(INSERT_HISTORY)?;
-    for live in lives {
+    let last = last_history_number(conn)?;
+    for (seq, row) in (last + 1..).zip(lives) {
+        let live = &row.live;
         delete.execute(params![live.id.job.as_bytes(), live.id.number])?;
-        insert_history(&mut history_insert, &finished(live)?, Some(1))?;
+        insert_history(&mut history_insert, &finished(live)?, Some(1), seq)?;
     }
     transaction.commit()?;
     Ok(())

@@ -86,6 +86,24 @@ const RULES: &[(&str, &str)] = &[
         "SELECT count(*) FROM dead_letters WHERE job NOT IN (SELECT id FROM jobs)",
     ),
     (
+        "notes of an occurrence that does not know of them",
+        "SELECT count(*) FROM notes AS n WHERE NOT EXISTS (SELECT 1 FROM live WHERE live.job = n.job \
+         AND live.occurrence = n.occurrence AND (ties & 8) = 8) AND NOT EXISTS (SELECT 1 FROM dead_letters AS d \
+         WHERE d.job = n.job AND d.occurrence = n.occurrence AND d.noted = 1)",
+    ),
+    (
+        "an occurrence that knows of notes which are not there",
+        "SELECT (SELECT count(*) FROM live WHERE (ties & 8) = 8 AND NOT EXISTS (SELECT 1 FROM notes AS n \
+         WHERE n.job = live.job AND n.occurrence = live.occurrence)) \
+         + (SELECT count(*) FROM dead_letters AS d WHERE noted = 1 AND NOT EXISTS (SELECT 1 FROM notes AS n \
+         WHERE n.job = d.job AND n.occurrence = d.occurrence))",
+    ),
+    (
+        "a checkpoint that was never noted",
+        "SELECT count(*) FROM checkpoints AS c WHERE NOT EXISTS \
+         (SELECT 1 FROM notes AS n WHERE n.job = c.job AND n.occurrence = c.occurrence)",
+    ),
+    (
         "an occurrence that is both dead and open",
         "SELECT count(*) FROM dead_letters JOIN live USING (job, occurrence)",
     ),
@@ -102,13 +120,55 @@ const RULES: &[(&str, &str)] = &[
     ),
 ];
 
+/// Rules between counts and what they count, as [`RULES`].
+const TALLY_RULES: &[(&str, &str)] = &[
+    (
+        "a lane whose counts are not those of its rows",
+        "SELECT count(*) FROM (SELECT lane, sum(state = 0) AS waiting, sum(state = 1) AS queued, \
+         sum(state = 2) AS running FROM live GROUP BY lane) AS counted \
+         FULL JOIN lane_tallies AS kept ON kept.lane = counted.lane \
+         WHERE (kept.waiting, kept.queued, kept.running) IS NOT (counted.waiting, counted.queued, counted.running)",
+    ),
+    (
+        "counts of jobs that are not those of their rows",
+        "SELECT count(*) FROM job_tally WHERE (active, paused, completed, failed, cancelled) IS NOT \
+         (SELECT coalesce(sum(mark = 0 AND is_unfinished), 0), coalesce(sum(mark = 1 AND is_unfinished), 0), \
+         coalesce(sum(mark IN (0, 1) AND NOT is_unfinished), 0), coalesce(sum(mark = 2), 0), \
+         coalesce(sum(mark = 3), 0) FROM (SELECT mark, id IN (SELECT job FROM schedules) \
+         OR id IN (SELECT job FROM live) AS is_unfinished FROM jobs))",
+    ),
+    (
+        "a count of dead letters that is not theirs",
+        "SELECT count(*) FROM job_tally WHERE dead_letters <> (SELECT count(*) FROM dead_letters)",
+    ),
+    ("counts of jobs that are not there", "SELECT count(*) <> 1 FROM job_tally"),
+    (
+        "an occurrence that is said to be all that is left of an active job and is not",
+        "SELECT count(*) FROM live AS sole JOIN jobs ON jobs.id = sole.job WHERE (sole.ties & 128) = 128 \
+         AND (mark <> 0 OR sole.job IN (SELECT job FROM schedules) OR EXISTS (SELECT 1 FROM live AS other \
+         WHERE other.job = sole.job AND other.occurrence <> sole.occurrence))",
+    ),
+];
+
 /// Everything that is wrong; empty when all is well.
 pub(crate) fn problems(conn: &Connection) -> Result<Vec<String>, Fault> {
     // One snapshot for all rules: between two of them the writer may commit.
     let _snapshot = conn.unchecked_transaction()?;
     let mut problems = file_problems(conn)?;
-    for (rule, query) in RULES {
-        let broken: i64 = conn.query_row(query, [], |row| row.get(0))?;
+    problems.extend(broken(conn, RULES)?);
+    problems.extend(tally_problems(conn)?);
+    Ok(problems)
+}
+
+/// What is wrong with counts; empty when all is well.
+pub(crate) fn tally_problems(conn: &Connection) -> Result<Vec<String>, Fault> {
+    broken(conn, TALLY_RULES)
+}
+
+fn broken(conn: &Connection, rules: &[(&str, &str)]) -> Result<Vec<String>, Fault> {
+    let mut problems = Vec::new();
+    for (rule, query) in rules {
+        let broken: i64 = conn.prepare_cached(query)?.query_row([], |row| row.get(0))?;
         if broken > 0 {
             problems.push(format!("{rule}: {broken}"));
         }

@@ -5,18 +5,21 @@ use super::connection::{self, Durability};
 use super::fault::Fault;
 use super::migrate;
 use super::reads::cut;
-use super::rows::{Code, all, count, counter, decode, job_id, limit, time};
+use super::rows::{Code, all, count, counter, decode, job_id, limit, one, time};
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::limits;
-use punctual_core::ports::{LogLine, Page, StoreError};
+use punctual_core::ports::{LogLine, LogStream, Page, StoreError};
 use punctual_core::time::Timestamp;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Row, params};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 const INSERT_LINE: &str = "INSERT INTO lines (job, occurrence, attempt, timestamp, stream, message) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 pub(crate) const LINES_OF_EXECUTION: &str = "SELECT number, job, occurrence, attempt, timestamp, stream, message FROM lines \
      WHERE job = ?1 AND occurrence = ?2 AND attempt = ?3 AND number > ?4 ORDER BY number LIMIT ?5";
+pub(crate) const LAST_LINES: &str = "SELECT number, job, occurrence, attempt, timestamp, stream, message FROM lines \
+     WHERE job = ?1 AND occurrence = ?2 AND attempt = ?3 ORDER BY number DESC LIMIT ?4";
 const RETAIN_LINES: &str = "DELETE FROM lines WHERE timestamp < ?1 \
      AND number IN (SELECT number FROM lines ORDER BY number LIMIT ?2)";
 
@@ -24,7 +27,34 @@ const RETAIN_LINES: &str = "DELETE FROM lines WHERE timestamp < ?1 \
 #[derive(Debug)]
 pub struct LogCore {
     conn: Connection,
+    kept: BTreeMap<ExecutionId, Kept>,
 }
+
+/// How much is kept of an execution's lines.
+#[derive(Debug, Clone, Copy, Default)]
+struct Kept {
+    lines: usize,
+    bytes: usize,
+}
+
+impl Kept {
+    /// Whether the limit was reached before: then the last line says so, and nothing more is kept.
+    fn is_full(self) -> bool {
+        self.lines > LINES_MAX || self.bytes > BYTES_MAX
+    }
+
+    fn with(self, message: &str) -> Kept {
+        Kept { lines: self.lines + 1, bytes: self.bytes + message.len() }
+    }
+}
+
+/// A little more than a worker that keeps to the limits sends, so that its own last word on them fits.
+const LINES_MAX: usize = limits::LOG_LINES_PER_EXECUTION_MAX + 1;
+const BYTES_MAX: usize = limits::LOG_BYTES_PER_EXECUTION_MAX + 2 * limits::LOG_LINE_BYTES_MAX;
+/// Executions of which it is remembered how much is kept; beyond that all are counted anew when they write.
+const EXECUTIONS_REMEMBERED_MAX: usize = 10_000;
+const COUNT_LINES: &str = "SELECT count(*), coalesce(sum(length(CAST(message AS BLOB))), 0) FROM lines \
+     WHERE job = ?1 AND occurrence = ?2 AND attempt = ?3";
 
 impl LogCore {
     /// Opens or creates the database file and brings it to this binary's version.
@@ -41,12 +71,19 @@ impl LogCore {
 
     fn migrated(mut conn: Connection) -> Result<Self, StoreError> {
         migrate::migrate(&mut conn, migrate::LOGS)?;
-        Ok(LogCore { conn })
+        Ok(LogCore { conn, kept: BTreeMap::new() })
     }
 
     /// Appends lines in one transaction; the store numbers them.
+    ///
+    /// Of each execution only so much is kept, whatever its worker sends: a line says where the rest was dropped.
     pub fn append(&mut self, lines: &[LogLine]) -> Result<(), StoreError> {
-        Ok(self.try_append(lines)?)
+        let appended = self.try_append(lines);
+        if appended.is_err() {
+            // What was counted of a transaction that did not commit is not there.
+            self.kept.clear();
+        }
+        Ok(appended?)
     }
 
     /// The lines of one execution in the order of their numbers.
@@ -94,23 +131,55 @@ impl LogCore {
     }
 
     fn try_append(&mut self, lines: &[LogLine]) -> Result<(), Fault> {
-        let transaction = self.conn.transaction()?;
-        let mut insert = transaction.prepare_cached(INSERT_LINE)?;
-        for line in lines {
-            let occurrence = line.execution.occurrence;
-            insert.execute(params![
-                occurrence.job.as_bytes(),
-                occurrence.number,
-                line.execution.attempt,
-                line.timestamp.as_micros(),
-                line.stream.code(),
-                line.message,
-            ])?;
+        if self.kept.len() > EXECUTIONS_REMEMBERED_MAX {
+            self.kept.clear();
         }
-        drop(insert);
+        let transaction = self.conn.transaction()?;
+        for line in lines {
+            let kept = match self.kept.get(&line.execution) {
+                Some(kept) => *kept,
+                None => count_lines(&transaction, line.execution)?,
+            };
+            let with_it = kept.with(&line.message);
+            if !with_it.is_full() {
+                insert_line(&transaction, line)?;
+            } else if !kept.is_full() {
+                let last = LogLine { stream: LogStream::Log, message: DROPPED.to_owned(), ..line.clone() };
+                insert_line(&transaction, &last)?;
+            }
+            let is_new_or_grown = !kept.is_full() || !self.kept.contains_key(&line.execution);
+            if is_new_or_grown {
+                self.kept.insert(line.execution, with_it);
+            }
+        }
         transaction.commit()?;
         Ok(())
     }
+}
+
+/// What stands where lines were dropped.
+const DROPPED: &str = "the log is full: this and all further lines are dropped";
+
+fn insert_line(conn: &Connection, line: &LogLine) -> Result<(), Fault> {
+    let occurrence = line.execution.occurrence;
+    conn.prepare_cached(INSERT_LINE)?.execute(params![
+        occurrence.job.as_bytes(),
+        occurrence.number,
+        line.execution.attempt,
+        line.timestamp.as_micros(),
+        line.stream.code(),
+        line.message,
+    ])?;
+    Ok(())
+}
+
+fn count_lines(conn: &Connection, execution: ExecutionId) -> Result<Kept, Fault> {
+    let occurrence = execution.occurrence;
+    let key = params![occurrence.job.as_bytes(), occurrence.number, execution.attempt];
+    let kept = one(&mut *conn.prepare_cached(COUNT_LINES)?, key, |row| {
+        Ok(Kept { lines: row.get::<_, u32>(0)? as usize, bytes: row.get::<_, u32>(1)? as usize })
+    })?;
+    Ok(kept.unwrap_or_default())
 }
 
 /// The lines of one execution, read through any connection to the database.
@@ -140,13 +209,36 @@ fn try_read_lines(
         after.map_or(0, counter),
         limit(wanted)
     ];
-    all(&mut *conn.prepare_cached(LINES_OF_EXECUTION)?, bounds, |row| {
-        Ok(LogLine {
-            number: count(row, 0, "lines.number")?,
-            execution: job_id(row, 1)?.occurrence(row.get(2)?).attempt(row.get(3)?),
-            timestamp: time(row, 4)?,
-            stream: decode(row, 5, "lines.stream")?,
-            message: row.get(6)?,
-        })
+    all(&mut *conn.prepare_cached(LINES_OF_EXECUTION)?, bounds, read_line)
+}
+
+/// The last lines of one execution, in their order.
+pub(crate) fn read_last_lines(
+    conn: &Connection,
+    execution: ExecutionId,
+    wanted: usize,
+) -> Result<Vec<LogLine>, StoreError> {
+    let mut lines = try_read_last_lines(conn, execution, wanted.min(limits::PAGE_ITEMS_MAX))?;
+    lines.reverse();
+    Ok(lines)
+}
+
+fn try_read_last_lines(
+    conn: &Connection,
+    execution: ExecutionId,
+    wanted: usize,
+) -> Result<Vec<LogLine>, Fault> {
+    let occurrence = execution.occurrence;
+    let bounds = params![occurrence.job.as_bytes(), occurrence.number, execution.attempt, limit(wanted)];
+    all(&mut *conn.prepare_cached(LAST_LINES)?, bounds, read_line)
+}
+
+fn read_line(row: &Row<'_>) -> Result<LogLine, Fault> {
+    Ok(LogLine {
+        number: count(row, 0, "lines.number")?,
+        execution: job_id(row, 1)?.occurrence(row.get(2)?).attempt(row.get(3)?),
+        timestamp: time(row, 4)?,
+        stream: decode(row, 5, "lines.stream")?,
+        message: row.get(6)?,
     })
 }

@@ -5,8 +5,11 @@ use punctual_core::ports::StoreError;
 use rusqlite::Connection;
 
 /// Steps of the main database: the n-th leads from version n − 1 to n. A released step never changes.
-pub(crate) const MAIN: &[&str] =
-    &[include_str!("migrations/0001_initial.sql"), include_str!("migrations/0002_control.sql")];
+pub(crate) const MAIN: &[&str] = &[
+    include_str!("migrations/0001_initial.sql"),
+    include_str!("migrations/0002_control.sql"),
+    include_str!("migrations/0003_foundations.sql"),
+];
 /// Steps of the database of log lines.
 pub(crate) const LOGS: &[&str] = &[include_str!("migrations/logs_0001_initial.sql")];
 

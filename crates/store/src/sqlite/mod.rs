@@ -8,6 +8,7 @@ mod checkpoint;
 mod connection;
 mod core;
 mod fault;
+mod figures;
 mod floor;
 mod inspect;
 mod integrity;
@@ -19,6 +20,7 @@ mod open;
 mod reads;
 mod rows;
 mod store;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -36,7 +38,11 @@ pub use store::SqliteStore;
 pub use write::{Write, WriteReply};
 
 /// Row writes that a no-op job costs from submit to success: insert the job, insert its live row, claim it,
-/// delete it, append to history. What a batch shares, such as a session's turn, is not counted.
+/// delete it, append to history. What a transaction shares, such as a session's turn and the counts of
+/// `tally.rs`, is not counted.
 pub const ROW_WRITES_PER_JOB: u64 = 5;
 /// The same for a job that is leased to an offer in the commit of its submit.
 pub const ROW_WRITES_PER_OFFERED_JOB: u64 = 4;
+/// Row writes of counts that a transaction adds at most, however many jobs of one lane it is about: one for the
+/// lane, one for jobs by status.
+pub const TALLY_WRITES_PER_TRANSACTION: u64 = 2;

@@ -1,13 +1,14 @@
-//! Names that rows refer to by number: lanes, and the workers of sessions; and the names of paused queues. The
+//! Names that rows refer to by number: lanes, and the workers of sessions; and what is set for queues. The
 //! writer is the only one to change these tables, so what is remembered of committed rows stays true; what was
 //! learned in a transaction that did not commit must be forgotten.
 
 use super::fault::Fault;
-use super::rows::{all, one};
+use super::rows::{all, count, one, time_or_none};
 use punctual_core::ids::SessionId;
-use punctual_core::ports::Lane;
+use punctual_core::ports::{Lane, QueueRow};
+use punctual_core::queue::QueueSettings;
 use rusqlite::{Connection, params};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Lanes by number and by name. Ordered maps, so that whoever walks them sees the same order in every run.
 #[derive(Debug, Default)]
@@ -69,6 +70,12 @@ impl Lanes {
         Ok(numbers.filter_map(|number| self.by_id.get(number)).cloned().collect())
     }
 
+    /// The numbers of all lanes that lead through a queue.
+    pub fn numbers_through(&mut self, conn: &Connection, queue: &str) -> Result<Vec<i64>, Fault> {
+        self.load_once(conn)?;
+        Ok(self.by_name.get(queue).into_iter().flat_map(BTreeMap::values).copied().collect())
+    }
+
     /// Forgets everything; the next look-up reads the table again.
     pub fn forget(&mut self) {
         *self = Lanes::default();
@@ -102,26 +109,82 @@ impl Lanes {
     }
 }
 
-/// The queues that are paused.
+/// What is set for queues.
 #[derive(Debug, Default)]
-pub(crate) struct PausedQueues(Option<BTreeSet<String>>);
+pub(crate) struct QueueTable(Option<BTreeMap<String, QueueRow>>);
 
-impl PausedQueues {
-    pub fn contains(&mut self, conn: &Connection, queue: &str) -> Result<bool, Fault> {
-        if let Some(paused) = &self.0 {
-            return Ok(paused.contains(queue));
-        }
-        let mut select = conn.prepare_cached("SELECT queue FROM paused_queues")?;
-        let paused: BTreeSet<String> = all(&mut select, [], |row| Ok(row.get(0)?))?.into_iter().collect();
-        let is_paused = paused.contains(queue);
-        self.0 = Some(paused);
-        Ok(is_paused)
+impl QueueTable {
+    pub fn is_paused(&mut self, conn: &Connection, queue: &str) -> Result<bool, Fault> {
+        Ok(self.rows(conn)?.get(queue).is_some_and(|row| row.paused_at.is_some()))
+    }
+
+    pub fn settings(&mut self, conn: &Connection, queue: &str) -> Result<QueueSettings, Fault> {
+        Ok(self.rows(conn)?.get(queue).map_or_else(QueueSettings::default, |row| row.settings))
     }
 
     /// Forgets everything; the next look-up reads the table again.
     pub fn forget(&mut self) {
         self.0 = None;
     }
+
+    fn rows(&mut self, conn: &Connection) -> Result<&BTreeMap<String, QueueRow>, Fault> {
+        if self.0.is_none() {
+            self.0 = Some(read_queues(conn)?.into_iter().map(|row| (row.queue.clone(), row)).collect());
+        }
+        Ok(self.0.get_or_insert_default())
+    }
+}
+
+/// All queues of which something is set, by name.
+pub(crate) fn read_queues(conn: &Connection) -> Result<Vec<QueueRow>, Fault> {
+    let mut select = conn.prepare_cached("SELECT queue, paused_at, max_depth FROM queues ORDER BY queue")?;
+    all(&mut select, [], |row| {
+        let max_depth = match row.get::<_, Option<i64>>(2)? {
+            Some(_) => Some(count(row, 2, "queues.max_depth")?),
+            None => None,
+        };
+        Ok(QueueRow {
+            queue: row.get(0)?,
+            paused_at: time_or_none(row, 1)?,
+            settings: QueueSettings { max_depth },
+        })
+    })
+}
+
+/// The numbers of history: each is given once, although the latest rows may be deleted.
+#[derive(Debug, Default)]
+pub(crate) struct HistoryNumbers(Option<i64>);
+
+impl HistoryNumbers {
+    /// The number of the next row.
+    pub fn next(&mut self, conn: &Connection) -> Result<i64, Fault> {
+        let next = self.given(conn)? + 1;
+        self.0 = Some(next);
+        Ok(next)
+    }
+
+    /// The last number that was given.
+    pub fn given(&mut self, conn: &Connection) -> Result<i64, Fault> {
+        if let Some(given) = self.0 {
+            return Ok(given);
+        }
+        let given = last_history_number(conn)?;
+        self.0 = Some(given);
+        Ok(given)
+    }
+
+    /// Forgets it; the next look-up reads the tables again.
+    pub fn forget(&mut self) {
+        self.0 = None;
+    }
+}
+
+/// The last number of history that was given.
+pub(crate) fn last_history_number(conn: &Connection) -> Result<i64, Fault> {
+    let mut select = conn.prepare_cached(
+        "SELECT max(given, coalesce((SELECT max(seq) FROM history), 0)) FROM history_bounds WHERE id = 1",
+    )?;
+    one(&mut select, [], |row| Ok(row.get(0)?))?.ok_or_else(|| Fault::Missing("history_bounds".to_owned()))
 }
 
 /// Which worker each session belongs to.

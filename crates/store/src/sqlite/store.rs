@@ -4,9 +4,11 @@
 use super::checkpoint::Checkpointer;
 use super::connection::open_for_reading;
 use super::core::SqliteCore;
+use super::figures::Figures;
 use super::integrity;
 use super::lock::DirectoryLock;
-use super::logs::{LogCore, read_lines};
+use super::logs::{LogCore, read_last_lines, read_lines};
+use super::migrate;
 use super::names::Lanes;
 use super::open::{LOCK_FILE, LOGS_FILE, MAIN_FILE, OpenError, OpenFile, SqliteOptions, refuse_emptied};
 use super::reads::Reads;
@@ -15,21 +17,25 @@ use super::verbs::Purged;
 use super::write::{Write, WriteReply};
 use async_trait::async_trait;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
+use punctual_core::notes::{Checkpoint, Note, NoteAnswer, Noted};
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::{
     Beat, BeatOutcome, Begun, CancelOutcome, Claim, ClaimOutcome, Clock, Control, ControlOutcome, DeadLetter,
-    DeadLetterQuery, Depth, Due, ExecutionView, Fire, FireOutcome, Horizon, JobQuery, JobView, LeaseRef,
-    LogLine, Look, LookOutcome, NewJob, NewRequest, Page, PausedQueue, Pausing, Recovered, Report,
-    ReportOutcome, RequestKey, RequestState, Resolved, Resync, ResyncOutcome, Retained, Retired, Retirement,
-    SessionOpening, SessionRow, Store, StoreError, StoredAnswer, SubmitOutcome, Token,
+    DeadLetterQuery, Depth, Due, ExecutionView, FinishedPage, Fire, FireOutcome, HistorySpan, Horizon,
+    JobCounts, JobQuery, JobView, LeaseRef, LogLine, Look, LookOutcome, NewJob, NewRequest, OpenExecution,
+    Page, PausedQueue, Pausing, QueueRow, Recovered, Report, ReportOutcome, RequestKey, RequestState,
+    Resolved, Resync, ResyncOutcome, Retained, Retired, Retirement, RunningPlace, SessionOpening, SessionRow,
+    Store, StoreError, StoreFigures, StoredAnswer, SubmitOutcome, Token,
 };
+use punctual_core::queue::QueueSettings;
 use punctual_core::schedule::SkipRange;
-use punctual_core::session::Pulse;
+use punctual_core::session::{Pulse, SessionDraining, SessionMode, SessionOrder};
 use punctual_core::time::Timestamp;
 use rusqlite::Connection;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::sync::oneshot;
 
 /// Rows, about, that one transaction may touch. What does not fit waits for the next one, so that no caller
@@ -46,6 +52,7 @@ pub struct SqliteStore {
     writer: Batcher<WriteRequest>,
     log_writer: Batcher<LogRequest>,
     clock: Arc<dyn Clock>,
+    figures: Arc<Figures>,
     dir: PathBuf,
     _lock: DirectoryLock,
 }
@@ -82,7 +89,8 @@ impl SqliteStore {
         refuse_emptied(&main_path, &logs_path)?;
         let core = SqliteCore::open(&main_path).map_err(database_error(&main_path))?;
         let logs = LogCore::open(&logs_path).map_err(database_error(&logs_path))?;
-        let checkpointer = Checkpointer::spawn(&main_path)
+        let figures = Arc::new(Figures::default());
+        let checkpointer = Checkpointer::spawn(&main_path, figures.clone())
             .map_err(|fault| database_error(&main_path)(StoreError::from(fault)))?;
         let readers = (0..options.reader_count.max(1))
             .map(|_| Reader::open(&main_path, &logs_path))
@@ -93,10 +101,12 @@ impl SqliteStore {
                 checkpointer,
                 core,
                 file: OpenFile::of(main_path).map_err(io_error(dir))?,
+                figures: figures.clone(),
             })
             .map_err(io_error(dir))?,
             log_writer: spawn_log_writer(logs).map_err(io_error(dir))?,
             clock,
+            figures,
             dir: dir.clone(),
             _lock: lock,
         })
@@ -104,6 +114,11 @@ impl SqliteStore {
 
     /// Finishes what was sent and closes the files; the same as dropping it.
     pub fn close(self) {}
+
+    /// The version of the main database's tables.
+    pub const fn schema_version() -> usize {
+        migrate::MAIN.len()
+    }
 
     /// The data directory.
     pub fn dir(&self) -> &Path {
@@ -155,6 +170,7 @@ struct WriterSide {
     checkpointer: Checkpointer,
     core: SqliteCore,
     file: OpenFile,
+    figures: Arc<Figures>,
 }
 
 impl WriterSide {
@@ -165,10 +181,13 @@ impl WriterSide {
             return vec![Err(gone); count];
         }
         let core = &mut self.core;
+        let started = Instant::now();
         let replies = catch_unwind(AssertUnwindSafe(|| core.apply(writes))).unwrap_or_else(|panic| {
             core.abandon();
             answers_after_panic(&*panic, count)
         });
+        self.figures.transaction_time.observe_duration(started.elapsed());
+        self.figures.transaction_writes.observe(count as u64);
         self.checkpointer.committed(self.core.total_changes());
         replies
     }
@@ -292,6 +311,10 @@ impl Store for SqliteStore {
         written!(self, Write::Report { now, reports }, WriteReply::Reported(outcomes) => outcomes)
     }
 
+    async fn note(&self, now: Timestamp, notes: Vec<Note>) -> Result<Vec<NoteAnswer>, StoreError> {
+        written!(self, Write::Note { now, notes }, WriteReply::Noted(answers) => answers)
+    }
+
     async fn give_back(
         &self,
         now: Timestamp,
@@ -333,6 +356,18 @@ impl Store for SqliteStore {
         written!(self, Write::CloseSession { now, session }, WriteReply::SessionClosed(outcome) => outcome)
     }
 
+    async fn order_session(
+        &self,
+        session: SessionId,
+        order: SessionOrder,
+    ) -> Result<Option<Result<SessionMode, SessionDraining>>, StoreError> {
+        written!(self, Write::OrderSession { session, order }, WriteReply::SessionOrdered(mode) => mode)
+    }
+
+    async fn holdings(&self) -> Result<Vec<(SessionId, u64)>, StoreError> {
+        self.read(|reads| reads.holdings()).await
+    }
+
     async fn control(
         &self,
         now: Timestamp,
@@ -370,6 +405,10 @@ impl Store for SqliteStore {
         written!(self, Write::PauseQueue { now, queue, pausing }, WriteReply::QueuePaused(begun) => begun)
     }
 
+    async fn set_queue(&self, queue: String, settings: QueueSettings) -> Result<(), StoreError> {
+        written!(self, Write::SetQueue { queue, settings }, WriteReply::QueueSet => ())
+    }
+
     async fn begin_request(&self, now: Timestamp, request: NewRequest) -> Result<RequestState, StoreError> {
         written!(self, Write::BeginRequest { now, request }, WriteReply::RequestBegun(state) => state)
     }
@@ -399,12 +438,44 @@ impl Store for SqliteStore {
         self.read(move |reads| reads.execution(id)).await
     }
 
+    async fn finished_after(&self, after: u64, limit: usize) -> Result<FinishedPage, StoreError> {
+        self.read(move |reads| reads.finished_after(after, limit)).await
+    }
+
+    async fn history_span(&self) -> Result<HistorySpan, StoreError> {
+        self.read(|reads| reads.history_span()).await
+    }
+
+    async fn open_executions(&self, ids: Vec<OccurrenceId>) -> Result<Vec<OpenExecution>, StoreError> {
+        self.read(move |reads| reads.open_executions(&ids)).await
+    }
+
+    async fn running(
+        &self,
+        after: Option<RunningPlace>,
+        limit: usize,
+    ) -> Result<Page<OpenExecution, RunningPlace>, StoreError> {
+        self.read(move |reads| reads.running(after, limit)).await
+    }
+
+    async fn notes(&self, job: JobId, up_to: u32, limit: usize) -> Result<Vec<Noted>, StoreError> {
+        self.read(move |reads| reads.notes(job, up_to, limit)).await
+    }
+
+    async fn checkpoint(&self, occurrence: OccurrenceId) -> Result<Option<Checkpoint>, StoreError> {
+        self.read(move |reads| reads.checkpoint(occurrence)).await
+    }
+
     async fn skipped(&self, job: JobId, limit: usize) -> Result<Vec<SkipRange>, StoreError> {
         self.read(move |reads| reads.skipped(job, limit)).await
     }
 
     async fn dead_letters(&self, query: DeadLetterQuery) -> Result<Page<DeadLetter, u64>, StoreError> {
         self.read(move |reads| reads.dead_letters(&query)).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueRow>, StoreError> {
+        self.read(|reads| reads.queues()).await
     }
 
     async fn paused_queues(&self) -> Result<Vec<PausedQueue>, StoreError> {
@@ -417,6 +488,15 @@ impl Store for SqliteStore {
 
     async fn depths(&self) -> Result<Vec<Depth>, StoreError> {
         self.read(|reads| reads.depths()).await
+    }
+
+    async fn job_counts(&self) -> Result<JobCounts, StoreError> {
+        self.read(|reads| reads.job_counts()).await
+    }
+
+    async fn figures(&self) -> Result<StoreFigures, StoreError> {
+        let (figures, dir) = (self.figures.clone(), self.dir.clone());
+        self.readers.run(move |reader| Ok(figures.read(&reader.main, &dir)?)).await
     }
 
     async fn append_logs(&self, lines: Vec<LogLine>) -> Result<(), StoreError> {
@@ -432,6 +512,10 @@ impl Store for SqliteStore {
         limit: usize,
     ) -> Result<Page<LogLine, u64>, StoreError> {
         self.readers.run(move |reader| read_lines(&reader.logs, execution, after, limit)).await
+    }
+
+    async fn last_logs(&self, execution: ExecutionId, count: usize) -> Result<Vec<LogLine>, StoreError> {
+        self.readers.run(move |reader| read_last_lines(&reader.logs, execution, count)).await
     }
 
     async fn retain(&self, horizon: Horizon, limit: usize) -> Result<Retained, StoreError> {

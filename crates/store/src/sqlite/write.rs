@@ -2,13 +2,15 @@
 
 use super::verbs::Purged;
 use punctual_core::ids::{ExecutionId, OccurrenceId, SessionId};
+use punctual_core::notes::{Note, NoteAnswer};
 use punctual_core::ports::{
     Beat, BeatOutcome, Begun, CancelOutcome, Claim, ClaimOutcome, Control, ControlOutcome, Fire, FireOutcome,
     Horizon, LeaseRef, Look, LookOutcome, NewJob, NewRequest, Pausing, Recovered, Report, ReportOutcome,
     RequestKey, RequestState, Resolved, Resync, ResyncOutcome, Retained, Retired, Retirement, SessionOpening,
     StoredAnswer, SubmitOutcome, Token,
 };
-use punctual_core::session::Pulse;
+use punctual_core::queue::QueueSettings;
+use punctual_core::session::{Pulse, SessionDraining, SessionMode, SessionOrder};
 use punctual_core::time::Timestamp;
 
 /// One call of a writing verb of [`punctual_core::ports::Store`].
@@ -33,6 +35,10 @@ pub enum Write {
     Report {
         now: Timestamp,
         reports: Vec<Report>,
+    },
+    Note {
+        now: Timestamp,
+        notes: Vec<Note>,
     },
     GiveBack {
         now: Timestamp,
@@ -66,6 +72,10 @@ pub enum Write {
         now: Timestamp,
         session: SessionId,
     },
+    OrderSession {
+        session: SessionId,
+        order: SessionOrder,
+    },
     Resolve {
         now: Timestamp,
         limit: usize,
@@ -89,6 +99,10 @@ pub enum Write {
         now: Timestamp,
         queue: String,
         pausing: Pausing,
+    },
+    SetQueue {
+        queue: String,
+        settings: QueueSettings,
     },
     BeginRequest {
         now: Timestamp,
@@ -129,6 +143,7 @@ impl Write {
                 claims.iter().fold(0_usize, |sum, claim| sum.saturating_add(claim.limit))
             }
             Write::Report { reports, .. } => reports.len(),
+            Write::Note { notes, .. } => notes.len(),
             Write::GiveBack { leases, .. } => leases.len(),
             Write::Beat { beats, .. } => beats.len(),
             Write::LoseSessions { silent, .. } => silent.len(),
@@ -144,7 +159,9 @@ impl Write {
             | Write::OpenSession { .. }
             | Write::LoseEmbeddedSessions { .. }
             | Write::CloseSession { .. }
+            | Write::OrderSession { .. }
             | Write::PauseQueue { .. }
+            | Write::SetQueue { .. }
             | Write::BeginRequest { .. }
             | Write::AnswerRequest { .. }
             | Write::Probe { .. }
@@ -162,6 +179,7 @@ pub enum WriteReply {
     Looked(Vec<LookOutcome>),
     Claimed(Vec<ClaimOutcome>),
     Reported(Vec<ReportOutcome>),
+    Noted(Vec<NoteAnswer>),
     GivenBack(Vec<Option<Begun>>),
     Resynced(ResyncOutcome),
     SessionOpened(SessionId),
@@ -170,12 +188,14 @@ pub enum WriteReply {
     EmbeddedSessionsLost(usize),
     Recovered(Recovered),
     SessionClosed(ResyncOutcome),
+    SessionOrdered(Option<Result<SessionMode, SessionDraining>>),
     Resolved(Resolved),
     Controlled(Vec<ControlOutcome>),
     Cancelled(Vec<CancelOutcome>),
     Redriven(Vec<ControlOutcome>),
     Discarded(Vec<bool>),
     QueuePaused(Begun),
+    QueueSet,
     RequestBegun(RequestState),
     RequestAnswered,
     Retained(Retained),

@@ -1,11 +1,12 @@
 //! The `http` job type: calls a web address and judges the answer.
 //!
 //! It owns what a call looks like ([`payload`]), where it may go ([`guard`], [`connect`]), how it is signed
-//! ([`sign`]) and what an answer means ([`answer`]). It must not know slots or sessions: the attempt's time limit is
+//! ([`sign`]), what an answer means ([`answer`]) and what is left for the next attempt ([`checkpoint`]). It must not know slots or sessions: the attempt's time limit is
 //! the worker's, which drops the call and with it the connection. This is the one place of the worker that speaks
 //! HTTP, and no part of the simulation.
 
 mod answer;
+mod checkpoint;
 mod connect;
 mod guard;
 mod payload;
@@ -20,7 +21,7 @@ use http_body_util::Full;
 use hyper::Request;
 use hyper::header::{self, HeaderName, HeaderValue};
 use payload::Call;
-use punctual_core::ports::{Clock, ExecutionContext, Executor, Host, Outcome, Task};
+use punctual_core::ports::{Clock, ExecutionContext, Executor, Host, LogStream, Outcome, Task};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
@@ -90,6 +91,9 @@ impl Caller {
             Err(error) => return Outcome::Failed { error: error.to_string(), retryable: false },
         };
         tell_facts(&mut call, context);
+        if let Err(left_out) = checkpoint::tell(&mut call, context.assignment.checkpoint.as_ref()) {
+            context.logs.append(LogStream::Log, left_out).await;
+        }
         if let Some(key) = call.key.as_ref().or(self.signing_key.as_ref()) {
             // Receivers compare it with their own clocks, so it is this machine's time, not a driven one.
             let unix_seconds = self.clock.wall().as_micros().div_euclid(MICROS_PER_SECOND);
@@ -97,7 +101,14 @@ impl Caller {
             call.headers.insert(SIGNATURE, plain_value(signature));
         }
         match self.client.request(request(&mut call)).await {
-            Ok(response) => answer::judge(&call, response, &*self.clock).await,
+            Ok(response) => {
+                let left = checkpoint::left(response.headers());
+                let outcome = answer::judge(&call, response, &*self.clock).await;
+                if let (Outcome::Failed { .. }, Some(left)) = (&outcome, left) {
+                    checkpoint::save(left, context).await;
+                }
+                outcome
+            }
             Err(error) => answer::not_answered(&call, &error),
         }
     }
@@ -157,8 +168,9 @@ mod tests {
     use super::*;
     use async_trait::async_trait;
     use punctual_core::ids::{Epoch, JobId};
+    use punctual_core::notes::{Checkpoint, Progress};
     use punctual_core::ports::{Assignment, Random, Spawn};
-    use punctual_core::ports::{LogSink, LogStream, Stop, StopSignal};
+    use punctual_core::ports::{LogSink, NoteError, NoteSink, Stop, StopSignal};
     use punctual_core::time::{Monotonic, Timestamp};
     use std::time::Duration;
 
@@ -214,17 +226,28 @@ mod tests {
             timeout: Duration::from_secs(3_600),
             scheduled_time: Timestamp::EPOCH,
             available_at: Timestamp::EPOCH,
+            checkpoint: None,
         };
         ExecutionContext {
             assignment,
             deadline: Timestamp::EPOCH,
             logs: Arc::new(Alone),
+            notes: Arc::new(Alone),
             stop: Arc::new(Alone),
         }
     }
 
-    /// Nobody reads what it logs, and nobody stops it.
+    /// Nobody reads what it logs or notes, and nobody stops it.
     struct Alone;
+
+    #[async_trait]
+    impl NoteSink for Alone {
+        fn progress(&self, _: Progress) {}
+
+        async fn checkpoint(&self, _: Checkpoint) -> Result<(), NoteError> {
+            Ok(())
+        }
+    }
 
     #[async_trait]
     impl LogSink for Alone {

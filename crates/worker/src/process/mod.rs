@@ -10,10 +10,11 @@ mod payload;
 pub mod protocol;
 
 use futures_util::future::{Either, select};
-use protocol::{Ended, FRAME_HEAD_BYTES, Frame, Request, STOP_AT_ONCE, STOP_POLITELY};
+use protocol::{CommandNote, Ended, FRAME_HEAD_BYTES, Frame, Request, STOP_AT_ONCE, STOP_POLITELY};
 use punctual_core::limits;
+use punctual_core::notes::Checkpoint;
 use punctual_core::ports::{
-    Assignment, ExecutionContext, Executor, LogSink, LogStream, Outcome, Stop, StopSignal, Task,
+    Assignment, ExecutionContext, Executor, LogStream, Outcome, Stop, StopSignal, Task,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
@@ -88,6 +89,9 @@ fn with_facts(mut request: Request, shim: &ShimCommand, context: &ExecutionConte
     let added = std::mem::replace(&mut request.env, shim.env.clone());
     request.env.extend(added);
     request.env.extend(facts.map(|(name, value)| (name.to_owned(), value)));
+    if let Some(checkpoint) = &assignment.checkpoint {
+        request.env.insert("PUNCTUAL_CHECKPOINT".to_owned(), checkpoint.as_json().to_owned());
+    }
     request
 }
 
@@ -97,7 +101,7 @@ async fn run(shim: Arc<ShimCommand>, request: Request, context: ExecutionContext
         Err(error) => return failed(format!("the shim of the command cannot be started: {error}")),
     };
     let Shim { mut process, stdin, stdout } = started;
-    let told = pin!(listen(stdout, &*context.logs));
+    let told = pin!(listen(stdout, &context));
     let shim = process.id().and_then(|id| Pid::from_raw(id.cast_signed()));
     let stopped = pin!(pass_on_stops(stdin, shim, &*context.stop));
     let told = match select(told, stopped).await {
@@ -149,17 +153,32 @@ impl Shim {
 
 /// Takes in what the shim tells, up to the end of the command. Lines wait until the log has room, and with them
 /// the shim and the command that writes them.
-async fn listen(stdout: ChildStdout, logs: &dyn LogSink) -> io::Result<Ended> {
+async fn listen(stdout: ChildStdout, context: &ExecutionContext) -> io::Result<Ended> {
     let mut stdout = BufReader::new(stdout);
     loop {
         let (stream, message) = match read_frame(&mut stdout).await? {
             Frame::Stdout(line) => (LogStream::Stdout, line),
             Frame::Stderr(line) => (LogStream::Stderr, line),
             Frame::Note(line) => (LogStream::Log, line),
+            Frame::Noted(note) => match keep(note, context).await {
+                Ok(()) => continue,
+                Err(problem) => (LogStream::Log, problem),
+            },
             Frame::Ended(ended) => return Ok(ended),
         };
-        logs.append(stream, message).await;
+        context.logs.append(stream, message).await;
     }
+}
+
+/// Passes on what the command has noted. A checkpoint is kept before anything else is heard, so that the end of the
+/// command is told after it.
+async fn keep(note: CommandNote, context: &ExecutionContext) -> Result<(), String> {
+    if let Some(progress) = note.progress {
+        context.notes.progress(progress);
+    }
+    let Some(document) = note.checkpoint else { return Ok(()) };
+    let checkpoint = Checkpoint::new(document).map_err(|error| error.to_string())?;
+    context.notes.checkpoint(checkpoint).await.map_err(|error| error.to_string())
 }
 
 async fn read_frame(stdout: &mut BufReader<ChildStdout>) -> io::Result<Frame> {

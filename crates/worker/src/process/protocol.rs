@@ -5,6 +5,7 @@
 //! last of which says how the command ended. Both ends are of one binary, so the protocol has no versions.
 
 use punctual_core::limits;
+use punctual_core::notes::Progress;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,7 +17,7 @@ pub const STOP_POLITELY: u8 = b'T';
 pub const STOP_AT_ONCE: u8 = b'K';
 /// Bytes of a request: a payload whose every byte is escaped, and what is added to it.
 pub const REQUEST_BYTES_MAX: usize = 8 * limits::PAYLOAD_BYTES_MAX;
-/// Bytes of a frame's content: the end with a result whose every byte is escaped.
+/// Bytes of a frame's content: the end with a result whose every byte is escaped; a checkpoint is no larger.
 pub const FRAME_BYTES_MAX: usize = 8 * limits::RESULT_BYTES_MAX;
 /// Bytes before a frame's content: its kind and its length.
 pub const FRAME_HEAD_BYTES: usize = 5;
@@ -51,8 +52,18 @@ pub enum Frame {
     Stderr(String),
     /// A line by the shim itself.
     Note(String),
+    /// What the command has noted.
+    Noted(CommandNote),
     /// The last one: nothing of the tree is left.
     Ended(Ended),
+}
+
+/// What a command has noted of itself. What is left out stays as it was.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CommandNote {
+    pub progress: Option<Progress>,
+    /// JSON text, within its limit.
+    pub checkpoint: Option<String>,
 }
 
 /// How a command ended.
@@ -90,6 +101,7 @@ const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
 const NOTE: u8 = 3;
 const ENDED: u8 = 4;
+const NOTED: u8 = 5;
 
 impl Frame {
     /// Appends the frame as it is written.
@@ -99,6 +111,10 @@ impl Frame {
             Frame::Stdout(line) => (STDOUT, line.as_str()),
             Frame::Stderr(line) => (STDERR, line.as_str()),
             Frame::Note(line) => (NOTE, line.as_str()),
+            Frame::Noted(note) => {
+                json = serde_json::to_string(note).unwrap_or_default();
+                (NOTED, json.as_str())
+            }
             Frame::Ended(ended) => {
                 json = serde_json::to_string(ended).unwrap_or_default();
                 (ENDED, json.as_str())
@@ -125,6 +141,9 @@ impl Frame {
             ENDED => serde_json::from_str(&text)
                 .map(Frame::Ended)
                 .map_err(|error| FrameError::Content(error.to_string())),
+            NOTED => serde_json::from_str(&text)
+                .map(Frame::Noted)
+                .map_err(|error| FrameError::Content(error.to_string())),
             kind => Err(FrameError::Kind(kind)),
         }
     }
@@ -147,6 +166,10 @@ mod tests {
             Frame::Stdout("grüße".to_owned()),
             Frame::Stderr(String::new()),
             Frame::Note("n".to_owned()),
+            Frame::Noted(CommandNote {
+                progress: Some(Progress::default()),
+                checkpoint: Some("[1.50]".to_owned()),
+            }),
             Frame::Ended(ended),
         ] {
             let mut bytes = Vec::new();

@@ -3,11 +3,14 @@
 use crate::error::ApiError;
 use punctual_client::Seconds;
 use punctual_client::protocol::{
-    LeaseBody, LogsRequest, NewLogLine, OpenSession, OutcomeWord, PollRequest, ReportBody,
+    LeaseBody, LogsRequest, NewLogLine, NoteBody, NotesRequest, OpenSession, OutcomeWord, PollRequest,
+    ProgressNote, ReportBody,
 };
+use punctual_core::ids::SessionId;
 use punctual_core::job::name_problem;
 use punctual_core::limits;
-use punctual_core::ports::{LeaseRef, LogLine, Outcome, Poll, Report, SessionOpening};
+use punctual_core::notes::{Checkpoint, CheckpointTooLarge, Note, Progress};
+use punctual_core::ports::{LeaseRef, LogLine, Outcome, Poll, Report, SessionOpening, WorkerAbout};
 use punctual_core::time::Timestamp;
 use std::time::Duration;
 
@@ -18,6 +21,12 @@ pub fn opening(request: OpenSession) -> Result<SessionOpening, ApiError> {
     name("worker", &request.worker)?;
     job_types(&request.job_types)?;
     within("slots", request.slots, 1..=limits::WORKER_SLOTS_MAX)?;
+    names("queues", &request.queues)?;
+    for (field, text) in [("version", &request.version), ("host", &request.host)] {
+        if let Some(text) = text {
+            name(field, text)?;
+        }
+    }
     let lease = request.lease_secs.map_or(limits::SESSION_LEASE, duration);
     let (least, most) = (limits::SESSION_LEASE_MIN, limits::SESSION_LEASE_MAX);
     if lease < least || lease > most {
@@ -31,6 +40,7 @@ pub fn opening(request: OpenSession) -> Result<SessionOpening, ApiError> {
         embedded: false,
         job_types: request.job_types,
         slots: request.slots,
+        about: WorkerAbout { queues: request.queues, version: request.version, host: request.host },
     })
 }
 
@@ -119,6 +129,34 @@ fn report(body: ReportBody, now: Timestamp) -> Result<Report, ApiError> {
     end.started_at = body.started_at;
     let lease = LeaseRef { execution: body.execution_id, epoch: body.epoch };
     Ok(Report { session: body.session, lease, end })
+}
+
+pub fn notes(request: NotesRequest) -> Result<Vec<Note>, ApiError> {
+    at_most("notes", request.notes.len(), limits::REMOTE_NOTES_MAX)?;
+    let session = request.session;
+    let note = |(index, body)| {
+        note(session, body).map_err(|error: ApiError| error.within(&format!("notes[{index}]")))
+    };
+    request.notes.into_iter().enumerate().map(note).collect()
+}
+
+fn note(session: SessionId, body: NoteBody) -> Result<Note, ApiError> {
+    if let Some(number) = body.number {
+        count("number", number)?;
+    }
+    let checkpoint = body.checkpoint.map(|document| Checkpoint::new(document.get()));
+    let too_large = |CheckpointTooLarge { bytes }| {
+        let most = limits::CHECKPOINT_BYTES_MAX;
+        ApiError::field("checkpoint", format!("must have at most {most} bytes, not {bytes}"))
+    };
+    let checkpoint = checkpoint.transpose().map_err(too_large)?;
+    let progress =
+        body.progress.map(|ProgressNote { percent, message }| Progress { percent, message }.within_limits());
+    if checkpoint.is_none() && progress.as_ref().is_none_or(Progress::is_empty) {
+        return Err(ApiError::field("progress", "must say something, unless there is a checkpoint"));
+    }
+    let lease = LeaseRef { execution: body.execution_id, epoch: body.epoch };
+    Ok(Note { session, lease, number: body.number, progress, checkpoint })
 }
 
 pub fn log_lines(request: LogsRequest, now: Timestamp) -> Result<Vec<LogLine>, ApiError> {

@@ -19,8 +19,9 @@ use axum::http::StatusCode;
 use axum::middleware::from_fn;
 use axum::routing::{delete, post};
 use punctual_client::protocol::{
-    AssignmentBody, GiveBackRequest, HeartbeatAnswer, HeartbeatRequest, LeaseBody, LogsRequest, OpenSession,
-    PollAnswer, PollRequest, ReportRequest, ReportsAnswer, ResyncRequest, SessionBody, Verdict,
+    AssignmentBody, GiveBackRequest, HeartbeatAnswer, HeartbeatRequest, LeaseBody, LogsRequest, NotesAnswer,
+    NotesRequest, OpenSession, PollAnswer, PollRequest, ReportRequest, ReportsAnswer, ResyncRequest,
+    SessionBody, Verdict,
 };
 use punctual_core::ids::{ExecutionId, SessionId};
 use punctual_core::occurrence::LiveState;
@@ -28,7 +29,7 @@ use punctual_core::ports::{Assignment, ExecutionView, LeaseRef, Poll, WorkerPort
 use punctual_core::session::LeaseKeeper;
 use punctual_core::time::Monotonic;
 
-/// Outcomes and log lines come in batches.
+/// Outcomes, notes and log lines come in batches.
 type LargeBody = JsonBody<BATCH_BODY_BYTES_MAX>;
 type Body = JsonBody<BODY_BYTES_MAX>;
 
@@ -40,6 +41,7 @@ pub fn router() -> Listed {
         .route("/poll", post(poll))
         .route("/heartbeat", post(heartbeat))
         .route("/report", post(report).layer(large()))
+        .route("/notes", post(notes).layer(large()))
         .route("/give-back", post(give_back))
         .route("/resync", post(resync))
         .route("/logs", post(logs).layer(large()))
@@ -108,6 +110,7 @@ async fn heartbeat(State(api): State<Api>, body: Body) -> Result<Json<HeartbeatA
         now: answer.now,
         turn: check::wire_turn(answer.turn),
         cancel: answer.cancel.into_iter().map(LeaseBody::from).collect(),
+        drain: answer.drain,
     }))
 }
 
@@ -116,6 +119,13 @@ async fn report(State(api): State<Api>, body: LargeBody) -> Result<Json<ReportsA
     let reports = check::reports(reports, api.engine.now())?;
     let answers = api.engine.report(reports).await?;
     Ok(Json(ReportsAnswer { answers: answers.into_iter().map(Verdict::from).collect() }))
+}
+
+async fn notes(State(api): State<Api>, body: LargeBody) -> Result<Json<NotesAnswer>, ApiError> {
+    let notes = check::notes(json::parse::<NotesRequest>(&body.bytes, Shape::Worker)?)?;
+    drop(body);
+    let answers = api.engine.note(notes).await?;
+    Ok(Json(NotesAnswer { answers: answers.into_iter().map(Verdict::from).collect() }))
 }
 
 async fn give_back(State(api): State<Api>, body: Body) -> Result<StatusCode, ApiError> {

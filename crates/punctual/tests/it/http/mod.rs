@@ -44,6 +44,31 @@ fn failure(attempts: &[ExecutionBody]) -> (String, usize) {
 }
 
 #[tokio::test]
+async fn a_failed_answer_can_leave_a_checkpoint_for_the_next_attempt() {
+    let server = allowed();
+    let left = "Punctual-Checkpoint: {\"page\": 2.50}\r\n";
+    let web = Web::answering(Answer::with_headers("503 Later", left, "")).await;
+    let attempts = run(&server, json!({"url": web.url("/")})).await;
+    let carried: Vec<_> =
+        web.asked().iter().map(|asked| asked.header("punctual-checkpoint").map(str::to_owned)).collect();
+    assert_eq!(carried, [None, Some("{\"page\": 2.50}".to_owned())]);
+    let dead = server.client().execution(attempts[0].execution_id).await.unwrap();
+    assert_eq!(dead.checkpoint.unwrap().get(), "{\"page\": 2.50}", "a redrive would go on from it");
+}
+
+#[tokio::test]
+async fn an_answer_whose_checkpoint_makes_no_sense_says_so_in_the_log() {
+    let server = allowed();
+    let left = "Punctual-Checkpoint: page 2\r\n";
+    let web = Web::answering(Answer::with_headers("500 Oops", left, "")).await;
+    let attempts = run(&server, json!({"url": web.url("/")})).await;
+    assert_eq!(attempts[0].checkpoint_bytes, None);
+    let page = server.client().execution_logs(attempts[0].execution_id, None, None).await.unwrap();
+    let said = &page.items[0].message;
+    assert!(said.contains("Punctual-Checkpoint of the answer is not kept: it is not JSON"), "{said}");
+}
+
+#[tokio::test]
 async fn a_call_carries_what_the_job_says_and_its_facts() {
     let server = allowed();
     let web = Web::answering(Answer::status("201 Created", r#"{"id": 7, "price": 1.50}"#)).await;

@@ -7,11 +7,12 @@ import worker
 
 def wait(job):
     """Runs until it is stopped; a second attempt succeeds at once."""
+    job["note"](progress={"percent": 5, "message": "waiting"}, checkpoint={"attempt": job["attempt_number"]})
     while job["attempt_number"] == 1:
         if job["stopped"]:
             raise RuntimeError("stopped")
         time.sleep(0.01)
-    return {"worker": worker.NAME}
+    return {"worker": worker.NAME, "checkpoint": job["checkpoint"]}
 
 
 def meet(job):

@@ -41,7 +41,7 @@ macro_rules! dead_letter_columns {
     () => {
         "SELECT dead_letters.number, dead_letters.job, dead_letters.occurrence, dead_letters.attempts, \
          dead_letters.died_at, dead_letters.error, jobs.lane, jobs.name, dead_letters.epoch, \
-         dead_letters.scheduled_time, dead_letters.origin \
+         dead_letters.scheduled_time, dead_letters.origin, dead_letters.noted \
          FROM dead_letters CROSS JOIN jobs ON jobs.id = dead_letters.job "
     };
 }
@@ -209,6 +209,7 @@ pub(crate) fn read_dead_letter(
         origin: decode(row, 10, "dead_letters.origin")?,
         died_at: time(row, 4)?,
         error: row.get(5)?,
+        noted: row.get(11)?,
     })
 }
 

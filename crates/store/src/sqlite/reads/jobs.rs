@@ -4,12 +4,12 @@ use super::Reads;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::rows::{
     Code, JobRow, LiveRow, ScheduleRow, all, decode, job_columns, job_id, limit, live_columns, one,
-    schedule_columns,
+    schedule_columns, schedule_type,
 };
 use punctual_core::ids::JobId;
 use punctual_core::job::{DEFAULT_OWNER, JobMark, JobStatus};
 use punctual_core::limits;
-use punctual_core::ports::{JobQuery, JobView, Lane, OPEN_IN_VIEW_MAX, Page, StoreError};
+use punctual_core::ports::{JobQuery, JobView, Lane, OPEN_IN_VIEW_MAX, Page, ScheduleKind, StoreError};
 use rusqlite::{Row, params};
 
 /// Rows that one page of a filtered list looks at.
@@ -28,12 +28,17 @@ pub(crate) const OPEN_OF_JOB: &str = concat!(
 
 macro_rules! candidate_columns {
     () => {
-        "SELECT id, lane, mark, priority, owner, name FROM jobs "
+        "SELECT jobs.id, jobs.lane, jobs.mark, jobs.priority, jobs.owner, jobs.name, jobs.schedule_type FROM jobs "
     };
 }
 pub(crate) const LATEST_JOBS: &str = concat!(candidate_columns!(), "WHERE id < ?1 ORDER BY id DESC LIMIT ?2");
 pub(crate) const MARKED_JOBS: &str =
     concat!(candidate_columns!(), "WHERE mark = ?3 AND mark <> 0 AND id < ?1 ORDER BY id DESC LIMIT ?2");
+/// A cross join, because that makes SQLite begin with the tag.
+pub(crate) const TAGGED_JOBS: &str = "SELECT jobs.id, jobs.lane, jobs.mark, jobs.priority, jobs.owner, jobs.name, \
+     jobs.schedule_type FROM job_tags CROSS JOIN jobs ON jobs.id = job_tags.job \
+     WHERE job_tags.tag = ?3 AND job_tags.job < ?1 ORDER BY job_tags.job DESC LIMIT ?2";
+pub(crate) const TAGS_OF_JOB: &str = "SELECT tag FROM job_tags WHERE job = ?1";
 const ONE_JOB: &str = concat!(candidate_columns!(), "WHERE id = ?1");
 pub(crate) const ACTIVE_LIVE: &str =
     "SELECT DISTINCT job FROM live WHERE job < ?1 ORDER BY job DESC LIMIT ?2";
@@ -83,6 +88,7 @@ impl Reads<'_> {
         let looked_at_max = if is_filtered(query) { LOOKED_AT_MAX } else { wanted + 1 };
         let candidates = self.candidates(query, looked_at_max)?;
         let is_cut_off = candidates.len() == looked_at_max;
+        let text = query.text.as_ref().map(|text| text.to_lowercase());
         let mut items = Vec::new();
         let mut last = None;
         for candidate in &candidates {
@@ -90,7 +96,9 @@ impl Reads<'_> {
                 return Ok(Page { items, next: last });
             }
             last = Some(candidate.id);
-            if candidate.matches(query, &self.lanes.lane(self.conn, candidate.lane)?)
+            let lane = self.lanes.lane(self.conn, candidate.lane)?;
+            if candidate.matches(query, &lane)
+                && self.has_tags_and_text(candidate, &lane, &query.tags, text.as_deref())?
                 && let Some(view) = self.view(candidate.id)?
                 && query.status.is_none_or(|status| view.status() == status)
             {
@@ -98,6 +106,25 @@ impl Reads<'_> {
             }
         }
         Ok(Page { items, next: last.filter(|_| is_cut_off) })
+    }
+
+    /// Whether a job has all of these tags, and the text, which is in small letters, where it is looked for.
+    fn has_tags_and_text(
+        &self,
+        candidate: &Candidate,
+        lane: &Lane,
+        wanted: &[String],
+        text: Option<&str>,
+    ) -> Result<bool, Fault> {
+        let is_found = text.is_none_or(|text| candidate.has_text(text, lane));
+        // The first tag is what the candidates were found by.
+        if wanted.len() < 2 && is_found {
+            return Ok(true);
+        }
+        let mut select = self.conn.prepare_cached(TAGS_OF_JOB)?;
+        let tags: Vec<String> = all(&mut select, [candidate.id.as_bytes()], |row| Ok(row.get(0)?))?;
+        let has_text = |text: &str| tags.iter().any(|tag| tag.to_lowercase().contains(text));
+        Ok(wanted.iter().all(|tag| tags.contains(tag)) && (is_found || text.is_some_and(has_text)))
     }
 
     /// The latest jobs before the cursor that may have the status asked for, found without walking over all
@@ -109,6 +136,14 @@ impl Reads<'_> {
             let mut select = self.conn.prepare_cached(MARKED_JOBS)?;
             all(&mut select, params![before, limit(count), mark.code()], Candidate::read)
         };
+        if let Some(id) = query.text.as_ref().and_then(|text| text.parse::<JobId>().ok()) {
+            let found = one(&mut *self.conn.prepare_cached(ONE_JOB)?, [id.as_bytes()], Candidate::read)?;
+            return Ok(found.into_iter().filter(|_| query.before.is_none_or(|before| id < before)).collect());
+        }
+        if let Some(tag) = query.tags.first() {
+            let mut select = self.conn.prepare_cached(TAGGED_JOBS)?;
+            return all(&mut select, params![before, limit(count), tag], Candidate::read);
+        }
         match query.status {
             None | Some(JobStatus::Completed) => {
                 all(&mut *self.conn.prepare_cached(LATEST_JOBS)?, bounds, Candidate::read)
@@ -140,8 +175,25 @@ impl Reads<'_> {
 }
 
 fn is_filtered(query: &JobQuery) -> bool {
-    let JobQuery { before: _, limit: _, status, name, job_type, queue, owner, priority } = query;
-    *status == Some(JobStatus::Completed)
+    let JobQuery {
+        before: _,
+        limit: _,
+        status,
+        name,
+        job_type,
+        queue,
+        owner,
+        priority,
+        schedule,
+        tags,
+        text,
+    } = query;
+    schedule.is_some()
+        || text.is_some()
+        // Candidates are found by the first tag, or by the status.
+        || tags.len() > 1
+        || (!tags.is_empty() && status.is_some())
+        || *status == Some(JobStatus::Completed)
         || name.is_some()
         || job_type.is_some()
         || queue.is_some()
@@ -157,6 +209,7 @@ struct Candidate {
     priority: u8,
     owner: Option<String>,
     name: Option<String>,
+    schedule_type: i64,
 }
 
 impl Candidate {
@@ -168,7 +221,15 @@ impl Candidate {
             priority: row.get(3)?,
             owner: row.get(4)?,
             name: row.get(5)?,
+            schedule_type: row.get(6)?,
         })
+    }
+
+    /// Whether the text, which is in small letters, is in its name or type, or begins its id.
+    fn has_text(&self, text: &str, lane: &Lane) -> bool {
+        let name = self.name.as_deref().unwrap_or(lane.job_type());
+        [name, lane.job_type()].iter().any(|field| field.to_lowercase().contains(text))
+            || self.id.to_string().to_lowercase().starts_with(text)
     }
 
     fn matches(&self, query: &JobQuery, lane: &Lane) -> bool {
@@ -185,5 +246,14 @@ impl Candidate {
             && is(&query.queue, lane.queue())
             && is(&query.owner, self.owner.as_deref().unwrap_or(DEFAULT_OWNER))
             && query.priority.is_none_or(|priority| priority.get() == self.priority)
+            && query.schedule.is_none_or(|schedule| code_of(schedule) == self.schedule_type)
+    }
+}
+
+fn code_of(schedule: ScheduleKind) -> i64 {
+    match schedule {
+        ScheduleKind::Immediate => schedule_type::IMMEDIATE,
+        ScheduleKind::OneTime => schedule_type::ONE_TIME,
+        ScheduleKind::Recurring => schedule_type::RECURRING,
     }
 }

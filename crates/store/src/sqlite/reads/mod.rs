@@ -2,8 +2,10 @@
 //! looks at a bounded number of rows, whatever the size of the database.
 
 mod due;
+mod events;
 mod executions;
 mod jobs;
+mod notes;
 mod overview;
 
 pub(crate) use executions::{DEAD_LETTER, LATEST_DEAD_LETTER, cut, read_dead_letter};
@@ -14,9 +16,9 @@ use rusqlite::Connection;
 
 #[cfg(test)]
 pub(crate) use {
-    due::DUE_LIVE, due::DUE_SCHEDULES, executions::DEAD_LETTERS, executions::DEAD_LETTERS_OF_JOB,
+    due::DUE_LIVE, due::DUE_SCHEDULES, events::FINISHED_AFTER, events::RUNNING, executions::DEAD_LETTERS, executions::DEAD_LETTERS_OF_JOB,
     executions::HISTORY_OF_JOB, jobs::ACTIVE_LIVE, jobs::ACTIVE_SCHEDULES, jobs::LATEST_JOBS,
-    jobs::MARKED_JOBS, overview::AHEAD,
+    jobs::MARKED_JOBS, jobs::TAGGED_JOBS, jobs::TAGS_OF_JOB, notes::NOTES_OF_JOB, overview::AHEAD, overview::OLDEST_OF_HEAD,
 };
 
 /// The reading verbs over one connection.

@@ -2,31 +2,44 @@
 
 use super::Reads;
 use crate::sqlite::fault::Fault;
-use crate::sqlite::rows::{all, count, decode, limit, one, state, time};
+use crate::sqlite::names::read_queues;
+use crate::sqlite::rows::{all, count, decode, limit, one, time, time_or_none};
+use crate::sqlite::tally::{self, LaneTally};
 use punctual_core::ids::{OccurrenceId, SessionId};
-use punctual_core::ports::{Depth, PausedQueue, SessionRow, StoreError, Token};
+use punctual_core::ports::{
+    Depth, JobCounts, PausedQueue, QueueRow, SessionRow, StoreError, Token, WorkerAbout,
+};
 use punctual_core::session::Pulse;
 use punctual_core::time::Timestamp;
 use rusqlite::{Row, params};
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 const SESSIONS: &str = "SELECT sessions.id, sessions.beat, sessions.lease_us, workers.name, \
-     sessions.embedded, sessions.job_types, sessions.slots, sessions.opened_at, sessions.beaten_at \
+     sessions.embedded, sessions.job_types, sessions.slots, sessions.opened_at, sessions.beaten_at, \
+     sessions.queues, sessions.version, sessions.host, sessions.mode \
      FROM sessions JOIN workers ON workers.id = sessions.worker WHERE sessions.lost = 0 ORDER BY sessions.id";
-/// Counted here instead of grouped there: SQLite would sort all rows first.
-const LIVE_STATES: &str = "SELECT lane, state, available_at FROM live";
+/// Rows at the head of a lane among which the one that has waited longest is looked for. Rank is the time since
+/// which a row is available, but for its priority: in a lane of one priority the first row is the one.
+const OLDEST_LOOKED_AT_MAX: usize = 100;
+pub(crate) const OLDEST_OF_HEAD: &str = "SELECT min(available_at) FROM (SELECT available_at FROM live \
+     WHERE lane = ?1 AND state = 1 ORDER BY rank, job, occurrence LIMIT ?2)";
+
+const HOLDINGS: &str = "SELECT session, count(*) FROM live WHERE state = 2 GROUP BY session ORDER BY session";
 
 pub(crate) const AHEAD: &str = "SELECT count(*) FROM (SELECT 1 FROM live WHERE lane = ?1 AND state = 1 \
      AND (rank, job, occurrence) < (?2, ?3, ?4) LIMIT ?5)";
 
 impl Reads<'_> {
     pub fn paused_queues(&mut self) -> Result<Vec<PausedQueue>, StoreError> {
-        let mut select = self
-            .conn
-            .prepare_cached("SELECT queue, paused_at FROM paused_queues ORDER BY queue")
-            .map_err(Fault::from)?;
-        Ok(all(&mut select, [], |row| Ok(PausedQueue { queue: row.get(0)?, paused_at: time(row, 1)? }))?)
+        let paused = self.queues()?.into_iter().filter_map(|QueueRow { queue, paused_at, .. }| {
+            paused_at.map(|paused_at| PausedQueue { queue, paused_at })
+        });
+        Ok(paused.collect())
+    }
+
+    /// The queues that are paused or have settings of their own, by name.
+    pub fn queues(&mut self) -> Result<Vec<QueueRow>, StoreError> {
+        Ok(read_queues(self.conn)?)
     }
 
     /// How many executions of the same lane go before this queued one, counted up to `count`; `None` if it is
@@ -46,13 +59,19 @@ impl Reads<'_> {
         one(&mut *self.conn.prepare_cached(AHEAD)?, bounds, |row| Ok(row.get::<_, u32>(0)? as usize))
     }
 
+    /// How many executions each session holds, of those that hold any.
+    pub fn holdings(&mut self) -> Result<Vec<(SessionId, u64)>, StoreError> {
+        let mut select = self.conn.prepare_cached(HOLDINGS).map_err(Fault::from)?;
+        Ok(all(&mut select, [], |row| Ok((SessionId(row.get(0)?), count(row, 1, "live.session")?)))?)
+    }
+
     /// All sessions that are neither lost nor closed.
     pub fn sessions(&mut self) -> Result<Vec<SessionRow>, StoreError> {
         let mut select = self.conn.prepare_cached(SESSIONS).map_err(Fault::from)?;
         Ok(all(&mut select, [], read_session)?)
     }
 
-    /// How much is live, by lane. Reads all of it: for a glance now and then, never for a decision.
+    /// How much is live, by lane: one row of counts and the head of the queue for each lane in use.
     pub fn depths(&mut self) -> Result<Vec<Depth>, StoreError> {
         Ok(self.all_depths()?)
     }
@@ -61,19 +80,30 @@ impl Reads<'_> {
         Ok(self.find_token(id)?)
     }
 
+    /// Jobs by status.
+    pub fn job_counts(&mut self) -> Result<JobCounts, StoreError> {
+        Ok(tally::jobs(self.conn)?)
+    }
+
     fn all_depths(&mut self) -> Result<Vec<Depth>, Fault> {
-        let mut tallies: BTreeMap<i64, Tally> = BTreeMap::new();
-        let mut select = self.conn.prepare_cached(LIVE_STATES)?;
-        let mut rows = select.query([])?;
-        while let Some(row) = rows.next()? {
-            tallies.entry(row.get(0)?).or_default().count(row.get(1)?, time(row, 2)?);
-        }
+        // The heads of the queues must be those that were counted.
+        let snapshot = self.conn.unchecked_transaction()?;
+        let tallies = tally::lanes(self.conn)?;
         let mut depths = Vec::with_capacity(tallies.len());
-        for (lane, Tally { waiting, queued, running, oldest_queued }) in tallies {
-            let lane = self.lanes.lane(self.conn, lane)?;
+        for LaneTally { lane: id, waiting, queued, running } in tallies {
+            let oldest_queued = if queued > 0 { self.oldest_of_head(id)? } else { None };
+            let lane = self.lanes.lane(self.conn, id)?;
             depths.push(Depth { lane, waiting, queued, running, oldest_queued });
         }
+        drop(snapshot);
         Ok(depths)
+    }
+
+    fn oldest_of_head(&mut self, lane: i64) -> Result<Option<Timestamp>, Fault> {
+        let mut select = self.conn.prepare_cached(OLDEST_OF_HEAD)?;
+        let oldest =
+            one(&mut select, params![lane, limit(OLDEST_LOOKED_AT_MAX)], |row| time_or_none(row, 0))?;
+        Ok(oldest.flatten())
     }
 
     fn find_token(&mut self, id: &str) -> Result<Option<Token>, Fault> {
@@ -91,29 +121,6 @@ impl Reads<'_> {
     }
 }
 
-/// A [`Depth`] whose lane has not been named yet.
-#[derive(Default)]
-struct Tally {
-    waiting: u64,
-    queued: u64,
-    running: u64,
-    oldest_queued: Option<Timestamp>,
-}
-
-impl Tally {
-    fn count(&mut self, live_state: i64, available_at: Timestamp) {
-        match live_state {
-            state::WAITING => self.waiting += 1,
-            state::QUEUED => {
-                self.queued += 1;
-                let oldest = self.oldest_queued.map_or(available_at, |oldest| oldest.min(available_at));
-                self.oldest_queued = Some(oldest);
-            }
-            _ => self.running += 1,
-        }
-    }
-}
-
 fn read_session(row: &Row<'_>) -> Result<SessionRow, Fault> {
     let lease = Duration::from_micros(count(row, 2, "sessions.lease_us")?);
     Ok(SessionRow {
@@ -124,5 +131,14 @@ fn read_session(row: &Row<'_>) -> Result<SessionRow, Fault> {
         slots: row.get(6)?,
         opened_at: time(row, 7)?,
         beaten_at: time(row, 8)?,
+        about: WorkerAbout {
+            queues: match row.get::<_, Option<String>>(9)? {
+                Some(queues) => serde_json::from_str(&queues)?,
+                None => vec![],
+            },
+            version: row.get(10)?,
+            host: row.get(11)?,
+        },
+        mode: decode(row, 12, "sessions.mode")?,
     })
 }

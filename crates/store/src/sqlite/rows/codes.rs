@@ -6,6 +6,7 @@ use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::Origin;
 use punctual_core::ports::{LogStream, Role};
 use punctual_core::schedule::{OverlapPolicy, SkipReason};
+use punctual_core::session::SessionMode;
 
 /// An enum that a column holds as a small integer.
 pub(crate) trait Code: Sized {
@@ -34,6 +35,7 @@ codes! {
     OverlapPolicy { Skip = 0, Allow = 1, Queue = 2, Replace = 3 }
     SkipReason { Overlap = 0, Misfire = 1, Paused = 2, Calendar = 3, Dependency = 4, Backlog = 5 }
     LogStream { Stdout = 0, Stderr = 1, Log = 2 }
+    SessionMode { Open = 0, Paused = 1, Draining = 2 }
     Role { Viewer = 0, Submitter = 1, Operator = 2, Admin = 3 }
 }
 

@@ -8,13 +8,14 @@ use punctual_core::time::Timestamp;
 use rusqlite::{Row, Statement, params};
 
 pub(crate) const INSERT_HISTORY: &str = "INSERT INTO history (job, occurrence, attempt, epoch, status, origin, job_version, scheduled_time, \
-     available_at, started_at, completed_at, session, worker, error, result, reason) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
+     available_at, started_at, completed_at, session, worker, error, result, reason, seq) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
 
 pub(crate) fn insert_history(
     insert: &mut Statement<'_>,
     finished: &Finished,
     worker: Option<i64>,
+    seq: i64,
 ) -> Result<(), Fault> {
     insert.execute(params![
         finished.id.occurrence.job.as_bytes(),
@@ -33,6 +34,7 @@ pub(crate) fn insert_history(
         finished.error,
         finished.result,
         finished.reason.map(Code::code),
+        seq,
     ])?;
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use super::{Code, decode, job_id, priority, state, time, time_or_none};
 use crate::sqlite::fault::Fault;
+use crate::sqlite::tally::Tally;
 use punctual_core::gates::Gates;
 use punctual_core::ids::{Epoch, SessionId};
 use punctual_core::occurrence::{Lease, Live, LiveState, Ties};
@@ -13,7 +14,13 @@ use rusqlite::{Row, Statement, params};
 pub(crate) struct LiveRow {
     pub live: Live,
     pub lane: i64,
+    /// It is all that is left of an active job: when it has ended, the job is known to have ended without a look.
+    /// Where it is not set, nothing is known. Whatever people do to the job takes it away.
+    pub is_sole: bool,
 }
+
+/// The bit for [`LiveRow::is_sole`], among those of the ties.
+const SOLE: u8 = 128;
 
 /// The columns of `live` in the order in which [`LiveRow::read`] expects them first in a row.
 macro_rules! live_columns {
@@ -30,6 +37,7 @@ pub(crate) const LIVE_COLUMNS: usize = 19;
 
 impl LiveRow {
     pub fn read(row: &Row<'_>) -> Result<Self, Fault> {
+        let (ties, is_sole) = read_ties(row)?;
         let live = Live {
             id: job_id(row, 0)?.occurrence(row.get(1)?),
             state: read_state(row)?,
@@ -43,15 +51,21 @@ impl LiveRow {
             charged: row.get(12)?,
             epoch: Epoch(row.get(13)?),
             expires_at: time_or_none(row, 17)?,
-            ties: read_ties(row)?,
+            ties,
         };
-        Ok(LiveRow { live, lane: row.get(2)? })
+        Ok(LiveRow { live, lane: row.get(2)?, is_sole })
+    }
+
+    /// What the column of ties holds.
+    fn ties_bits(&self) -> u8 {
+        self.live.ties.bits() | if self.is_sole { SOLE } else { 0 }
     }
 }
 
-fn read_ties(row: &Row<'_>) -> Result<Ties, Fault> {
+fn read_ties(row: &Row<'_>) -> Result<(Ties, bool), Fault> {
     let bits: u8 = row.get(18)?;
-    Ties::from_bits(bits).ok_or_else(|| Fault::damaged("live.ties", bits))
+    let ties = Ties::from_bits(bits & !SOLE).ok_or_else(|| Fault::damaged("live.ties", bits))?;
+    Ok((ties, bits & SOLE != 0))
 }
 
 fn read_state(row: &Row<'_>) -> Result<LiveState, Fault> {
@@ -115,13 +129,36 @@ pub(crate) const INSERT_LIVE: &str = concat!("INSERT", whole_live_row!());
 /// Writes all of a live row that is there, its lane and times included.
 pub(crate) const REPLACE_LIVE: &str = concat!("REPLACE", whole_live_row!());
 
-pub(crate) fn insert_live(insert: &mut Statement<'_>, live: &Live, lane: i64) -> Result<(), Fault> {
+/// Writes a row that was not there.
+pub(crate) fn insert_live(insert: &mut Statement<'_>, tally: &mut Tally, row: &LiveRow) -> Result<(), Fault> {
+    write_whole(insert, row)?;
+    tally.opened(row.lane, row.live.state);
+    Ok(())
+}
+
+/// Writes all of a row that was there in this state, in the same lane.
+pub(crate) fn replace_live(
+    replace: &mut Statement<'_>,
+    tally: &mut Tally,
+    was: LiveState,
+    row: &LiveRow,
+) -> Result<(), Fault> {
+    write_whole(replace, row)?;
+    tally.moved((row.lane, was), (row.lane, row.live.state));
+    Ok(())
+}
+
+/// Takes from all rows of a job the note that they are all that is left of it.
+pub(crate) const FORGET_SOLE: &str = "UPDATE live SET ties = ties & 127 WHERE job = ?1 AND ties > 127";
+
+fn write_whole(statement: &mut Statement<'_>, row: &LiveRow) -> Result<(), Fault> {
+    let live = &row.live;
     let columns = StateColumns::of(live);
-    insert.execute(params![
+    statement.execute(params![
         live.id.job.as_bytes(),
         live.id.number,
         live.id.job.segment().index(),
-        lane,
+        row.lane,
         columns.state,
         columns.gates,
         live.rank,
@@ -138,7 +175,7 @@ pub(crate) fn insert_live(insert: &mut Statement<'_>, live: &Live, lane: i64) ->
         columns.cancel_requested,
         live.expires_at.map(Timestamp::as_micros),
         live.look_at().map(Timestamp::as_micros),
-        live.ties.bits(),
+        row.ties_bits(),
     ])?;
     Ok(())
 }
@@ -148,7 +185,20 @@ pub(crate) const UPDATE_LIVE: &str = "UPDATE live SET state = ?3, gates = ?4, ra
      attempt = ?7, charged = ?8, epoch = ?9, session = ?10, claimed_at = ?11, cancel_requested = ?12, \
      job_version = ?13, look_at = ?14 WHERE job = ?1 AND occurrence = ?2";
 
-pub(crate) fn update_live(update: &mut Statement<'_>, live: &Live) -> Result<(), Fault> {
+/// Writes what became of a row in the same lane.
+pub(crate) fn update_live(
+    update: &mut Statement<'_>,
+    tally: &mut Tally,
+    was: &LiveRow,
+    live: &Live,
+) -> Result<(), Fault> {
+    update_in_state(update, live)?;
+    tally.moved((was.lane, was.live.state), (was.lane, live.state));
+    Ok(())
+}
+
+/// As [`update_live`], for a row that stays in the state it was in.
+pub(crate) fn update_in_state(update: &mut Statement<'_>, live: &Live) -> Result<(), Fault> {
     let columns = StateColumns::of(live);
     update.execute(params![
         live.id.job.as_bytes(),

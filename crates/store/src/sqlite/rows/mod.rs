@@ -14,7 +14,8 @@ pub(crate) use jobs::{
     settings_columns, write_job,
 };
 pub(crate) use live::{
-    INSERT_LIVE, LIVE_COLUMNS, LiveRow, REPLACE_LIVE, UPDATE_LIVE, insert_live, live_columns, update_live,
+    FORGET_SOLE, INSERT_LIVE, LIVE_COLUMNS, LiveRow, REPLACE_LIVE, UPDATE_LIVE, insert_live, live_columns,
+    replace_live, update_in_state, update_live,
 };
 pub(crate) use schedules::{
     ADVANCE_SCHEDULE, PUT_SCHEDULE, ScheduleRow, TIE_AWAITED, advance_schedule, put_schedule,

@@ -10,6 +10,7 @@ macro_rules! define {
                 let dir = tempfile::tempdir().unwrap();
                 let store = std::sync::Arc::new(super::super::open(dir.path()));
                 crate::conformance::$module::$case(store.clone()).await;
+                crate::conformance::counts_agree(&*store).await;
                 assert_eq!(store.integrity_check().await.unwrap(), Vec::<String>::new());
             })*
         }

@@ -7,6 +7,7 @@ mod files;
 mod inspect;
 mod outages;
 mod plans;
+mod tally;
 mod upgrade;
 mod walk;
 
@@ -87,6 +88,7 @@ fn open_session(core: &mut SqliteCore) -> SessionId {
         embedded: false,
         job_types: vec!["noop".to_owned()],
         slots: 1,
+        about: Default::default(),
     };
     match apply(core, Write::OpenSession { now: at(0), opening }) {
         WriteReply::SessionOpened(session) => session,

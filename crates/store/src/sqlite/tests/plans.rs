@@ -2,15 +2,18 @@
 //! sorting. Costs must follow the work that is due.
 
 use super::{apply, claim, future_job, job, open_session, report, submit};
-use crate::sqlite::logs::LINES_OF_EXECUTION;
+use crate::sqlite::logs::{LAST_LINES, LINES_OF_EXECUTION};
 use crate::sqlite::reads::{
     ACTIVE_LIVE, ACTIVE_SCHEDULES, AHEAD, DEAD_LETTER, DEAD_LETTERS, DEAD_LETTERS_OF_JOB, DUE_LIVE,
-    DUE_SCHEDULES, HISTORY_OF_JOB, LATEST_DEAD_LETTER, LATEST_JOBS, MARKED_JOBS, OPEN_OF_JOB,
+    DUE_SCHEDULES, FINISHED_AFTER, HISTORY_OF_JOB, LATEST_DEAD_LETTER, LATEST_JOBS, MARKED_JOBS,
+    NOTES_OF_JOB, OLDEST_OF_HEAD, OPEN_OF_JOB, RUNNING, TAGGED_JOBS, TAGS_OF_JOB,
 };
+use crate::sqlite::rows::FORGET_SOLE;
+use crate::sqlite::tally::{JOB_TALLY, LANE_TALLIES, STATUS_OF_JOB};
 use crate::sqlite::verbs::{
-    CHILDREN, COUNT_OPEN, FIRST_BEHIND, FIRST_OF_LANE, FORGET_PARENTS, HAS_OPEN_NOT_IN_LINE, HAS_PARENT,
-    IS_UNFINISHED, JOBS_AFTER, LAST_COMPLETED, LENGTHEN_SKIPPED, LIVE_OF_SESSION, NEXT_LANE_WITH_WORK,
-    NEXT_OF_LANE, PURGEABLE, RETAIN_REQUESTS, SCHEDULE_OF_JOB,
+    CHECKPOINT, CHILDREN, COUNT_OPEN, FIRST_BEHIND, FIRST_OF_LANE, FORGET_NOTES, FORGET_PARENTS, FORGET_TAGS,
+    HAS_OPEN_NOT_IN_LINE, HAS_PARENT, IS_UNFINISHED, JOBS_AFTER, LAST_COMPLETED, LENGTHEN_SKIPPED,
+    LIVE_OF_SESSION, NEXT_LANE_WITH_WORK, NEXT_OF_LANE, PURGEABLE, RETAIN_REQUESTS, SCHEDULE_OF_JOB,
 };
 use crate::sqlite::{LogCore, SqliteCore};
 use punctual_core::ports::Outcome;
@@ -31,6 +34,9 @@ const SEARCHES: &[(&str, &str)] = &[
     (OPEN_OF_JOB, "live USING PRIMARY KEY (job=?)"),
     (LATEST_JOBS, "jobs USING PRIMARY KEY (id<?)"),
     (MARKED_JOBS, "jobs USING INDEX jobs_marked (mark=? AND id<?)"),
+    (TAGGED_JOBS, "job_tags USING PRIMARY KEY (tag=? AND job<?)"),
+    (TAGS_OF_JOB, "job_tags USING COVERING INDEX job_tags_job (job=?)"),
+    (FORGET_TAGS, "job_tags USING COVERING INDEX job_tags_job (job=?)"),
     (ACTIVE_LIVE, "live USING PRIMARY KEY (job<?)"),
     (ACTIVE_SCHEDULES, "schedules USING PRIMARY KEY (job<?)"),
     (CHILDREN, "dependencies USING PRIMARY KEY (parent=?)"),
@@ -44,6 +50,15 @@ const SEARCHES: &[(&str, &str)] = &[
     (PURGEABLE, "jobs USING COVERING INDEX jobs_marked (mark=?)"),
     (RETAIN_REQUESTS, "requests USING COVERING INDEX requests_begun (begun_at<?)"),
     (AHEAD, "live USING COVERING INDEX live_claim (lane=? AND (rank,job,occurrence)<(?,?,?))"),
+    (FINISHED_AFTER, "history USING INTEGER PRIMARY KEY (rowid>?)"),
+    (RUNNING, "live USING INDEX live_session ((session,job,occurrence)>(?,?,?))"),
+    (OLDEST_OF_HEAD, "live USING INDEX live_claim (lane=?)"),
+    (FORGET_SOLE, "live USING PRIMARY KEY (job=?)"),
+    (STATUS_OF_JOB, "jobs USING PRIMARY KEY (id=?)"),
+    (CHECKPOINT, "checkpoints USING PRIMARY KEY (job=? AND occurrence=?)"),
+    (FORGET_NOTES[0], "notes USING PRIMARY KEY (job=?)"),
+    (FORGET_NOTES[1], "checkpoints USING PRIMARY KEY (job=?)"),
+    (NOTES_OF_JOB, "notes USING PRIMARY KEY (job=? AND occurrence<?)"),
     (DEAD_LETTER, "dead_letters USING INDEX dead_letters_occurrence (job=? AND occurrence=?)"),
     (LATEST_DEAD_LETTER, "dead_letters USING INDEX dead_letters_occurrence (job=?)"),
     (DEAD_LETTERS, "dead_letters USING INTEGER PRIMARY KEY (rowid<?)"),
@@ -69,11 +84,30 @@ fn statistics_do_not_lead_the_planner_astray() {
     }
 }
 
+/// All that a look at the whole house reads: tables that hold a row for each lane in use, or one row.
+#[test]
+fn a_glance_at_everything_reads_counts_and_no_rows() {
+    let mut core = SqliteCore::open_in_memory().unwrap();
+    fill(&mut core);
+    for (sql, table) in [(LANE_TALLIES, "lane_tallies"), (JOB_TALLY, "job_tally")] {
+        let plan = format!("EXPLAIN QUERY PLAN {sql}");
+        let mut explain = core.connection().prepare(&plan).unwrap();
+        let steps: Vec<String> =
+            explain.query_map([], |row| row.get(3)).unwrap().collect::<Result<_, _>>().unwrap();
+        assert!(steps.iter().all(|step| step.split(' ').nth(1) == Some(table)), "{sql}\n{steps:#?}");
+    }
+    let rows: i64 =
+        core.connection().query_row("SELECT count(*) FROM lane_tallies", [], |row| row.get(0)).unwrap();
+    assert_eq!(rows, 1, "a row for each lane, whatever waits in it");
+}
+
 #[test]
 fn log_lines_are_found_by_their_execution() {
     let logs = LogCore::open_in_memory().unwrap();
     let expected = "lines USING INDEX lines_execution (job=? AND occurrence=? AND attempt=? AND rowid>?)";
     check(logs.connection(), LINES_OF_EXECUTION, expected);
+    let expected = "lines USING INDEX lines_execution (job=? AND occurrence=? AND attempt=?)";
+    check(logs.connection(), LAST_LINES, expected);
 }
 
 /// Many waiting behind gates, running, queued, finished, dead and still to come.

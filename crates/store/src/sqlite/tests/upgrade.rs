@@ -9,10 +9,11 @@ use punctual_core::job::JobStatus;
 use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::Origin;
 use punctual_core::ports::{
-    Assignment, Control, ControlOutcome, DeadLetterQuery, DueKind, Fire, FireOutcome, LeaseRef, Look,
-    LookOutcome, Outcome, Report, ReportAnswer,
+    Assignment, Control, ControlOutcome, DeadLetterQuery, DueKind, Fire, FireOutcome, JobQuery, LeaseRef,
+    Look, LookOutcome, Outcome, Report, ReportAnswer,
 };
 use punctual_core::schedule::{Schedule, SkipReason};
+use punctual_core::session::SessionMode;
 use rusqlite::{Connection, params};
 use std::path::Path;
 
@@ -171,6 +172,34 @@ fn status(core: &mut SqliteCore, number: u64) -> JobStatus {
 
 fn id(number: u64) -> JobId {
     job(number).id
+}
+
+#[test]
+fn what_the_second_version_had_of_queues_tags_and_history_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("punctual.db");
+    fill_first_version(&path);
+    let mut conn = Connection::open(&path).unwrap();
+    migrate::migrate(&mut conn, &migrate::MAIN[..2]).unwrap();
+    conn.execute("INSERT INTO paused_queues VALUES ('mail', ?1)", [at(5).as_micros()]).unwrap();
+    let tagged = r#"UPDATE jobs SET settings = '{"tags":["eu","mail","eu"]}' WHERE id = ?1"#;
+    conn.execute(tagged, [id(QUEUED).as_bytes()]).unwrap();
+    let last: i64 = conn.query_row("SELECT max(seq) FROM history", [], |row| row.get(0)).unwrap();
+    drop(conn);
+
+    let mut core = SqliteCore::open(&path).unwrap();
+    check(&core);
+    let queues = core.reads().queues().unwrap();
+    assert_eq!((queues.len(), queues[0].queue.as_str(), queues[0].paused_at), (1, "mail", Some(at(5))));
+    for (tag, expected) in [("eu", vec![id(QUEUED)]), ("mail", vec![id(QUEUED)]), ("us", vec![])] {
+        let query = JobQuery { limit: 10, tags: vec![tag.to_owned()], ..JobQuery::default() };
+        let found = core.reads().jobs(&query).unwrap().items;
+        assert_eq!(found.iter().map(|view| view.job.id).collect::<Vec<_>>(), expected, "{tag}");
+    }
+    let span = core.reads().history_span().unwrap();
+    assert_eq!((span.begins_after, span.ends_at), (0, last as u64));
+    assert_eq!(core.reads().finished_after(0, 10).unwrap().looked_to, last as u64);
+    assert_eq!(core.reads().sessions().unwrap()[0].mode, SessionMode::Open);
 }
 
 /// A database of the first version, opened twice by this binary.

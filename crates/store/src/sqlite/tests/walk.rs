@@ -7,6 +7,7 @@ use punctual_core::control::{Update, Verb};
 use punctual_core::ids::{JobId, SegmentSet, SessionId};
 use punctual_core::job::{Expiry, Job, JobStatus, Priority};
 use punctual_core::lifecycle::Status;
+use punctual_core::notes::{Checkpoint, Note, Progress};
 use punctual_core::occurrence::{Finished, Origin};
 use punctual_core::ports::{
     Assignment, Beat, BeatOutcome, Claim, ClaimOutcome, Control, DeadLetterQuery, DueKind, Fire, Look,
@@ -115,13 +116,14 @@ impl Walk {
         if self.company == Company::People && self.draw(3) == 0 {
             return self.act();
         }
-        match self.draw(12) {
+        match self.draw(13) {
             0 | 1 => self.submit(),
             2 | 3 => self.fire_and_look(),
             4..=6 => self.claim(),
             7 | 8 => self.report(),
             9 => self.give_back(),
             10 => self.beat(),
+            11 => self.note(),
             _ if self.draw(4) == 0 => self.lose(),
             _ => return "a rest".to_owned(),
         }
@@ -248,6 +250,22 @@ impl Walk {
             reports.extend([report.clone(), report]);
         }
         apply(&mut self.core, Write::Report { now: self.now, reports });
+    }
+
+    /// Notes something of all that it holds.
+    fn note(&mut self) {
+        let mut notes = vec![];
+        for assignment in self.worker.held.clone() {
+            let checkpoint = ["1", "null"][self.draw(2) as usize];
+            notes.push(Note {
+                session: self.worker.session,
+                lease: assignment.lease(),
+                number: None,
+                progress: (self.draw(2) == 0).then(Progress::default),
+                checkpoint: (self.draw(2) == 0).then(|| Checkpoint::new(checkpoint).unwrap()),
+            });
+        }
+        apply(&mut self.core, Write::Note { now: self.now, notes });
     }
 
     fn give_back(&mut self) {

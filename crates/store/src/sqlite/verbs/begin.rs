@@ -3,19 +3,23 @@
 
 use super::dependents;
 use super::keys::{self, Admission};
+use super::notes::checkpoint_of;
+use super::{queues, tags};
 use crate::sqlite::core::Tx;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::rows::{
-    INSERT_JOB, INSERT_LIVE, PUT_SCHEDULE, count, counter, insert_live, one, put_schedule, read_settings,
-    settings_columns, write_job,
+    INSERT_JOB, INSERT_LIVE, LiveRow, PUT_SCHEDULE, count, counter, decode, insert_live, one, put_schedule,
+    read_settings, settings_columns, write_job,
 };
 use punctual_core::defects::{Defect, planted};
 use punctual_core::dependencies::Parents;
 use punctual_core::ids::{JobId, SessionId};
-use punctual_core::job::{Job, Settings};
+use punctual_core::job::{Job, JobStatus, Settings};
+use punctual_core::notes::Checkpoint;
 use punctual_core::occurrence::{Live, LiveState};
 use punctual_core::ports::{Assignment, Begun, Due, DueKind, Lane, NewJob, Offer, SubmitOutcome};
 use punctual_core::schedule::{self, Beginning, ScheduleState};
+use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
@@ -46,10 +50,15 @@ fn submit_one(
         Ok(parents) => parents,
         Err((parent, problem)) => return Ok(SubmitOutcome::BadParent { parent, problem }),
     };
+    match queues::admit(tx, &job, now)? {
+        Ok(()) => {}
+        Err(refusal) => return Ok(refusal),
+    }
     let (lane_id, lane) = tx.memory.lanes.intern(tx.conn, &job.spec.queue, &job.spec.job_type)?;
     if !write_job(&mut *tx.conn.prepare_cached(INSERT_JOB)?, &job, lane_id)? {
         return Ok(SubmitOutcome::AlreadyThere);
     }
+    tags::put(tx.conn, job.id, &job.spec.settings.tags)?;
     if admission == Admission::Keyed {
         keys::hold(tx.conn, &job)?;
     }
@@ -58,14 +67,20 @@ fn submit_one(
     let begun = match schedule::begin(&job, now, is_gated, &mut tx.memory.shares) {
         Beginning::Due(live) => {
             let live = offers.place(tx, live, &lane, offer, job.version, now)?;
-            insert_live(&mut *tx.conn.prepare_cached(INSERT_LIVE)?, &live, lane_id)?;
-            begun_with(&live, &lane, offer, || Ok(JobFacts::from(job)))?
+            let row = LiveRow { live, lane: lane_id, is_sole: true };
+            insert_live(&mut *tx.conn.prepare_cached(INSERT_LIVE)?, &mut tx.memory.tally, &row)?;
+            tx.memory.tally.job(None, Some(JobStatus::Active));
+            begun_with(tx.conn, &row.live, &lane, offer, || Ok(JobFacts::from(job)))?
         }
         Beginning::Later(state) => {
             put_schedule(&mut *tx.conn.prepare_cached(PUT_SCHEDULE)?, &state, lane_id)?;
+            tx.memory.tally.job(None, Some(JobStatus::Active));
             Begun { due: schedule_due(&state, &lane).into_iter().collect(), ..Begun::default() }
         }
-        Beginning::Over => Begun::default(),
+        Beginning::Over => {
+            tx.memory.tally.job(None, Some(JobStatus::Completed));
+            Begun::default()
+        }
     };
     Ok(SubmitOutcome::Created(match parents {
         Parents::Done => begun,
@@ -101,7 +116,7 @@ impl Offers {
     ) -> Result<Live, Fault> {
         let is_claimable = live.state == LiveState::Queued && !live.is_expired(now);
         let Some(offer) = offer.filter(|_| is_claimable) else { return Ok(live) };
-        if tx.memory.paused.contains(tx.conn, lane.queue())? || !self.holds(tx.conn, offer)? {
+        if tx.memory.queues.is_paused(tx.conn, lane.queue())? || !self.holds(tx.conn, offer)? {
             return Ok(live);
         }
         Ok(live.claimed(offer.session, job_version, now)?)
@@ -111,7 +126,7 @@ impl Offers {
         if let Some(holds) = self.seen.get(&offer) {
             return Ok(*holds);
         }
-        let turn = turn_of(conn, offer.session)?;
+        let turn = place_of(conn, offer.session)?.filter(|(_, mode)| mode.gets_work()).map(|(turn, _)| turn);
         let holds =
             turn.is_some_and(|turn| turn.checked_add(1) == Some(offer.turn) || planted(Defect::DropTurn));
         if holds {
@@ -124,8 +139,15 @@ impl Offers {
 
 /// The last turn that a session has used; `None` if it is lost, closed or was never there.
 pub(super) fn turn_of(conn: &Connection, session: SessionId) -> Result<Option<u64>, Fault> {
-    let mut select = conn.prepare_cached("SELECT turn FROM sessions WHERE id = ?1 AND lost = 0")?;
-    one(&mut select, [session.0], |row| count(row, 0, "sessions.turn"))
+    Ok(place_of(conn, session)?.map(|(turn, _)| turn))
+}
+
+/// The last turn that a session has used, and whether it gets work; `None` as for [`turn_of`].
+pub(super) fn place_of(conn: &Connection, session: SessionId) -> Result<Option<(u64, SessionMode)>, Fault> {
+    let mut select = conn.prepare_cached("SELECT turn, mode FROM sessions WHERE id = ?1 AND lost = 0")?;
+    one(&mut select, [session.0], |row| {
+        Ok((count(row, 0, "sessions.turn")?, decode(row, 1, "sessions.mode")?))
+    })
 }
 
 pub(super) fn use_turn(conn: &Connection, Offer { session, turn }: Offer) -> Result<(), Fault> {
@@ -178,7 +200,12 @@ impl JobFacts {
     }
 }
 
-pub(super) fn assignment(live: &Live, lane: &Lane, facts: JobFacts) -> Assignment {
+pub(super) fn assignment(
+    live: &Live,
+    lane: &Lane,
+    facts: JobFacts,
+    checkpoint: Option<Checkpoint>,
+) -> Assignment {
     Assignment {
         execution: live.execution(),
         epoch: live.epoch,
@@ -190,18 +217,21 @@ pub(super) fn assignment(live: &Live, lane: &Lane, facts: JobFacts) -> Assignmen
         timeout: facts.settings.timeout_after(live.charged),
         scheduled_time: live.scheduled_time,
         available_at: live.available_at,
+        checkpoint,
     }
 }
 
 /// What a live row that was just written means to its caller: leased to the offer, queued, or due later.
 pub(super) fn begun_with(
+    conn: &Connection,
     live: &Live,
     lane: &Lane,
     offer: Option<Offer>,
     facts: impl FnOnce() -> Result<JobFacts, Fault>,
 ) -> Result<Begun, Fault> {
     if let (LiveState::Running(_), Some(offer)) = (live.state, offer) {
-        return Ok(Begun { assigned: vec![(offer, assignment(live, lane, facts()?))], ..Begun::default() });
+        let assignment = assignment(live, lane, facts()?, checkpoint_of(conn, live)?);
+        return Ok(Begun { assigned: vec![(offer, assignment)], ..Begun::default() });
     }
     Ok(begun(live, lane))
 }

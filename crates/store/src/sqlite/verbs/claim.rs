@@ -1,6 +1,7 @@
 //! Claiming: the lowest ranks across all lanes that a worker serves.
 
-use super::begin::{JobFacts, assignment, job_facts_columns, turn_of, use_turn};
+use super::begin::{JobFacts, assignment, job_facts_columns, place_of, use_turn};
+use super::notes::checkpoint_of;
 use super::report::{JobTerms, Settling, terms_of};
 use crate::sqlite::core::Tx;
 use crate::sqlite::fault::Fault;
@@ -45,9 +46,12 @@ pub(super) fn claim(tx: &mut Tx<'_>, now: Timestamp, claims: Vec<Claim>) -> Resu
 }
 
 fn claim_one(tx: &mut Tx<'_>, now: Timestamp, claim: Claim) -> Result<ClaimOutcome, Fault> {
-    let Some(turn) = turn_of(tx.conn, claim.session)? else { return Ok(ClaimOutcome::SessionLost) };
+    let Some((turn, mode)) = place_of(tx.conn, claim.session)? else { return Ok(ClaimOutcome::SessionLost) };
     if claim.turn <= turn && !planted(Defect::DropTurn) {
         return Ok(ClaimOutcome::StaleTurn);
+    }
+    if !mode.gets_work() {
+        return Ok(ClaimOutcome::Claimed { assignments: vec![], begun: Begun::default() });
     }
     let mut lanes = tx.memory.lanes.matching(tx.conn, &claim.queues, &claim.job_types)?;
     if lanes.len() > LANES_ASKED_MAX {
@@ -89,7 +93,7 @@ fn without_paused(tx: &mut Tx<'_>, lanes: Vec<i64>) -> Result<Vec<i64>, Fault> {
     let mut open = Vec::with_capacity(lanes.len());
     for id in lanes {
         let lane = tx.memory.lanes.lane(tx.conn, id)?;
-        if !tx.memory.paused.contains(tx.conn, lane.queue())? {
+        if !tx.memory.queues.is_paused(tx.conn, lane.queue())? {
             open.push(id);
         }
     }
@@ -140,8 +144,9 @@ fn lease(
             continue;
         }
         let claimed = row.live.claimed(claim.session, facts.version, now)?;
-        update_live(&mut update, &claimed)?;
-        taken.assignments.push(assignment(&claimed, &lane, facts));
+        update_live(&mut update, &mut tx.memory.tally, &row, &claimed)?;
+        let checkpoint = checkpoint_of(tx.conn, &claimed)?;
+        taken.assignments.push(assignment(&claimed, &lane, facts, checkpoint));
     }
     Ok(expired)
 }

@@ -1,18 +1,21 @@
 //! What people do to jobs: what stands is read, the rules say what changes, and that is written.
 
+use super::tags;
 use super::begin::{begun, schedule_due};
 use super::dependents::FORGET_PARENTS;
 use super::fire::{SCHEDULE_OF_JOB, record_skips};
 use super::keys;
 use super::lease::find_live;
+use super::notes;
 use super::report::{JobTerms, Settling, follow, terms_of};
 use crate::sqlite::core::Tx;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::reads::{DEAD_LETTER, IS_DELETED, JOB, LATEST_DEAD_LETTER, OPEN_OF_JOB, read_dead_letter};
 use crate::sqlite::rows::{
-    INSERT_LIVE, JobRow, LiveRow, PUT_SCHEDULE, REPLACE_LIVE, ScheduleRow, UPDATE_JOB, UPDATE_LIVE, all,
-    insert_live, limit, one, put_schedule, update_live, write_job,
+    FORGET_SOLE, INSERT_LIVE, JobRow, LiveRow, PUT_SCHEDULE, REPLACE_LIVE, ScheduleRow, UPDATE_JOB,
+    UPDATE_LIVE, all, insert_live, limit, one, put_schedule, replace_live, update_in_state, write_job,
 };
+use crate::sqlite::tally;
 use punctual_core::control::{Change, LiveChange, Refusal, ScheduleChange, Standing, Verb};
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
 use punctual_core::job::JobMark;
@@ -40,8 +43,10 @@ fn control_one(tx: &mut Tx<'_>, now: Timestamp, control: Control) -> Result<Cont
     let outcome = carry_out(tx, &standing, lane, change, now)?;
     if let ControlOutcome::Done(_) = outcome {
         match (&control.verb, dead) {
-            (Verb::Retry, Some(dead)) => unbury(tx.conn, dead.occurrence)?,
-            (Verb::Delete, _) => forget(tx.conn, control.job)?,
+            (Verb::Retry, Some(dead)) => {
+                unbury(tx, dead.occurrence)?;
+            }
+            (Verb::Delete, _) => forget(tx, control.job)?,
             _ => {}
         }
     }
@@ -61,14 +66,20 @@ fn redrive_one(tx: &mut Tx<'_>, now: Timestamp, id: OccurrenceId) -> Result<Cont
     let Some((standing, lane)) = standing(tx, id.job)? else { return Ok(ControlOutcome::NotThere) };
     let outcome = carry_out(tx, &standing, lane, standing.redriven(&dead, now), now)?;
     if let ControlOutcome::Done(_) = outcome {
-        unbury(tx.conn, id)?;
+        unbury(tx, id)?;
     }
     Ok(outcome)
 }
 
 pub(super) fn discard(tx: &mut Tx<'_>, dead: Vec<OccurrenceId>) -> Result<Vec<bool>, Fault> {
-    let mut delete = tx.conn.prepare_cached("DELETE FROM dead_letters WHERE job = ?1 AND occurrence = ?2")?;
-    dead.into_iter().map(|id| Ok(delete.execute(params![id.job.as_bytes(), id.number])? == 1)).collect()
+    let mut discard_one = |id: OccurrenceId| {
+        let was_there = unbury(tx, id)?;
+        if was_there {
+            notes::forget(tx.conn, id)?;
+        }
+        Ok(was_there)
+    };
+    dead.into_iter().map(&mut discard_one).collect()
 }
 
 pub(super) fn cancel(
@@ -108,7 +119,7 @@ fn cancel_one(tx: &mut Tx<'_>, now: Timestamp, execution: ExecutionId) -> Result
 
 /// Writes the request to stop, and lets the session's next beat look for it.
 pub(super) fn ask_to_stop(conn: &Connection, live: &Live) -> Result<(), Fault> {
-    update_live(&mut *conn.prepare_cached(UPDATE_LIVE)?, live)?;
+    update_in_state(&mut *conn.prepare_cached(UPDATE_LIVE)?, live)?;
     if let LiveState::Running(lease) = live.state {
         conn.prepare_cached("UPDATE sessions SET attention = 1 WHERE id = ?1")?.execute([lease.session.0])?;
     }
@@ -173,6 +184,7 @@ fn write(
     now: Timestamp,
 ) -> Result<Controlled, Fault> {
     let id = standing.job.id;
+    tx.conn.prepare_cached(FORGET_SOLE)?.execute([id.as_bytes()])?;
     let job = change.job.as_ref().unwrap_or(&standing.job);
     let (lane_id, lane) = tx.memory.lanes.intern(tx.conn, &job.spec.queue, &job.spec.job_type)?;
     let mut controlled = Controlled {
@@ -184,6 +196,9 @@ fn write(
     };
     if let Some(job) = &change.job {
         write_job(&mut *tx.conn.prepare_cached(UPDATE_JOB)?, job, lane_id)?;
+        if job.spec.settings.tags != standing.job.spec.settings.tags {
+            tags::replace(tx.conn, job.id, &job.spec.settings.tags)?;
+        }
     }
     if let (Some(range), Some(schedule)) = (change.skipped, &standing.schedule) {
         record_skips(tx.conn, schedule, &[range])?;
@@ -204,6 +219,9 @@ fn write(
             .prepare_cached("UPDATE live SET lane = ?2 WHERE job = ?1")?
             .execute(params![id.as_bytes(), lane_id])?;
         controlled.begun.queued.extend((moved > 0).then(|| lane.clone()));
+        for live in &standing.open {
+            tx.memory.tally.moved((old_lane, live.state), (lane_id, live.state));
+        }
     }
     // What a schedule that goes was awaited for, nobody will bring about.
     let is_gone = change.schedule == ScheduleChange::Remove;
@@ -212,12 +230,18 @@ fn write(
     for one in change.live {
         match one {
             LiveChange::Add(live) => {
-                insert_live(&mut *tx.conn.prepare_cached(INSERT_LIVE)?, &live, lane_id)?;
+                let row = LiveRow { live, lane: lane_id, is_sole: false };
+                insert_live(&mut *tx.conn.prepare_cached(INSERT_LIVE)?, &mut tx.memory.tally, &row)?;
+                let live = row.live;
                 controlled.added = Some(live.execution());
                 controlled.begun.add(begun(&live, &lane));
             }
             LiveChange::Put(live) => {
-                insert_live(&mut *tx.conn.prepare_cached(REPLACE_LIVE)?, &live, lane_id)?;
+                let was = standing.open.iter().find(|open| open.id == live.id);
+                let was = was.ok_or_else(|| Fault::Missing(format!("live row of {}", live.id)))?.state;
+                let row = LiveRow { live, lane: lane_id, is_sole: false };
+                replace_live(&mut *tx.conn.prepare_cached(REPLACE_LIVE)?, &mut tx.memory.tally, was, &row)?;
+                let live = row.live;
                 controlled.begun.add(begun(&live, &lane));
                 if let LiveState::Running(lease) = live.state
                     && lease.cancel_requested
@@ -230,26 +254,32 @@ fn write(
                 controlled.begun.ended.push((settled.finished.id, settled.finished.status));
                 ties.followed |= live.ties.followed;
                 ties.awaited |= live.ties.awaited;
-                Settling::prepare(tx.conn)?.write(tx.memory, live.id, settled, now)?;
+                let row = LiveRow { live, lane: lane_id, is_sole: false };
+                Settling::prepare(tx.conn)?.write(tx.memory, &row, settled, now)?;
             }
         }
     }
+    tx.memory.tally.job(Some(standing.status()), tally::status_of(tx.conn, id)?);
     controlled.begun.add(follow(tx, id, ties, false, now)?);
     Ok(controlled)
 }
 
-fn unbury(conn: &Connection, id: OccurrenceId) -> Result<(), Fault> {
-    conn.prepare_cached("DELETE FROM dead_letters WHERE job = ?1 AND occurrence = ?2")?
-        .execute(params![id.job.as_bytes(), id.number])?;
-    Ok(())
+/// Deletes a dead letter; whether it was there.
+fn unbury(tx: &mut Tx<'_>, id: OccurrenceId) -> Result<bool, Fault> {
+    let mut delete = tx.conn.prepare_cached("DELETE FROM dead_letters WHERE job = ?1 AND occurrence = ?2")?;
+    let gone = delete.execute(params![id.job.as_bytes(), id.number])?;
+    tx.memory.tally.dead_letters(-(gone as i64));
+    Ok(gone > 0)
 }
 
-/// What a deleted job leaves to others at once: its keys, its dead letters, its place among the waiting.
-pub(super) fn forget(conn: &Connection, job: JobId) -> Result<(), Fault> {
-    keys::free(conn, job)?;
-    conn.prepare_cached("DELETE FROM dead_letters WHERE job = ?1")?.execute([job.as_bytes()])?;
-    conn.prepare_cached(FORGET_PARENTS)?.execute([job.as_bytes()])?;
-    Ok(())
+/// What a deleted job leaves to others at once: its keys, its dead letters with their notes, its place among the
+/// waiting.
+pub(super) fn forget(tx: &mut Tx<'_>, job: JobId) -> Result<(), Fault> {
+    keys::free(tx.conn, job)?;
+    let dead = tx.conn.prepare_cached("DELETE FROM dead_letters WHERE job = ?1")?.execute([job.as_bytes()])?;
+    tx.memory.tally.dead_letters(-(dead as i64));
+    tx.conn.prepare_cached(FORGET_PARENTS)?.execute([job.as_bytes()])?;
+    notes::forget_job(tx.conn, job)
 }
 
 fn dead_letter(tx: &mut Tx<'_>, id: OccurrenceId) -> Result<Option<DeadLetter>, Fault> {

@@ -12,6 +12,7 @@ use crate::sqlite::rows::{
     LiveRow, ScheduleRow, TIE_AWAITED, UPDATE_LIVE, all, decode, job_id, limit, one, schedule_type,
     update_live,
 };
+use crate::sqlite::tally;
 use punctual_core::defects::{Defect, planted};
 use punctual_core::dependencies::{self, Parent, Parents};
 use punctual_core::gates::Gate;
@@ -126,7 +127,7 @@ fn tell(
     // A child that is not due yet finds out when it is fired.
     let Some(row) = first_behind(tx.conn, child, Gate::Dependency)? else { return Ok(()) };
     let opened = row.live.gate_opened(Gate::Dependency, now)?;
-    update_live(&mut *tx.conn.prepare_cached(UPDATE_LIVE)?, &opened)?;
+    update_live(&mut *tx.conn.prepare_cached(UPDATE_LIVE)?, &mut tx.memory.tally, &row, &opened)?;
     all_begun.add(begun(&opened, &tx.memory.lanes.lane(tx.conn, row.lane)?));
     Ok(())
 }
@@ -140,13 +141,15 @@ pub(super) fn skip(
     begun: &mut Begun,
 ) -> Result<(), Fault> {
     tx.conn.prepare_cached(FORGET_PARENTS)?.execute([child.as_bytes()])?;
+    let before = tally::status_of(tx.conn, child)?;
     let Some(row) = unstarted(tx, child, now)? else { return Ok(()) };
     let terms = terms_of(tx.conn, child)?;
     let why = format!("job {parent}, on which it depended, did not succeed");
     let terms = terms.as_ref().map(JobTerms::terms);
     let settled = row.live.skipped(SkipReason::Dependency, why, terms, now)?;
     begun.ended.push((settled.finished.id, settled.finished.status));
-    Settling::prepare(tx.conn)?.write(tx.memory, row.live.id, settled, now)?;
+    Settling::prepare(tx.conn)?.write(tx.memory, &row, settled, now)?;
+    tx.memory.tally.job(before, tally::status_of(tx.conn, child)?);
     if row.live.ties.followed {
         begun.add(open_next_in_line(tx, child, now)?);
     }
@@ -172,5 +175,5 @@ fn unstarted(tx: &mut Tx<'_>, child: JobId, now: Timestamp) -> Result<Option<Liv
             .prepare_cached("UPDATE jobs SET numbered = ?2 WHERE id = ?1")?
             .execute(params![child.as_bytes(), live.id.number])?;
     }
-    Ok(Some(LiveRow { live, lane: lane_id }))
+    Ok(Some(LiveRow { live, lane: lane_id, is_sole: false }))
 }

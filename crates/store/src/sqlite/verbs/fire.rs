@@ -7,11 +7,12 @@ use super::report::Settling;
 use crate::sqlite::core::Tx;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::rows::{
-    ADVANCE_SCHEDULE, Code, INSERT_LIVE, ScheduleRow, advance_schedule, counter, fired_column, insert_live,
-    limit, one, schedule_columns,
+    ADVANCE_SCHEDULE, Code, INSERT_LIVE, LiveRow, ScheduleRow, advance_schedule, counter, fired_column,
+    insert_live, limit, one, schedule_columns,
 };
 use punctual_core::defects::{Defect, planted};
 use punctual_core::ids::ExecutionId;
+use punctual_core::job::JobStatus;
 use punctual_core::lifecycle::Status;
 use punctual_core::limits;
 use punctual_core::occurrence::{Cancelled, Finished, Live};
@@ -49,22 +50,30 @@ fn fire_one(tx: &mut Tx<'_>, offers: &mut Offers, now: Timestamp, fire: Fire) ->
     if state.due_at.is_none_or(|due_at| due_at > now) {
         return Ok(FireOutcome::NotDue);
     }
-    let present = present(tx.conn, &state)?;
+    let (present, replaceable) = present(tx.conn, &state)?;
+    let open = present.open;
     let plan = state.plan(now, present, &mut tx.memory.shares);
 
     let skipped = plan.skipped.iter().map(|range| range.count).sum();
     record_skips(tx.conn, &state, &plan.skipped)?;
     advance(tx.conn, &state, &plan)?;
     let occurrences = plan.fired.iter().map(|live| (live.id, live.scheduled_time)).collect();
-    let ended = replace(tx, plan.replaced, now)?;
-    let mut begun = open_occurrences(tx, offers, plan.fired, fire.offer, now, (lane_id, &lane))?;
+    let ended = replace(tx, &replaceable, plan.replaced, now)?;
+    let is_over = plan.next.is_none();
+    if is_over && open == 0 && plan.fired.is_empty() {
+        // Nothing fires of a paused job, so it was active.
+        tx.memory.tally.job(Some(JobStatus::Active), Some(JobStatus::Completed));
+    }
+    let is_sole = is_over && open == 0 && plan.fired.len() == 1;
+    let place = Place { lane_id, lane: &lane, is_sole };
+    let mut begun = open_occurrences(tx, offers, plan.fired, fire.offer, now, place)?;
     begun.ended.extend(ended);
     begun.due.extend(plan.next.as_ref().and_then(|next| schedule_due(next, &lane)));
     Ok(FireOutcome::Fired { begun, occurrences, skipped })
 }
 
-/// What there is of the job at this moment, as far as any rule cares.
-fn present(conn: &Connection, state: &ScheduleState) -> Result<Present, Fault> {
+/// What there is of the job at this moment, as far as any rule cares; and the rows that may be replaced.
+fn present(conn: &Connection, state: &ScheduleState) -> Result<(Present, Vec<LiveRow>), Fault> {
     let job = state.job;
     // More may be open than may be by now, and each that waits behind them counts.
     let bound = limit(limits::MAX_OPEN_MAX as usize);
@@ -77,17 +86,19 @@ fn present(conn: &Connection, state: &ScheduleState) -> Result<Present, Fault> {
         OverlapPolicy::Replace if open > 0 => open_of_job(conn, job)?,
         _ => vec![],
     };
-    Ok(Present {
+    let present = Present {
         open: open as usize,
         behind: behind as usize,
-        replaceable: replaceable.into_iter().map(|row| row.live).collect(),
+        replaceable: replaceable.iter().map(|row| row.live.clone()).collect(),
         waits_for_parents: state.depends && waits_for_parents(conn, job)?,
-    })
+    };
+    Ok((present, replaceable))
 }
 
 /// What gives way: the unstarted ends, the running is asked to stop.
 fn replace(
     tx: &mut Tx<'_>,
+    rows: &[LiveRow],
     replaced: Vec<Cancelled>,
     now: Timestamp,
 ) -> Result<Vec<(ExecutionId, Status)>, Fault> {
@@ -97,12 +108,23 @@ fn replace(
             Cancelled::Closed(settled) => {
                 let Finished { id, status, .. } = settled.finished;
                 ended.push((id, status));
-                Settling::prepare(tx.conn)?.write(tx.memory, id.occurrence, settled, now)?;
+                let row = rows.iter().find(|row| row.live.id == id.occurrence);
+                let row = row.ok_or_else(|| Fault::Missing(format!("live row of {id}")))?;
+                // The one that replaces it keeps the job unfinished.
+                Settling::prepare(tx.conn)?.write(tx.memory, row, settled, now)?;
             }
             Cancelled::Requested(live) => ask_to_stop(tx.conn, &live)?,
         }
     }
     Ok(ended)
+}
+
+/// Where an occurrence comes to be open, and whether it is all that is left of its job.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    lane_id: i64,
+    lane: &'a Lane,
+    is_sole: bool,
 }
 
 /// Inserts what fired. An offer is one free place, so it takes the first occurrence and the rest queue.
@@ -112,7 +134,7 @@ fn open_occurrences(
     fired: Vec<Live>,
     offer: Option<Offer>,
     now: Timestamp,
-    (lane_id, lane): (i64, &Lane),
+    Place { lane_id, lane, is_sole }: Place<'_>,
 ) -> Result<Begun, Fault> {
     let mut all_begun = Begun::default();
     let mut offer = offer;
@@ -120,9 +142,10 @@ fn open_occurrences(
         let place = offer.take();
         let version = live.job_version;
         let live = offers.place(tx, live, lane, place, version, now)?;
-        insert_live(&mut *tx.conn.prepare_cached(INSERT_LIVE)?, &live, lane_id)?;
-        let facts = || JobFacts::find(tx.conn, live.id.job, lane);
-        all_begun.add(begun_with(&live, lane, place, facts)?);
+        let row = LiveRow { live, lane: lane_id, is_sole };
+        insert_live(&mut *tx.conn.prepare_cached(INSERT_LIVE)?, &mut tx.memory.tally, &row)?;
+        let facts = || JobFacts::find(tx.conn, row.live.id.job, lane);
+        all_begun.add(begun_with(tx.conn, &row.live, lane, place, facts)?);
     }
     all_begun.queued.dedup();
     Ok(all_begun)

@@ -2,9 +2,11 @@
 
 use super::control::forget;
 use super::keys::is_unfinished;
+use super::tags;
 use crate::sqlite::core::Tx;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::rows::{Code, all, decode, job_id, limit, one, time};
+use crate::sqlite::tally;
 use punctual_core::ids::JobId;
 use punctual_core::job::JobMark;
 use punctual_core::ports::{Horizon, Retained, Retired, Retirement, Token};
@@ -14,7 +16,9 @@ use rusqlite::{Connection, params};
 /// History is appended in the order of completion, so the oldest rows are the first: as many are looked at as
 /// may be deleted, never the whole table.
 const RETAIN_HISTORY: &str = "DELETE FROM history WHERE completed_at < ?1 \
-     AND seq IN (SELECT seq FROM history ORDER BY seq LIMIT ?2)";
+     AND seq IN (SELECT seq FROM history ORDER BY seq LIMIT ?2) RETURNING seq";
+const KEEP_BOUNDS: &str =
+    "UPDATE history_bounds SET given = max(given, ?1), retained = max(retained, ?2) WHERE id = 1";
 const RETAIN_SKIPPED: &str =
     "DELETE FROM skipped WHERE last < ?1 AND seq IN (SELECT seq FROM skipped ORDER BY seq LIMIT ?2)";
 pub(crate) const RETAIN_REQUESTS: &str = "DELETE FROM requests WHERE (token, key) IN \
@@ -31,10 +35,10 @@ const PURGE_SKIPPED: &str =
     "DELETE FROM skipped WHERE seq IN (SELECT seq FROM skipped WHERE job = ?1 LIMIT ?2)";
 
 pub(super) fn retain(tx: &mut Tx<'_>, horizon: Horizon, count: usize) -> Result<Retained, Fault> {
+    let history = retain_history(tx, horizon.history, count)?;
     let run = |sql: &str, before: Timestamp| -> Result<usize, Fault> {
         Ok(tx.conn.prepare_cached(sql)?.execute(params![before.as_micros(), limit(count)])?)
     };
-    let history = run(RETAIN_HISTORY, horizon.history)?;
     let skipped = run(RETAIN_SKIPPED, horizon.history)?;
     let requests = run(RETAIN_REQUESTS, horizon.requests)?;
     let more = count > 0 && [history, skipped, requests].contains(&count);
@@ -45,6 +49,18 @@ pub(super) fn retain(tx: &mut Tx<'_>, horizon: Horizon, count: usize) -> Result<
         requests: requests as u64,
         more,
     })
+}
+
+/// Deletes old history, and notes how far: whoever follows it is told what is missing.
+fn retain_history(tx: &mut Tx<'_>, before: Timestamp, count: usize) -> Result<usize, Fault> {
+    let given = tx.memory.history.given(tx.conn)?;
+    let mut delete = tx.conn.prepare_cached(RETAIN_HISTORY)?;
+    let deleted: Vec<i64> =
+        all(&mut delete, params![before.as_micros(), limit(count)], |row| Ok(row.get(0)?))?;
+    if let Some(last) = deleted.iter().max() {
+        tx.conn.prepare_cached(KEEP_BOUNDS)?.execute(params![given, last])?;
+    }
+    Ok(deleted.len())
 }
 
 /// Marks finished jobs for deletion that have been kept long enough.
@@ -62,7 +78,8 @@ pub(super) fn retire(tx: &mut Tx<'_>, now: Timestamp, step: Retirement) -> Resul
         tx.conn
             .prepare_cached("UPDATE jobs SET mark = ?2, updated_at = ?3 WHERE id = ?1")?
             .execute(params![job.as_bytes(), JobMark::Deleted.code(), now.as_micros()])?;
-        forget(tx.conn, *job)?;
+        forget(tx, *job)?;
+        tx.memory.tally.job(tally::status(*mark, false), None);
         retired.jobs += 1;
     }
     retired.next = looked_at.last().map(|(job, ..)| *job).filter(|_| looked_at.len() == step.limit);
@@ -84,6 +101,10 @@ pub(super) fn purge(tx: &mut Tx<'_>, count: usize) -> Result<Purged, Fault> {
     let jobs = all(&mut *tx.conn.prepare_cached(PURGEABLE)?, [limit(count)], |row| job_id(row, 0))?;
     let mut purged = Purged { jobs: vec![], more: jobs.len() == count };
     let mut left = count;
+    if !jobs.is_empty() {
+        let given = tx.memory.history.given(tx.conn)?;
+        tx.conn.prepare_cached(KEEP_BOUNDS)?.execute(params![given, 0])?;
+    }
     for job in jobs {
         for sql in [PURGE_HISTORY, PURGE_SKIPPED] {
             let bounds = params![job.as_bytes(), limit(left)];
@@ -93,6 +114,7 @@ pub(super) fn purge(tx: &mut Tx<'_>, count: usize) -> Result<Purged, Fault> {
             purged.more = true;
             break;
         }
+        tags::forget(tx.conn, job)?;
         tx.conn.prepare_cached("DELETE FROM jobs WHERE id = ?1")?.execute([job.as_bytes()])?;
         left -= 1;
         purged.jobs.push(job);

@@ -115,7 +115,7 @@ fn return_one(tx: &mut Tx<'_>, row: &LiveRow, now: Timestamp) -> Result<Begun, F
     let terms = terms_of(tx.conn, row.live.id.job)?;
     match row.live.given_back(terms.as_ref().map(JobTerms::terms), now)? {
         GivenBack::Queued(live) => {
-            update_live(&mut *tx.conn.prepare_cached(UPDATE_LIVE)?, &live)?;
+            update_live(&mut *tx.conn.prepare_cached(UPDATE_LIVE)?, &mut tx.memory.tally, row, &live)?;
             Ok(begun(&live, &tx.memory.lanes.lane(tx.conn, row.lane)?))
         }
         GivenBack::Closed(settled) => {

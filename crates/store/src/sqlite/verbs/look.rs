@@ -39,8 +39,9 @@ fn look_at_one(
                 None => opened.job_version,
             };
             let live = offers.place(tx, opened, &lane, offer, version, now)?;
-            update_live(&mut *tx.conn.prepare_cached(UPDATE_LIVE)?, &live)?;
-            let begun = begun_with(&live, &lane, offer, || JobFacts::find(tx.conn, live.id.job, &lane))?;
+            update_live(&mut *tx.conn.prepare_cached(UPDATE_LIVE)?, &mut tx.memory.tally, &row, &live)?;
+            let facts = || JobFacts::find(tx.conn, live.id.job, &lane);
+            let begun = begun_with(tx.conn, &live, &lane, offer, facts)?;
             Ok(LookOutcome::Opened(begun))
         }
     }

@@ -10,10 +10,12 @@ mod house;
 mod keys;
 mod lease;
 mod look;
+mod notes;
 mod queues;
 mod report;
 mod requests;
 mod sessions;
+mod tags;
 
 use super::core::Tx;
 use super::fault::Fault;
@@ -21,13 +23,13 @@ use super::write::{Write, WriteReply};
 
 pub use house::Purged;
 
-pub(crate) use {claim::FIRST_OF_LANE, report::DELETE_LIVE};
+pub(crate) use {claim::FIRST_OF_LANE, notes::read_checkpoint, report::DELETE_LIVE};
 #[cfg(test)]
 pub(crate) use {
     claim::NEXT_LANE_WITH_WORK, claim::NEXT_OF_LANE, dependents::CHILDREN, dependents::FORGET_PARENTS,
     dependents::HAS_PARENT, fire::COUNT_OPEN, fire::LENGTHEN_SKIPPED, fire::SCHEDULE_OF_JOB,
     house::JOBS_AFTER, house::LAST_COMPLETED, house::PURGEABLE, house::RETAIN_REQUESTS, keys::IS_UNFINISHED,
-    lease::FIRST_BEHIND, lease::LIVE_OF_SESSION, report::HAS_OPEN_NOT_IN_LINE,
+    lease::FIRST_BEHIND, lease::LIVE_OF_SESSION, notes::CHECKPOINT, notes::FORGET_NOTES, report::HAS_OPEN_NOT_IN_LINE, tags::FORGET_TAGS,
 };
 
 pub(crate) fn perform(tx: &mut Tx<'_>, write: Write) -> Result<WriteReply, Fault> {
@@ -38,6 +40,7 @@ pub(crate) fn perform(tx: &mut Tx<'_>, write: Write) -> Result<WriteReply, Fault
         Write::Resolve { now, limit } => WriteReply::Resolved(dependents::resolve(tx, now, limit)?),
         Write::Claim { now, claims } => WriteReply::Claimed(claim::claim(tx, now, claims)?),
         Write::Report { now, reports } => WriteReply::Reported(report::report(tx, now, reports)?),
+        Write::Note { now, notes } => WriteReply::Noted(notes::note(tx, now, notes)?),
         Write::GiveBack { now, session, leases } => {
             WriteReply::GivenBack(lease::give_back(tx, now, session, leases)?)
         }
@@ -52,12 +55,19 @@ pub(crate) fn perform(tx: &mut Tx<'_>, write: Write) -> Result<WriteReply, Fault
         Write::CloseSession { now, session } => {
             WriteReply::SessionClosed(lease::close_session(tx, now, session)?)
         }
+        Write::OrderSession { session, order } => {
+            WriteReply::SessionOrdered(sessions::order(tx, session, order)?)
+        }
         Write::Control { now, controls } => WriteReply::Controlled(control::control(tx, now, controls)?),
         Write::Cancel { now, executions } => WriteReply::Cancelled(control::cancel(tx, now, executions)?),
         Write::Redrive { now, dead } => WriteReply::Redriven(control::redrive(tx, now, dead)?),
         Write::Discard { dead } => WriteReply::Discarded(control::discard(tx, dead)?),
         Write::PauseQueue { now, queue, pausing } => {
             WriteReply::QueuePaused(queues::pause_queue(tx, now, &queue, pausing)?)
+        }
+        Write::SetQueue { queue, settings } => {
+            queues::set_queue(tx, &queue, settings)?;
+            WriteReply::QueueSet
         }
         Write::BeginRequest { now, request } => WriteReply::RequestBegun(requests::begin(tx, now, request)?),
         Write::AnswerRequest { request, answer } => {

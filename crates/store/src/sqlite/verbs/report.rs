@@ -4,12 +4,14 @@ use super::begin::begun;
 use super::dependents;
 use super::keys::is_unfinished;
 use super::lease::{FIND_LIVE, first_behind};
+use super::notes;
 use crate::sqlite::core::{Memory, Tx};
 use crate::sqlite::fault::Fault;
 use crate::sqlite::rows::{
     Code, INSERT_HISTORY, LiveRow, UPDATE_LIVE, decode, insert_history, one, read_settings, settings_columns,
     update_live,
 };
+use crate::sqlite::tally;
 use punctual_core::defects::{Defect, planted};
 use punctual_core::gates::Gate;
 use punctual_core::ids::{JobId, OccurrenceId, SessionId};
@@ -119,9 +121,15 @@ impl<'conn> Settling<'conn> {
         now: Timestamp,
     ) -> Result<Recorded, Fault> {
         let (id, status) = (settled.finished.id, settled.finished.status);
-        if let Some(next) = self.write(memory, id.occurrence, settled, now)? {
-            let lane = memory.lanes.lane(self.conn, row.lane)?;
-            return Ok(Recorded { is_retried: true, begun: begun(&next, &lane) });
+        match self.write(memory, row, settled, now)? {
+            Written::Retried(next) => {
+                let lane = memory.lanes.lane(self.conn, row.lane)?;
+                return Ok(Recorded { is_retried: true, begun: begun(&next, &lane) });
+            }
+            Written::Closed(Left::Something) => {}
+            Written::Closed(Left::Nothing { before, after }) => {
+                memory.tally.job(tally::status(before, true), tally::status(after, false));
+            }
         }
         let mut begun = Begun::default();
         if !row.live.is_running() {
@@ -135,46 +143,80 @@ impl<'conn> Settling<'conn> {
         Ok(Recorded { is_retried: false, begun })
     }
 
-    /// Writes down an attempt that has ended; the next one, if the occurrence goes on.
+    /// Writes down an attempt that has ended. Whether the job has another status by it is for the caller to
+    /// count.
     pub fn write(
         &mut self,
         memory: &mut Memory,
-        id: OccurrenceId,
+        row: &LiveRow,
         settled: Settled,
         now: Timestamp,
-    ) -> Result<Option<Live>, Fault> {
+    ) -> Result<Written, Fault> {
         let worker = match settled.finished.session {
             Some(session) => memory.workers.worker(self.conn, session)?,
             None => None,
         };
-        insert_history(&mut self.append, &settled.finished, worker)?;
+        let seq = memory.history.next(self.conn)?;
+        insert_history(&mut self.append, &settled.finished, worker, seq)?;
         match settled.next {
             Next::Retry(next) => {
-                update_live(&mut *self.conn.prepare_cached(UPDATE_LIVE)?, &next)?;
-                Ok(Some(next))
+                let mut update = self.conn.prepare_cached(UPDATE_LIVE)?;
+                update_live(&mut update, &mut memory.tally, row, &next)?;
+                Ok(Written::Retried(next))
             }
             Next::Closed { dead_letter, job_mark } => {
-                self.close(id, job_mark)?;
+                let left = self.close(memory, row, job_mark)?;
+                memory.tally.dead_letters(i64::from(dead_letter));
                 if dead_letter {
-                    bury(self.conn, &settled.finished, now)?;
+                    bury(self.conn, row, &settled.finished, now)?;
+                } else if row.live.ties.noted {
+                    notes::forget(self.conn, row.live.id)?;
                 }
-                Ok(None)
+                Ok(Written::Closed(left))
             }
         }
     }
 
     /// The live row goes, and a one-shot job of which nothing is left is marked if it did not succeed.
-    fn close(&mut self, id: OccurrenceId, mark: Option<JobMark>) -> Result<(), Fault> {
-        self.delete.execute(params![id.job.as_bytes(), id.number])?;
-        if let Some(mark) = mark
-            && !is_unfinished(self.conn, id.job)?
-        {
+    fn close(&mut self, memory: &mut Memory, row: &LiveRow, mark: Option<JobMark>) -> Result<Left, Fault> {
+        let OccurrenceId { job, number } = row.live.id;
+        // What was skipped before it fired has no row.
+        if self.delete.execute(params![job.as_bytes(), number])? > 0 {
+            memory.tally.closed(row.lane, row.live.state);
+        }
+        // The common way: nothing has to be looked up to know that nothing is left.
+        if row.is_sole && mark.is_none() {
+            return Ok(Left::Nothing { before: JobMark::Active, after: JobMark::Active });
+        }
+        if is_unfinished(self.conn, job)? {
+            return Ok(Left::Something);
+        }
+        let before = mark_of(self.conn, job)?;
+        if let Some(mark) = mark {
             self.conn
                 .prepare_cached("UPDATE jobs SET mark = ?2 WHERE id = ?1")?
-                .execute(params![id.job.as_bytes(), mark.code()])?;
+                .execute(params![job.as_bytes(), mark.code()])?;
         }
-        Ok(())
+        Ok(Left::Nothing { before, after: mark.unwrap_or(before) })
     }
+}
+
+/// What became of a live row whose attempt has ended.
+pub(super) enum Written {
+    Retried(Live),
+    Closed(Left),
+}
+
+/// What is left of a job after the end of one of its occurrences.
+pub(super) enum Left {
+    Something,
+    Nothing { before: JobMark, after: JobMark },
+}
+
+fn mark_of(conn: &Connection, job: JobId) -> Result<JobMark, Fault> {
+    let mut select = conn.prepare_cached("SELECT mark FROM jobs WHERE id = ?1")?;
+    let mark = one(&mut select, [job.as_bytes()], |row| decode(row, 0, "jobs.mark"))?;
+    mark.ok_or_else(|| Fault::Missing(format!("job {job}")))
 }
 
 /// What became of an attempt that has ended.
@@ -210,7 +252,7 @@ pub(super) fn open_next_in_line(tx: &mut Tx<'_>, job: JobId, now: Timestamp) -> 
     }
     let Some(row) = first_behind(tx.conn, job, Gate::Overlap)? else { return Ok(Begun::default()) };
     let opened = row.live.gate_opened(Gate::Overlap, now)?;
-    update_live(&mut *tx.conn.prepare_cached(UPDATE_LIVE)?, &opened)?;
+    update_live(&mut *tx.conn.prepare_cached(UPDATE_LIVE)?, &mut tx.memory.tally, &row, &opened)?;
     Ok(begun(&opened, &tx.memory.lanes.lane(tx.conn, row.lane)?))
 }
 
@@ -233,10 +275,10 @@ pub(super) fn terms_of(conn: &Connection, job: JobId) -> Result<Option<JobTerms>
     })
 }
 
-fn bury(conn: &Connection, finished: &Finished, now: Timestamp) -> Result<(), Fault> {
+fn bury(conn: &Connection, row: &LiveRow, finished: &Finished, now: Timestamp) -> Result<(), Fault> {
     conn.prepare_cached(
-        "INSERT INTO dead_letters (job, occurrence, attempts, epoch, scheduled_time, origin, died_at, error) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        "INSERT INTO dead_letters (job, occurrence, attempts, epoch, scheduled_time, origin, died_at, error, \
+         noted) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     )?
     .execute(params![
         finished.id.occurrence.job.as_bytes(),
@@ -247,6 +289,7 @@ fn bury(conn: &Connection, finished: &Finished, now: Timestamp) -> Result<(), Fa
         finished.origin.code(),
         now.as_micros(),
         finished.error,
+        row.live.ties.noted,
     ])?;
     Ok(())
 }

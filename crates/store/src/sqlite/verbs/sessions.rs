@@ -1,15 +1,16 @@
 //! Sessions open, beat and are lost; what the lost ones held is recovered.
 
+use super::begin::place_of;
 use super::lease::{live_of_session, remove_session};
-use super::report::Settling;
+use super::report::{Recorded, Settling};
 use crate::sqlite::core::Tx;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::names::intern_worker;
-use crate::sqlite::rows::{LiveRow, all, count, counter, job_id, one};
+use crate::sqlite::rows::{Code, LiveRow, all, count, counter, decode, job_id, one};
 use punctual_core::ids::{Epoch, SessionId};
 use punctual_core::occurrence::{End, LiveState};
-use punctual_core::ports::{Beat, BeatOutcome, Begun, LeaseRef, Recovered, SessionOpening};
-use punctual_core::session::Pulse;
+use punctual_core::ports::{Beat, BeatOutcome, LeaseRef, Recovered, SessionOpening};
+use punctual_core::session::{Pulse, SessionDraining, SessionMode, SessionOrder};
 use punctual_core::time::{Timestamp, duration_micros};
 use rusqlite::{Connection, params};
 
@@ -25,7 +26,7 @@ pub(super) fn open_session(
     tx.conn
         .prepare_cached(
             "INSERT INTO sessions (worker, lease_us, embedded, job_types, slots, beat, turn, attention, lost, \
-             opened_at, beaten_at) VALUES (?1, ?2, ?3, ?4, ?5, 0, 0, 0, 0, ?6, ?6)",
+             opened_at, beaten_at, queues, version, host) VALUES (?1, ?2, ?3, ?4, ?5, 0, 0, 0, 0, ?6, ?6, ?7, ?8, ?9)",
         )?
         .execute(params![
             worker,
@@ -34,6 +35,12 @@ pub(super) fn open_session(
             serde_json::to_string(&opening.job_types)?,
             opening.slots,
             now.as_micros(),
+            match opening.about.queues.as_slice() {
+                [] => None,
+                queues => Some(serde_json::to_string(queues)?),
+            },
+            opening.about.version,
+            opening.about.host,
         ])?;
     Ok(SessionId(tx.conn.last_insert_rowid()))
 }
@@ -44,17 +51,36 @@ pub(super) fn beat(tx: &mut Tx<'_>, now: Timestamp, beats: Vec<Beat>) -> Result<
 
 fn beat_one(conn: &Connection, now: Timestamp, beat: Beat) -> Result<BeatOutcome, Fault> {
     let mut select =
-        conn.prepare_cached("SELECT beat, attention, turn FROM sessions WHERE id = ?1 AND lost = 0")?;
+        conn.prepare_cached("SELECT beat, attention, turn, mode FROM sessions WHERE id = ?1 AND lost = 0")?;
     let found = one(&mut select, [beat.session.0], |row| {
-        Ok((count(row, 0, "sessions.beat")?, row.get::<_, bool>(1)?, count(row, 2, "sessions.turn")?))
+        let mode: SessionMode = decode(row, 3, "sessions.mode")?;
+        Ok((count(row, 0, "sessions.beat")?, row.get::<_, bool>(1)?, count(row, 2, "sessions.turn")?, mode))
     })?;
-    let Some((counted, attention, turn)) = found else { return Ok(BeatOutcome::SessionLost) };
+    let Some((counted, attention, turn, mode)) = found else { return Ok(BeatOutcome::SessionLost) };
     if beat.beat > counted {
         conn.prepare_cached("UPDATE sessions SET beat = ?2, beaten_at = ?3 WHERE id = ?1")?
             .execute(params![beat.session.0, counter(beat.beat), now.as_micros()])?;
     }
     let cancel = if attention { cancels(conn, beat.session)? } else { vec![] };
-    Ok(BeatOutcome::Counted { turn, cancel })
+    Ok(BeatOutcome::Counted { turn, cancel, drain: mode == SessionMode::Draining })
+}
+
+/// Carries out what people ask of a session.
+pub(super) fn order(
+    tx: &mut Tx<'_>,
+    session: SessionId,
+    order: SessionOrder,
+) -> Result<Option<Result<SessionMode, SessionDraining>>, Fault> {
+    let Some((_, mode)) = place_of(tx.conn, session)? else { return Ok(None) };
+    let ordered = mode.ordered(order);
+    if let Ok(ordered) = ordered
+        && ordered != mode
+    {
+        tx.conn
+            .prepare_cached("UPDATE sessions SET mode = ?2 WHERE id = ?1")?
+            .execute(params![session.0, ordered.code()])?;
+    }
+    Ok(Some(ordered))
 }
 
 /// The leases whose cancel is requested. When none is left, the session needs no attention any more.
@@ -93,7 +119,9 @@ pub(super) fn recover(tx: &mut Tx<'_>, now: Timestamp, limit: usize) -> Result<R
         // One more than may be taken, to know whether that is all.
         let rows = live_of_session(tx.conn, session, left.saturating_add(1))?;
         for row in rows.iter().take(left) {
-            recovered.begun.add(lose_execution(tx, row, now)?);
+            let Recorded { is_retried, begun } = lose_execution(tx, row, now)?;
+            recovered.begun.add(begun);
+            recovered.retried += usize::from(is_retried);
             recovered.lost.push(row.live.execution());
         }
         if rows.len() > left {
@@ -111,10 +139,10 @@ fn lost_sessions(conn: &Connection) -> Result<Vec<SessionId>, Fault> {
 }
 
 /// Ends one execution of a lost session.
-fn lose_execution(tx: &mut Tx<'_>, row: &LiveRow, now: Timestamp) -> Result<Begun, Fault> {
+fn lose_execution(tx: &mut Tx<'_>, row: &LiveRow, now: Timestamp) -> Result<Recorded, Fault> {
     let LiveState::Running(lease) = row.live.state else {
         return Err(Fault::damaged("live_session", row.live.execution()));
     };
     let end = End::lost(lease.claimed_at, now);
-    Ok(Settling::prepare(tx.conn)?.settle(tx.memory, row, lease, end, now)?.begun)
+    Settling::prepare(tx.conn)?.settle(tx.memory, row, lease, end, now)
 }

@@ -1,0 +1,231 @@
+//! Every metric there is: its name, what it says, and where it is read. The reference page is written from this
+//! list. Names follow the rules of Prometheus: base units, the unit last, `_total` for what only grows.
+
+use super::{Family, Kind, Samples, Snapshot};
+
+const fn counter(name: &'static str, help: &'static str, read: fn(&Snapshot, &mut Samples<'_>)) -> Family {
+    Family { name, kind: Kind::Counter, labels: &[], help, read }
+}
+
+const fn gauge(name: &'static str, help: &'static str, read: fn(&Snapshot, &mut Samples<'_>)) -> Family {
+    Family { name, kind: Kind::Gauge, labels: &[], help, read }
+}
+
+const fn histogram(name: &'static str, help: &'static str, read: fn(&Snapshot, &mut Samples<'_>)) -> Family {
+    Family { name, kind: Kind::Histogram, labels: &[], help, read }
+}
+
+impl Family {
+    const fn by(self, labels: &'static [&'static str]) -> Self {
+        Family { labels, ..self }
+    }
+}
+
+pub(super) const FAMILIES: &[Family] = &[
+    // What there is.
+    gauge("punctual_jobs", "Jobs that are kept, by status.", |now, out| {
+        let jobs = &now.jobs;
+        out.value(&["active"], jobs.active);
+        out.value(&["paused"], jobs.paused);
+        out.value(&["completed"], jobs.completed);
+        out.value(&["failed"], jobs.failed);
+        out.value(&["cancelled"], jobs.cancelled);
+    })
+    .by(&["status"]),
+    gauge("punctual_dead_letters", "Occurrences that failed for good and wait for somebody.", |now, out| {
+        out.value(&[], now.jobs.dead_letters);
+    }),
+    gauge("punctual_executions", "Executions that have not finished, by state.", |now, out| {
+        for lane in &now.lanes {
+            let (queue, job_type) = (lane.queue.as_str(), lane.job_type.as_str());
+            out.value(&[queue, job_type, "waiting"], lane.waiting);
+            out.value(&[queue, job_type, "queued"], lane.queued);
+            out.value(&[queue, job_type, "running"], lane.running);
+        }
+    })
+    .by(&["queue", "job_type", "state"]),
+    gauge(
+        "punctual_oldest_queued_seconds",
+        "How long the execution that has waited longest could have started; looked for among the next 100.",
+        |now, out| {
+            for lane in &now.lanes {
+                out.seconds(&[&lane.queue, &lane.job_type], lane.oldest_wait_us);
+            }
+        },
+    )
+    .by(&["queue", "job_type"]),
+    gauge("punctual_worker_sessions", "Worker sessions that are alive.", |now, out| {
+        out.value(&[], now.worker_sessions);
+    }),
+    gauge("punctual_worker_slots", "Executions that the live workers can run at once.", |now, out| {
+        out.value(&[], now.worker_slots);
+    }),
+    // What was done.
+    counter("punctual_jobs_submitted_total", "Jobs submitted.", |now, out| {
+        out.value(&[], now.counters.submitted);
+    }),
+    counter("punctual_occurrences_fired_total", "Occurrences fired by schedules.", |now, out| {
+        out.value(&[], now.counters.fired);
+    }),
+    counter(
+        "punctual_occurrences_skipped_total",
+        "Occurrences that did not run, for a recorded reason.",
+        |now, out| out.value(&[], now.counters.skipped),
+    ),
+    counter(
+        "punctual_fire_conflicts_total",
+        "Fires that found the schedule already fired or changed.",
+        |now, out| out.value(&[], now.counters.fire_conflicts),
+    ),
+    counter("punctual_executions_claimed_total", "Executions leased to workers.", |now, out| {
+        out.value(&[], now.counters.claimed);
+    }),
+    counter("punctual_executions_finished_total", "Executions that have ended, by how.", |now, out| {
+        let counted = &now.counters;
+        out.value(&["succeeded"], counted.succeeded);
+        out.value(&["failed"], counted.failed);
+        out.value(&["timed_out"], counted.timed_out);
+        out.value(&["cancelled"], counted.cancelled);
+        out.value(&["expired"], counted.expired);
+        out.value(&["lost"], counted.lost);
+    })
+    .by(&["status"]),
+    counter(
+        "punctual_executions_retried_total",
+        "Attempts that follow one that did not succeed.",
+        |now, out| {
+            out.value(&[], now.counters.retried);
+        },
+    ),
+    counter("punctual_executions_given_back_total", "Executions returned unstarted.", |now, out| {
+        out.value(&[], now.counters.given_back);
+    }),
+    counter(
+        "punctual_stale_calls_refused_total",
+        "Calls of workers that were refused because their lease or session was gone.",
+        |now, out| {
+            let counted = &now.counters;
+            out.value(&["report"], counted.stale_reports);
+            out.value(&["note"], counted.stale_notes);
+            out.value(&["beat"], counted.stale_beats);
+            out.value(&["give_back"], counted.stale_give_backs);
+        },
+    )
+    .by(&["call"]),
+    counter("punctual_worker_sessions_lost_total", "Worker sessions declared lost.", |now, out| {
+        out.value(&[], now.counters.sessions_lost);
+    }),
+    counter("punctual_notes_total", "Checkpoints and progress of handlers that were kept.", |now, out| {
+        out.value(&[], now.counters.noted);
+    }),
+    counter("punctual_log_lines_total", "Log lines of executions that were kept.", |now, out| {
+        out.value(&[], now.counters.log_lines);
+    }),
+    // How long it took.
+    histogram(
+        "punctual_fire_lateness_seconds",
+        "From when a schedule was due to the commit of its fire.",
+        |now, out| out.histogram(&[], &now.measures.fire_lateness),
+    ),
+    histogram(
+        "punctual_start_lateness_seconds",
+        "From the scheduled time of an occurrence to its first lease by a worker.",
+        |now, out| out.histogram(&[], &now.measures.start_lateness),
+    ),
+    histogram(
+        "punctual_queue_wait_seconds",
+        "From when an attempt could start to its lease by a worker.",
+        |now, out| out.histogram(&[], &now.measures.queue_wait),
+    ),
+    histogram("punctual_execution_duration_seconds", "How long handlers ran, by outcome.", |now, out| {
+        for (outcome, times) in &now.measures.execution {
+            out.histogram(&[outcome], times);
+        }
+    })
+    .by(&["outcome"]),
+    histogram(
+        "punctual_submit_duration_seconds",
+        "From a submit to the answer that its jobs are durable; a batch counts once.",
+        |now, out| out.histogram(&[], &now.measures.submit),
+    ),
+    // The store.
+    histogram("punctual_store_batch_items", "Items that went into one call of the store.", |now, out| {
+        for (verb, items) in &now.measures.batches {
+            out.histogram(&[verb], items);
+        }
+    })
+    .by(&["verb"]),
+    histogram(
+        "punctual_store_transaction_duration_seconds",
+        "How long transactions of the store took, their commit included.",
+        |now, out| out.histogram(&[], &now.store.transaction_time),
+    ),
+    histogram("punctual_store_transaction_calls", "Calls that shared one transaction.", |now, out| {
+        out.histogram(&[], &now.store.transaction_writes);
+    }),
+    histogram(
+        "punctual_store_checkpoint_duration_seconds",
+        "How long it took to move the write-ahead log into the database.",
+        |now, out| out.histogram(&[], &now.store.checkpoint_time),
+    ),
+    counter("punctual_store_errors_total", "Calls to the store that failed.", |now, out| {
+        out.value(&[], now.counters.store_errors);
+    }),
+    gauge("punctual_store_database_bytes", "Size of the database.", |now, out| {
+        out.value(&[], now.store.database_bytes);
+    }),
+    gauge("punctual_store_free_bytes", "Of the database, what is free to be used again.", |now, out| {
+        out.value(&[], now.store.free_bytes);
+    }),
+    gauge("punctual_store_wal_bytes", "Size of the write-ahead log.", |now, out| {
+        out.value(&[], now.store.wal_bytes);
+    }),
+    gauge("punctual_store_log_lines_bytes", "Size of the database of log lines.", |now, out| {
+        out.value(&[], now.store.log_bytes);
+    }),
+    // The API.
+    counter(
+        "punctual_http_requests_total",
+        "Requests answered, by route and class of status.",
+        |now, out| {
+            for route in &now.traffic.routes {
+                for (class, count) in route.by_class() {
+                    out.value(&[route.method, &route.path, class], count);
+                }
+            }
+        },
+    )
+    .by(&["method", "route", "status"]),
+    histogram(
+        "punctual_http_request_duration_seconds",
+        "From a request to the head of its answer. Polls and streams wait on purpose.",
+        |now, out| {
+            for route in &now.traffic.routes {
+                out.histogram(&[route.method, &route.path], &route.time);
+            }
+        },
+    )
+    .by(&["method", "route"]),
+    gauge("punctual_http_connections", "Open connections.", |now, out| {
+        out.value(&[], now.traffic.open);
+    }),
+    counter("punctual_http_connections_accepted_total", "Connections accepted.", |now, out| {
+        out.value(&[], now.traffic.accepted);
+    }),
+    counter("punctual_http_accept_errors_total", "Connections that could not be accepted.", |now, out| {
+        out.value(&[], now.traffic.failed);
+    }),
+    // The server.
+    gauge("punctual_build_info", "Always 1; the label says which version this is.", |_, out| {
+        out.value(&[env!("CARGO_PKG_VERSION")], 1);
+    })
+    .by(&["version"]),
+    gauge("punctual_start_time_seconds", "When the server started, since 1970 UTC.", |now, out| {
+        out.seconds(&[], now.started_at_us);
+    }),
+    gauge(
+        "punctual_clock_offset_seconds",
+        "By how much the store's time is ahead of this machine's clock.",
+        |now, out| out.seconds(&[], now.clock_offset_us),
+    ),
+];

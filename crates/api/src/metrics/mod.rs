@@ -1,0 +1,152 @@
+//! Metrics for Prometheus, in its text format. What there is to measure is listed in [`catalog`]; how it is
+//! written is here. Every number comes from a count that is kept anyway: a look at them costs the same, whether
+//! ten jobs wait or ten million.
+//!
+//! Written by hand, because the library of the Prometheus project writes OpenMetrics only, in which counters are
+//! named differently: neither `promtool check metrics` nor older scrapers read that.
+
+mod catalog;
+mod lanes;
+mod traffic;
+
+pub use lanes::KnownLanes;
+pub use traffic::{Traffic, count as count_traffic};
+
+use crate::Api;
+use lanes::LaneFigures;
+use punctual_core::histogram::HistogramSnapshot;
+use punctual_core::ports::{JobCounts, StoreError, StoreFigures};
+use punctual_engine::{CounterSnapshot, MeasureSnapshot};
+use std::fmt::Write;
+use traffic::TrafficSnapshot;
+
+/// The content type of what [`exposition`] writes.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Everything that is measured, at one moment.
+struct Snapshot {
+    started_at_us: i64,
+    clock_offset_us: i64,
+    jobs: JobCounts,
+    lanes: Vec<LaneFigures>,
+    worker_sessions: u64,
+    worker_slots: u64,
+    counters: CounterSnapshot,
+    measures: MeasureSnapshot,
+    store: StoreFigures,
+    traffic: TrafficSnapshot,
+}
+
+impl Snapshot {
+    async fn take(api: &Api) -> Result<Self, StoreError> {
+        let store = api.store();
+        let depths = store.depths().await?;
+        let sessions = store.sessions().await?;
+        Ok(Snapshot {
+            started_at_us: api.started_at.as_micros(),
+            clock_offset_us: api.engine.clock_offset_us(),
+            jobs: store.job_counts().await?,
+            lanes: api.lanes.choose(depths, api.engine.now()),
+            worker_sessions: sessions.len() as u64,
+            worker_slots: sessions.iter().map(|session| u64::from(session.slots)).sum(),
+            counters: api.engine.counters(),
+            measures: api.engine.measures(),
+            store: store.figures().await?,
+            traffic: api.traffic.snapshot(),
+        })
+    }
+}
+
+/// All metrics as they are now.
+pub async fn exposition(api: &Api) -> Result<String, StoreError> {
+    Ok(written(&Snapshot::take(api).await?))
+}
+
+fn written(snapshot: &Snapshot) -> String {
+    let mut text = String::with_capacity(32 * 1_024);
+    for family in catalog::FAMILIES {
+        let kind = family.kind.word();
+        let _ = write!(text, "# HELP {0} {1}\n# TYPE {0} {kind}\n", family.name, family.help);
+        (family.read)(snapshot, &mut Samples { family, text: &mut text });
+    }
+    text
+}
+
+/// One metric with all its label values.
+struct Family {
+    name: &'static str,
+    kind: Kind,
+    labels: &'static [&'static str],
+    help: &'static str,
+    read: fn(&Snapshot, &mut Samples<'_>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+impl Kind {
+    const fn word(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        }
+    }
+}
+
+/// Where the values of one family go.
+struct Samples<'a> {
+    family: &'a Family,
+    text: &'a mut String,
+}
+
+impl Samples<'_> {
+    /// A value with the family's labels, in their order.
+    fn value(&mut self, labels: &[&str], value: u64) {
+        self.line("", labels, None, value as f64);
+    }
+
+    /// A value that is kept in microseconds and shown in seconds.
+    fn seconds(&mut self, labels: &[&str], micros: i64) {
+        self.line("", labels, None, micros as f64 / 1e6);
+    }
+
+    /// A histogram, which is kept in microseconds if the family is about seconds.
+    fn histogram(&mut self, labels: &[&str], snapshot: &HistogramSnapshot) {
+        let scale = if self.family.name.ends_with("_seconds") { 1e6 } else { 1.0 };
+        let mut below = 0;
+        for (bound, count) in snapshot.bounds.iter().zip(&snapshot.counts) {
+            below += count;
+            let bound = (*bound as f64 / scale).to_string();
+            self.line("_bucket", labels, Some(&bound), below as f64);
+        }
+        let count = snapshot.count() as f64;
+        self.line("_bucket", labels, Some("+Inf"), count);
+        self.line("_sum", labels, None, snapshot.sum as f64 / scale);
+        self.line("_count", labels, None, count);
+    }
+
+    fn line(&mut self, suffix: &str, labels: &[&str], below: Option<&str>, value: f64) {
+        debug_assert_eq!(labels.len(), self.family.labels.len(), "{}", self.family.name);
+        let _ = write!(self.text, "{}{suffix}", self.family.name);
+        let names = self.family.labels.iter().copied().zip(labels.iter().copied());
+        for (place, (name, value)) in names.chain(below.map(|below| ("le", below))).enumerate() {
+            let _ = write!(self.text, "{}{name}=\"{}\"", if place == 0 { '{' } else { ',' }, escaped(value));
+        }
+        if !labels.is_empty() || below.is_some() {
+            self.text.push('}');
+        }
+        let _ = writeln!(self.text, " {value}");
+    }
+}
+
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests;

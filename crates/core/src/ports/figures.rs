@@ -1,0 +1,44 @@
+//! What a store counts, for people and for metrics. Nothing is decided by it.
+
+use crate::histogram::HistogramSnapshot;
+use crate::ports::Lane;
+use crate::time::Timestamp;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Depth {
+    pub lane: Lane,
+    pub waiting: u64,
+    pub queued: u64,
+    pub running: u64,
+    /// When the oldest queued execution became available; looked for among the first of the lane, so that of very
+    /// many with different priorities it may not be the oldest of all.
+    pub oldest_queued: Option<Timestamp>,
+}
+
+/// How many jobs there are by status, and how many dead letters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct JobCounts {
+    pub active: u64,
+    pub paused: u64,
+    pub completed: u64,
+    pub failed: u64,
+    pub cancelled: u64,
+    /// Occurrences that failed for good and were neither redriven nor discarded.
+    pub dead_letters: u64,
+}
+
+/// How a store has fared since it was opened, for metrics. Durations are in microseconds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StoreFigures {
+    pub transaction_time: HistogramSnapshot,
+    /// Calls that shared a transaction.
+    pub transaction_writes: HistogramSnapshot,
+    pub checkpoint_time: HistogramSnapshot,
+    pub database_bytes: u64,
+    /// Of the database, what is free to be used again.
+    pub free_bytes: u64,
+    /// The write-ahead log.
+    pub wal_bytes: u64,
+    /// The log lines of executions.
+    pub log_bytes: u64,
+}

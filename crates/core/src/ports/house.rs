@@ -1,0 +1,39 @@
+//! How far back a store keeps things, and what its housekeeping has done.
+
+use crate::ids::JobId;
+use crate::time::Timestamp;
+
+/// How far back things are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Horizon {
+    /// History, skipped ranges and logs from before this time go.
+    pub history: Timestamp,
+    /// Answers to requests from before this time go.
+    pub requests: Timestamp,
+}
+
+/// A walk over jobs, oldest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retirement {
+    /// Jobs that finished before this time go.
+    pub finished_before: Timestamp,
+    pub after: Option<JobId>,
+    pub limit: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Retired {
+    pub jobs: u64,
+    /// Where the walk goes on; `None` at its end.
+    pub next: Option<JobId>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Retained {
+    pub history: u64,
+    pub logs: u64,
+    pub skipped: u64,
+    pub requests: u64,
+    /// Whether there is more to delete than the limit allowed.
+    pub more: bool,
+}

@@ -1,0 +1,61 @@
+//! What people may set for a queue, and what it means for a submit.
+
+use crate::job::InvalidField;
+use crate::limits;
+
+/// Everything that can be set for a queue, but for its pause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct QueueSettings {
+    /// How many executions may wait or be queued before submits are refused; `None` for any number.
+    pub max_depth: Option<u64>,
+}
+
+/// Why a submit was refused: the queue holds as much as it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueFull {
+    /// Executions that wait or are queued.
+    pub depth: u64,
+    pub max_depth: u64,
+}
+
+impl QueueSettings {
+    /// What is wrong with them, if anything.
+    pub fn problem(&self) -> Option<InvalidField> {
+        let max = limits::QUEUE_DEPTH_MAX;
+        self.max_depth
+            .is_some_and(|depth| depth > max)
+            .then(|| InvalidField::new("max_depth", format!("must be a number from 0 to {max}, or null")))
+    }
+
+    /// Whether one more may join a queue that holds `depth` executions which have not started. Only what joins it
+    /// at once is asked about: what was accepted for later is never refused (decision 0014).
+    pub fn admit(&self, depth: u64) -> Result<(), QueueFull> {
+        match self.max_depth {
+            Some(max_depth) if depth >= max_depth => Err(QueueFull { depth, max_depth }),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_takes_in_as_many_as_its_limit_says() {
+        let settings = QueueSettings { max_depth: Some(2) };
+        assert_eq!([0, 1].map(|depth| settings.admit(depth)), [Ok(()); 2]);
+        for depth in [2, 3] {
+            assert_eq!(settings.admit(depth), Err(QueueFull { depth, max_depth: 2 }));
+        }
+        assert_eq!(QueueSettings { max_depth: Some(0) }.admit(0), Err(QueueFull { depth: 0, max_depth: 0 }));
+        assert_eq!(QueueSettings::default().admit(u64::MAX), Ok(()));
+    }
+
+    #[test]
+    fn a_limit_that_nobody_can_mean_is_a_problem() {
+        assert_eq!(QueueSettings { max_depth: Some(limits::QUEUE_DEPTH_MAX) }.problem(), None);
+        let problem = QueueSettings { max_depth: Some(limits::QUEUE_DEPTH_MAX + 1) }.problem();
+        assert_eq!(problem.unwrap().field, "max_depth");
+    }
+}

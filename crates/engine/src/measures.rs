@@ -1,0 +1,126 @@
+//! How long things took on this node and how much was gathered, for metrics. Only what can be counted without a
+//! lock: the busiest ways lead through here.
+
+use punctual_core::histogram::{Histogram, HistogramSnapshot, ITEMS, LONG_US, SHORT_US};
+use punctual_core::lifecycle::Ending;
+use punctual_core::occurrence::End;
+use punctual_core::ports::Assignment;
+use punctual_core::time::Timestamp;
+
+pub(crate) struct Measures {
+    /// From a submit to the answer that its jobs are kept.
+    pub submit: Histogram,
+    /// From when a schedule was due to its fire.
+    pub fire_lateness: Histogram,
+    /// From the scheduled time of an occurrence to the first lease.
+    start_lateness: Histogram,
+    /// From when an attempt could start to its lease.
+    queue_wait: Histogram,
+    succeeded: Histogram,
+    failed: Histogram,
+    timed_out: Histogram,
+    cancelled: Histogram,
+    pub batches: Batches,
+}
+
+/// Items that went into one call of the store.
+pub(crate) struct Batches {
+    pub submit: Histogram,
+    pub fire: Histogram,
+    pub claim: Histogram,
+    pub report: Histogram,
+}
+
+impl Default for Measures {
+    fn default() -> Self {
+        let short = || Histogram::new(SHORT_US);
+        let long = || Histogram::new(LONG_US);
+        let items = || Histogram::new(ITEMS);
+        Measures {
+            submit: short(),
+            fire_lateness: short(),
+            start_lateness: long(),
+            queue_wait: long(),
+            succeeded: long(),
+            failed: long(),
+            timed_out: long(),
+            cancelled: long(),
+            batches: Batches { submit: items(), fire: items(), claim: items(), report: items() },
+        }
+    }
+}
+
+impl Measures {
+    /// Executions were leased at this time.
+    pub fn leased<'a>(&self, now: Timestamp, assignments: impl IntoIterator<Item = &'a Assignment>) {
+        for assignment in assignments {
+            self.queue_wait.observe_duration(now.since(assignment.available_at));
+            if assignment.execution.attempt == 1 {
+                self.start_lateness.observe_duration(now.since(assignment.scheduled_time));
+            }
+        }
+    }
+
+    /// A run has ended, and its outcome was accepted.
+    pub fn ended(&self, run: Run) {
+        let time = match run.ending {
+            Ending::Succeeded => &self.succeeded,
+            Ending::Failed => &self.failed,
+            Ending::TimedOut => &self.timed_out,
+            Ending::Cancelled => &self.cancelled,
+            // Nobody knows how long it ran.
+            Ending::Lost => return,
+        };
+        if let Some(started_at) = run.started_at {
+            time.observe_duration(run.completed_at.since(started_at));
+        }
+    }
+
+    pub fn snapshot(&self) -> MeasureSnapshot {
+        MeasureSnapshot {
+            submit: self.submit.snapshot(),
+            fire_lateness: self.fire_lateness.snapshot(),
+            start_lateness: self.start_lateness.snapshot(),
+            queue_wait: self.queue_wait.snapshot(),
+            execution: [
+                ("succeeded", self.succeeded.snapshot()),
+                ("failed", self.failed.snapshot()),
+                ("timed_out", self.timed_out.snapshot()),
+                ("cancelled", self.cancelled.snapshot()),
+            ],
+            batches: [
+                ("submit", self.batches.submit.snapshot()),
+                ("fire", self.batches.fire.snapshot()),
+                ("claim", self.batches.claim.snapshot()),
+                ("report", self.batches.report.snapshot()),
+            ],
+        }
+    }
+}
+
+/// What of a report is counted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Run {
+    pub ending: Ending,
+    started_at: Option<Timestamp>,
+    completed_at: Timestamp,
+}
+
+impl From<&End> for Run {
+    fn from(end: &End) -> Self {
+        Run { ending: end.ending, started_at: end.started_at, completed_at: end.completed_at }
+    }
+}
+
+/// The measures at one moment: durations in microseconds, batches in items.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MeasureSnapshot {
+    pub submit: HistogramSnapshot,
+    pub fire_lateness: HistogramSnapshot,
+    pub start_lateness: HistogramSnapshot,
+    pub queue_wait: HistogramSnapshot,
+    /// How long runs took, by how they ended.
+    pub execution: [(&'static str, HistogramSnapshot); 4],
+    /// Items per call of the store, by verb.
+    pub batches: [(&'static str, HistogramSnapshot); 4],
+}

@@ -1,0 +1,212 @@
+//! What a command notes of itself, on its way to the worker.
+//!
+//! The command writes lines of JSON to a pipe of the shim, by the path `/proc/<shim>/fd/<n>` in `PUNCTUAL_NOTES`. A path,
+//! not an inherited descriptor: it works from every process of the tree, whatever that has closed, and from many at
+//! once. When the shim is gone, so is the path, and nobody waits for a reader that never comes. What the command
+//! prints stays output: no line of it is ever taken for a note.
+//!
+//! A flood is harmless: the shim reads all of it, keeps only the latest word, and passes that on now and then.
+
+use super::lines::Lines;
+use super::output::Outlet;
+use punctual_core::limits;
+use punctual_core::notes::{Checkpoint, Percent, Progress};
+use punctual_worker::process::protocol::{CommandNote, Frame};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+pub const VARIABLE: &str = "PUNCTUAL_NOTES";
+
+/// Bytes of one line: a checkpoint of the largest size with a message beside it, whose every byte is escaped.
+const LINE_BYTES_MAX: usize = limits::CHECKPOINT_BYTES_MAX + 8 * limits::PROGRESS_MESSAGE_BYTES_MAX;
+const CHUNK_BYTES: usize = 16 * 1024;
+/// Pause between two notes that are passed on.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// One line of a command.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoteLine {
+    percent: Option<Percent>,
+    message: Option<String>,
+    #[serde(default, deserialize_with = "even_null")]
+    checkpoint: Option<Box<RawValue>>,
+}
+
+/// A document that is there, be it `null`.
+fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// The pipe for the notes of one command.
+pub struct Notebook {
+    receiver: pipe::Receiver,
+    /// Kept open, so that the path leads somewhere and the pipe does not end with its first writer.
+    sender: pipe::Sender,
+}
+
+impl Notebook {
+    pub fn open() -> io::Result<Self> {
+        let (sender, receiver) = pipe::pipe()?;
+        Ok(Notebook { receiver, sender })
+    }
+
+    /// Where the command writes to.
+    pub fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.sender.as_raw_fd())
+    }
+
+    /// Passes on notes until nothing of the tree is left and all that it has written is read.
+    pub async fn pass_on(mut self, outlet: Arc<Outlet>, mut is_dead: watch::Receiver<bool>) {
+        let mut lines = Lines::up_to(LINE_BYTES_MAX + 1);
+        let mut latest = Latest::default();
+        let mut chunk = vec![0; CHUNK_BYTES];
+        let mut quiet_until = Instant::now();
+        loop {
+            tokio::select! {
+                biased;
+                () = until_dead(&mut is_dead) => break,
+                () = sleep_until(quiet_until), if !latest.is_empty() => {
+                    outlet.send(&latest.take()).await;
+                    quiet_until = Instant::now() + PAUSE;
+                }
+                read = self.receiver.read(&mut chunk) => {
+                    let Ok(count @ 1..) = read else { break };
+                    lines.feed(&chunk[..count], |line| latest.read(line));
+                }
+            }
+        }
+        while let Ok(count @ 1..) = self.receiver.try_read(&mut chunk) {
+            lines.feed(&chunk[..count], |line| latest.read(line));
+        }
+        lines.finish(|line| latest.read(line));
+        outlet.send(&latest.take()).await;
+    }
+}
+
+async fn until_dead(is_dead: &mut watch::Receiver<bool>) {
+    // A sender that is gone is as good as dead.
+    let _ = is_dead.wait_for(|is_dead| *is_dead).await;
+}
+
+/// What has not been passed on.
+#[derive(Debug, Default)]
+struct Latest {
+    note: CommandNote,
+    bad: Vec<String>,
+    bad_lines: usize,
+}
+
+impl Latest {
+    fn is_empty(&self) -> bool {
+        self.note == CommandNote::default() && self.bad.is_empty()
+    }
+
+    /// All of it, as frames.
+    fn take(&mut self) -> Vec<Frame> {
+        let mut frames: Vec<Frame> = self.bad.drain(..).map(Frame::Note).collect();
+        let note = std::mem::take(&mut self.note);
+        if note != CommandNote::default() {
+            frames.push(Frame::Noted(note));
+        }
+        frames
+    }
+
+    fn read(&mut self, line: &[u8]) {
+        if line.iter().all(u8::is_ascii_whitespace) {
+            return;
+        }
+        if let Err(problem) = self.try_read(line) {
+            self.bad_lines += 1;
+            if self.bad_lines <= limits::BAD_NOTES_SHOWN_MAX {
+                self.bad.push(format!("a line in {VARIABLE} counts for nothing: {problem}"));
+            } else if self.bad_lines == limits::BAD_NOTES_SHOWN_MAX + 1 {
+                self.bad.push(format!("further such lines in {VARIABLE} are not shown"));
+            }
+        }
+    }
+
+    fn try_read(&mut self, line: &[u8]) -> Result<(), String> {
+        if line.len() > LINE_BYTES_MAX {
+            let most = limits::CHECKPOINT_BYTES_MAX;
+            return Err(format!("it is too long; a checkpoint may have {most} bytes"));
+        }
+        let line: NoteLine = serde_json::from_slice(line).map_err(|error| {
+            let example = r#"{"percent": 40, "message": "copying", "checkpoint": {"offset": 4096}}"#;
+            format!("{error}; it looks like {example}, of which each may be left out")
+        })?;
+        let checkpoint = line.checkpoint.map(|document| Checkpoint::new(document.get()));
+        let checkpoint = checkpoint.transpose().map_err(|error| error.to_string())?;
+        let progress = Progress { percent: line.percent, message: line.message }.within_limits();
+        if progress.is_empty() && checkpoint.is_none() {
+            return Err("it says nothing".to_owned());
+        }
+        if !progress.is_empty() {
+            self.note.progress = Some(progress);
+        }
+        if let Some(checkpoint) = checkpoint {
+            self.note.checkpoint = Some(checkpoint.into_json());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(lines: &[&str]) -> Vec<Frame> {
+        let mut latest = Latest::default();
+        for line in lines {
+            latest.read(line.as_bytes());
+        }
+        latest.take()
+    }
+
+    fn noted(percent: Option<f64>, message: Option<&str>, checkpoint: Option<&str>) -> Frame {
+        let progress =
+            Progress { percent: percent.and_then(Percent::new), message: message.map(str::to_owned) };
+        let progress = (!progress.is_empty()).then_some(progress);
+        Frame::Noted(CommandNote { progress, checkpoint: checkpoint.map(str::to_owned) })
+    }
+
+    #[test]
+    fn the_latest_word_counts_for_each_thing_by_itself() {
+        let lines = [
+            r#"{"percent": 10, "message": "begin"}"#,
+            r#"{"checkpoint": {"offset": 1.50}}"#,
+            "",
+            r#"{"percent": 40.5}"#,
+        ];
+        assert_eq!(read(&lines), [noted(Some(40.5), None, Some(r#"{"offset": 1.50}"#))]);
+        assert_eq!(read(&[r#"{"checkpoint": null}"#]), [noted(None, None, Some("null"))]);
+        assert_eq!(read(&[]), []);
+    }
+
+    #[test]
+    fn bad_lines_are_told_up_to_a_number() {
+        let long = format!("{{\"checkpoint\": \"{}\"}}", "x".repeat(limits::CHECKPOINT_BYTES_MAX));
+        for (line, said) in [
+            ("40 %", "expected"),
+            ("{}", "it says nothing"),
+            (r#"{"percent": 101}"#, "must be a number from 0 to 100"),
+            (r#"{"progress": 1}"#, "unknown field `progress`"),
+            (&long, "the checkpoint has 65538 bytes, more than the 65536 that are kept"),
+            (&"x".repeat(LINE_BYTES_MAX + 1), "a checkpoint may have 65536 bytes"),
+        ] {
+            let frames = read(&[line]);
+            let [Frame::Note(text)] = &frames[..] else { panic!("{frames:?}") };
+            assert!(text.contains(said), "{text}");
+        }
+        let many = vec!["no"; 1_000];
+        assert_eq!(read(&many).len(), limits::BAD_NOTES_SHOWN_MAX + 1);
+    }
+}

@@ -1,0 +1,107 @@
+//! `punctual workers`: who is connected, and holding or draining them.
+
+use crate::connect::ConnectArgs;
+use crate::exit::Exit;
+use crate::output::{OutputArgs, shortened, table, time_to_millis};
+use clap::Subcommand;
+use punctual_client::{Client, ClientError, Page, WorkerSessionBody};
+
+#[derive(Subcommand)]
+pub enum WorkersCommand {
+    /// List workers that are connected
+    List(ListArgs),
+    /// Show workers
+    Show(WorkersArgs),
+    /// Give workers no new work; they go on with what they have
+    Pause(WorkersArgs),
+    /// Give paused workers work again
+    Resume(WorkersArgs),
+    /// Have workers finish what runs, give back the rest, and end
+    Drain(WorkersArgs),
+}
+
+#[derive(clap::Args)]
+pub struct ListArgs {
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(clap::Args)]
+pub struct WorkersArgs {
+    /// The workers' names, or ids of their sessions
+    #[arg(value_name = "WORKER", required = true)]
+    workers: Vec<String>,
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub async fn run(command: WorkersCommand) -> anyhow::Result<Exit> {
+    match command {
+        WorkersCommand::List(args) => {
+            let workers = args.connect.client()?.workers().await?;
+            args.output.print(&workers, workers_table)?;
+        }
+        WorkersCommand::Show(args) => each(args, async |client, worker| client.worker(worker).await).await?,
+        WorkersCommand::Pause(args) => {
+            each(args, async |client, worker| client.pause_worker(worker).await).await?
+        }
+        WorkersCommand::Resume(args) => {
+            each(args, async |client, worker| client.resume_worker(worker).await).await?
+        }
+        WorkersCommand::Drain(args) => {
+            each(args, async |client, worker| client.drain_worker(worker).await).await?
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Does the same to each worker and shows how they stand then.
+async fn each(
+    args: WorkersArgs,
+    act: impl AsyncFn(&Client, &str) -> Result<WorkerSessionBody, ClientError>,
+) -> anyhow::Result<()> {
+    let client = args.connect.client()?;
+    let mut page = Page { items: vec![], next_cursor: None };
+    for worker in &args.workers {
+        page.items.push(act(&client, worker).await?);
+    }
+    args.output.print(&page, workers_table)
+}
+
+fn workers_table(page: &Page<WorkerSessionBody>) -> String {
+    if page.items.is_empty() {
+        return "no worker is connected".to_owned();
+    }
+    let rows = page.items.iter().map(|worker| {
+        let queues = if worker.queues.is_empty() { "all".to_owned() } else { worker.queues.join(",") };
+        vec![
+            worker.session_id.to_string(),
+            shortened(&worker.worker_id, 40),
+            worker.state.as_str().to_owned(),
+            format!("{}/{}", worker.running, worker.slots),
+            shortened(&queues, 30),
+            shortened(&worker.job_types.join(","), 40),
+            worker.version.clone().unwrap_or_else(|| "-".to_owned()),
+            worker.host.clone().unwrap_or_else(|| "-".to_owned()),
+            time_to_millis(worker.last_heartbeat_at),
+        ]
+    });
+    table(
+        &[
+            "SESSION",
+            "WORKER",
+            "STATE",
+            "HOLDS/SLOTS",
+            "QUEUES",
+            "JOB TYPES",
+            "VERSION",
+            "HOST",
+            "LAST HEARTBEAT",
+        ],
+        rows,
+    )
+}

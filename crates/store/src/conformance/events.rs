@@ -1,0 +1,126 @@
+//! History is followed by its places, and what is open is looked up.
+
+use super::fixture::{House, at, behind, failed, job, job_with, once, succeeded};
+use punctual_core::control::Verb;
+use punctual_core::gates::Gate;
+use punctual_core::ids::ExecutionId;
+use punctual_core::occurrence::LiveState;
+use punctual_core::ports::{FinishedPage, HistorySpan, Horizon, Store};
+use std::sync::Arc;
+
+pub async fn what_finished_is_followed_in_the_order_of_the_commits(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let mut worker = house.worker().await;
+    for number in 1..=3 {
+        house.submit(at(1), job_with(number, |spec| spec.queue = format!("queue {number}"))).await;
+    }
+    let claimed = worker.claim(at(2), 10).await;
+    for (seconds, place) in [(3, 2), (4, 0), (5, 1)] {
+        worker.end(at(seconds), &claimed[place], succeeded(seconds)).await;
+    }
+    let page = house.store.finished_after(0, 2).await.unwrap();
+    assert_eq!(executions(&page), [claimed[2].execution, claimed[0].execution]);
+    assert_eq!(page.items[0].queue, "queue 3");
+    assert!(page.more);
+    let rest = house.store.finished_after(page.looked_to, 2).await.unwrap();
+    assert_eq!(executions(&rest), [claimed[1].execution]);
+    assert!(!rest.more);
+    let nothing = house.store.finished_after(rest.looked_to, 2).await.unwrap();
+    assert_eq!((executions(&nothing), nothing.looked_to), (vec![], rest.looked_to));
+    let span = house.store.history_span().await.unwrap();
+    assert_eq!(span, HistorySpan { begins_after: 0, ends_at: rest.looked_to });
+}
+
+pub async fn places_are_never_given_twice(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let mut worker = house.worker().await;
+    house.submit(at(1), job(1)).await;
+    worker.run(at(2), succeeded(2)).await;
+    let seen = house.store.finished_after(0, 10).await.unwrap().looked_to;
+    house.done(at(3), job(1).id, Verb::Delete).await;
+    house.store.purge(100).await.unwrap();
+    assert_eq!(house.store.history_span().await.unwrap(), HistorySpan { begins_after: 0, ends_at: seen });
+    house.submit(at(4), job(2)).await;
+    let (second, _) = worker.run(at(5), succeeded(5)).await;
+    let page = house.store.finished_after(seen, 10).await.unwrap();
+    assert_eq!(executions(&page), [second], "although the latest row was deleted");
+}
+
+pub async fn what_retention_took_away_is_told(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let mut worker = house.worker().await;
+    for number in 1..=3 {
+        house.submit(at(1), job(number)).await;
+        worker.run(at(i64::from(number) * 10), succeeded(i64::from(number) * 10)).await;
+    }
+    let places: Vec<u64> =
+        house.store.finished_after(0, 10).await.unwrap().items.iter().map(|event| event.place).collect();
+    house.store.retain(Horizon { history: at(25), requests: at(0) }, 100).await.unwrap();
+    let span = house.store.history_span().await.unwrap();
+    assert_eq!(span, HistorySpan { begins_after: places[1], ends_at: places[2] });
+    house.store.retain(Horizon { history: at(99), requests: at(0) }, 100).await.unwrap();
+    let span = house.store.history_span().await.unwrap();
+    assert_eq!(span, HistorySpan { begins_after: places[2], ends_at: places[2] });
+    assert_eq!(house.store.finished_after(0, 10).await.unwrap().items, []);
+}
+
+pub async fn what_belongs_to_deleted_jobs_is_passed_over(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let mut worker = house.worker().await;
+    for number in 1..=2 {
+        house.submit(at(1), job(number)).await;
+        worker.run(at(2), succeeded(2)).await;
+    }
+    house.done(at(3), job(2).id, Verb::Delete).await;
+    let page = house.store.finished_after(0, 10).await.unwrap();
+    assert_eq!(executions(&page), [job(1).id.occurrence(1).attempt(1)]);
+    assert_eq!(page.looked_to, house.store.history_span().await.unwrap().ends_at);
+}
+
+pub async fn open_executions_are_shown_as_they_stand(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let mut worker = house.worker().await;
+    for number in 1..=3 {
+        house.submit(at(1), job(number)).await;
+    }
+    worker.run(at(2), failed(2)).await;
+    let running = worker.claim_one(at(3)).await;
+    let ids = (1..=4).map(|number| job(number).id.occurrence(1)).collect();
+    let open = house.store.open_executions(ids).await.unwrap();
+    let seen: Vec<_> = open.iter().map(|one| (one.live.attempt, one.live.state)).collect();
+    assert_eq!(seen[0], (2, behind(Gate::Time)));
+    assert!(matches!(seen[1], (1, LiveState::Running(_))), "{seen:?}");
+    assert_eq!(seen[2..], [(1, LiveState::Queued)]);
+    assert_eq!((open[1].live.execution(), open[1].worker.as_deref()), (running.execution, Some("w")));
+    assert_eq!(open[0].queue, "default");
+}
+
+pub async fn all_that_runs_is_walked_over_in_pages(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let (mut first, mut second) = (house.worker().await, house.worker().await);
+    for number in 1..=7 {
+        house.submit(at(1), job(number)).await;
+    }
+    house.submit(at(1), job_with(8, |spec| spec.settings.schedule = once(100))).await;
+    let mut expected: Vec<ExecutionId> = Vec::new();
+    for worker in [&mut first, &mut second] {
+        expected.extend(worker.claim(at(2), 3).await.iter().map(|assignment| assignment.execution));
+    }
+    let mut walked = Vec::new();
+    let mut after = None;
+    loop {
+        let page = house.store.running(after, 2).await.unwrap();
+        walked.extend(page.items.iter().map(|one| one.live.execution()));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    walked.sort();
+    expected.sort();
+    assert_eq!(walked, expected, "each once, and nothing that is queued or to come");
+}
+
+fn executions(page: &FinishedPage) -> Vec<ExecutionId> {
+    page.items.iter().map(|event| event.finished.id).collect()
+}

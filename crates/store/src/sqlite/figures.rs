@@ -1,0 +1,48 @@
+//! How the shell has fared since it was opened: transactions, checkpoints, the sizes of its files. For metrics;
+//! nothing is decided by it.
+
+use super::fault::Fault;
+use super::open::{LOGS_FILE, MAIN_FILE};
+use punctual_core::histogram::{Histogram, ITEMS, SHORT_US};
+use punctual_core::ports::StoreFigures;
+use rusqlite::Connection;
+use std::path::Path;
+
+#[derive(Debug)]
+pub(crate) struct Figures {
+    pub transaction_time: Histogram,
+    pub transaction_writes: Histogram,
+    pub checkpoint_time: Histogram,
+}
+
+impl Default for Figures {
+    fn default() -> Self {
+        Figures {
+            transaction_time: Histogram::new(SHORT_US),
+            transaction_writes: Histogram::new(ITEMS),
+            checkpoint_time: Histogram::new(SHORT_US),
+        }
+    }
+}
+
+impl Figures {
+    /// What was counted, and what the files of this directory take up.
+    pub fn read(&self, main: &Connection, dir: &Path) -> Result<StoreFigures, Fault> {
+        let pragma = |sql: &str| -> Result<u64, Fault> {
+            let value: i64 = main.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+            Ok(u64::try_from(value).unwrap_or(0))
+        };
+        let page_bytes = pragma("PRAGMA page_size")?;
+        // A file that is not there takes up nothing.
+        let file_bytes = |name: &str| std::fs::metadata(dir.join(name)).map_or(0, |file| file.len());
+        Ok(StoreFigures {
+            transaction_time: self.transaction_time.snapshot(),
+            transaction_writes: self.transaction_writes.snapshot(),
+            checkpoint_time: self.checkpoint_time.snapshot(),
+            database_bytes: pragma("PRAGMA page_count")? * page_bytes,
+            free_bytes: pragma("PRAGMA freelist_count")? * page_bytes,
+            wal_bytes: file_bytes(&format!("{MAIN_FILE}-wal")),
+            log_bytes: file_bytes(LOGS_FILE) + file_bytes(&format!("{LOGS_FILE}-wal")),
+        })
+    }
+}

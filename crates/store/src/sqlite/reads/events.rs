@@ -1,0 +1,153 @@
+//! What happens to executions, for those who follow it: what has finished, in the order of the commits, and how
+//! open ones stand.
+
+use super::Reads;
+use crate::sqlite::fault::Fault;
+use crate::sqlite::names::last_history_number;
+use crate::sqlite::rows::{
+    LiveRow, all, count, counter, decode_or_none, history_columns, limit, live_columns, one, read_finished,
+};
+use punctual_core::ids::{OccurrenceId, SessionId};
+use punctual_core::job::JobMark;
+use punctual_core::limits;
+use punctual_core::occurrence::LiveState;
+use punctual_core::ports::{
+    FinishedEvent, FinishedPage, HistorySpan, OpenExecution, Page, RunningPlace, StoreError,
+};
+use rusqlite::params;
+use std::collections::BTreeMap;
+
+/// Columns before the place, the lane and the mark of the job.
+const HISTORY_COLUMNS: usize = 16;
+pub(crate) const FINISHED_AFTER: &str = concat!(
+    "SELECT ",
+    history_columns!(),
+    ", history.seq, jobs.lane, jobs.mark FROM history LEFT JOIN workers ON workers.id = history.worker \
+     LEFT JOIN jobs ON jobs.id = history.job WHERE history.seq > ?1 ORDER BY history.seq LIMIT ?2"
+);
+const OPEN: &str =
+    concat!("SELECT ", live_columns!(), " FROM live WHERE live.job = ?1 AND live.occurrence = ?2");
+pub(crate) const RUNNING: &str = concat!(
+    "SELECT ",
+    live_columns!(),
+    " FROM live WHERE live.state = 2 AND (live.session, live.job, live.occurrence) > (?1, ?2, ?3) \
+     ORDER BY live.session, live.job, live.occurrence LIMIT ?4"
+);
+const WORKER_OF_SESSION: &str = "SELECT workers.name FROM sessions JOIN workers ON workers.id = sessions.worker \
+     WHERE sessions.id = ?1";
+
+impl Reads<'_> {
+    /// What finished after a place in history, in the order of the commits.
+    pub fn finished_after(&mut self, after: u64, wanted: usize) -> Result<FinishedPage, StoreError> {
+        Ok(self.page_of_finished(after, wanted.clamp(1, limits::PAGE_ITEMS_MAX))?)
+    }
+
+    /// How far history reaches.
+    pub fn history_span(&mut self) -> Result<HistorySpan, StoreError> {
+        Ok(self.span()?)
+    }
+
+    /// How these occurrences stand, of those that are open.
+    pub fn open_executions(&mut self, ids: &[OccurrenceId]) -> Result<Vec<OpenExecution>, StoreError> {
+        Ok(self.open_of(ids)?)
+    }
+
+    /// What runs, a page at a time.
+    pub fn running(
+        &mut self,
+        after: Option<RunningPlace>,
+        wanted: usize,
+    ) -> Result<Page<OpenExecution, RunningPlace>, StoreError> {
+        Ok(self.page_of_running(after, wanted.clamp(1, limits::PAGE_ITEMS_MAX))?)
+    }
+
+    fn page_of_finished(&mut self, after: u64, wanted: usize) -> Result<FinishedPage, Fault> {
+        let (conn, lanes) = (self.conn, &mut *self.lanes);
+        let rows =
+            all(&mut *conn.prepare_cached(FINISHED_AFTER)?, params![counter(after), limit(wanted)], |row| {
+                let place = count(row, HISTORY_COLUMNS, "history.seq")?;
+                // Without its row, a job is gone; with that mark, it is as good as gone.
+                let mark: Option<JobMark> = decode_or_none(row, HISTORY_COLUMNS + 2, "jobs.mark")?;
+                if mark.is_none_or(|mark| mark == JobMark::Deleted) {
+                    return Ok((place, None));
+                }
+                let queue = lanes.lane(conn, row.get(HISTORY_COLUMNS + 1)?)?.queue().to_owned();
+                Ok((place, Some(FinishedEvent { place, queue, finished: read_finished(row)? })))
+            })?;
+        Ok(FinishedPage {
+            looked_to: rows.last().map_or(after, |(place, _)| *place),
+            more: rows.len() == wanted,
+            items: rows.into_iter().filter_map(|(_, event)| event).collect(),
+        })
+    }
+
+    fn span(&mut self) -> Result<HistorySpan, Fault> {
+        let mut select = self.conn.prepare_cached("SELECT retained FROM history_bounds WHERE id = 1")?;
+        let begins_after = one(&mut select, [], |row| count(row, 0, "history_bounds.retained"))?;
+        let ends_at = last_history_number(self.conn)?;
+        Ok(HistorySpan {
+            begins_after: begins_after.unwrap_or(0),
+            ends_at: u64::try_from(ends_at).map_err(|_| Fault::damaged("history.seq", ends_at))?,
+        })
+    }
+
+    fn open_of(&mut self, ids: &[OccurrenceId]) -> Result<Vec<OpenExecution>, Fault> {
+        let snapshot = self.conn.unchecked_transaction()?;
+        let mut select = self.conn.prepare_cached(OPEN)?;
+        let mut rows = Vec::with_capacity(ids.len());
+        for id in ids {
+            rows.extend(one(&mut select, params![id.job.as_bytes(), id.number], LiveRow::read)?);
+        }
+        let open = self.named(rows)?;
+        drop(snapshot);
+        Ok(open)
+    }
+
+    fn page_of_running(
+        &mut self,
+        after: Option<RunningPlace>,
+        wanted: usize,
+    ) -> Result<Page<OpenExecution, RunningPlace>, Fault> {
+        let (session, job, number) = match &after {
+            Some(RunningPlace { session, occurrence }) => {
+                (session.0, &occurrence.job.as_bytes()[..], i64::from(occurrence.number))
+            }
+            None => (0, &[][..], 0),
+        };
+        let snapshot = self.conn.unchecked_transaction()?;
+        let mut select = self.conn.prepare_cached(RUNNING)?;
+        let rows = all(&mut select, params![session, job, number, limit(wanted)], LiveRow::read)?;
+        let next = rows.last().filter(|_| rows.len() == wanted).and_then(|last| match last.live.state {
+            LiveState::Running(lease) => {
+                Some(RunningPlace { session: lease.session, occurrence: last.live.id })
+            }
+            LiveState::Waiting(_) | LiveState::Queued => None,
+        });
+        let items = self.named(rows)?;
+        drop(snapshot);
+        Ok(Page { items, next })
+    }
+
+    /// Adds the names that rows refer to by number. Few workers run many executions, so each is looked up once.
+    fn named(&mut self, rows: Vec<LiveRow>) -> Result<Vec<OpenExecution>, Fault> {
+        let mut workers: BTreeMap<SessionId, Option<String>> = BTreeMap::new();
+        let mut open = Vec::with_capacity(rows.len());
+        for LiveRow { live, lane, .. } in rows {
+            let worker = match live.state {
+                LiveState::Running(lease) => match workers.get(&lease.session) {
+                    Some(worker) => worker.clone(),
+                    None => {
+                        let mut select = self.conn.prepare_cached(WORKER_OF_SESSION)?;
+                        let worker = one(&mut select, [lease.session.0], |row| Ok(row.get(0)?))?;
+                        workers.insert(lease.session, worker.clone());
+                        worker
+                    }
+                },
+                LiveState::Waiting(_) | LiveState::Queued => None,
+            };
+            let queue = self.lanes.lane(self.conn, lane)?.queue().to_owned();
+            open.push(OpenExecution { live, worker, queue });
+        }
+        Ok(open)
+    }
+}

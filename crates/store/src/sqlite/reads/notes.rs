@@ -1,0 +1,43 @@
+//! What handlers have noted.
+
+use super::Reads;
+use crate::sqlite::fault::Fault;
+use crate::sqlite::rows::{all, limit, time};
+use crate::sqlite::verbs::read_checkpoint;
+use punctual_core::ids::{JobId, OccurrenceId};
+use punctual_core::limits;
+use punctual_core::notes::{Checkpoint, Noted, Percent, Progress};
+use punctual_core::ports::StoreError;
+use rusqlite::{Row, params};
+
+pub(crate) const NOTES_OF_JOB: &str = "SELECT notes.occurrence, notes.attempt, notes.percent, notes.message, \
+     notes.noted_at, (SELECT length(CAST(document AS BLOB)) FROM checkpoints \
+     WHERE checkpoints.job = notes.job AND checkpoints.occurrence = notes.occurrence) \
+     FROM notes WHERE notes.job = ?1 AND notes.occurrence <= ?2 ORDER BY notes.occurrence DESC LIMIT ?3";
+
+impl Reads<'_> {
+    /// What is noted of a job's open and dead occurrences up to this number, latest first.
+    pub fn notes(&mut self, job: JobId, up_to: u32, count: usize) -> Result<Vec<Noted>, StoreError> {
+        let bounds = params![job.as_bytes(), up_to, limit(count.min(limits::PAGE_ITEMS_MAX))];
+        let mut select = self.conn.prepare_cached(NOTES_OF_JOB).map_err(Fault::from)?;
+        Ok(all(&mut select, bounds, |row| read_noted(job, row))?)
+    }
+
+    pub fn checkpoint(&mut self, occurrence: OccurrenceId) -> Result<Option<Checkpoint>, StoreError> {
+        Ok(read_checkpoint(self.conn, occurrence)?)
+    }
+}
+
+fn read_noted(job: JobId, row: &Row<'_>) -> Result<Noted, Fault> {
+    let hundredths: Option<u16> = row.get(2)?;
+    let percent = |hundredths| {
+        Percent::from_hundredths(hundredths).ok_or_else(|| Fault::damaged("notes.percent", hundredths))
+    };
+    Ok(Noted {
+        occurrence: job.occurrence(row.get(0)?),
+        attempt: row.get(1)?,
+        progress: Progress { percent: hundredths.map(percent).transpose()?, message: row.get(3)? },
+        noted_at: time(row, 4)?,
+        checkpoint_bytes: row.get::<_, Option<i64>>(5)?.and_then(|bytes| u64::try_from(bytes).ok()),
+    })
+}

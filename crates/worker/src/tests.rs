@@ -1,0 +1,131 @@
+//! What the tests of this crate share: a clock that can be paused, and a house that keeps what it is told.
+
+use async_trait::async_trait;
+use punctual_core::ids::SessionId;
+use punctual_core::notes::{Note, NoteAnswer};
+use punctual_core::ports::{
+    Assignment, BeatAnswer, Clock, LeaseRef, LogLine, Poll, Report, ReportAnswer, SessionGrant,
+    SessionOpening, Task, WorkerPort, WorkerPortError,
+};
+use punctual_core::time::{Monotonic, Timestamp};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+pub(crate) struct TokioClock;
+
+impl Clock for TokioClock {
+    fn wall(&self) -> Timestamp {
+        Timestamp::EPOCH
+    }
+
+    fn monotonic(&self) -> Monotonic {
+        Monotonic::from_micros(0)
+    }
+
+    fn sleep(&self, duration: Duration) -> Task {
+        Box::pin(tokio::time::sleep(duration))
+    }
+}
+
+/// Keeps log lines, one batch per permit, and notes; fails as often as it is told to.
+pub(crate) struct House {
+    batches: Mutex<Vec<Vec<String>>>,
+    permits: Semaphore,
+    failures: Mutex<Vec<WorkerPortError>>,
+    noted: Mutex<Vec<Note>>,
+    failures_of_notes: Mutex<usize>,
+    answer: Mutex<NoteAnswer>,
+}
+
+impl House {
+    pub(crate) fn new() -> Arc<Self> {
+        House::for_logs(0, vec![])
+    }
+
+    pub(crate) fn for_logs(permits: usize, failures: Vec<WorkerPortError>) -> Arc<Self> {
+        Arc::new(House {
+            batches: Mutex::default(),
+            permits: Semaphore::new(permits),
+            failures: Mutex::new(failures),
+            noted: Mutex::default(),
+            failures_of_notes: Mutex::default(),
+            answer: Mutex::new(NoteAnswer::Accepted),
+        })
+    }
+
+    /// Lets so many more batches of lines be kept.
+    pub(crate) fn allow(&self, batches: usize) {
+        self.permits.add_permits(batches);
+    }
+
+    pub(crate) fn batches(&self) -> Vec<Vec<String>> {
+        self.batches.lock().unwrap().clone()
+    }
+
+    /// The notes that were answered.
+    pub(crate) fn noted(&self) -> Vec<Note> {
+        self.noted.lock().unwrap().clone()
+    }
+
+    /// The next so many notes find nobody.
+    pub(crate) fn fail(&self, notes: usize) {
+        *self.failures_of_notes.lock().unwrap() = notes;
+    }
+
+    /// What is said to notes from now on.
+    pub(crate) fn answer(&self, answer: NoteAnswer) {
+        *self.answer.lock().unwrap() = answer;
+    }
+}
+
+#[async_trait]
+impl WorkerPort for House {
+    async fn append_logs(&self, _: SessionId, lines: Vec<LogLine>) -> Result<(), WorkerPortError> {
+        self.permits.acquire().await.unwrap().forget();
+        if let Some(failure) = self.failures.lock().unwrap().pop() {
+            return Err(failure);
+        }
+        self.batches.lock().unwrap().push(lines.into_iter().map(|line| line.message).collect());
+        Ok(())
+    }
+
+    async fn note(&self, notes: Vec<Note>) -> Result<Vec<NoteAnswer>, WorkerPortError> {
+        let mut failures = self.failures_of_notes.lock().unwrap();
+        if *failures > 0 {
+            *failures -= 1;
+            return Err(WorkerPortError::Unavailable("away".to_owned()));
+        }
+        let answers = vec![*self.answer.lock().unwrap(); notes.len()];
+        self.noted.lock().unwrap().extend(notes);
+        Ok(answers)
+    }
+
+    async fn open_session(&self, _: SessionOpening) -> Result<SessionGrant, WorkerPortError> {
+        unreachable!("only logs and notes are sent")
+    }
+
+    async fn poll(&self, _: Poll) -> Result<Vec<Assignment>, WorkerPortError> {
+        unreachable!("only logs and notes are sent")
+    }
+
+    async fn beat(&self, _: SessionId, _: u64) -> Result<BeatAnswer, WorkerPortError> {
+        unreachable!("only logs and notes are sent")
+    }
+
+    async fn report(&self, _: Vec<Report>) -> Result<Vec<ReportAnswer>, WorkerPortError> {
+        unreachable!("only logs and notes are sent")
+    }
+
+    async fn give_back(&self, _: SessionId, _: Vec<LeaseRef>) -> Result<(), WorkerPortError> {
+        unreachable!("only logs and notes are sent")
+    }
+
+    async fn resync(&self, _: SessionId, _: u64, _: Vec<LeaseRef>) -> Result<(), WorkerPortError> {
+        unreachable!("only logs and notes are sent")
+    }
+
+    async fn close_session(&self, _: SessionId) -> Result<(), WorkerPortError> {
+        unreachable!("only logs and notes are sent")
+    }
+}
