@@ -14,8 +14,12 @@ const STATEMENTS_MAX: usize = 128;
 pub(crate) const WRITER_CHECKPOINT_PAGES: i64 = 16_000;
 /// Bytes to which the write-ahead log is cut back after it had to grow beyond its usual size.
 const WAL_BYTES_KEPT: i64 = 64 * 1024 * 1024;
-/// Page cache of one connection. Negative numbers are KiB for SQLite.
-const CACHE_KIB: i64 = 64 * 1024;
+/// Page cache of the connection that writes what happens to jobs: it must hold the ends of every table and index that
+/// grow, and the claim index of a large backlog.
+const WRITER_CACHE_KIB: u32 = 32 * 1024;
+/// Page cache of any other connection. What it lacks is found in the page cache of the operating system, and there
+/// only once for all of them.
+const SIDE_CACHE_KIB: u32 = 4 * 1024;
 /// How long to wait for a lock that SQLite itself takes for a moment, as during recovery or a checkpoint.
 const BUSY: Duration = Duration::from_secs(5);
 
@@ -28,6 +32,15 @@ pub(crate) enum Durability {
     ProcessDeath,
 }
 
+impl Durability {
+    pub const fn cache_kib(self) -> u32 {
+        match self {
+            Durability::PowerLoss => WRITER_CACHE_KIB,
+            Durability::ProcessDeath => SIDE_CACHE_KIB,
+        }
+    }
+}
+
 /// The connection that writes.
 pub(crate) fn open_for_writing(path: &Path, durability: Durability) -> Result<Connection, Fault> {
     create_private(path)?;
@@ -35,7 +48,7 @@ pub(crate) fn open_for_writing(path: &Path, durability: Durability) -> Result<Co
         path,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )?;
-    prepare_for_use(&conn)?;
+    prepare_for_use(&conn, durability.cache_kib())?;
     let mode: String = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if mode != "wal" {
         return Err(Fault::damaged("journal_mode", mode));
@@ -75,17 +88,18 @@ pub(crate) fn open_for_reading(path: &Path) -> Result<Connection, Fault> {
         path,
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )?;
-    prepare_for_use(&conn)?;
+    prepare_for_use(&conn, SIDE_CACHE_KIB)?;
     Ok(conn)
 }
 
 /// What every connection has in common.
-pub(crate) fn prepare_for_use(conn: &Connection) -> Result<(), Fault> {
+pub(crate) fn prepare_for_use(conn: &Connection, cache_kib: u32) -> Result<(), Fault> {
     conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     // Without it SQLite plans every statement anew whenever a LIMIT is bound.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     conn.busy_timeout(BUSY)?;
-    conn.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    // Negative numbers are KiB for SQLite.
+    conn.pragma_update(None, "cache_size", -i64::from(cache_kib))?;
     conn.pragma_update(None, "temp_store", "MEMORY")?;
     Ok(())
 }

@@ -65,7 +65,7 @@ impl LogCore {
     /// A database that lives as long as this value.
     pub fn open_in_memory() -> Result<Self, StoreError> {
         let conn = Connection::open_in_memory().map_err(Fault::from)?;
-        connection::prepare_for_use(&conn)?;
+        connection::prepare_for_use(&conn, Durability::ProcessDeath.cache_kib())?;
         Self::migrated(conn)
     }
 
