@@ -69,6 +69,10 @@ pub const REMOTE_POLL_WAIT_MAX: Duration = Duration::from_secs(30);
 pub const WORKER_LANES_MAX: usize = 1_000;
 /// Slots that a worker may have. More are refused.
 pub const WORKER_SLOTS_MAX: u32 = 5_000;
+/// A worker holds no more executions ready than it will start within this time, going by how long runs take.
+pub const PREFETCH_TIME: Duration = Duration::from_millis(100);
+/// How long a worker holds an execution ready without a slot for it. Then it goes back, unstarted.
+pub const HELD_TIME_MAX: Duration = Duration::from_millis(500);
 /// Leases that one request may name, and so those that a worker elsewhere may hold. More are refused.
 pub const LEASES_NAMED_MAX: usize = 10_000;
 /// Outcomes in one report over HTTP. More are refused; split the report.

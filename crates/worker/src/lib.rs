@@ -10,6 +10,7 @@ mod builtin;
 pub mod http;
 mod logs;
 mod notes;
+mod pace;
 pub mod process;
 mod run;
 mod session;
@@ -39,7 +40,8 @@ pub struct WorkerConfig {
     pub name: String,
     /// Handlers that run at once.
     pub slots: usize,
-    /// Executions held ready beyond the slots, so that a slot need not wait for the store.
+    /// Most executions held ready beyond the slots, so that a slot need not wait for the store. Fewer where runs take
+    /// longer: no more than will be started within [`limits::PREFETCH_TIME`].
     pub prefetch: usize,
     /// The queues it serves; empty for all.
     pub queues: Vec<String>,

@@ -48,12 +48,7 @@ impl Hands<'_> {
             Action::StopAll => self.stops.clear(),
             Action::Report(reports) => self.tell(async move { Event::Reported(port.report(reports).await) }),
             Action::GiveBack(leases) => {
-                self.tell(async move {
-                    if let Err(error) = port.give_back(session, leases).await {
-                        tracing::debug!(%error, "unstarted work not given back; closing the session will");
-                    }
-                    Event::GaveBack
-                });
+                self.tell(async move { Event::GaveBack(port.give_back(session, leases).await) });
             }
             Action::Close => self.tell(async move {
                 if let Err(error) = port.close_session(session).await {

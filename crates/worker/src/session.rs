@@ -2,7 +2,9 @@
 //! clock, no channel.
 
 use crate::WorkerConfig;
+use crate::pace::Pace;
 use punctual_core::defects::{Defect, planted};
+use punctual_core::limits;
 use punctual_core::ports::{
     Assignment, BeatAnswer, LeaseRef, Outcome, Poll, Report, ReportAnswer, SessionGrant, WorkerPortError,
 };
@@ -42,7 +44,9 @@ pub(crate) enum Event {
     },
     Reported(Result<Vec<ReportAnswer>, WorkerPortError>),
     ReportRested,
-    GaveBack,
+    GaveBack(Result<(), WorkerPortError>),
+    /// Some of what is held ready may have been held for too long.
+    HoldDue,
     Drain,
     GraceOver,
     Closed,
@@ -111,8 +115,13 @@ pub(crate) struct Session {
     turn: u64,
     intake: Intake,
     resync_owed: bool,
-    ready: VecDeque<Assignment>,
-    running: BTreeMap<LeaseRef, Assignment>,
+    /// What waits for a slot, with the moment it came by the worker's clock.
+    ready: VecDeque<(Monotonic, Assignment)>,
+    /// Whether the time of what is held ready is being watched.
+    hold_watched: bool,
+    /// What runs, with the moment it was started by the worker's clock.
+    running: BTreeMap<LeaseRef, Monotonic>,
+    pace: Pace,
     finished: Vec<Report>,
     reporting: Vec<Report>,
     report_resting: bool,
@@ -140,7 +149,9 @@ impl Session {
             intake: Intake::Free,
             resync_owed: false,
             ready: VecDeque::new(),
+            hold_watched: false,
             running: BTreeMap::new(),
+            pace: Pace::default(),
             finished: unreported,
             reporting: Vec::new(),
             report_resting: false,
@@ -169,15 +180,23 @@ impl Session {
             }
             Event::Beaten { sent_at, result } => self.beaten(sent_at, result, now, &mut actions),
             Event::LeaseDue => actions.push(self.watch_lease(now.clock)),
-            Event::Polled(result) => self.polled(result, &mut actions),
+            Event::Polled(result) => self.polled(result, now.clock, &mut actions),
             Event::Resynced(result) => self.resynced(result, &mut actions),
             Event::Rested => self.intake = Intake::Free,
             Event::Ended { lease, started_at, ended_at, outcome } => {
-                self.ended(lease, started_at, ended_at, outcome)
+                if let Some(since) = self.running.remove(&lease) {
+                    self.pace.ended(since, now.clock);
+                    self.ended(lease, started_at, ended_at, outcome);
+                }
             }
             Event::Reported(result) => self.reported(result, &mut actions),
             Event::ReportRested => self.report_resting = false,
-            Event::GaveBack => self.giving_back = false,
+            Event::GaveBack(result) => {
+                self.giving_back = false;
+                // Nobody knows what went back: a resync returns all that is not held.
+                self.resync_owed |= result.is_err();
+            }
+            Event::HoldDue => self.hold_watched = false,
             Event::Drain => self.drain(&mut actions),
             Event::GraceOver => {
                 self.stop_running("the worker was shut down before the handler finished", &mut actions)
@@ -190,7 +209,7 @@ impl Session {
             self.lose("the lease ran out without a confirmed beat", &mut actions);
         }
         if self.end.is_none() {
-            self.next_actions(now.calendar, &mut actions);
+            self.next_actions(now, &mut actions);
         }
         actions
     }
@@ -223,7 +242,8 @@ impl Session {
     fn cancel(&mut self, lease: LeaseRef, calendar: Monotonic, actions: &mut Vec<Action>) {
         if self.running.contains_key(&lease) {
             actions.push(Action::Stop { lease, outcome: Outcome::Cancelled });
-        } else if let Some(index) = self.ready.iter().position(|assignment| assignment.lease() == lease) {
+        } else if let Some(index) = self.ready.iter().position(|(_, assignment)| assignment.lease() == lease)
+        {
             self.ready.remove(index);
             let now = self.house_time(calendar);
             let end = Outcome::Cancelled.into_end(now, now);
@@ -250,12 +270,19 @@ impl Session {
         self.end = Some(End::Lost(unreported));
     }
 
-    fn polled(&mut self, result: Result<Vec<Assignment>, WorkerPortError>, actions: &mut Vec<Action>) {
+    fn polled(
+        &mut self,
+        result: Result<Vec<Assignment>, WorkerPortError>,
+        clock: Monotonic,
+        actions: &mut Vec<Action>,
+    ) {
         self.intake = Intake::Free;
         match result {
             // An empty answer has not used the turn.
             Ok(assignments) if assignments.is_empty() => self.turn -= 1,
-            Ok(assignments) => self.ready.extend(assignments),
+            Ok(assignments) => {
+                self.ready.extend(assignments.into_iter().map(|assignment| (clock, assignment)))
+            }
             Err(WorkerPortError::SessionLost) => self.lose("the session was declared lost", actions),
             Err(WorkerPortError::StaleTurn) => self.resync_owed = true,
             Err(WorkerPortError::Unavailable(reason)) => {
@@ -281,10 +308,8 @@ impl Session {
     }
 
     fn ended(&mut self, lease: LeaseRef, started_at: Monotonic, ended_at: Monotonic, outcome: Outcome) {
-        if self.running.remove(&lease).is_some() {
-            let end = outcome.into_end(self.house_time(started_at), self.house_time(ended_at));
-            self.finished.push(Report { session: self.grant.session, lease, end });
-        }
+        let end = outcome.into_end(self.house_time(started_at), self.house_time(ended_at));
+        self.finished.push(Report { session: self.grant.session, lease, end });
     }
 
     fn reported(&mut self, result: Result<Vec<ReportAnswer>, WorkerPortError>, actions: &mut Vec<Action>) {
@@ -315,12 +340,13 @@ impl Session {
     }
 
     /// What follows from the state, whatever the event was.
-    fn next_actions(&mut self, calendar: Monotonic, actions: &mut Vec<Action>) {
+    fn next_actions(&mut self, now: Now, actions: &mut Vec<Action>) {
         if self.draining {
-            self.give_back_ready(actions);
+            self.give_back_held(self.ready.len(), actions);
         } else {
-            self.start_ready(calendar, actions);
-            self.take_in(actions);
+            self.start_ready(now, actions);
+            self.watch_held(now.clock, actions);
+            self.take_in(now.clock, actions);
         }
         if self.reporting.is_empty() && !self.finished.is_empty() && !self.report_resting {
             self.reporting = std::mem::take(&mut self.finished);
@@ -331,19 +357,36 @@ impl Session {
         }
     }
 
-    fn start_ready(&mut self, calendar: Monotonic, actions: &mut Vec<Action>) {
+    fn start_ready(&mut self, now: Now, actions: &mut Vec<Action>) {
         while self.running.len() < self.config.slots {
-            let Some(assignment) = self.ready.pop_front() else { return };
-            self.running.insert(assignment.lease(), assignment.clone());
+            let Some((_, assignment)) = self.ready.pop_front() else { return };
+            self.running.insert(assignment.lease(), now.clock);
+            self.pace.started(now.clock);
             // The worker's idea of the time may lie behind: nothing starts before it is available.
-            let started_at = self.house_time(calendar).max(assignment.available_at);
+            let started_at = self.house_time(now.calendar).max(assignment.available_at);
             let deadline = started_at.plus(assignment.timeout);
             actions.push(Action::Start { assignment, deadline });
         }
     }
 
-    /// Asks for more work when a slot is free or the reserve is half used up.
-    fn take_in(&mut self, actions: &mut Vec<Action>) {
+    /// Gives back what has been held for too long: others may have a slot for it, or something more urgent has come.
+    fn watch_held(&mut self, clock: Monotonic, actions: &mut Vec<Action>) {
+        if self.hold_watched {
+            return;
+        }
+        // In the order in which they came.
+        let overdue = self.ready.partition_point(|(since, _)| clock.since(*since) >= limits::HELD_TIME_MAX);
+        self.give_back_held(overdue, actions);
+        if !self.ready.is_empty() {
+            self.hold_watched = true;
+            actions.push(Action::After(limits::HELD_TIME_MAX, Event::HoldDue));
+        }
+    }
+
+    /// Asks for more work when a slot is free or the reserve is half used up. The reserve is what will be started
+    /// within a moment, going by how long runs take here: what is held longer would be kept from other workers, go
+    /// before what is more urgent, and be lost with this one although it never ran.
+    fn take_in(&mut self, clock: Monotonic, actions: &mut Vec<Action>) {
         if self.intake != Intake::Free {
             return;
         }
@@ -354,8 +397,10 @@ impl Session {
         }
         let busy = self.ready.len() + self.running.len();
         let unacknowledged = self.finished.len() + self.reporting.len();
-        let capacity = (self.config.slots + self.config.prefetch).saturating_sub(busy + unacknowledged);
-        let wanted = busy < self.config.slots || self.ready.len() * 2 <= self.config.prefetch;
+        let reserve = self.pace.started_within(limits::PREFETCH_TIME, self.config.slots, clock);
+        let reserve = reserve.min(self.config.prefetch);
+        let capacity = (self.config.slots + reserve).saturating_sub(busy + unacknowledged);
+        let wanted = busy < self.config.slots || self.ready.len() * 2 <= reserve;
         if capacity == 0 || !wanted {
             return;
         }
@@ -371,11 +416,12 @@ impl Session {
         }));
     }
 
-    fn give_back_ready(&mut self, actions: &mut Vec<Action>) {
-        if !self.ready.is_empty() && !self.giving_back {
+    /// Gives back the first so many of what is held ready.
+    fn give_back_held(&mut self, count: usize, actions: &mut Vec<Action>) {
+        if count > 0 && !self.giving_back {
             self.giving_back = true;
-            actions
-                .push(Action::GiveBack(self.ready.drain(..).map(|assignment| assignment.lease()).collect()));
+            let leases = self.ready.drain(..count).map(|(_, assignment)| assignment.lease()).collect();
+            actions.push(Action::GiveBack(leases));
         }
     }
 
@@ -392,7 +438,7 @@ impl Session {
         let unacknowledged = self.finished.iter().chain(&self.reporting).map(|report| report.lease);
         self.ready
             .iter()
-            .map(Assignment::lease)
+            .map(|(_, assignment)| assignment.lease())
             .chain(self.running.keys().copied())
             .chain(unacknowledged)
             .collect()
@@ -473,34 +519,81 @@ mod tests {
     }
 
     #[test]
-    fn polls_for_all_its_places_and_starts_no_more_than_its_slots() {
+    fn polls_for_its_slots_and_once_runs_are_known_to_be_short_for_a_reserve() {
         let (mut session, actions) = opened();
-        assert_eq!(polls(&actions), [(1, 4)]);
-        let actions = session.handle(Event::Polled(Ok(assignments(1..5))), now(1));
-        assert_eq!(starts(&actions), 2);
-        assert_eq!(polls(&actions), [], "the reserve is full");
+        assert_eq!(polls(&actions), [(1, 2)]);
+        let actions = session.handle(Event::Polled(Ok(assignments(1..3))), now(1));
+        assert_eq!((starts(&actions), polls(&actions)), (2, vec![]));
+        let actions = session.handle(ended(1), now(2));
+        assert_eq!(
+            polls(&actions),
+            [(2, 2)],
+            "a slot and a reserve of two, less an outcome that is being told"
+        );
+        let actions = session.handle(Event::Polled(Ok(assignments(3..5))), now(3));
+        assert_eq!(starts(&actions), 1);
+        session.handle(Event::Reported(Ok(vec![ReportAnswer::Accepted])), now(4));
+        let actions = session.handle(Event::Polled(Ok(vec![])), now(2_000));
+        assert_eq!(polls(&actions), [], "what runs takes long by now: no reserve is needed");
+    }
+
+    fn given_back(actions: &[Action]) -> Vec<LeaseRef> {
+        let leases = |action: &Action| match action {
+            Action::GiveBack(leases) => Some(leases.clone()),
+            _ => None,
+        };
+        actions.iter().filter_map(leases).flatten().collect()
+    }
+
+    fn watches_held(actions: &[Action]) -> bool {
+        actions.iter().any(|action| matches!(action, Action::After(_, Event::HoldDue)))
+    }
+
+    #[test]
+    fn what_is_held_for_too_long_goes_back_unstarted() {
+        let (mut session, _) = opened();
+        let actions = session.handle(Event::Polled(Ok(assignments(1..4))), now(1));
+        assert!(starts(&actions) == 2 && watches_held(&actions), "{actions:?}");
+        let actions = session.handle(Event::HoldDue, now(400));
+        assert!(given_back(&actions).is_empty() && watches_held(&actions), "{actions:?}");
+        let actions = session.handle(Event::HoldDue, now(501));
+        assert_eq!(given_back(&actions), [assignment(3).lease()]);
+        assert_eq!(polls(&actions), [], "it would only get the same again");
+        assert_eq!(session.held().len(), 2);
+        let actions = session.handle(Event::GaveBack(Ok(())), now(510));
+        assert!(actions.is_empty(), "{actions:?}");
+    }
+
+    #[test]
+    fn what_may_not_have_gone_back_is_settled_by_a_resync() {
+        let (mut session, _) = opened();
+        session.handle(Event::Polled(Ok(assignments(1..4))), now(1));
+        session.handle(Event::HoldDue, now(501));
+        let lost = Event::GaveBack(Err(WorkerPortError::Unavailable("gone".to_owned())));
+        let actions = session.handle(lost, now(510));
+        assert!(matches!(&actions[..], [Action::Resync { turn: 2, held }] if held.len() == 2), "{actions:?}");
     }
 
     #[test]
     fn an_empty_answer_leaves_the_turn_for_the_next_poll() {
         let (mut session, _) = opened();
         let actions = session.handle(Event::Polled(Ok(vec![])), now(1));
-        assert_eq!(polls(&actions), [(1, 4)]);
+        assert_eq!(polls(&actions), [(1, 2)]);
     }
 
     #[test]
     fn a_lost_answer_is_followed_by_a_resync_with_all_that_is_held() {
         let (mut session, _) = opened();
-        session.handle(Event::Polled(Ok(assignments(1..3))), now(1));
+        session.handle(Event::Polled(Ok(assignments(1..2))), now(1));
         session.handle(Event::Polled(Err(WorkerPortError::Unavailable("gone".to_owned()))), now(2));
         let actions = session.handle(Event::Rested, now(300));
-        let held: Vec<LeaseRef> = assignments(1..3).iter().map(Assignment::lease).collect();
+        let held: Vec<LeaseRef> = assignments(1..2).iter().map(Assignment::lease).collect();
         assert!(
             matches!(&actions[..], [Action::Resync { turn: 3, held: found }] if *found == held),
             "{actions:?}"
         );
         let actions = session.handle(Event::Resynced(Ok(())), now(301));
-        assert_eq!(polls(&actions), [(4, 2)]);
+        assert_eq!(polls(&actions), [(4, 1)]);
     }
 
     #[test]
@@ -582,7 +675,7 @@ mod tests {
         let actions = session.handle(Event::Drain, now(2));
         assert!(actions.iter().any(|action| matches!(action, Action::GiveBack(leases) if leases.len() == 1)));
         assert_eq!(polls(&actions), []);
-        session.handle(Event::GaveBack, now(3));
+        session.handle(Event::GaveBack(Ok(())), now(3));
         session.handle(ended(1), now(4));
         session.handle(Event::Reported(Ok(vec![ReportAnswer::Accepted])), now(5));
         session.handle(ended(2), now(6));
