@@ -4,7 +4,7 @@ use crate::nesting::JSON_DEPTH_MAX;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use punctual_client::{FieldError, Problem};
+use punctual_client::{Advice, FieldError, Problem};
 use punctual_core::ids::JobId;
 use punctual_core::job::InvalidField;
 use punctual_core::limits;
@@ -49,6 +49,9 @@ pub enum ApiError {
     NotFound(String),
     #[error("{0}")]
     Conflict(String),
+    /// A conflict of which is known what may help.
+    #[error("{detail}")]
+    Advised { detail: String, advice: Vec<Advice> },
     #[error("the method is not allowed here")]
     MethodNotAllowed,
     #[error("the body took too long to arrive")]
@@ -127,13 +130,15 @@ impl ApiError {
             ApiError::KeyTaken { detail, job } => {
                 problem.detail = Some(detail.clone());
                 problem.job_id = Some(*job);
+                problem.advice = vec![Advice::wait_for_job(*job), Advice::cancel_job(*job)];
             }
             ApiError::VersionChanged { version } => {
                 problem.detail = Some(format!(
-                    "the job has version {version} by now: read it again, and send what you want with \
-                     If-Match: \"{version}\""
+                    "the job has version {version} by now: read it again, and change that version if you still want \
+                     to"
                 ));
                 problem.version = Some(*version);
+                problem.advice = vec![Advice::change_version(*version)];
             }
             ApiError::QueueFull { queue, full } => {
                 problem.detail = Some(format!(
@@ -141,6 +146,11 @@ impl ApiError {
                      again later, let more workers serve the queue, or raise max_depth",
                     full.depth, full.max_depth
                 ));
+                problem.advice = vec![Advice::set_queue(queue)];
+            }
+            ApiError::Advised { detail, advice } => {
+                problem.detail = Some(detail.clone());
+                problem.advice = advice.clone();
             }
             ApiError::MalformedJson(detail) | ApiError::NotFound(detail) | ApiError::Conflict(detail) => {
                 problem.detail = Some(detail.clone());
@@ -231,7 +241,9 @@ impl ApiError {
             ApiError::Unauthorized(_) => (StatusCode::UNAUTHORIZED, "a valid token is needed"),
             ApiError::Forbidden(_) => (StatusCode::FORBIDDEN, "the token may not do this"),
             ApiError::NotFound(_) => (StatusCode::NOT_FOUND, "not found"),
-            ApiError::Conflict(_) => (StatusCode::CONFLICT, "this cannot be done as things are"),
+            ApiError::Conflict(_) | ApiError::Advised { .. } => {
+                (StatusCode::CONFLICT, "this cannot be done as things are")
+            }
             ApiError::MethodNotAllowed => {
                 (StatusCode::METHOD_NOT_ALLOWED, "the method is not allowed here, see the Allow header")
             }

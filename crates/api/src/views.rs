@@ -10,7 +10,9 @@ use punctual_core::gates::{Gate, Gates};
 use punctual_core::job::JobStatus;
 use punctual_core::notes::{Noted, Progress};
 use punctual_core::occurrence::{Finished, Live, LiveState};
-use punctual_core::ports::{DeadLetter, Depth, ExecutionView, JobView, QueueRow, SessionRow};
+use punctual_core::ports::{
+    DeadLetter, Depth, ExecutionView, JobView, ListedExecution, QueueRow, SessionRow,
+};
 use punctual_core::recurrence::Recurrence;
 use punctual_core::schedule::SkipRange;
 use punctual_core::session::SessionMode;
@@ -159,6 +161,10 @@ pub fn live(live: &Live, worker: Option<String>) -> ExecutionBody {
         progress: None,
         checkpoint_bytes: None,
         checkpoint: None,
+        name: None,
+        job_type: None,
+        queue: None,
+        max_retries: None,
     }
 }
 
@@ -184,6 +190,10 @@ pub fn finished(finished: Finished) -> ExecutionBody {
         progress: None,
         checkpoint_bytes: None,
         checkpoint: None,
+        name: None,
+        job_type: None,
+        queue: None,
+        max_retries: None,
     }
 }
 
@@ -247,6 +257,17 @@ pub fn execution(view: ExecutionView) -> ExecutionBody {
     match view {
         ExecutionView::Live { live: open, worker } => live(&open, worker),
         ExecutionView::Finished(ended) => finished(ended),
+    }
+}
+
+/// An execution among those of other jobs, with what they are called.
+pub fn listed(listed: ListedExecution) -> ExecutionBody {
+    ExecutionBody {
+        name: Some(listed.job_name),
+        job_type: Some(listed.job_type),
+        queue: Some(listed.queue),
+        max_retries: Some(listed.max_retries),
+        ..execution(listed.view)
     }
 }
 

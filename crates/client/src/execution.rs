@@ -1,5 +1,7 @@
 //! Executions and skipped occurrences on the wire.
 
+use crate::client::{Client, ClientError};
+use crate::page::Page;
 use punctual_core::gates::Gate;
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::lifecycle::{State, Status};
@@ -7,6 +9,7 @@ use punctual_core::notes::Percent;
 use punctual_core::occurrence::Origin;
 use punctual_core::schedule::SkipReason;
 use punctual_core::time::Timestamp;
+use reqwest::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::fmt;
@@ -47,6 +50,42 @@ pub struct ExecutionBody {
     /// The checkpoint itself; only where one execution is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<Box<RawValue>>,
+    /// The name of its job; only where executions of all jobs are listed, as the rest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_type: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    /// The retries that its job allows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_retries: Option<u32>,
+}
+
+/// Which executions of all jobs to list. Everything left out matches all, but for the status.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct ExecutionFilter {
+    /// What runs, if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<ExecutionStatus>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_type: Option<String>,
+    /// The name of the worker that runs or ran them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+}
+
+impl Client {
+    /// Executions of all jobs that have one status.
+    pub async fn all_executions(&self, filter: &ExecutionFilter) -> Result<Page<ExecutionBody>, ClientError> {
+        self.send(self.request(Method::GET, "/executions").query(filter)).await
+    }
 }
 
 /// How far an execution has come.

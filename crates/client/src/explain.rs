@@ -1,5 +1,6 @@
 //! Why a job does what it does, in sentences for people and facts for programs.
 
+use crate::advice::Advice;
 use crate::duration::Span;
 use crate::execution::{ExecutionStatus, SkipRangeBody};
 use punctual_core::ids::{ExecutionId, JobId};
@@ -14,6 +15,9 @@ pub struct ExplainBody {
     /// The most important sentence.
     pub summary: String,
     pub sentences: Vec<String>,
+    /// What may help, the most telling first.
+    #[serde(default)]
+    pub advice: Vec<Advice>,
     /// The open executions, latest first.
     pub executions: Vec<ExecutionExplained>,
     pub next_run_time: Option<Timestamp>,

@@ -6,6 +6,7 @@
 //! With the feature `worker` it also offers workers with handlers in Rust (`worker`), which run on the same
 //! machinery as the server's own (decision 0008).
 
+mod advice;
 mod client;
 mod clock;
 mod dead_letter;
@@ -33,6 +34,7 @@ mod stream;
 pub mod worker;
 mod workers;
 
+pub use advice::{Advice, AdvisedAction};
 pub use client::{Client, ClientError, JobFilter};
 pub use clock::{ClockBody, ClockMode, ClockMoved, MoveClock};
 pub use dead_letter::{
@@ -40,7 +42,9 @@ pub use dead_letter::{
 };
 pub use duration::{ParseSpanError, Seconds, Span};
 pub use events::{Event, EventFilter, Events};
-pub use execution::{ExecutionBody, ExecutionStatus, ProgressBody, SkipRangeBody, TriggerRequest};
+pub use execution::{
+    ExecutionBody, ExecutionFilter, ExecutionStatus, ProgressBody, SkipRangeBody, TriggerRequest,
+};
 pub use explain::{ExecutionExplained, ExplainBody, RecentOccurrence};
 pub use job::{
     BatchAnswer, BatchItem, BatchRequest, JobBody, LastExecution, ScheduleType, SubmitJob, SubmittedBody,

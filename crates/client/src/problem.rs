@@ -1,5 +1,6 @@
 //! Errors as RFC 9457 problem details.
 
+use crate::advice::Advice;
 use punctual_core::ids::JobId;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -27,6 +28,9 @@ pub struct Problem {
     /// After how many seconds it is worth trying again; the same as the header `Retry-After`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_secs: Option<u64>,
+    /// What may help.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub advice: Vec<Advice>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +56,7 @@ impl Problem {
             job_id: None,
             version: None,
             retry_after_secs: None,
+            advice: vec![],
         }
     }
 }

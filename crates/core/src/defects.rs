@@ -32,10 +32,20 @@ pub enum Defect {
     AdmitSecondHolder,
     /// A note is accepted whatever its lease epoch.
     AcceptStaleNote,
+    /// An execution that moves to another lane is still counted in the old one.
+    DriftTally,
+    /// A session that people have paused or drain still claims.
+    ClaimWhilePaused,
+    /// A queue takes in one more than its `max_depth`.
+    ExceedMaxDepth,
+    /// A poll that waits is not looked at again when work may have appeared elsewhere.
+    LoseWakeUp,
+    /// Whoever follows history goes on one place too far after a full page.
+    SkipHistoryRow,
 }
 
 impl Defect {
-    pub const ALL: [Defect; 13] = [
+    pub const ALL: [Defect; 18] = [
         Defect::DropVersionCheck,
         Defect::DropEpoch,
         Defect::ExpireByWallClock,
@@ -49,6 +59,11 @@ impl Defect {
         Defect::ClaimExpired,
         Defect::AdmitSecondHolder,
         Defect::AcceptStaleNote,
+        Defect::DriftTally,
+        Defect::ClaimWhilePaused,
+        Defect::ExceedMaxDepth,
+        Defect::LoseWakeUp,
+        Defect::SkipHistoryRow,
     ];
 }
 

@@ -25,3 +25,5 @@ pub mod retry;
 pub mod schedule;
 pub mod session;
 pub mod time;
+#[cfg(feature = "planted-defects")]
+pub mod witness;

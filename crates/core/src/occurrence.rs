@@ -183,7 +183,7 @@ impl Live {
     pub fn given_back(&self, terms: Option<Terms<'_>>, now: Timestamp) -> Result<GivenBack, Refused> {
         Ok(match step(self.state(), Event::GiveBack)? {
             State::Finished(status) => {
-                let finished = self.finished(status, now);
+                let finished = self.finished(status, None, now);
                 GivenBack::Closed(Settled { finished, next: Next::closed_with(JobMark::Cancelled, terms) })
             }
             _ => GivenBack::Queued(Live { state: self.ready_under(terms), ..self.clone() }),
@@ -250,7 +250,7 @@ impl Live {
         };
         // What never ran has nothing to be redriven; what failed before it expired has.
         let next = Next::Closed { dead_letter: self.charged > 0, job_mark };
-        Ok(Settled { finished: self.finished(status, now), next })
+        Ok(Settled { finished: self.finished(status, None, now), next })
     }
 
     /// One gate closes on what has not started.
@@ -281,7 +281,7 @@ impl Live {
     pub fn cancelled(&self, terms: Option<Terms<'_>>, now: Timestamp) -> Result<Cancelled, Refused> {
         Ok(match (step(self.state(), Event::Cancel)?, self.state) {
             (State::Finished(status), _) => {
-                let finished = self.finished(status, now);
+                let finished = self.finished(status, None, now);
                 Cancelled::Closed(Settled { finished, next: Next::closed_with(JobMark::Cancelled, terms) })
             }
             (_, LiveState::Running(lease)) => Cancelled::Requested(Live {
@@ -300,10 +300,7 @@ impl Live {
         let State::Finished(status) = step(self.state(), Event::End(end.ending))? else {
             unreachable!("an ended run is finished");
         };
-        let mut finished = self.finished(status, end.completed_at);
-        // The worker's idea of the time may lie a little behind: nothing starts before it was claimed.
-        finished.started_at = end.started_at.max(finished.started_at);
-        finished.completed_at = end.completed_at.max(finished.started_at.unwrap_or(end.completed_at));
+        let mut finished = self.finished(status, end.started_at, end.completed_at);
         finished.error = end.error;
         finished.result = end.result;
         let next = match status {
@@ -343,11 +340,15 @@ impl Live {
         Next::Retry(next)
     }
 
-    fn finished(&self, status: Status, completed_at: Timestamp) -> Finished {
+    /// The row of history of this attempt. The worker's idea of the time, and that of the node that ends it, may lie
+    /// behind that of the node that claimed it: nothing starts before it was claimed, and nothing ends before it
+    /// started.
+    fn finished(&self, status: Status, started_at: Option<Timestamp>, ended_at: Timestamp) -> Finished {
         let lease = match self.state {
             LiveState::Running(lease) => Some(lease),
             _ => None,
         };
+        let started_at = started_at.max(lease.map(|lease| lease.claimed_at));
         Finished {
             id: self.execution(),
             epoch: self.epoch,
@@ -356,8 +357,8 @@ impl Live {
             origin: self.origin,
             job_version: self.job_version,
             available_at: self.available_at,
-            started_at: lease.map(|lease| lease.claimed_at),
-            completed_at,
+            started_at,
+            completed_at: started_at.map_or(ended_at, |started_at| ended_at.max(started_at)),
             session: lease.map(|lease| lease.session),
             worker: None,
             reason: None,

@@ -5,6 +5,7 @@
 //! nothing for it, so an offer overtakes nobody. *Busy*: a claim or an offer with its turn is under way; only
 //! the outcome of that may answer it.
 
+use punctual_core::defects::{Defect, planted};
 use punctual_core::ports::{Assignment, Claim, ClaimOutcome, Lane, LeaseRef, Offer, Poll, WorkerPortError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -89,10 +90,18 @@ impl Desk {
         }
     }
 
-    /// Looks at all polls again, in case that a wake-up was missed.
+    /// Looks at all polls again: a wake-up may have been missed, or a session gets work again.
     pub(crate) fn wake_all(&self) {
+        if planted(Defect::LoseWakeUp) {
+            return;
+        }
+        let mut any = false;
         for parked in self.lock().values_mut() {
+            any = true;
             parked.look_again();
+        }
+        if any {
+            self.unchecked.notify_one();
         }
     }
 
@@ -254,6 +263,7 @@ fn serves(poll: &Poll, queue: &str, job_type: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::FutureExt;
     use punctual_core::ids::{Epoch, JobId, SessionId};
     use punctual_core::ports::Begun;
     use punctual_core::time::Timestamp;
@@ -355,6 +365,15 @@ mod tests {
         let (desk, _answer) = idle(5);
         desk.wake(&BTreeSet::from([Lane::new("default", "other")]));
         assert_eq!(desk.take_unchecked(), []);
+    }
+
+    #[test]
+    fn all_polls_are_looked_at_again_without_waiting_for_the_next_round() {
+        let (desk, _answer) = idle(5);
+        let _ = desk.unchecked().now_or_never();
+        desk.wake_all();
+        assert!(desk.unchecked().now_or_never().is_some(), "nobody was told");
+        assert_eq!(desk.take_unchecked().len(), 1);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Exit codes, all in one place, and how errors are told to people.
 
-use crate::hints::as_commands;
+use crate::hints;
 use punctual_client::{ClientError, Problem};
 use std::process::ExitCode;
 
@@ -88,7 +88,7 @@ fn report_client_error(error: &ClientError) -> Exit {
             Exit::Unreachable
         }
         ClientError::Refused(problem) => {
-            eprintln!("error: {}", as_commands(&problem.to_string()));
+            eprintln!("error: {problem}{}", hints::lines(&problem.advice));
             if problem.status == 401 {
                 eprintln!("  name the token with --token-file, PUNCTUAL_TOKEN or --data-dir");
             }

@@ -1,58 +1,56 @@
-//! What the server says to do over HTTP, as the command that does the same.
+//! What the server advises, as the commands that do it.
 
-/// What stands around the one thing that varies, in the server's words and in the command's.
-struct Hint {
-    said: [&'static str; 2],
-    command: [&'static str; 2],
+use crate::output::quoted;
+use punctual_client::{Advice, AdvisedAction};
+
+/// The commands, each in a line of its own, to follow what the server said. Nothing where it advises nothing, or
+/// only what this version does not know.
+pub fn lines(advice: &[Advice]) -> String {
+    advice.iter().filter_map(told).map(|told| format!("\n  → {told}")).collect()
 }
 
-const HINTS: [Hint; 5] = [
-    Hint { said: ["POST /api/v1/jobs/", "/resume"], command: ["`punctual job resume ", "`"] },
-    Hint { said: ["POST /api/v1/queues/", "/resume"], command: ["`punctual queue resume ", "`"] },
-    Hint {
-        said: ["POST /api/v1/dead-letters/redrive with {\"ids\": [\"", "\"]}"],
-        command: ["`punctual dlq redrive ", "`"],
-    },
-    Hint { said: ["If-Match: \"", "\""], command: ["--if-version ", ""] },
-    Hint { said: ["{\"override\": ", "true}"], command: ["--override", ""] },
-];
-
-pub fn as_commands(text: &str) -> String {
-    let mut text = text.to_owned();
-    for Hint { said: [opening, closing], command: [before, after] } in &HINTS {
-        let mut from = 0;
-        while let Some(start) = text[from..].find(opening).map(|place| from + place) {
-            let inner = start + opening.len();
-            let Some(end) = text[inner..].find(closing).map(|place| inner + place) else { break };
-            let command = format!("{before}{}{after}", &text[inner..end]);
-            text.replace_range(start..end + closing.len(), &command);
-            from = start + command.len();
-        }
+fn told(advice: &Advice) -> Option<String> {
+    let on_job = |verb: &str| advice.job_id.map(|id| format!("`punctual job {verb} {id}`"));
+    let queue = || advice.queue.as_deref().map(quoted);
+    match advice.action {
+        AdvisedAction::ResumeJob => on_job("resume"),
+        AdvisedAction::TriggerJob if advice.despite_overlap => on_job("trigger --override"),
+        AdvisedAction::TriggerJob => on_job("trigger"),
+        AdvisedAction::CancelJob => on_job("cancel"),
+        AdvisedAction::WaitForJob => on_job("wait"),
+        AdvisedAction::ResumeQueue => Some(format!("`punctual queue resume {}`", queue()?)),
+        AdvisedAction::SetQueue => Some(format!("`punctual queue set {} --max-depth N`", queue()?)),
+        AdvisedAction::RedriveDeadLetter => Some(format!("`punctual dlq redrive {}`", advice.occurrence_id?)),
+        AdvisedAction::ChangeVersion => Some(format!("the same with --if-version {}", advice.version?)),
+        AdvisedAction::Unknown => None,
     }
-    text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use punctual_core::ids::JobId;
+    use punctual_core::time::Timestamp;
 
     #[test]
-    fn requests_become_commands() {
-        for (said, shown) in [
-            ("held until POST /api/v1/jobs/17/resume.", "held until `punctual job resume 17`."),
-            (
-                "until POST /api/v1/queues/mail/resume or POST /api/v1/queues/b/resume",
-                "until `punctual queue resume mail` or `punctual queue resume b`",
-            ),
-            (
-                "and POST /api/v1/dead-letters/redrive with {\"ids\": [\"17.1\"]} runs it",
-                "and `punctual dlq redrive 17.1` runs it",
-            ),
-            ("send it with If-Match: \"2\"", "send it with --if-version 2"),
-            ("trigger with {\"override\": true} to run", "trigger with --override to run"),
-            ("POST /api/v1/jobs/", "POST /api/v1/jobs/"),
-        ] {
-            assert_eq!(as_commands(said), shown);
+    fn every_action_that_is_known_has_its_command() {
+        let id = JobId::new(Timestamp::EPOCH, 1);
+        let all = [
+            Advice::resume_job(id),
+            Advice::trigger_job(id),
+            Advice::trigger_job_despite_overlap(id),
+            Advice::cancel_job(id),
+            Advice::wait_for_job(id),
+            Advice::resume_queue("night mail"),
+            Advice::set_queue("mail"),
+            Advice::redrive(id.occurrence(2)),
+            Advice::change_version(3),
+        ];
+        for action in AdvisedAction::KNOWN {
+            assert!(all.iter().any(|advice| advice.action == action), "{action:?} is not tried");
         }
+        insta::assert_snapshot!(lines(&all).replace(&id.to_string(), "[job]"));
+        let later: Advice = serde_json::from_str(r#"{"action": "water_plants"}"#).unwrap();
+        assert_eq!(lines(&[later]), "");
     }
 }

@@ -12,6 +12,7 @@ mod data_dir;
 mod demo;
 mod dlq;
 mod doctor;
+mod executions;
 mod exit;
 mod hints;
 mod job;
@@ -50,6 +51,9 @@ enum Command {
     /// Submit jobs, look at them and act on them
     #[command(subcommand)]
     Job(job::JobCommand),
+    /// Look at what runs, waits or has ended, of all jobs
+    #[command(subcommand)]
+    Executions(executions::ExecutionsCommand),
     /// Look at recurring schedules before using them
     #[command(subcommand)]
     Schedule(schedule::ScheduleCommand),
@@ -148,6 +152,7 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Serve(args) => serve::run(args).await,
         Command::Job(command) => job::run(command).await,
+        Command::Executions(command) => executions::run(command).await,
         Command::Schedule(command) => schedule::run(command).await,
         Command::Dlq(command) => dlq::run(command).await,
         Command::Queue(command) => queue::run(command).await,

@@ -1,15 +1,17 @@
 //! What clients do to what is there: every verb, at any moment, on jobs that they know and on executions, dead
-//! letters and queues that they find.
+//! letters, queues and sessions that they find.
 
 use crate::auditor::Violation;
 use crate::clients::{Clients, Known};
 use crate::lock;
 use crate::network::NoAnswer;
-use crate::workload::{QUEUES, changed};
+use crate::workload::{Mood, QUEUES, changed, limit};
 use punctual_core::control::{Update, Verb};
-use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
+use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::job::Job;
 use punctual_core::ports::{Controlled, Pausing, Task};
+use punctual_core::queue::QueueSettings;
+use punctual_core::session::SessionOrder;
 use punctual_engine::{ControlError, Engine};
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +29,8 @@ enum Action {
     Redrive(Vec<OccurrenceId>),
     Discard(Vec<OccurrenceId>),
     PauseQueue(String, Pausing),
+    SetQueue(String, QueueSettings),
+    OrderSession(SessionId, SessionOrder),
 }
 
 /// Whether something is to be tried again.
@@ -51,17 +55,26 @@ impl Clients {
         }
     }
 
+    /// Limits a queue.
+    pub(crate) async fn limit(&self, queue: &str, settings: QueueSettings) {
+        self.attempt(&Action::SetQueue(queue.to_owned(), settings)).await;
+    }
+
     /// Resumes all that is paused, so that everything can come to its end.
     pub(crate) async fn resume_all(&self) {
         let world = &self.cluster.world;
         loop {
             let queues = world.ask(|auditor| auditor.paused_queues());
             let jobs = world.ask(|auditor| auditor.paused_jobs());
-            if queues.is_empty() && jobs.is_empty() {
+            let sessions = world.ask(|auditor| auditor.paused_sessions());
+            if queues.is_empty() && jobs.is_empty() && sessions.is_empty() {
                 return;
             }
             for queue in queues {
                 self.attempt(&Action::PauseQueue(queue, Pausing::Resume)).await;
+            }
+            for session in sessions {
+                self.attempt(&Action::OrderSession(session, SessionOrder::Resume)).await;
             }
             for job in jobs {
                 self.attempt(&Action::Control(job, Box::new(Verb::Resume))).await;
@@ -83,7 +96,20 @@ impl Clients {
         let Known { id, spec, version } = known.jobs[index].clone();
         drop(known);
         let control = |verb: Verb| Some(Action::Control(id, Box::new(verb)));
-        match rng.below(100) {
+        if self.setting.mood == Mood::Fickle && rng.per_mille(700) {
+            let verb = match rng.below(20) {
+                0..=7 => {
+                    let spec = changed(&mut rng, &spec, world.now(), self.setting);
+                    Verb::Update(Box::new(Update { spec, expected_version: None }))
+                }
+                8..=11 => Verb::Pause,
+                12..=14 => Verb::Resume,
+                15..=18 => Verb::Trigger { despite_overlap: rng.per_mille(300) },
+                _ => Verb::Cancel,
+            };
+            return control(verb);
+        }
+        match rng.below(116) {
             0..=13 => control(Verb::Pause),
             14..=25 => control(Verb::Resume),
             26..=41 => control(Verb::Trigger { despite_overlap: rng.per_mille(300) }),
@@ -115,7 +141,18 @@ impl Clients {
                 Some(Action::Discard(vec![dead]))
             }
             94..=96 => Some(Action::PauseQueue((*rng.pick(&QUEUES)).to_owned(), Pausing::Pause)),
-            _ => Some(Action::PauseQueue((*rng.pick(&QUEUES)).to_owned(), Pausing::Resume)),
+            97..=99 => Some(Action::PauseQueue((*rng.pick(&QUEUES)).to_owned(), Pausing::Resume)),
+            100..=104 => {
+                let settings = limit(&mut rng);
+                Some(Action::SetQueue((*rng.pick(&QUEUES)).to_owned(), settings))
+            }
+            _ => {
+                let sessions = world.ask(|auditor| auditor.sessions_there());
+                let orders =
+                    [SessionOrder::Pause, SessionOrder::Pause, SessionOrder::Resume, SessionOrder::Drain];
+                let order = *rng.pick(&orders);
+                (!sessions.is_empty()).then(|| Action::OrderSession(*rng.pick(&sessions), order))
+            }
         }
     }
 
@@ -140,6 +177,19 @@ impl Clients {
                 let answer = self.ask(WAIT, move |engine| {
                     let dead = dead.clone();
                     Box::pin(async move { engine.discard(dead).await.is_ok() })
+                });
+                known(answer.await)
+            }
+            Action::SetQueue(queue, settings) => {
+                let answer = self.ask(WAIT, move |engine| {
+                    let queue = queue.clone();
+                    Box::pin(async move { engine.set_queue(queue, settings).await.is_ok() })
+                });
+                known(answer.await)
+            }
+            Action::OrderSession(session, order) => {
+                let answer = self.ask(WAIT, move |engine| {
+                    Box::pin(async move { engine.order_session(session, order).await.is_ok() })
                 });
                 known(answer.await)
             }

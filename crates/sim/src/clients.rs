@@ -6,7 +6,7 @@ use crate::cluster::Cluster;
 use crate::lock;
 use crate::network::{NoAnswer, Sender};
 use crate::random::Rng;
-use crate::workload::{Setting, Submission, Workload};
+use crate::workload::{Setting, Submission, UP_AND_RUNNING, Workload};
 use punctual_core::ids::JobId;
 use punctual_core::job::JobSpec;
 use punctual_core::ports::{NewRequest, RequestKey, RequestState, StoredAnswer, Task};
@@ -62,9 +62,17 @@ impl Clients {
     }
 
     pub fn begin(self: &Arc<Self>, workload: Workload) {
-        let Workload { submissions, actions } = workload;
-        lock(&self.ledger).open = submissions.len() + actions.len();
+        let Workload { submissions, actions, limits } = workload;
+        lock(&self.ledger).open = submissions.len() + actions.len() + limits.len();
         let executor = &self.cluster.world.executor;
+        for (queue, settings) in limits {
+            let clients = self.clone();
+            executor.spawn_in_world(async move {
+                clients.cluster.world.executor.sleep(UP_AND_RUNNING).await;
+                clients.limit(queue, settings).await;
+                lock(&clients.ledger).open -= 1;
+            });
+        }
         for submission in submissions {
             let clients = self.clone();
             executor.spawn_in_world(async move {
@@ -237,12 +245,8 @@ impl Clients {
                 false
             }
             Err(SubmitError::KeyTaken(_)) => false,
-            Err(full @ SubmitError::QueueFull { .. }) => {
-                let detail = format!("{job:?} was refused: {full}");
-                world.object(Violation {
-                    rule: "only queues with a limit are full, and none has one",
-                    detail,
-                });
+            Err(SubmitError::QueueFull { queue, full }) => {
+                world.audit(|auditor| auditor.told_full(&queue, full));
                 false
             }
             Err(SubmitError::Unavailable(_)) => true,

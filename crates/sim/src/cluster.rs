@@ -21,6 +21,9 @@ use tokio::sync::watch;
 /// How long a node waits before it tries again to learn the store's time.
 const START_PAUSE: Duration = Duration::from_millis(200);
 
+/// How long a worker that was ordered to drain stays away.
+const RESTART_PAUSE: Duration = Duration::from_secs(2);
+
 pub struct Cluster {
     pub world: Arc<World>,
     pub network: Arc<Network>,
@@ -95,7 +98,16 @@ impl Cluster {
             let slots = config.slots;
             let handlers: Arc<dyn Executor> =
                 Arc::new(Handlers { world: self.world.clone(), node, job_types, slots });
-            Worker::new(config, host, port, vec![handlers]).run(drain).await;
+            loop {
+                let worker = Worker::new(config.clone(), host.clone(), port.clone(), vec![handlers.clone()]);
+                worker.run(drain.clone()).await;
+                if *drain.borrow() {
+                    break;
+                }
+                // People have ordered it to drain: whoever looks after the machine starts it again.
+                self.world.count("workers drained by order");
+                self.world.executor.sleep(RESTART_PAUSE).await;
+            }
             self.world.note(format_args!("node {node} is drained"));
         }
         *lock(&drained) = true;

@@ -93,6 +93,21 @@ impl Database {
         answer.await.unwrap_or_else(|_| Err(unavailable("the answer is gone")))
     }
 
+    /// Reads beside the world's time and its faults.
+    pub fn read_now<T>(
+        &self,
+        read: impl FnOnce(&mut Reads<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        read(&mut lock(&self.core).reads())
+    }
+
+    /// The store's process ends and begins anew: what it held in memory is gone.
+    pub fn restart(&self) {
+        lock(&self.core).restart();
+        self.world.note(format_args!("the store begins anew"));
+        self.world.count("restarts of the store");
+    }
+
     fn draw(&self) -> Fate {
         let weather = self.world.weather();
         let mut rng = lock(&self.rng);
@@ -198,8 +213,8 @@ impl Database {
             let page = reads.dead_letters(&query)?;
             Ok((page.items, page.next))
         })?;
-        let (depths, paused_queues) = (reads.depths()?, reads.paused_queues()?);
-        let contents = Contents { jobs, dead_letters, depths, paused_queues };
+        let (depths, paused_queues, queues) = (reads.depths()?, reads.paused_queues()?, reads.queues()?);
+        let contents = Contents { jobs, dead_letters, depths, paused_queues, queues };
         problems.extend(core.integrity_check()?);
         Ok((contents, problems))
     }
@@ -281,13 +296,17 @@ fn applied(auditor: &mut Auditor, write: &Write, result: &Result<WriteReply, Sto
         (W::PauseQueue { now, queue, pausing }, R::QueuePaused(begun)) => {
             auditor.queue_paused(*now, queue, *pausing, begun)
         }
+        (W::OrderSession { session, order }, R::SessionOrdered(outcome)) => {
+            auditor.session_ordered(*session, *order, outcome)
+        }
+        (W::SetQueue { queue, settings }, R::QueueSet) => auditor.queue_set(queue, *settings),
         (W::BeginRequest { now, request }, R::RequestBegun(state)) => {
             auditor.request_begun(*now, request, state)
         }
         (W::AnswerRequest { request, answer }, R::RequestAnswered) => {
             auditor.request_answered(request, answer)
         }
-        (W::Retain { .. }, R::Retained(retained)) => auditor.retained(retained),
+        (W::Retain { horizon, limit }, R::Retained(retained)) => auditor.retained(*horizon, *limit, retained),
         (W::Retire { now, retirement }, R::Retired(retired)) => auditor.retired(*now, retirement, retired),
         (W::Purge { .. }, R::Purged(purged)) => auditor.purged(&purged.jobs),
         (write, reply) => Err(Violation {

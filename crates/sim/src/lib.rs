@@ -11,6 +11,7 @@ mod clients;
 mod cluster;
 mod database;
 mod executor;
+mod follower;
 mod handlers;
 mod host;
 mod nemesis;
@@ -26,6 +27,7 @@ mod workload;
 mod world;
 
 pub use auditor::{Coverage, Violation};
+pub use punctual_core::witness::Moves;
 pub use run::{Options, Outcome, simulate};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -34,6 +34,9 @@ struct Arguments {
     /// Print every event.
     #[arg(long)]
     trace: bool,
+    /// Print how often each event moved an execution out of each state, and the first seed in which it did.
+    #[arg(long)]
+    moves: bool,
     /// Stop at the first seed that breaks a rule.
     #[arg(long)]
     until_failure: bool,
@@ -74,7 +77,7 @@ fn main() -> ExitCode {
             });
         }
     });
-    tally.finish(started)
+    tally.finish(started, &arguments)
 }
 
 #[derive(Default)]
@@ -86,6 +89,8 @@ struct Totals {
     broken: BTreeMap<&'static str, Vec<u64>>,
     events: u64,
     coverage: Coverage,
+    /// How often each entry of the life cycle's table was used, and the lowest seed that did.
+    moves: BTreeMap<(String, String), (u64, u64)>,
 }
 
 impl Tally {
@@ -95,6 +100,10 @@ impl Tally {
         totals.events += outcome.events;
         for (what, count) in &outcome.coverage {
             *totals.coverage.entry(what).or_default() += count;
+        }
+        for (entry, count) in &outcome.moves {
+            let (all, first) = totals.moves.entry(entry.clone()).or_insert((0, u64::MAX));
+            (*all, *first) = (*all + count, outcome.options.seed.min(*first));
         }
         if let Some(violation) = &outcome.violation {
             totals.broken.entry(violation.rule).or_default().push(outcome.options.seed);
@@ -108,11 +117,14 @@ impl Tally {
         }
     }
 
-    fn finish(self, started: Instant) -> ExitCode {
+    fn finish(self, started: Instant, arguments: &Arguments) -> ExitCode {
         let mut totals = self.0.into_inner().expect("no thread panics while it counts");
         let seconds = started.elapsed().as_secs_f64();
         for (what, count) in &totals.coverage {
             println!("{count:>10}  {what}");
+        }
+        for ((state, event), (count, first)) in totals.moves.iter().filter(|_| arguments.moves) {
+            println!("{count:>10}  {state}: {event} (first in seed {first})");
         }
         println!(
             "{} seeds in {seconds:.1} s ({:.1} seeds/s), {} events",

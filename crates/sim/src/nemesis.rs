@@ -124,6 +124,7 @@ impl Nemesis {
     /// All nodes that nothing else is being done to crash at the same moment.
     fn blackout(self: &Arc<Self>) {
         self.cluster.world.count("blackouts");
+        self.cluster.database.restart();
         for node in 0..self.cluster.topology.nodes() {
             let nemesis = self.clone();
             let downtime = lock(&self.rng).millis(0, 10_000);

@@ -7,6 +7,7 @@ use crate::clients::Clients;
 use crate::cluster::Cluster;
 use crate::database::Database;
 use crate::executor::{Executor, Stopped};
+use crate::follower::{self, Follower};
 use crate::host::true_time;
 use crate::nemesis::Nemesis;
 use crate::network::Network;
@@ -14,17 +15,20 @@ use crate::random::Rng;
 use crate::topology::Topology;
 use crate::trace::Trace;
 use crate::weather::Weather;
-use crate::workload::{Setting, Workload, work_of, workload};
+use crate::workload::{Mood, Setting, Workload, work_of, workload};
 use crate::world::World;
 use punctual_core::defects::{Defect, plant};
+use punctual_core::witness::{self, Moves};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Runs without any fault, in a thousand.
 const PEACEFUL_PER_MILLE: u64 = 60;
 /// How often the auditor looks for work that nobody knows of.
 const ORPHAN_CHECK_INTERVAL: Duration = Duration::from_secs(5);
+/// How often the auditor looks for work that lies beside a worker that waits for it.
+const IDLE_CHECK_INTERVAL: Duration = Duration::from_millis(1_000);
 
 /// The most time that one verb of a client may add.
 const LONGEST_PER_ACTION: Duration = Duration::from_secs(120);
@@ -54,6 +58,8 @@ pub struct Outcome {
     pub polls: u64,
     pub virtual_time: Duration,
     pub coverage: Coverage,
+    /// The entries of the life cycle's table that were used.
+    pub moves: Moves,
     pub violation: Option<Violation>,
     pub last_events: Vec<String>,
 }
@@ -61,6 +67,7 @@ pub struct Outcome {
 /// Runs one seed to its end or to the first broken rule.
 pub fn simulate(options: Options) -> Outcome {
     let _planted = Planted::new(options.defect);
+    witness::take();
     let mut rng = Rng::new(options.seed);
     let topology = Topology::drawn(&mut rng.fork("topology"));
     let drawn = Weather::drawn(&mut rng.fork("weather"));
@@ -81,6 +88,7 @@ pub fn simulate(options: Options) -> Outcome {
         polls: world.executor.polls(),
         virtual_time: Duration::from_micros(world.executor.now_us()),
         coverage: world.ask(|auditor| auditor.coverage().clone()),
+        moves: witness::take(),
         violation: world.violation(),
         last_events,
     }
@@ -115,7 +123,7 @@ fn run(
         .map_err(|error| Violation { rule: "the store opens", detail: error.to_string() })?;
     let cluster = Cluster::new(world.clone(), network, database, topology, rng.fork("nodes"));
     let nemesis = Nemesis::new(cluster.clone(), rng.fork("nemesis"), weather);
-    let setting = Setting { faults_for: rng.millis(8_000, 45_000), change };
+    let setting = Setting { faults_for: rng.millis(8_000, 45_000), change, mood: Mood::drawn(rng) };
     let clients = Clients::new(cluster.clone(), rng.fork("clients"), setting);
     let workload = workload(&mut rng.fork("workload"), true_time(&world.executor), setting);
     let patience = patience(&cluster.topology, &workload);
@@ -123,10 +131,17 @@ fn run(
     let peaceful = weather == Weather::calm();
     if peaceful {
         nemesis.rest();
-        world.tell(|auditor| auditor.calm_begins());
+        world.tell(|auditor| auditor.peace_begins());
     }
     nemesis.set_clocks();
     world.executor.spawn_in_world(look_for_orphans(world.clone()));
+    world.executor.spawn_in_world(look_for_idle_hands(world.clone()));
+    let follower = Follower {
+        world: world.clone(),
+        database: cluster.database.clone(),
+        rng: Mutex::new(rng.fork("follower")),
+    };
+    world.executor.spawn_in_world(follower.run());
     (0..cluster.topology.nodes()).for_each(|node| cluster.start(node));
     clients.begin(workload);
     world.executor.spawn_in_world(nemesis.clone().run());
@@ -157,6 +172,13 @@ async fn look_for_orphans(world: Arc<World>) {
     loop {
         world.executor.sleep(ORPHAN_CHECK_INTERVAL).await;
         world.audit(|auditor| auditor.no_orphans());
+    }
+}
+
+async fn look_for_idle_hands(world: Arc<World>) {
+    loop {
+        world.executor.sleep(IDLE_CHECK_INTERVAL).await;
+        world.audit(|auditor| auditor.no_idle_hands());
     }
 }
 
@@ -216,6 +238,7 @@ fn compare(world: &World, cluster: &Cluster, clients: &Clients) -> Verdict {
             detail: format!("{} jobs of {} sent", contents.jobs.len(), clients.jobs_max()),
         });
     }
+    follower::catch_up(world, &cluster.database)?;
     world.ask(|auditor| auditor.compare(&contents))
 }
 

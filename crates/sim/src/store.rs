@@ -244,6 +244,13 @@ impl Store for NodeStore {
         self.database.read(move |_, reads| reads.open_executions(&ids)).await
     }
 
+    async fn executions(
+        &self,
+        query: ExecutionQuery,
+    ) -> Result<Page<ListedExecution, ExecutionWalk>, StoreError> {
+        self.database.read(move |_, reads| reads.executions(&query)).await
+    }
+
     async fn running(
         &self,
         after: Option<RunningPlace>,

@@ -83,6 +83,11 @@ fn engine_config(rng: &mut Rng) -> EngineConfig {
         recover_interval: rng.millis(200, 1_500),
         retain_interval: rng.millis(2_000, 10_000),
         jobs_kept: rng.per_mille(250).then(|| rng.millis(3_000, 30_000)),
+        history_kept: if rng.per_mille(200) {
+            rng.millis(2_000, 20_000)
+        } else {
+            EngineConfig::default().history_kept
+        },
         resolve_interval: rng.millis(500, 5_000),
         clock_interval: rng.millis(500, 3_000),
         ..EngineConfig::default()

@@ -27,6 +27,7 @@ impl WorkerPort for Watched {
         if let Ok(assignments) = &answer {
             self.world.audit(|auditor| auditor.told(&poll, assignments));
         }
+        self.world.tell(|auditor| auditor.poll_is_over(&poll));
         answer
     }
 

@@ -5,6 +5,7 @@ use crate::calendar::ClockChange;
 use crate::handlers::{Behaviour, Failing};
 use crate::random::Rng;
 use punctual_core::job::{Expiry, JobSpec, Priority};
+use punctual_core::queue::QueueSettings;
 use punctual_core::recurrence::{RecurrenceSpec, Rule};
 use punctual_core::retry::RetryPolicy;
 use punctual_core::schedule::{Misfire, MisfirePolicy, OverlapPolicy, Recurring, Schedule};
@@ -16,7 +17,10 @@ pub const JOB_TYPES: [&str; 3] = ["alpha", "beta", "gamma"];
 const OWNERS: [&str; 4] = ["ann", "ben", "cem", "dia"];
 
 /// How long clients wait before their first request: in a run without faults every node is up by then.
-const UP_AND_RUNNING: Duration = Duration::from_millis(200);
+pub const UP_AND_RUNNING: Duration = Duration::from_millis(200);
+
+/// Runs in which people are fickle, in a thousand.
+const FICKLE_PER_MILLE: u64 = 150;
 
 /// One request of a client to keep jobs.
 #[derive(Debug, Clone)]
@@ -35,6 +39,8 @@ pub struct Workload {
     pub submissions: Vec<Submission>,
     /// When clients do something to what is there.
     pub actions: Vec<Duration>,
+    /// What queues are limited to from the beginning.
+    pub limits: Vec<(&'static str, QueueSettings)>,
 }
 
 /// What the jobs of a run have in common.
@@ -42,11 +48,28 @@ pub struct Workload {
 pub struct Setting {
     pub faults_for: Duration,
     pub change: Option<ClockChange>,
+    pub mood: Mood,
+}
+
+/// What clients are after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mood {
+    /// Anything.
+    Mixed,
+    /// Few jobs of one run that depend on each other, and people who pause, trigger and postpone them: executions
+    /// that wait for several things at once, which hardly happens otherwise.
+    Fickle,
+}
+
+impl Mood {
+    pub fn drawn(rng: &mut Rng) -> Self {
+        if rng.per_mille(FICKLE_PER_MILLE) { Mood::Fickle } else { Mood::Mixed }
+    }
 }
 
 /// All requests of a run that begins at `start`.
 pub fn workload(rng: &mut Rng, start: Timestamp, setting: Setting) -> Workload {
-    let Pace { jobs, actions, submits_for } = Pace::drawn(rng, setting.faults_for);
+    let Pace { jobs, actions, submits_for, parents_per_mille } = Pace::drawn(rng, setting);
     let mut submissions = Vec::new();
     let mut left = jobs;
     while left > 0 {
@@ -54,7 +77,7 @@ pub fn workload(rng: &mut Rng, start: Timestamp, setting: Setting) -> Workload {
         left -= size;
         let after = UP_AND_RUNNING + Duration::from_micros(rng.below(submits_for.as_micros() as u64));
         let jobs = (0..size).map(|_| job(rng, start.plus(after), setting)).collect();
-        let parents = if rng.per_mille(350) { rng.between(1, 3) as usize } else { 0 };
+        let parents = if rng.per_mille(parents_per_mille) { rng.between(1, 3) as usize } else { 0 };
         submissions.push(Submission { after, jobs, parents, is_keyed: rng.per_mille(250) });
     }
     submissions.sort_by_key(|submission| submission.after);
@@ -62,7 +85,14 @@ pub fn workload(rng: &mut Rng, start: Timestamp, setting: Setting) -> Workload {
     let actions = (0..actions).map(|_| UP_AND_RUNNING + Duration::from_micros(rng.below(span_us)));
     let mut actions: Vec<Duration> = actions.collect();
     actions.sort_unstable();
-    Workload { submissions, actions }
+    let is_limited = rng.per_mille(250);
+    let limits = QUEUES.into_iter().filter(|_| is_limited).map(|queue| (queue, limit(rng))).collect();
+    Workload { submissions, actions, limits }
+}
+
+/// How much a queue may hold: little, so that it is full now and then.
+pub fn limit(rng: &mut Rng) -> QueueSettings {
+    QueueSettings { max_depth: rng.per_mille(650).then(|| rng.below(9)) }
 }
 
 /// How much clients do.
@@ -71,20 +101,26 @@ struct Pace {
     actions: u64,
     /// Within this time they submit.
     submits_for: Duration,
+    /// Submissions of jobs that depend on others, in a thousand.
+    parents_per_mille: u64,
 }
 
 impl Pace {
-    fn drawn(rng: &mut Rng, faults_for: Duration) -> Self {
-        match rng.below(10) {
-            // Left in peace, so that nothing that people do hides what goes wrong by itself.
-            0..=1 => Pace { jobs: rng.between(10, 80), actions: 0, submits_for: faults_for },
-            // Few jobs that everyone is after.
-            2..=5 => {
-                Pace { jobs: rng.between(2, 10), actions: rng.between(40, 160), submits_for: faults_for / 3 }
-            }
-            6 => Pace { jobs: rng.between(80, 160), actions: rng.between(20, 100), submits_for: faults_for },
-            _ => Pace { jobs: rng.between(8, 60), actions: rng.between(5, 100), submits_for: faults_for },
+    fn drawn(rng: &mut Rng, setting: Setting) -> Self {
+        let faults_for = setting.faults_for;
+        if setting.mood == Mood::Fickle {
+            let (jobs, actions) = (rng.between(4, 16), rng.between(80, 240));
+            return Pace { jobs, actions, submits_for: faults_for / 2, parents_per_mille: 800 };
         }
+        let (jobs, actions, submits_for) = match rng.below(10) {
+            // Left in peace, so that nothing that people do hides what goes wrong by itself.
+            0..=1 => (rng.between(10, 80), 0, faults_for),
+            // Few jobs that everyone is after.
+            2..=5 => (rng.between(2, 10), rng.between(40, 160), faults_for / 3),
+            6 => (rng.between(80, 160), rng.between(20, 100), faults_for),
+            _ => (rng.between(8, 60), rng.between(5, 100), faults_for),
+        };
+        Pace { jobs, actions, submits_for, parents_per_mille: 350 }
     }
 }
 
@@ -99,6 +135,9 @@ fn job(rng: &mut Rng, now: Timestamp, setting: Setting) -> JobSpec {
     spec.settings.schedule = schedule(rng, now, setting);
     crowding(rng, &mut spec);
     expiry(rng, &mut spec, now);
+    if setting.mood == Mood::Fickle {
+        fickle(rng, &mut spec, now);
+    }
     let settings = &mut spec.settings;
     if rng.per_mille(60) {
         settings.idempotency_key = Some(format!("once-{}", rng.below(3)));
@@ -107,6 +146,23 @@ fn job(rng: &mut Rng, now: Timestamp, setting: Setting) -> JobSpec {
         settings.unique_key = Some(format!("unique-{}", rng.below(2)));
     }
     spec
+}
+
+/// Makes a job one of those that wait for several things at once.
+fn fickle(rng: &mut Rng, spec: &mut JobSpec, now: Timestamp) {
+    let lasts_ms = rng.between(500, 4_000);
+    let failures = if rng.per_mille(300) { rng.between(1, 2) as u32 } else { 0 };
+    let behaviour = Behaviour { failures, failing: Failing::Retryable, lasts_ms, notes: 0 };
+    spec.payload = behaviour.payload();
+    let settings = &mut spec.settings;
+    settings.timeout_ms = lasts_ms + 2_000;
+    settings.schedule = if rng.per_mille(300) { Schedule::Immediate } else { soon(rng, now) };
+    settings.overlap = *rng.pick(&[OverlapPolicy::Queue, OverlapPolicy::Skip]);
+    settings.expiry = rng.per_mille(500).then(|| Expiry::AfterMs(rng.between(500, 9_000)));
+}
+
+fn soon(rng: &mut Rng, now: Timestamp) -> Schedule {
+    Schedule::OneTime { at: now.shifted(rng.between(100_000, 8_000_000) as i64) }
 }
 
 /// What the handler does, how long it may take, and which failures are final.
@@ -157,6 +213,16 @@ fn expiry(rng: &mut Rng, spec: &mut JobSpec, now: Timestamp) {
 /// Another description of a job, with a few things changed.
 pub fn changed(rng: &mut Rng, spec: &JobSpec, now: Timestamp, setting: Setting) -> JobSpec {
     let mut spec = spec.clone();
+    if setting.mood == Mood::Fickle && rng.per_mille(700) {
+        spec.settings.schedule = soon(rng, now);
+        match rng.below(10) {
+            0..=2 => spec.settings.expiry = Some(Expiry::AfterMs(rng.between(500, 9_000))),
+            // It passes before anyone looks, unless that is at once.
+            3..=4 => spec.settings.expiry = Some(Expiry::AfterMs(rng.between(1, 60))),
+            _ => {}
+        }
+        return spec;
+    }
     for _ in 0..rng.between(1, 3) {
         match rng.below(10) {
             // The same times under other terms.

@@ -7,7 +7,7 @@ mod past;
 mod tests;
 
 use crate::{described, reasons, views};
-use punctual_client::{API_PREFIX, ExecutionExplained, ExplainBody, Span};
+use punctual_client::{Advice, ExecutionExplained, ExplainBody, Span};
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::job::JobStatus;
 use punctual_core::notes::Noted;
@@ -87,11 +87,27 @@ pub fn explain(facts: Facts) -> ExplainBody {
         status: facts.view.status(),
         summary,
         sentences,
+        advice: advice(&facts),
         executions,
         next_run_time: views::next_run_time(&facts.view),
         recent: past::recent(&facts),
         skipped: facts.skipped.into_iter().map(views::skip_range).collect(),
     }
+}
+
+/// What may help: what is said to be in the way of the job, or to have failed, can be mended so.
+fn advice(facts: &Facts) -> Vec<Advice> {
+    let job = &facts.view.job;
+    let mut advice = Vec::new();
+    if facts.view.status() == JobStatus::Paused {
+        advice.push(Advice::resume_job(job.id));
+    }
+    if queue_paused(facts).is_some() {
+        advice.push(Advice::resume_queue(&job.spec.queue));
+    }
+    let redriven = facts.dead.as_ref().filter(|_| facts.view.status() != JobStatus::Cancelled);
+    advice.extend(redriven.map(|letter| Advice::redrive(letter.occurrence)));
+    advice
 }
 
 /// The execution that matters most: what runs, else what is first in line. A status that is not ACTIVE matters more
@@ -105,12 +121,11 @@ fn most_telling(facts: &Facts) -> Option<&Live> {
 
 /// What a status that is not ACTIVE means for this job.
 fn about_status(facts: &Facts) -> Vec<String> {
-    let id = facts.view.job.id;
     let reason = || status_reason(facts).unwrap_or_else(|| "the reason is no longer kept".to_owned());
     match facts.view.status() {
         JobStatus::Active => vec![],
         JobStatus::Paused => {
-            vec![format!("The job is paused: nothing of it starts until POST {API_PREFIX}/jobs/{id}/resume.")]
+            vec!["The job is paused: nothing of it starts until it is resumed.".to_owned()]
         }
         JobStatus::Completed => vec!["The job is completed: nothing of it is left to run.".to_owned()],
         JobStatus::Cancelled => vec![format!("The job is cancelled: {}.", reason())],
@@ -128,8 +143,7 @@ fn queue_paused(facts: &Facts) -> Option<String> {
     let paused_at = facts.queue_paused_at.filter(|_| is_unfinished)?;
     let (queue, since) = (&facts.view.job.spec.queue, when(paused_at, facts.now));
     Some(format!(
-        "The queue {queue} has been paused since {since}: nothing of it starts until POST \
-         {API_PREFIX}/queues/{queue}/resume."
+        "The queue {queue} has been paused since {since}: nothing of it starts until it is resumed."
     ))
 }
 

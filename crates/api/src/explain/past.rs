@@ -2,7 +2,7 @@
 
 use super::{Facts, LATE_MIN, TOLD_MAX, in_brackets, rough, status_reason, when};
 use crate::reasons;
-use punctual_client::{API_PREFIX, RecentOccurrence};
+use punctual_client::RecentOccurrence;
 use punctual_core::ids::OccurrenceId;
 use punctual_core::job::JobStatus;
 use punctual_core::lifecycle::Status;
@@ -105,10 +105,8 @@ fn died(letter: &DeadLetter, facts: &Facts) -> String {
     let error = in_brackets(letter.error.as_deref());
     let attempts = if *attempts == 1 { "1 attempt".to_owned() } else { format!("{attempts} attempts") };
     let what_to_do = match facts.view.status() {
-        JobStatus::Cancelled => "which cannot be redriven, as the job is cancelled".to_owned(),
-        _ => format!(
-            "and POST {API_PREFIX}/dead-letters/redrive with {{\"ids\": [\"{occurrence}\"]}} runs it again"
-        ),
+        JobStatus::Cancelled => "which cannot be redriven, as the job is cancelled",
+        _ => "and a redrive runs it again",
     };
     format!(
         "The occurrence scheduled for {scheduled_time} failed for good at {} after {attempts}{error}; its dead letter \

@@ -275,8 +275,9 @@ fn a_pause_and_a_limit_are_told() {
         explained.executions[0].sentences,
         ["It waits because as many run at once as may.", "It is held because the job is paused.",]
     );
-    let paused = format!("The job is paused: nothing of it starts until POST /api/v1/jobs/{id}/resume.");
-    assert_eq!((explained.summary, explained.next_run_time), (paused, None));
+    let paused = "The job is paused: nothing of it starts until it is resumed.";
+    assert_eq!((explained.summary.as_str(), explained.next_run_time), (paused, None));
+    assert_eq!(explained.advice, [Advice::resume_job(id)]);
 }
 
 #[test]
@@ -288,6 +289,8 @@ fn a_paused_job_of_a_paused_queue_tells_both() {
     let said = explain(facts.clone()).sentences;
     assert!(said[0].starts_with("The job is paused: "), "{said:?}");
     assert!(said[1].starts_with("The queue default has been paused since 2026-11-15T07:10:00Z"), "{said:?}");
+    let advice = [Advice::resume_job(facts.view.job.id), Advice::resume_queue("default")];
+    assert_eq!(explain(facts.clone()).advice, advice);
     facts.view.open.clear();
     facts.view.job.mark = JobMark::Cancelled;
     assert!(!explain(facts).sentences.concat().contains("queue"), "nothing of it starts anyway");
@@ -336,8 +339,8 @@ fn a_queued_execution_tells_that_its_queue_is_paused() {
     assert_eq!(
         about_open(facts),
         [
-            "The queue default has been paused since 2026-11-15T07:10:00Z (1h ago): nothing of it starts until POST \
-             /api/v1/queues/default/resume.",
+            "The queue default has been paused since 2026-11-15T07:10:00Z (1h ago): nothing of it starts until it is \
+             resumed.",
             "It has been ready since 2026-11-15T08:00:00Z (10m ago).",
         ]
     );
@@ -463,10 +466,10 @@ fn a_failure_for_good_is_told_with_its_dead_letter() {
         explained.sentences[1],
         format!(
             "The occurrence scheduled for 2026-11-15T08:00:00Z failed for good at 2026-11-15T08:00:09Z (9m51s ago) \
-             after 1 attempt (out of paper); its dead letter is {id}.1, and POST /api/v1/dead-letters/redrive with \
-             {{\"ids\": [\"{id}.1\"]}} runs it again."
+             after 1 attempt (out of paper); its dead letter is {id}.1, and a redrive runs it again."
         )
     );
+    assert_eq!(explained.advice, [Advice::redrive(id.occurrence(1))]);
     let recent = &explained.recent[0];
     assert_eq!((recent.status, recent.attempts), (ExecutionStatus::Failed, 1));
     assert_eq!(recent.reason.as_deref(), Some("attempt 1 failed and no retry is left"));

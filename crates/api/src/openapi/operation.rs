@@ -131,6 +131,14 @@ impl Operation {
         self
     }
 
+    /// The 200, described before, may be a stream of server-sent events. Whoever reads the document must not wait for
+    /// its end: `x-stream` says so.
+    pub fn streams(mut self, about: &str) -> Self {
+        let answer = self.answers.get_mut("200").expect("the answer was described before");
+        answer["content"]["text/event-stream"] = json!({"schema": {"type": "string", "description": about}});
+        self.said("x-stream", true)
+    }
+
     pub fn answers_nothing(mut self, status: u16, about: &str) -> Self {
         self.answers.insert(status.to_string(), json!({"description": about}));
         self

@@ -10,7 +10,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
-use punctual_client::{API_PREFIX, TriggerRequest};
+use punctual_client::{API_PREFIX, Advice, TriggerRequest};
 use punctual_core::control::{Refusal, Verb};
 use punctual_core::gates::Gate;
 use punctual_core::ids::JobId;
@@ -50,9 +50,7 @@ pub async fn retry(
 ) -> Result<Response, ApiError> {
     match api.engine.control(id, Verb::Retry).await {
         Ok(controlled) => shown(&api, id, controlled).await,
-        Err(ControlError::Refused(Refusal::NothingDead)) => {
-            Err(ApiError::Conflict(nothing_dead(&jobs::view(&api, id).await?)))
-        }
+        Err(ControlError::Refused(Refusal::NothingDead)) => Err(nothing_dead(&jobs::view(&api, id).await?)),
         Err(error) => Err(control_error(id, error)),
     }
 }
@@ -105,19 +103,29 @@ async fn apply(api: &Api, id: JobId, verb: Verb) -> Result<Controlled, ApiError>
 pub fn control_error(id: JobId, error: ControlError) -> ApiError {
     match error {
         ControlError::NotThere => jobs::no_such_job(id),
-        ControlError::Refused(refusal) => refused(refusal),
+        ControlError::Refused(refusal) => refused(id, refusal),
         ControlError::Invalid(problems) => ApiError::invalid(problems),
         ControlError::Unavailable(reason) => ApiError::Unavailable(reason),
     }
 }
 
-fn refused(refusal: Refusal) -> ApiError {
+fn refused(id: JobId, refusal: Refusal) -> ApiError {
     let detail = reason_of(&refusal);
     match refusal {
         Refusal::Stale { version } => ApiError::VersionChanged { version },
         Refusal::Fixed(field) => ApiError::field(field, "cannot be changed after the job was submitted"),
         Refusal::KeyTaken(job) => ApiError::KeyTaken { detail, job },
-        _ => ApiError::Conflict(detail),
+        refusal => ApiError::Advised { detail, advice: advice_on(id, &refusal) },
+    }
+}
+
+/// What may help against a refusal, where something does at once.
+fn advice_on(id: JobId, refusal: &Refusal) -> Vec<Advice> {
+    match refusal {
+        Refusal::Overlap | Refusal::QueueFull => vec![Advice::trigger_job_despite_overlap(id)],
+        Refusal::Finished(status) if *status != JobStatus::Cancelled => vec![Advice::trigger_job(id)],
+        Refusal::NothingDead => vec![Advice::trigger_job(id)],
+        _ => vec![],
     }
 }
 
@@ -135,12 +143,12 @@ pub fn reason_of(refusal: &Refusal) -> String {
         }
         Refusal::Overlap => {
             "an occurrence of the job is open, and its overlap_policy is SKIP: wait until it has \
-                             ended, cancel it, or trigger with {\"override\": true} to run beside it"
+                             ended, cancel it, or override the policy to run beside it"
                 .to_owned()
         }
         Refusal::QueueFull => {
             "as many occurrences of the job wait as its overlap_limit allows: wait until one \
-                               has ended, raise overlap_limit, or trigger with {\"override\": true}"
+                               has ended, raise overlap_limit, or override the policy to run beside them"
                 .to_owned()
         }
         Refusal::Backlog => {
@@ -162,20 +170,22 @@ pub fn reason_of(refusal: &Refusal) -> String {
 }
 
 /// Why nothing can be retried, by what the job has open: a trigger might be refused because of it.
-fn nothing_dead(view: &JobView) -> String {
+fn nothing_dead(view: &JobView) -> ApiError {
     let retry = view.open.iter().find(|live| live.attempt > 1 && !live.is_running());
+    let mut advice = vec![];
     let what = match (retry, view.open.first()) {
         (Some(live), _) if views::waits_for_retry(live) => {
             format!("{} comes by itself at {}", live.execution(), live.available_at)
         }
         (Some(live), _) if live.is_closed_by(Gate::Paused) => {
+            advice.push(Advice::resume_job(view.job.id));
             format!("{} comes by itself once the job is resumed", live.execution())
         }
         (_, Some(live)) if live.is_running() => format!("{} still runs", live.execution()),
         (_, Some(live)) => format!("{} is still to run", live.execution()),
-        (_, None) => return reason_of(&Refusal::NothingDead),
+        (_, None) => return refused(view.job.id, Refusal::NothingDead),
     };
-    format!("no dead letter of the job is kept: {what}")
+    ApiError::Advised { detail: format!("no dead letter of the job is kept: {what}"), advice }
 }
 
 #[cfg(test)]
@@ -189,12 +199,12 @@ mod tests {
 
     #[test]
     fn every_refusal_says_what_to_do() {
-        let other = JobId::new(Timestamp::EPOCH, 1);
+        let (id, other) = (JobId::new(Timestamp::EPOCH, 2), JobId::new(Timestamp::EPOCH, 1));
         for (refusal, status, said) in [
             (Refusal::Finished(JobStatus::Completed), 409, "the job is COMPLETED"),
             (Refusal::Cancelled, 409, "submit it again"),
             (Refusal::Finished(JobStatus::Cancelled), 409, "submit it again"),
-            (Refusal::Overlap, 409, "{\"override\": true}"),
+            (Refusal::Overlap, 409, "override the policy"),
             (Refusal::QueueFull, 409, "overlap_limit"),
             (Refusal::Backlog, 409, "max_open"),
             (Refusal::NothingDead, 409, "trigger it"),
@@ -202,12 +212,17 @@ mod tests {
             (Refusal::Stale { version: 4 }, 412, "version 4"),
             (Refusal::Fixed("owner_id"), 422, "owner_id cannot be changed"),
         ] {
-            let problem = refused(refusal.clone()).problem();
+            let problem = refused(id, refusal.clone()).problem();
             assert_eq!(problem.status, status, "{refusal:?}");
             assert!(problem.detail.as_ref().is_some_and(|detail| detail.contains(said)), "{problem:?}");
         }
-        assert_eq!(refused(Refusal::KeyTaken(other)).problem().job_id, Some(other));
-        assert_eq!(refused(Refusal::Stale { version: 4 }).problem().version, Some(4));
+        let taken = refused(id, Refusal::KeyTaken(other)).problem();
+        assert_eq!((taken.job_id, &taken.advice[1]), (Some(other), &Advice::cancel_job(other)));
+        let stale = refused(id, Refusal::Stale { version: 4 }).problem();
+        assert_eq!((stale.version, stale.advice), (Some(4), vec![Advice::change_version(4)]));
+        let overlap = refused(id, Refusal::Overlap).problem();
+        assert_eq!(overlap.advice, [Advice::trigger_job_despite_overlap(id)]);
+        assert_eq!(refused(id, Refusal::Cancelled).problem().advice, []);
     }
 
     #[test]
@@ -229,12 +244,8 @@ mod tests {
                 Live::fired(id.occurrence(1), epoch, origin, 1, Priority::DEFAULT, epoch, Duration::ZERO);
             let open = open.map(|(attempt, state)| Live { attempt, state, ..live });
             let job = job.clone();
-            nothing_dead(&JobView {
-                job,
-                schedule: None,
-                open: open.into_iter().collect(),
-                last_finished: None,
-            })
+            let view = JobView { job, schedule: None, open: open.into_iter().collect(), last_finished: None };
+            nothing_dead(&view).to_string()
         };
         let none = "no dead letter of the job is kept: ";
         let waits = Gates::only(Gate::Time);

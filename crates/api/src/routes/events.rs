@@ -179,7 +179,7 @@ async fn tell_all_that_runs(stream: &mut Stream, wanted: &Wanted) -> Result<Opti
 }
 
 async fn tell_open(stream: &mut Stream, wanted: &Wanted, open: Vec<OpenExecution>) -> Option<()> {
-    for OpenExecution { live, worker, queue } in open {
+    for OpenExecution { live, worker, queue, .. } in open {
         let body = views::live(&live, worker);
         if wanted.is_meant(&body, &queue) {
             stream.send("execution", None, &body).await?;

@@ -5,6 +5,7 @@ mod control;
 mod dead_letters;
 mod events;
 mod executions;
+mod executions_listed;
 mod explain;
 mod health;
 mod jobs;
@@ -67,6 +68,7 @@ fn all() -> Listed {
         .route("/jobs/{id}/logs", get(logs::of_job))
         .route("/jobs/{id}/next", get(schedules::next))
         .route("/schedules/preview", post(schedules::preview))
+        .route("/executions", get(executions_listed::list))
         .route("/executions/{id}", get(executions::show))
         .route("/executions/{id}/logs", get(logs::of_execution))
         .route("/executions/{id}/cancel", post(executions::cancel))

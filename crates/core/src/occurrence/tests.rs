@@ -99,6 +99,20 @@ fn given_back_after_a_cancel_request_ends_cancelled() {
 }
 
 #[test]
+fn nothing_ends_before_it_starts_however_far_a_node_lies_behind() {
+    let claimed_at = at(1);
+    let GivenBack::Closed(given_back) = cancel_requested().given_back(None, at(-3)).unwrap() else {
+        panic!("queued again although a cancel was requested");
+    };
+    let late = End { started_at: Some(at(-5)), completed_at: at(-4), ..end(Ending::Succeeded) };
+    let lost = End::lost(claimed_at, at(-2));
+    let settled = [late, lost].map(|end| running().settled(end, None, at(-2)).unwrap());
+    for Settled { finished, .. } in settled.into_iter().chain([given_back]) {
+        assert_eq!((finished.started_at, finished.completed_at), (Some(claimed_at), claimed_at));
+    }
+}
+
+#[test]
 fn only_the_last_gate_makes_ready_and_ranks_by_when_it_could_have_started() {
     let gates = Gates::only(Gate::Time).with(Gate::Paused);
     let waiting = Live { state: LiveState::Waiting(gates), available_at: at(10), rank: 0, ..fired() };

@@ -1,5 +1,6 @@
 //! What the rules ask of the world. Only the binary and the simulator name concrete adapters.
 
+mod executions;
 mod executor;
 mod figures;
 mod host;
@@ -8,6 +9,10 @@ mod store;
 mod token;
 mod worker;
 
+pub use executions::{
+    ExecutionQuery, ExecutionView, ExecutionWalk, FinishedEvent, FinishedPage, HistorySpan, ListedExecution,
+    OpenExecution, RunningPlace,
+};
 pub use executor::{ExecutionContext, Executor, LogSink, NoteError, NoteSink, Outcome, Stop, StopSignal};
 pub use figures::{Depth, JobCounts, StoreFigures};
 pub use host::{Clock, DrivenClock, Host, Random, Spawn, Task};

@@ -15,8 +15,9 @@ use crate::lifecycle::Status;
 use crate::notes::{Checkpoint, Note, NoteAnswer, Noted};
 use crate::occurrence::{Finished, Live, Origin};
 use crate::ports::{
-    Assignment, Depth, Horizon, JobCounts, LeaseRef, Report, ReportAnswer, Retained, Retired, Retirement,
-    SessionOpening, StoreFigures, Token, WorkerAbout,
+    Assignment, Depth, ExecutionQuery, ExecutionView, ExecutionWalk, FinishedPage, HistorySpan, Horizon,
+    JobCounts, LeaseRef, ListedExecution, OpenExecution, Report, ReportAnswer, Retained, Retired, Retirement,
+    RunningPlace, SessionOpening, StoreFigures, Token, WorkerAbout,
 };
 use crate::queue::{QueueFull, QueueSettings};
 use crate::schedule::{ScheduleState, SkipRange};
@@ -131,6 +132,11 @@ pub trait Store: Send + Sync {
     async fn history_span(&self) -> Result<HistorySpan, StoreError>;
     /// How these occurrences stand, of those that are open.
     async fn open_executions(&self, ids: Vec<OccurrenceId>) -> Result<Vec<OpenExecution>, StoreError>;
+    /// Executions of all jobs that stand in one way, a page at a time.
+    async fn executions(
+        &self,
+        query: ExecutionQuery,
+    ) -> Result<Page<ListedExecution, ExecutionWalk>, StoreError>;
     /// What runs, a page at a time, in an order of the store's own.
     async fn running(
         &self,
@@ -586,59 +592,6 @@ pub enum ScheduleKind {
 pub struct Page<T, C> {
     pub items: Vec<T>,
     pub next: Option<C>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub enum ExecutionView {
-    Live {
-        live: Live,
-        /// The worker that holds it.
-        worker: Option<String>,
-    },
-    Finished(Finished),
-}
-
-/// An execution that has ended, with its place in history.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FinishedEvent {
-    pub place: u64,
-    pub queue: String,
-    pub finished: Finished,
-}
-
-/// Some of what finished after a place. What belongs to deleted jobs is left out.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FinishedPage {
-    pub items: Vec<FinishedEvent>,
-    /// The last place that was looked at: where to go on.
-    pub looked_to: u64,
-    /// Whether there may be more now.
-    pub more: bool,
-}
-
-/// Where history begins and ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HistorySpan {
-    /// Whoever stands before this place has missed what retention took away.
-    pub begins_after: u64,
-    /// The last place that was given.
-    pub ends_at: u64,
-}
-
-/// An execution that has not ended, as it stands.
-#[derive(Debug, Clone, PartialEq)]
-pub struct OpenExecution {
-    pub live: Live,
-    /// The worker that holds it.
-    pub worker: Option<String>,
-    pub queue: String,
-}
-
-/// Where a walk over what runs goes on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RunningPlace {
-    pub session: SessionId,
-    pub occurrence: OccurrenceId,
 }
 
 /// An occurrence that failed for good.

@@ -7,14 +7,20 @@ use punctual_core::ports::{Claim, ClaimOutcome, Offer};
 use std::pin::pin;
 
 pub(crate) async fn dispatch(context: &Context) {
+    let (clock, interval) = (&context.host.clock, context.config.dispatch_interval);
+    let mut all_woken_at = clock.monotonic();
     loop {
+        // By its own time, not by how long nothing has happened: on a node that is never quiet, work that another
+        // node has queued would lie for good beside a poll that waits here.
+        let left = interval.saturating_sub(clock.monotonic().since(all_woken_at));
+        if left.is_zero() {
+            context.desk.wake_all();
+            all_woken_at = clock.monotonic();
+        }
         let claims = context.desk.take_unchecked();
         if claims.is_empty() {
-            let woken = pin!(context.desk.unchecked());
-            let tick = context.host.clock.sleep(context.config.dispatch_interval);
-            if let futures_util::future::Either::Right(_) = select(woken, tick).await {
-                context.desk.wake_all();
-            }
+            let left = if left.is_zero() { interval } else { left };
+            select(pin!(context.desk.unchecked()), clock.sleep(left)).await;
             continue;
         }
         claim(context, claims).await;

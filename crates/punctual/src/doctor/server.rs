@@ -5,7 +5,8 @@ use super::finding::Finding;
 use crate::connect::Connection;
 use crate::output;
 use punctual_client::{
-    Client, ClientError, ClockMode, DeadLetterFilter, JobFilter, PreviewRequest, StatsBody, host,
+    Client, ClientError, ClockMode, DeadLetterFilter, JobFilter, MeBody, StatsBody, WorkerSessionBody,
+    WorkerState, host,
 };
 use punctual_core::job::JobStatus;
 use punctual_core::limits;
@@ -113,17 +114,14 @@ fn refused(error: &ClientError) -> Finding {
     Finding::failed("token", format!("the server does not take it: {error}"), fix)
 }
 
-/// A preview changes nothing, but only those who may submit may ask for one.
 async fn role(client: &Client) -> Finding {
-    let preview = PreviewRequest { interval: Some("1h".to_owned()), ..PreviewRequest::default() };
-    match client.preview(&preview).await {
-        Ok(_) => Finding::good("token", "accepted; it may read and submit"),
-        Err(ClientError::Refused(problem)) if problem.status == 403 => {
-            Finding::good("token", "accepted; it may only read")
+    match client.me().await {
+        Ok(MeBody { token_id, role }) => {
+            Finding::good("token", format!("{token_id} is accepted; its role is {role}"))
         }
         Err(error) => Finding::warning(
             "token",
-            format!("accepted, but a preview failed: {error}"),
+            format!("accepted, but the server does not say what it may do: {error}"),
             "see the server's log",
         ),
     }
@@ -167,7 +165,8 @@ async fn work(client: &Client) -> Vec<Finding> {
             ..JobFilter::default()
         };
         let jobs = client.jobs(&filter).await?;
-        let scheduled: BTreeSet<String> = jobs.items.into_iter().map(|job| job.job_type).collect();
+        let scheduled: Lanes = jobs.items.into_iter().map(|job| (job.job_type, job.queue)).collect();
+        let workers = client.workers().await?.items;
         let paused = client.queues().await?.items.into_iter().filter(|queue| queue.paused);
         let paused: Vec<String> = paused.map(|queue| queue.queue).collect();
         let letters =
@@ -177,7 +176,7 @@ async fn work(client: &Client) -> Vec<Finding> {
             None => letters.items.len().to_string(),
         };
         Ok::<_, ClientError>(vec![
-            handlers(&stats, &scheduled),
+            handlers(&stats, scheduled, &workers),
             paused_queues(&paused),
             dead_letters(&dead),
             overdue(&stats),
@@ -188,21 +187,40 @@ async fn work(client: &Client) -> Vec<Finding> {
     })
 }
 
-fn handlers(stats: &StatsBody, scheduled: &BTreeSet<String>) -> Finding {
-    let served: BTreeSet<&str> =
-        stats.workers.iter().flat_map(|worker| &worker.job_types).map(String::as_str).collect();
-    let waiting =
-        stats.queues.iter().filter(|lane| lane.queued + lane.waiting > 0).map(|lane| &lane.job_type);
-    let wanted: BTreeSet<&str> = waiting.chain(scheduled).map(String::as_str).collect();
-    let orphaned: Vec<&str> = wanted.difference(&served).copied().collect();
+/// Job types, each with a queue in which it is wanted.
+type Lanes = BTreeSet<(String, String)>;
+
+fn handlers(stats: &StatsBody, scheduled: Lanes, workers: &[WorkerSessionBody]) -> Finding {
+    let waiting = stats.queues.iter().filter(|lane| lane.queued + lane.waiting > 0);
+    let waiting = waiting.map(|lane| (lane.job_type.clone(), lane.queue.clone()));
+    let wanted: Lanes = waiting.chain(scheduled).collect();
+    // A worker that is paused or drains gets nothing new.
+    let open: Vec<&WorkerSessionBody> =
+        workers.iter().filter(|worker| worker.state == WorkerState::Open).collect();
+    let runs =
+        |worker: &WorkerSessionBody, job_type: &str| worker.job_types.iter().any(|own| own == job_type);
+    let serves = |worker: &WorkerSessionBody, queue: &String| {
+        worker.queues.is_empty() || worker.queues.contains(queue)
+    };
+    let mut orphaned: Vec<String> = wanted
+        .iter()
+        .filter(|(job_type, queue)| {
+            !open.iter().any(|worker| runs(worker, job_type) && serves(worker, queue))
+        })
+        .map(|(job_type, queue)| match open.iter().any(|worker| runs(worker, job_type)) {
+            true => format!("{job_type} in queue {queue}"),
+            false => job_type.clone(),
+        })
+        .collect();
+    orphaned.dedup();
     if orphaned.is_empty() {
-        return Finding::good(
-            "handlers",
-            format!("every type of job has a live worker; workers: {}", stats.workers.len()),
-        );
+        let found = format!("every type of job has a live worker in its queue; workers: {}", open.len());
+        return Finding::good("handlers", found);
     }
-    let fix = "start a worker for them, or allow them with serve --allow process,shell";
-    Finding::warning("handlers", format!("no live worker runs jobs of type {}", listed(&orphaned)), fix)
+    let names: Vec<&str> = orphaned.iter().map(String::as_str).collect();
+    let fix =
+        "start a worker for them, resume one that is paused, or allow them with serve --allow process,shell";
+    Finding::warning("handlers", format!("no live worker runs jobs of type {}", listed(&names)), fix)
 }
 
 fn paused_queues(paused: &[String]) -> Finding {

@@ -4,7 +4,7 @@
 
 use crate::connect::ConnectArgs;
 use crate::exit::{self, CliError, Exit};
-use crate::hints::as_commands;
+use crate::hints;
 use crate::job::wait::WaitBound;
 use crate::job::{next, trigger, which};
 use crate::output::{OutputArgs, shortened};
@@ -115,7 +115,7 @@ async fn each(client: &Client, verb: Verb, jobs: &[String]) -> anyhow::Result<(A
                 if worst == Exit::Done {
                     worst = exit;
                 }
-                eprintln!("error: {given}: {}", as_commands(&problem.to_string()));
+                eprintln!("error: {given}: {problem}{}", hints::lines(&problem.advice));
                 Item::Refused { job: given.clone(), error: problem }
             }
         };

@@ -2,7 +2,7 @@
 
 use crate::connect::ConnectArgs;
 use crate::exit::Exit;
-use crate::hints::as_commands;
+use crate::hints;
 use crate::job::show::skipped_table;
 use crate::job::which::WhichJob;
 use crate::output::{OutputArgs, shortened, span, table, time};
@@ -37,7 +37,9 @@ fn told(explained: &ExplainBody) -> String {
             text += &format!("\n  {sentence}");
         }
     }
-    let mut text = as_commands(&text);
+    if !explained.advice.is_empty() {
+        text += &format!("\n\nWhat may help:{}", hints::lines(&explained.advice));
+    }
     if !explained.recent.is_empty() {
         let header = ["SCHEDULED", "STATUS", "LATE BY", "ATTEMPTS", "WHY"];
         text += &format!("\n\nLatest runs:\n{}", table(&header, explained.recent.iter().map(recent_row)));

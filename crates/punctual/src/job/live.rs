@@ -2,7 +2,7 @@
 //!
 //! All of it goes to stderr; stdout is for the result.
 
-use crate::job::progress::Progress;
+use crate::job::progress;
 use crate::output::{shortened, visible};
 use indicatif::{ProgressBar, ProgressStyle};
 use punctual_client::{Client, ExecutionBody, ExecutionStatus, JobBody, Span};
@@ -99,7 +99,8 @@ impl Drop for Live {
 }
 
 fn running_percent(execution: &ExecutionBody) -> Option<u64> {
-    Progress::of(execution).filter(|_| execution.status == ExecutionStatus::Running)?.whole_percent()
+    let progress = execution.progress.as_ref().filter(|_| execution.status == ExecutionStatus::Running)?;
+    progress::whole_percent(progress)
 }
 
 fn spinner() -> ProgressStyle {
@@ -156,7 +157,8 @@ fn running(job: &JobBody, execution: &ExecutionBody, now: Timestamp) -> Vec<Stri
     }
     let left = time_limit(job, execution.attempt_number).saturating_sub(ran);
     parts.push(format!("{} left", rough(left)));
-    parts.extend(Progress::of(execution).map(|progress| shortened(&progress.told(), TEXT_CHARS_MAX)));
+    let progress = execution.progress.as_ref().map(progress::told);
+    parts.extend(progress.map(|told| shortened(&told, TEXT_CHARS_MAX)));
     parts
 }
 
@@ -225,6 +227,13 @@ mod tests {
             ),
             (json!({"max_retries": 0}), Some(json!({"started_at": at(2), "attempt_number": 5}))),
             (json!({}), Some(json!({"started_at": at(2), "cancel_requested": true}))),
+            (
+                json!({}),
+                Some(json!({
+                    "started_at": at(2),
+                    "progress": {"percent": 40.5, "message": "copying", "noted_at": at(9)},
+                })),
+            ),
         ];
         let lines = cases.map(|(job, execution)| told(&seen(job, execution), at(10)));
         insta::assert_snapshot!(lines.join("\n"));

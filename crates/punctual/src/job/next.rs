@@ -1,6 +1,5 @@
 //! When a job runs next, and what keeps it from running.
 
-use crate::hints::as_commands;
 use crate::output::{quoted, time};
 use punctual_client::{Client, JobBody};
 use punctual_core::job::JobStatus;
@@ -33,7 +32,7 @@ pub async fn held(client: &Client, job: &JobBody) -> Option<String> {
         JobStatus::Active => {}
     }
     if let Some(reason) = &job.status_reason {
-        return Some(as_commands(reason));
+        return Some(reason.clone());
     }
     let queues = client.queues().await.ok()?.items;
     let is_paused = queues.iter().any(|queue| queue.paused && queue.queue == job.queue);

@@ -15,7 +15,7 @@ use crate::exit::{CliError, Exit};
 use crate::output::print_raw;
 use anyhow::Context;
 use model::{Key, Model, Next, Snapshot};
-use punctual_client::{Client, ClientError, Span};
+use punctual_client::{Client, Span};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::{DefaultTerminal, crossterm};
 use std::io::{self, IsTerminal};
@@ -55,12 +55,11 @@ fn interval(text: &str) -> Result<Span, String> {
 pub async fn run(args: TopArgs) -> anyhow::Result<Exit> {
     let client = args.connect.client()?;
     let interval = args.interval.get();
-    let version = client.version().await?;
-    let mut model = Model::new(client.server(), feed::read(&client, &version).await?);
+    let mut model = Model::new(client.server(), feed::read(&client).await?);
     if args.once {
         let start = Instant::now();
         tokio::time::sleep(interval).await;
-        model.take(feed::read(&client, &version).await?, start.elapsed());
+        model.take(feed::read(&client).await?, start.elapsed());
         let (width, height) = crossterm::terminal::size().unwrap_or(PLAIN_SIZE);
         print_raw(&view::plain(&model, width, height))?;
         return Ok(Exit::Done);
@@ -130,7 +129,7 @@ async fn show(mut terminal: DefaultTerminal, mut model: Model, sources: Sources)
 async fn read_on(client: Client, interval: Duration, sender: mpsc::Sender<News>) {
     loop {
         tokio::time::sleep(interval).await;
-        let news = match tokio::time::timeout(READ_TIMEOUT, read(&client)).await {
+        let news = match tokio::time::timeout(READ_TIMEOUT, feed::read(&client)).await {
             Ok(Ok(snapshot)) => News::Read { snapshot: Box::new(snapshot), at: Instant::now() },
             Ok(Err(error)) => News::Lost(error.to_string()),
             Err(_) => News::Lost(format!("no answer from {} within {READ_TIMEOUT:?}", client.server())),
@@ -139,11 +138,6 @@ async fn read_on(client: Client, interval: Duration, sender: mpsc::Sender<News>)
             return;
         }
     }
-}
-
-async fn read(client: &Client) -> Result<Snapshot, ClientError> {
-    let version = client.version().await?;
-    feed::read(client, &version).await
 }
 
 /// Ends when nobody listens any more, or when there is no terminal any more.

@@ -1,7 +1,6 @@
 //! What the live view knows. No terminal and no server: it is told what was read and which key was pressed.
 
-use crate::job::progress::Progress;
-use punctual_client::{CountersBody, ExecutionStatus, QueueBody, WorkerBody};
+use punctual_client::{CountersBody, ExecutionStatus, ProgressBody, QueueBody, WorkerBody};
 use punctual_core::time::Timestamp;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,6 +12,8 @@ pub const HISTORY_MAX: usize = 120;
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     pub version: String,
+    /// When the server started, if it says so.
+    pub started_at: Option<Timestamp>,
     pub now: Timestamp,
     pub counters: CountersBody,
     pub queues: Vec<QueueBody>,
@@ -33,7 +34,7 @@ pub struct Running {
     pub attempts_max: u32,
     pub started_at: Option<Timestamp>,
     pub is_asked_to_stop: bool,
-    pub progress: Option<Progress>,
+    pub progress: Option<ProgressBody>,
 }
 
 /// An attempt that failed, of which a retry may follow.

@@ -1,6 +1,7 @@
 //! The rows of each pane: filtered, sorted, spelled out.
 
 use crate::job::live::rough;
+use crate::job::progress;
 use crate::output::{shortened, visible};
 use crate::top::model::{Failure, Model, Outcome, Pane, Running};
 use punctual_client::{QueueBody, WorkerBody};
@@ -140,7 +141,7 @@ fn of_running(running: &Running, now: Timestamp) -> Row {
     let ran = running.started_at.map(|started| now.since(started));
     let progress = match (&running.progress, running.is_asked_to_stop) {
         (_, true) => "asked to stop".to_owned(),
-        (Some(progress), _) => progress.told(),
+        (Some(progress), _) => progress::told(progress),
         (None, _) => "-".to_owned(),
     };
     let attempt = match running.attempt > running.attempts_max {

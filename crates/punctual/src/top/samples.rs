@@ -1,8 +1,8 @@
 //! Snapshots for tests.
 
-use crate::job::progress::Progress;
 use crate::top::model::{Failure, Outcome, Running, Snapshot};
-use punctual_client::{CountersBody, ExecutionStatus, QueueBody, WorkerBody};
+use punctual_client::{CountersBody, ExecutionStatus, ProgressBody, QueueBody, WorkerBody};
+use punctual_core::notes::Percent;
 use punctual_core::time::Timestamp;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ fn ago(seconds: u64) -> Timestamp {
 pub fn idle() -> Snapshot {
     Snapshot {
         version: "0.1.0".to_owned(),
+        started_at: Some(ago(93_784)),
         now: now(),
         counters: CountersBody::default(),
         queues: vec![],
@@ -47,7 +48,11 @@ pub fn snapshot() -> Snapshot {
         running: vec![
             running("nightly-report", "process", 1, 754),
             Running {
-                progress: Some(Progress { percent: Some(41.5), message: Some("page 5 of 12".to_owned()) }),
+                progress: Some(ProgressBody {
+                    percent: Percent::new(41.5),
+                    message: Some("page 5 of 12".to_owned()),
+                    noted_at: ago(1),
+                }),
                 ..running("thumbnails", "thumbs", 2, 3)
             },
         ],

@@ -1,5 +1,6 @@
 //! The live view as it is drawn: a function of the model and the size of the terminal.
 
+use crate::job::live::rough;
 use crate::output::time;
 use crate::top::model::{Connection, Model, Pane, Rate, Snapshot};
 use crate::top::rows::{self, Row, Tone};
@@ -8,6 +9,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Clear, Paragraph, Sparkline, Table, Widget};
+use std::time::Duration;
 
 const HELP: [(&str, &str); 8] = [
     ("q, Ctrl-C", "leave"),
@@ -43,9 +45,10 @@ pub fn draw(model: &Model, area: Rect, buffer: &mut Buffer) {
 }
 
 fn draw_header(model: &Model, area: Rect, buffer: &mut Buffer) {
-    let Snapshot { version, now, .. } = &model.snapshot;
+    let Snapshot { version, now, started_at, .. } = &model.snapshot;
     let server = model.server.trim_start_matches("http://");
-    let left = format!("punctual {version} at {server}  {}", time(*now));
+    let up = started_at.map_or_else(String::new, |since| format!(", up {}", uptime(now.since(since))));
+    let left = format!("punctual {version} at {server}{up}  {}", time(*now));
     let (right, style) = match &model.connection {
         Connection::Reconnecting { .. } => ("reconnecting…", Style::new().fg(Color::Red)),
         Connection::Connected if model.is_paused => ("held", Style::new().fg(Color::Yellow)),
@@ -53,6 +56,16 @@ fn draw_header(model: &Model, area: Rect, buffer: &mut Buffer) {
     };
     Line::from(left).style(Modifier::BOLD).render(area, buffer);
     Line::styled(right, style).right_aligned().render(area, buffer);
+}
+
+/// The longer, the rougher: the line has room for two units.
+fn uptime(length: Duration) -> String {
+    let unit_secs = match length.as_secs() {
+        ..3_600 => 1,
+        3_600..86_400 => 60,
+        _ => 3_600,
+    };
+    rough(Duration::from_secs(length.as_secs() / unit_secs * unit_secs))
 }
 
 /// Each rate over its latest course.
@@ -185,7 +198,6 @@ mod tests {
     use super::*;
     use crate::top::model::Key;
     use crate::top::samples;
-    use std::time::Duration;
 
     fn model() -> Model {
         let mut model = Model::new("http://127.0.0.1:7070", samples::snapshot());

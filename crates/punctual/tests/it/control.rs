@@ -87,6 +87,8 @@ async fn a_trigger_beside_an_open_run_must_say_so() {
     let (refused, problem) = server.post(&path, "{}").await;
     assert_eq!(refused, StatusCode::CONFLICT);
     assert!(problem["detail"].as_str().unwrap().contains("override"), "{problem}");
+    let advice = json!([{"action": "trigger_job", "job_id": job, "override": true}]);
+    assert_eq!(problem["advice"], advice, "{problem}");
     let (taken, execution) = server.post(&path, r#"{"override": true}"#).await;
     assert_eq!((taken, &execution["execution_id"]), (StatusCode::CREATED, &json!(format!("{job}.2.1"))));
     reaches(&server, job.occurrence(2).attempt(1), Running).await;

@@ -56,6 +56,8 @@ async fn a_running_server_is_examined_down_to_its_work() {
     {
         assert_eq!(found[check]["level"], "good", "{:?}", found[check]);
     }
+    let said = found["token"]["found"].as_str().unwrap();
+    assert!(said.ends_with("is accepted; its role is admin"), "{said}");
     server.submit(json!({"name": "orphan", "job_type": "mystery"})).await;
     server.submit(json!({"name": "later", "job_type": "riddle", "delay": "1h"})).await;
     let dead = json!({"name": "dead", "job_type": "sleep", "payload": {"minutes": 1}, "max_retries": 0});
@@ -70,6 +72,23 @@ async fn a_running_server_is_examined_down_to_its_work() {
     for check in ["handlers", "queues", "dead letters"] {
         assert!(found[check]["fix"].is_string(), "{:?}", found[check]);
     }
+}
+
+#[tokio::test]
+async fn a_type_that_is_served_in_another_queue_only_is_told_with_its_queue() {
+    let server = Server::start();
+    let opening = json!({"worker": "mailer", "job_types": ["letter"], "queues": ["mail"], "lease_secs": 60});
+    let (status, session) = server.post("/api/v1/worker/sessions", &opening.to_string()).await;
+    assert_eq!(status, reqwest::StatusCode::CREATED, "{session}");
+    server.submit(json!({"name": "served", "job_type": "letter", "queue": "mail"})).await;
+    let (_, found) = examine(server.data_dir(), &[]);
+    assert_eq!(found["handlers"]["level"], "good", "{found:?}");
+    server.submit(json!({"name": "misplaced", "job_type": "letter", "queue": "post"})).await;
+    let (_, found) = examine(server.data_dir(), &[]);
+    assert_eq!(found["handlers"]["found"], "no live worker runs jobs of type letter in queue post");
+    server.client().pause_worker("mailer").await.unwrap();
+    let (_, found) = examine(server.data_dir(), &[]);
+    assert_eq!(found["handlers"]["found"], "no live worker runs jobs of type letter");
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod depth;
 mod doctor;
 mod driven;
 mod events;
+mod executions;
 mod exit_codes;
 mod expiry;
 mod explain;

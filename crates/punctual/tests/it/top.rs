@@ -47,6 +47,24 @@ fn a_signal_gives_the_terminal_back() {
 }
 
 #[tokio::test]
+async fn what_a_handler_says_of_its_progress_is_seen_by_all_who_look() {
+    let server = Server::start_with(&["--allow", "shell"]);
+    let script = r#"echo '{"percent": 40.5, "message": "copying"}' >"$PUNCTUAL_NOTES"; sleep 1000"#;
+    let job = json!({"name": "copy", "job_type": "shell", "payload": {"script": script}, "queue": "disks"});
+    let job = server.submit(job).await;
+    let data_dir = server.data_dir().to_str().unwrap();
+    let mut waiting = Terminal::start(&["job", "wait", &job.to_string(), "--data-dir", data_dir]);
+    waiting.waits_for("40% copying");
+    let listed = server.said(&["executions", "list", "--queue", "disks"]);
+    assert!(listed.contains("RUNNING") && listed.contains("40% copying"), "{listed}");
+    assert_eq!(server.said(&["executions", "list", "--queue", "mail"]).trim(), "no executions");
+    let frame = server.said(&["top", "--once", "--interval", "100ms"]);
+    assert!(frame.contains("40% copying") && frame.contains(", up "), "{frame}");
+    server.client().cancel(job).await.unwrap();
+    assert_eq!(waiting.ended().code(), Some(1));
+}
+
+#[tokio::test]
 async fn one_frame_is_text_for_pipes() {
     let server = Server::start();
     server.submit(json!({"name": "long-nap", "job_type": "sleep", "payload": {"ms": 3_600_000}})).await;

@@ -47,6 +47,10 @@ impl Auditor {
 
     /// The occurrence is claimable in another lane.
     pub(super) fn moved(&mut self, id: OccurrenceId) {
+        let now = self.now;
+        if let Ok((occurrence, _)) = self.occurrence_mut(id) {
+            occurrence.changed_at = now;
+        }
         self.fresh.queued.insert(id);
     }
 

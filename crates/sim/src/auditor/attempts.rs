@@ -15,6 +15,7 @@ use punctual_core::ports::{
 };
 use punctual_core::retry::RetryPolicy;
 use punctual_core::schedule::SkipReason;
+use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
 
 /// Times that a claim looks again because something that it found had expired.
@@ -44,9 +45,14 @@ impl Auditor {
         for (claim, outcome) in claims.iter().zip(outcomes) {
             let session = self.session_mut(claim.session)?;
             let (live, turn) = (session.state == SessionState::Live, session.turn);
+            let gets_work = session.mode == SessionMode::Open;
             match outcome {
                 ClaimOutcome::Claimed { assignments, begun } => {
                     rule!(live, "only a live session is given work", "session {}", claim.session);
+                    if !gets_work {
+                        self.claimed_nothing(claim, outcome)?;
+                        continue;
+                    }
                     self.claimed_one(claim, assignments, begun)?;
                 }
                 ClaimOutcome::StaleTurn => {
@@ -175,6 +181,13 @@ impl Auditor {
             session.state,
             assignment.execution
         );
+        rule!(
+            session.mode == SessionMode::Open,
+            "a session that is paused or drains is given nothing",
+            "session {session_id} is {:?} and was given {}",
+            session.mode,
+            assignment.execution
+        );
         let same_call = session.turn == turn && session.turn_call == call;
         rule!(
             turn > session.turn || same_call,
@@ -274,7 +287,8 @@ impl Auditor {
             let holds = self.holds(report.session, report.lease)?;
             let (occurrence, _) = self.occurrence_mut(execution.occurrence)?;
             let settled = occurrence.finished.get(execution.attempt as usize - 1).is_some_and(|finished| {
-                finished.epoch == epoch
+                !finished.is_forgotten
+                    && finished.epoch == epoch
                     && finished.session == Some(report.session)
                     && finished.status != Status::Lost
             });
@@ -310,7 +324,9 @@ impl Auditor {
         let LeaseRef { execution, epoch } = report.lease;
         let run = self.runs.get(&(execution, epoch));
         let run_end = run.and_then(|run| run.end);
-        let cut_short = run.is_some_and(|run| self.is_draining(run.node));
+        let is_drained_by_order =
+            self.sessions.get(&report.session).is_some_and(|one| one.mode == SessionMode::Draining);
+        let cut_short = is_drained_by_order || run.is_some_and(|run| self.is_draining(run.node));
         let id = execution.occurrence;
         let state = self.occurrence(id)?.state;
         let is_asked_to_stop = matches!(state, OccurrenceState::Running { is_asked_to_stop: true, .. });
@@ -383,8 +399,9 @@ impl Auditor {
             self.runs.get(&lease)
         );
         self.count("executions given back");
-        if let OccurrenceState::Running { session, is_asked_to_stop: true, .. } = state {
-            let ended = Ended { session: Some(session), ..Ended::unstarted(Status::Cancelled, at) };
+        if let OccurrenceState::Running { session, claimed_at, is_asked_to_stop: true } = state {
+            let ended_at = at.max(claimed_at);
+            let ended = Ended { session: Some(session), ..Ended::unstarted(Status::Cancelled, ended_at) };
             self.close(id, ended, Some(JobMark::Cancelled))?;
             return self.follow(id.job, false);
         }
@@ -516,6 +533,7 @@ impl Auditor {
             "a retry comes after its backoff plus at most a tenth",
             "{next}: between {earliest} and {latest}, but {begun:?} follows"
         );
+        let execution = id.attempt(occurrence.attempt);
         occurrence.finish(ended);
         occurrence.charged += 1;
         occurrence.attempt += 1;
@@ -527,6 +545,7 @@ impl Auditor {
         if is_held {
             self.count("retries into a pause");
         }
+        self.history_grew(execution);
         self.placed(id);
         self.count("retries");
         Ok(true)
@@ -538,8 +557,10 @@ impl Auditor {
         self.queued.remove(&id);
         self.running.remove(&id);
         let (occurrence, _) = self.occurrence_mut(id)?;
+        let execution = id.attempt(occurrence.attempt);
         occurrence.finish(ended);
         occurrence.state = OccurrenceState::Closed { dead: ended.dead };
+        self.history_grew(execution);
         if !ended.dead {
             self.forget_notes(id);
         }
@@ -566,7 +587,16 @@ impl super::Occurrence {
     fn finish(&mut self, ended: Ended) {
         let Ended { status, session, reason, completed_at, .. } = ended;
         let (epoch, job_version) = (self.epoch, self.job_version);
-        self.finished.push(FinishedAttempt { epoch, session, status, reason, job_version, completed_at });
+        let is_forgotten = false;
+        self.finished.push(FinishedAttempt {
+            epoch,
+            session,
+            status,
+            reason,
+            job_version,
+            completed_at,
+            is_forgotten,
+        });
     }
 }
 

@@ -300,7 +300,8 @@ impl Auditor {
         let job = self.job(id.job)?;
         let occurrence = job.occurrences.get(&id.number).filter(|_| job.mark != JobMark::Deleted);
         let is_open = occurrence.is_some_and(|one| one.attempt == execution.attempt && !one.is_closed());
-        let is_past = occurrence.is_some_and(|one| one.finished.len() >= execution.attempt as usize);
+        let attempt = occurrence.and_then(|one| one.finished.get(execution.attempt as usize - 1));
+        let is_past = attempt.is_some_and(|attempt| !attempt.is_forgotten);
         let is_running = is_open && occurrence.is_some_and(Occurrence::is_running);
         let is_right = match outcome {
             CancelOutcome::Cancelled(_) => is_open && !is_running,
@@ -334,6 +335,7 @@ impl Auditor {
             }
             Pausing::Resume => {
                 self.paused_queues.remove(queue);
+                self.resumed_queues.insert(queue.to_owned(), self.now);
                 for id in &self.queued {
                     let lane = self.lane(id.job)?;
                     rule!(

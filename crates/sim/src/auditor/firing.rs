@@ -49,9 +49,12 @@ impl Auditor {
 
     fn submitted_one(&mut self, new: &NewJob, outcome: &SubmitOutcome) -> Verdict {
         let (id, spec) = (new.job.id, &new.job.spec);
+        if self.jobs.get(&id).is_some_and(|job| job.is_purged) {
+            self.purged_before(id);
+        }
         if self.jobs.contains_key(&id) {
             rule!(
-                *outcome == SubmitOutcome::AlreadyThere || self.job(id)?.is_purged,
+                *outcome == SubmitOutcome::AlreadyThere,
                 "a job is created once",
                 "job {id} was submitted again and answered {outcome:?}"
             );
@@ -67,6 +70,15 @@ impl Auditor {
             return Ok(());
         }
         let parents = self.parents(&spec.settings.depends_on);
+        let is_bad = matches!(parents, Parents::Bad { .. });
+        if !is_bad && let Some(refusal) = self.depth_refusal(spec)? {
+            rule!(
+                *outcome == refusal,
+                "a full queue takes in nothing",
+                "job {id} was answered {outcome:?}, expected {refusal:?}"
+            );
+            return Ok(());
+        }
         match (&parents, outcome) {
             (Parents::Bad { parent, problem }, _) => {
                 let expected = SubmitOutcome::BadParent { parent: *parent, problem: *problem };

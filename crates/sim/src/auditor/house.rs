@@ -2,19 +2,57 @@
 //! and nothing else goes.
 
 use super::{Auditor, JobModel, Verdict, rule};
-use punctual_core::ids::JobId;
+use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::job::JobMark;
-use punctual_core::ports::{Retained, Retired, Retirement};
+use punctual_core::ports::{Horizon, Retained, Retired, Retirement};
 use punctual_core::time::Timestamp;
 
 impl Auditor {
-    pub fn retained(&mut self, retained: &Retained) -> Verdict {
+    pub fn retained(&mut self, horizon: Horizon, limit: usize, retained: &Retained) -> Verdict {
+        let kept = self.jobs.values_mut().filter(|job| !job.is_purged);
+        let attempts = kept.flat_map(|job| job.occurrences.values_mut()).flat_map(|one| &mut one.finished);
+        let (mut rows, mut old) = (0, 0);
+        for attempt in attempts.filter(|attempt| !attempt.is_forgotten) {
+            rows += 1;
+            if attempt.completed_at < horizon.history {
+                attempt.is_forgotten = true;
+                old += 1;
+            }
+        }
         rule!(
-            *retained == Retained::default(),
-            "history is kept for as long as it should be",
-            "{retained:?} went"
+            rows <= limit,
+            "a run keeps no more history than one step of retention looks at",
+            "{rows} rows, {limit} in a step"
         );
+        rule!(
+            retained.history == old && (retained.logs, retained.requests) == (0, 0),
+            "history is kept for as long as it should be and no longer",
+            "before {}: {old} are old, {retained:?} went",
+            horizon.history
+        );
+        self.skips_kept_since = self.skips_kept_since.max(Some(horizon.history));
+        if old > 0 {
+            self.count("rows of history deleted for their age");
+        }
         Ok(())
+    }
+
+    /// A job that was purged is submitted again under its id: nothing is left to know it by, so it is new.
+    pub(super) fn purged_before(&mut self, id: JobId) {
+        self.jobs.remove(&id);
+        self.history_forgot(id);
+        self.notes.retain(|occurrence, _| occurrence.job != id);
+        // What still runs on a node that does not know better keeps its lease in mind.
+        let (active, is_of) = (&self.active, |occurrence: &OccurrenceId| occurrence.job == id);
+        let is_past = |occurrence: &OccurrenceId| {
+            is_of(occurrence) && active.get(occurrence).is_none_or(|runs| runs.is_empty())
+        };
+        self.grants.retain(|(execution, _), _| !is_past(&execution.occurrence));
+        self.runs.retain(|(execution, _), _| !is_past(&execution.occurrence));
+        self.untold.retain(|lease, _| !is_past(&lease.execution.occurrence));
+        self.saved.retain(|(execution, _), _| !is_past(&execution.occurrence));
+        self.handed_over.retain(|(execution, _), _| !is_past(&execution.occurrence));
+        self.count("jobs submitted again after they were purged");
     }
 
     pub fn retired(&mut self, now: Timestamp, step: &Retirement, retired: &Retired) -> Verdict {
@@ -55,7 +93,8 @@ impl Auditor {
 }
 
 fn is_over(job: &JobModel, before: Timestamp) -> bool {
-    let latest = job.occurrences.values().rev().find_map(|occurrence| occurrence.finished.last());
+    let attempts = job.occurrences.values().rev().flat_map(|occurrence| occurrence.finished.iter().rev());
+    let latest = attempts.into_iter().find(|attempt| !attempt.is_forgotten);
     job.mark != JobMark::Deleted
         && job.is_finished()
         && job.changed_by_hand_at < before

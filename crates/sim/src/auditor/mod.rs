@@ -9,12 +9,15 @@ mod attempts;
 mod clockwork;
 mod control;
 mod dependencies;
+mod depth;
 mod finale;
 mod firing;
+mod followed;
 mod house;
 mod keys;
 mod look;
 mod notes;
+mod orders;
 mod overlap;
 mod polls;
 mod redrive;
@@ -37,6 +40,7 @@ use punctual_core::occurrence::Origin;
 use punctual_core::ports::{Lane, LeaseRef, RequestKey, SessionOpening};
 use punctual_core::recurrence::jitter;
 use punctual_core::schedule::{Schedule, SkipReason};
+use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -89,9 +93,22 @@ pub struct Auditor {
     /// What the verb in hand has brought about.
     fresh: announced::Fresh,
     paused_queues: BTreeSet<String>,
+    /// When queues were last resumed.
+    resumed_queues: BTreeMap<String, Timestamp>,
+    /// How much queues may hold, of those with a limit.
+    depth_limits: BTreeMap<String, u64>,
+    /// The queues that were found full, with how much they held and might hold.
+    refusals: BTreeSet<(String, u64, u64)>,
     requests: BTreeMap<RequestKey, requests::RequestModel>,
     /// Since when nothing fails any more.
     calm_since: Option<Timestamp>,
+    /// Nothing ever fails.
+    is_peaceful: bool,
+    /// By session the poll that is not answered.
+    asking: BTreeMap<SessionId, orders::Asking>,
+    followed: followed::Followed,
+    /// Skipped ranges that ended before this time may have been deleted.
+    skips_kept_since: Option<Timestamp>,
     polls: BTreeMap<(SessionId, u64), polls::PollModel>,
     /// Leases of which the worker has not heard, with the time at which they were granted.
     untold: BTreeMap<LeaseRef, Timestamp>,
@@ -229,12 +246,17 @@ struct FinishedAttempt {
     reason: Option<SkipReason>,
     job_version: u32,
     completed_at: Timestamp,
+    /// Retention took it.
+    is_forgotten: bool,
 }
 
 #[derive(Debug)]
 struct SessionModel {
     opening: SessionOpening,
     state: SessionState,
+    /// What people have ordered it to be, and the true time of that.
+    mode: SessionMode,
+    mode_since: Timestamp,
     beat: u64,
     /// The true time at which the counter last moved.
     beaten_at: Timestamp,
@@ -307,9 +329,21 @@ impl Auditor {
         self.calm_since.get_or_insert(self.now);
     }
 
+    /// Nothing fails in all of the run.
+    pub fn peace_begins(&mut self) {
+        self.is_peaceful = true;
+        self.calm_begins();
+    }
+
     /// At the end of a run without any fault.
     pub fn nothing_was_lost(&self) -> Verdict {
-        for what in ["executions lost", "sessions lost", "stale reports refused", "stale notes refused", "submits of unknown fate"] {
+        for what in [
+            "executions lost",
+            "sessions lost",
+            "stale reports refused",
+            "stale notes refused",
+            "submits of unknown fate",
+        ] {
             let count = self.coverage.get(what).copied().unwrap_or(0);
             rule!(count == 0, "without faults nothing is lost or refused", "{what}: {count}");
         }

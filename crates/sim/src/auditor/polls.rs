@@ -20,6 +20,7 @@ pub struct PollModel {
 impl Auditor {
     /// A worker asks for work.
     pub fn polled(&mut self, poll: &Poll) {
+        self.asks(poll);
         let model = self.polls.entry((poll.session, poll.turn)).or_default();
         model.capacity = model.capacity.max(poll.capacity);
     }

@@ -6,7 +6,7 @@ use punctual_core::ids::{OccurrenceId, SessionId};
 use punctual_core::ports::{
     Beat, BeatOutcome, Begun, LeaseRef, Resync, ResyncOutcome, SessionOpening, SessionRow,
 };
-use punctual_core::session::Pulse;
+use punctual_core::session::{Pulse, SessionMode};
 use punctual_core::time::Timestamp;
 use std::collections::BTreeSet;
 
@@ -16,6 +16,8 @@ impl Auditor {
         let session = SessionModel {
             opening: opening.clone(),
             state: SessionState::Live,
+            mode: SessionMode::Open,
+            mode_since: self.now,
             beat: 0,
             beaten_at: self.now,
             turn: 0,
@@ -34,13 +36,20 @@ impl Auditor {
             let session = self.session_mut(beat.session)?;
             let live = session.state == SessionState::Live;
             match outcome {
-                BeatOutcome::Counted { cancel, .. } => {
+                BeatOutcome::Counted { cancel, drain, .. } => {
                     rule!(
                         live,
                         "only a live session beats",
                         "session {} is {:?}",
                         beat.session,
                         session.state
+                    );
+                    rule!(
+                        *drain == (session.mode == SessionMode::Draining),
+                        "a worker is told to drain if that was ordered",
+                        "session {} is {:?} and was told {drain}",
+                        beat.session,
+                        session.mode
                     );
                     if beat.beat > session.beat {
                         (session.beat, session.beaten_at) = (beat.beat, true_now);
@@ -185,13 +194,13 @@ impl Auditor {
 
     /// What a read of all sessions must contain.
     pub fn read_sessions(&mut self, rows: &[SessionRow]) -> Verdict {
-        let got: Vec<(SessionId, u64)> = rows.iter().map(|row| (row.pulse.session, row.pulse.beat)).collect();
+        let mut got: Vec<_> = rows.iter().map(|row| (row.pulse.session, row.pulse.beat, row.mode)).collect();
+        got.sort_by_key(|(id, ..)| *id);
         let live = self.sessions.iter().filter(|(_, session)| session.state == SessionState::Live);
-        let expected: Vec<(SessionId, u64)> = live.map(|(id, session)| (*id, session.beat)).collect();
-        let sorted: BTreeSet<_> = got.iter().copied().collect();
+        let expected: Vec<_> = live.map(|(id, session)| (*id, session.beat, session.mode)).collect();
         rule!(
-            got.len() == sorted.len() && sorted.into_iter().eq(expected.iter().copied()),
-            "all live sessions are read with their counts",
+            got == expected,
+            "all live sessions are read once, with their counts and what they were ordered to be",
             "expected {expected:?}, got {got:?}"
         );
         Ok(())

@@ -4,8 +4,11 @@ use super::fixture::{House, at, behind, failed, job, job_with, once, succeeded};
 use punctual_core::control::Verb;
 use punctual_core::gates::Gate;
 use punctual_core::ids::ExecutionId;
+use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::LiveState;
-use punctual_core::ports::{FinishedPage, HistorySpan, Horizon, Store};
+use punctual_core::ports::{
+    ExecutionQuery, ExecutionView, ExecutionWalk, FinishedPage, HistorySpan, Horizon, ListedExecution, Store,
+};
 use std::sync::Arc;
 
 pub async fn what_finished_is_followed_in_the_order_of_the_commits(store: Arc<dyn Store>) {
@@ -119,6 +122,106 @@ pub async fn all_that_runs_is_walked_over_in_pages(store: Arc<dyn Store>) {
     walked.sort();
     expected.sort();
     assert_eq!(walked, expected, "each once, and nothing that is queued or to come");
+}
+
+/// Everything of one kind.
+fn listing(walk: ExecutionWalk) -> ExecutionQuery {
+    ExecutionQuery { walk, limit: 10, queue: None, job_type: None, worker: None }
+}
+
+const RUNNING: ExecutionWalk = ExecutionWalk::Running { after: None };
+const QUEUED: ExecutionWalk = ExecutionWalk::Queued { before: None };
+const WAITING: ExecutionWalk = ExecutionWalk::Waiting { before: None };
+
+const fn ended(status: Status) -> ExecutionWalk {
+    ExecutionWalk::Finished { status, before: None }
+}
+
+fn id_of(listed: &ListedExecution) -> ExecutionId {
+    match &listed.view {
+        ExecutionView::Live { live, .. } => live.execution(),
+        ExecutionView::Finished(finished) => finished.id,
+    }
+}
+
+/// The ids of all pages.
+async fn walked(house: &House, mut query: ExecutionQuery) -> Vec<ExecutionId> {
+    let mut ids = Vec::new();
+    loop {
+        let page = house.store.executions(query.clone()).await.unwrap();
+        ids.extend(page.items.iter().map(id_of));
+        match page.next {
+            Some(next) => query.walk = next,
+            None => return ids,
+        }
+    }
+}
+
+pub async fn executions_of_all_jobs_are_listed_by_how_they_stand(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let mut worker = house.worker().await;
+    for number in 1..=5 {
+        house.submit(at(1), job(number)).await;
+    }
+    let (failed_one, _) = worker.run(at(2), failed(2)).await;
+    let (first, _) = worker.run(at(3), succeeded(3)).await;
+    let (second, _) = worker.run(at(4), succeeded(4)).await;
+    let runs = worker.claim_one(at(5)).await.execution;
+    let queued = job(5).id.occurrence(1).attempt(1);
+    let retry = failed_one.occurrence.attempt(2);
+    assert_eq!(walked(&house, listing(RUNNING)).await, [runs]);
+    assert_eq!(walked(&house, listing(QUEUED)).await, [queued]);
+    assert_eq!(walked(&house, listing(WAITING)).await, [retry]);
+    assert_eq!(walked(&house, listing(ended(Status::Succeeded))).await, [second, first], "latest first");
+    assert_eq!(walked(&house, listing(ended(Status::Failed))).await, [failed_one]);
+    assert_eq!(walked(&house, listing(ended(Status::Lost))).await, []);
+    let page = house.store.executions(listing(RUNNING)).await.unwrap();
+    let spec = job(4).spec;
+    let shown = &page.items[0];
+    assert_eq!((&shown.job_name, &shown.job_type, &shown.queue), (&spec.name, &spec.job_type, &spec.queue));
+    assert_eq!(shown.max_retries, spec.settings.max_retries);
+    assert!(matches!(&shown.view, ExecutionView::Live { worker: Some(name), .. } if name == "w"));
+    for id in [failed_one, first, runs, queued] {
+        house.done(at(6), id.occurrence.job, Verb::Delete).await;
+    }
+    for walk in [RUNNING, QUEUED, WAITING, ended(Status::Failed)] {
+        assert_eq!(walked(&house, listing(walk)).await, [], "{walk:?}: what is deleted is hidden");
+    }
+    assert_eq!(walked(&house, listing(ended(Status::Succeeded))).await, [second]);
+}
+
+pub async fn a_list_of_executions_is_filtered_and_goes_on(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let mut worker = house.worker().await;
+    for number in 1..=9 {
+        let queue = if number % 2 == 0 { "even" } else { "odd" };
+        house.submit(at(1), job_with(number, |spec| spec.queue = queue.to_owned())).await;
+    }
+    let of = async |walk, queue: &str| {
+        let queue = Some(queue.to_owned());
+        let mut ids = walked(&house, ExecutionQuery { queue, limit: 2, ..listing(walk) }).await;
+        ids.sort();
+        ids
+    };
+    let numbered = |numbers: &[u32]| -> Vec<ExecutionId> {
+        numbers.iter().map(|number| job(*number).id.occurrence(1).attempt(1)).collect()
+    };
+    assert_eq!(of(QUEUED, "even").await, numbered(&[2, 4, 6, 8]));
+    let claimed = worker.claim(at(2), 9).await;
+    assert_eq!(of(QUEUED, "even").await, []);
+    assert_eq!(of(RUNNING, "odd").await, numbered(&[1, 3, 5, 7, 9]));
+    for assignment in &claimed {
+        worker.end(at(3), assignment, succeeded(3)).await;
+    }
+    assert_eq!(of(ended(Status::Succeeded), "odd").await, numbered(&[1, 3, 5, 7, 9]));
+    let by = |worker: &str| ExecutionQuery {
+        worker: Some(worker.to_owned()),
+        limit: 4,
+        ..listing(ended(Status::Succeeded))
+    };
+    assert_eq!((walked(&house, by("w")).await.len(), walked(&house, by("x")).await.len()), (9, 0));
+    let other = ExecutionQuery { job_type: Some("another".to_owned()), ..by("w") };
+    assert_eq!(walked(&house, other).await, []);
 }
 
 fn executions(page: &FinishedPage) -> Vec<ExecutionId> {

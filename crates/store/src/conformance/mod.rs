@@ -216,6 +216,8 @@ macro_rules! each_conformance_case {
                 what_belongs_to_deleted_jobs_is_passed_over,
                 open_executions_are_shown_as_they_stand,
                 all_that_runs_is_walked_over_in_pages,
+                executions_of_all_jobs_are_listed_by_how_they_stand,
+                a_list_of_executions_is_filtered_and_goes_on,
             }
             report {
                 a_success_closes_the_occurrence,

@@ -85,6 +85,11 @@ impl SqliteCore {
         }
     }
 
+    /// Forgets all that is held in memory beside the tables, as the end of a process does.
+    pub fn restart(&mut self) {
+        self.memory = Memory::default();
+    }
+
     /// Reads of what is committed.
     pub fn reads(&mut self) -> Reads<'_> {
         Reads::new(&self.conn, &mut self.memory.lanes)

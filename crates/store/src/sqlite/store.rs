@@ -21,11 +21,12 @@ use punctual_core::notes::{Checkpoint, Note, NoteAnswer, Noted};
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::{
     Beat, BeatOutcome, Begun, CancelOutcome, Claim, ClaimOutcome, Clock, Control, ControlOutcome, DeadLetter,
-    DeadLetterQuery, Depth, Due, ExecutionView, FinishedPage, Fire, FireOutcome, HistorySpan, Horizon,
-    JobCounts, JobQuery, JobView, LeaseRef, LogLine, Look, LookOutcome, NewJob, NewRequest, OpenExecution,
-    Page, PausedQueue, Pausing, QueueRow, Recovered, Report, ReportOutcome, RequestKey, RequestState,
-    Resolved, Resync, ResyncOutcome, Retained, Retired, Retirement, RunningPlace, SessionOpening, SessionRow,
-    Store, StoreError, StoreFigures, StoredAnswer, SubmitOutcome, Token,
+    DeadLetterQuery, Depth, Due, ExecutionQuery, ExecutionView, ExecutionWalk, FinishedPage, Fire,
+    FireOutcome, HistorySpan, Horizon, JobCounts, JobQuery, JobView, LeaseRef, ListedExecution, LogLine,
+    Look, LookOutcome, NewJob, NewRequest, OpenExecution, Page, PausedQueue, Pausing, QueueRow, Recovered,
+    Report, ReportOutcome, RequestKey, RequestState, Resolved, Resync, ResyncOutcome, Retained, Retired,
+    Retirement, RunningPlace, SessionOpening, SessionRow, Store, StoreError, StoreFigures, StoredAnswer,
+    SubmitOutcome, Token,
 };
 use punctual_core::queue::QueueSettings;
 use punctual_core::schedule::SkipRange;
@@ -448,6 +449,13 @@ impl Store for SqliteStore {
 
     async fn open_executions(&self, ids: Vec<OccurrenceId>) -> Result<Vec<OpenExecution>, StoreError> {
         self.read(move |reads| reads.open_executions(&ids)).await
+    }
+
+    async fn executions(
+        &self,
+        query: ExecutionQuery,
+    ) -> Result<Page<ListedExecution, ExecutionWalk>, StoreError> {
+        self.read(move |reads| reads.executions(&query)).await
     }
 
     async fn running(

@@ -8,6 +8,7 @@
 
 use super::fault::Fault;
 use super::rows::{all, decode, one, state};
+use punctual_core::defects::{Defect, planted};
 use punctual_core::ids::JobId;
 use punctual_core::job::{JobMark, JobStatus};
 use punctual_core::occurrence::LiveState;
@@ -61,6 +62,7 @@ impl Tally {
     /// One that was open in a lane is now in another, or in another state.
     pub fn moved(&mut self, (from_lane, from): (i64, LiveState), (to_lane, to): (i64, LiveState)) {
         if from_lane != to_lane || column(from) != column(to) {
+            let from_lane = if planted(Defect::DriftTally) { to_lane } else { from_lane };
             self.current.add(from_lane, from, -1);
             self.current.add(to_lane, to, 1);
         }

@@ -1,8 +1,8 @@
 //! Jobs, and when they run next.
 
 use super::super::operation::{Operation, Title};
-use super::super::schema::{Schema, text, the, whole};
-use super::{JOBS, NO_JOB, SCHEDULES, job_id, paged};
+use super::super::schema::{Schema, list as list_of, name, text, the, up_to, whole};
+use super::{JOBS, NO_JOB, NO_PARAMETERS, SCHEDULES, job_id, paged};
 use axum::http::Method;
 use punctual_client::{API_PREFIX, IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED};
 use punctual_core::limits;
@@ -36,6 +36,9 @@ fn request_key() -> Schema {
 const REPLAY: &str =
     "Not as things are now: a taken `unique_key` (the problem names the other job as `job_id`).";
 
+const FULL: &str = "The queue holds as much as its `max_depth` allows, or too much is being taken in at once: nothing \
+    was taken.";
+
 fn submit() -> Operation {
     Operation::new(Method::POST, path(""), title("submitJob", "Submit a job"))
         .about("Keeps one job and answers when it is durable. If a job with its `idempotency_key` is \
@@ -52,6 +55,8 @@ fn submit() -> Operation {
         .with_header(200, "Location")
         .with_header(200, IDEMPOTENT_REPLAYED)
         .fails(409, REPLAY)
+        .fails(429, FULL)
+        .with_header(429, "Retry-After")
 }
 
 fn submit_batch() -> Operation {
@@ -69,17 +74,34 @@ fn submit_batch() -> Operation {
         .with_header(201, IDEMPOTENT_REPLAYED)
         .answers(200, "Some are not kept.", "BatchAnswer")
         .with_header(200, IDEMPOTENT_REPLAYED)
+        .fails(429, FULL)
+        .with_header(429, "Retry-After")
 }
 
 fn list() -> Operation {
     let operation = Operation::new(Method::GET, path(""), title("listJobs", "List jobs"))
-        .about("Newest first.")
+        .about(
+            "Newest first. A filter looks at a bounded number of jobs for each page, so that a page may be short, even \
+            empty, while `next_cursor` says that there is more.",
+        )
         .in_query("status", the("JobStatus", "Only jobs with this status; in any case."))
         .in_query("name", text("Only jobs with exactly this name."))
         .in_query("job_type", text("Only jobs of this type."))
         .in_query("queue", text("Only jobs of this queue."))
         .in_query("owner", text("Only jobs of this owner."))
-        .in_query("priority", the("Priority", "Only jobs with this priority; words in any case."));
+        .in_query("priority", the("Priority", "Only jobs with this priority; words in any case."))
+        .in_query("schedule_type", the("ScheduleType", "Only jobs that run like this; in any case."))
+        .in_query(
+            "tag",
+            up_to(
+                limits::TAGS_MAX,
+                list_of("Only jobs with this tag; given again, only those that have all.", name("A tag.")),
+            ),
+        )
+        .in_query(
+            "q",
+            text("Only jobs with this text in their name, type or a tag, in any case, or whose id begins with it."),
+        );
     paged(operation).answers(200, "One page.", "JobPage")
 }
 
@@ -200,7 +222,7 @@ fn explain() -> Operation {
     on_job(Method::GET, "/explain", title("explainJob", "Why a job does what it does"))
         .about("In sentences for people and facts for programs.")
         .answers(200, "The explanation.", "Explanation")
-        .fails(400, "The query has parameters: there are none.")
+        .fails(400, NO_PARAMETERS)
 }
 
 fn next() -> Operation {

@@ -4,6 +4,7 @@ mod executions;
 mod jobs;
 mod server;
 mod worker;
+mod workers;
 
 use super::operation::Operation;
 use super::schema::{Schema, text, the, whole};
@@ -11,10 +12,16 @@ use punctual_core::limits;
 use serde_json::{Value, json};
 
 pub fn all() -> Vec<Operation> {
-    [jobs::operations(), executions::operations(), server::operations(), worker::operations()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        jobs::operations(),
+        executions::operations(),
+        workers::operations(),
+        server::operations(),
+        worker::operations(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 const JOBS: &str = "Jobs";
@@ -22,6 +29,7 @@ const SCHEDULES: &str = "Schedules";
 const EXECUTIONS: &str = "Executions";
 const DEAD_LETTERS: &str = "Dead letters";
 const QUEUES: &str = "Queues";
+const WORKERS: &str = "Workers";
 const SERVER: &str = "Server";
 const CLOCK: &str = "Clock";
 const WORKER: &str = "Worker protocol";
@@ -33,7 +41,8 @@ pub fn tags() -> Value {
         {"name": SCHEDULES, "description": "When something runs next."},
         {"name": EXECUTIONS, "description": "Attempts: what runs, what ran, and what it wrote."},
         {"name": DEAD_LETTERS, "description": "What failed for good."},
-        {"name": QUEUES, "description": "What waits, and whether it is handed out."},
+        {"name": QUEUES, "description": "What waits, how much may, and whether it is handed out."},
+        {"name": WORKERS, "description": "Who runs it, and what people ask of them."},
         {"name": SERVER, "description": "Health, figures and documentation."},
         {"name": CLOCK, "description": "The time by which schedules go, and driving it on a server that \
             was started for that."},
@@ -53,6 +62,17 @@ fn paged(operation: Operation) -> Operation {
         .in_query("cursor", text("The `next_cursor` of the page before."))
 }
 
+/// Adds to the 200 that it may be a stream of server-sent events, and that there may be no place for one.
+fn streaming(operation: Operation, about: &str) -> Operation {
+    operation
+        .streams(about)
+        .fails(
+            503,
+            "All places for streams are taken, or the store cannot be reached, or the server is stopping.",
+        )
+        .with_header(503, "Retry-After")
+}
+
 fn job_id() -> Schema {
     the("JobId", "The job.")
 }
@@ -61,4 +81,5 @@ fn execution_id() -> Schema {
     the("ExecutionId", "The execution.")
 }
 
+const NO_PARAMETERS: &str = "The query has parameters: there are none.";
 const NO_JOB: &str = "There is no such job.";

@@ -2,15 +2,15 @@
 
 use super::super::operation::{Operation, Title};
 use super::super::schema::name;
-use super::{CLOCK, QUEUES, SERVER};
+use super::{CLOCK, NO_PARAMETERS, QUEUES, SERVER};
 use axum::http::Method;
 use punctual_client::API_PREFIX;
 use serde_json::json;
 
 pub fn operations() -> Vec<Operation> {
-    let mut operations = vec![list_queues()];
+    let mut operations = vec![list_queues(), show_queue(), set_queue()];
     operations.extend(queue_verbs());
-    operations.extend([stats(), clock()]);
+    operations.extend([stats(), nodes(), me(), clock()]);
     operations.extend(clock_moves());
     operations.extend(health());
     operations.extend([metrics(), document(), page()]);
@@ -20,29 +20,45 @@ pub fn operations() -> Vec<Operation> {
 fn list_queues() -> Operation {
     let title = Title { id: "listQueues", tag: QUEUES, summary: "List queues" };
     Operation::new(Method::GET, format!("{API_PREFIX}/queues"), title)
-        .about("Every queue that has live work or is paused, on one page.")
+        .about("Every queue that has live work, is paused or has settings, on one page.")
         .answers(200, "All of them.", "QueuePage")
-        .fails(400, "The query has parameters: there are none.")
+        .fails(400, NO_PARAMETERS)
+}
+
+fn on_queue(method: Method, rest: &str, title: Title) -> Operation {
+    Operation::new(method, format!("{API_PREFIX}/queues/{{queue}}{rest}"), title)
+        .in_path("queue", name("The queue's name."))
+        .answers(200, "The queue as it is now.", "Queue")
+        .fails(404, "No queue can have this name.")
+}
+
+fn show_queue() -> Operation {
+    let title = Title { id: "getQueue", tag: QUEUES, summary: "Look at a queue" };
+    on_queue(Method::GET, "", title)
+        .about("One of any name: a queue that nobody has used yet is empty and open.")
+        .fails(400, NO_PARAMETERS)
+}
+
+fn set_queue() -> Operation {
+    let title = Title { id: "setQueue", tag: QUEUES, summary: "Set up a queue" };
+    on_queue(Method::PUT, "", title)
+        .about("Sets all settings: what is left out is as by default. Needs the role operator.")
+        .takes("SetQueue", json!({"max_depth": 10_000}))
 }
 
 fn queue_verbs() -> [Operation; 2] {
     let verb = |rest, id, summary, about: &str| {
         let title = Title { id, tag: QUEUES, summary };
-        Operation::new(Method::POST, format!("{API_PREFIX}/queues/{{queue}}/{rest}"), title)
-            .about(about)
-            .in_path("queue", name("The queue's name."))
-            .may_take("Nothing", json!({}))
-            .answers(200, "The queue as it is now.", "Queue")
-            .fails(404, "No queue can have this name.")
+        on_queue(Method::POST, rest, title).about(about).may_take("Nothing", json!({}))
     };
     [
         verb(
-            "pause",
+            "/pause",
             "pauseQueue",
             "Pause a queue",
             "Keeps everything of the queue waiting; what runs goes on. Needs the role operator.",
         ),
-        verb("resume", "resumeQueue", "Resume a queue", "Hands out again. Needs the role operator."),
+        verb("/resume", "resumeQueue", "Resume a queue", "Hands out again. Needs the role operator."),
     ]
 }
 
@@ -52,8 +68,25 @@ fn server(id: &'static str, summary: &'static str) -> Title {
 
 fn stats() -> Operation {
     Operation::new(Method::GET, format!("{API_PREFIX}/stats"), server("getStats", "Figures"))
-        .about("What waits and runs, which workers are there, and what this server did since it started.")
+        .about(
+            "How many jobs there are by status, what waits and runs, which workers are there, and what this server did \
+            since it started.",
+        )
         .answers(200, "The figures.", "Stats")
+}
+
+fn nodes() -> Operation {
+    Operation::new(Method::GET, format!("{API_PREFIX}/nodes"), server("listNodes", "The servers"))
+        .about("Their versions, since when they run, and how far their clocks are off.")
+        .answers(200, "All of them.", "NodePage")
+        .fails(400, NO_PARAMETERS)
+}
+
+fn me() -> Operation {
+    Operation::new(Method::GET, format!("{API_PREFIX}/me"), server("getMe", "Whose token it is"))
+        .about("The public part of the token that is shown, and its role.")
+        .answers(200, "Who asks.", "Me")
+        .fails(400, NO_PARAMETERS)
 }
 
 fn clock() -> Operation {

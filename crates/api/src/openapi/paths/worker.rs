@@ -9,7 +9,7 @@ use punctual_client::API_PREFIX;
 use serde_json::json;
 
 pub fn operations() -> Vec<Operation> {
-    vec![open(), close(), poll(), heartbeat(), report(), give_back(), resync(), logs()]
+    vec![open(), close(), poll(), heartbeat(), report(), notes(), give_back(), resync(), logs()]
 }
 
 fn operation(method: Method, rest: &str, id: &'static str, summary: &'static str) -> Operation {
@@ -31,7 +31,7 @@ fn open() -> Operation {
         .about("Opens its session. Each start of a worker is a session of its own.")
         .takes(
             "OpenSession",
-            json!({"worker": "resizer-1", "job_types": ["ImageProcessing"], "slots": 4, "lease_secs": 6}),
+            json!({"worker": "resizer-1", "job_types": ["ImageProcessing"], "slots": 4, "lease_secs": 6, "host": "render-7"}),
         )
         .answers(201, "The session.", "Session")
 }
@@ -59,7 +59,7 @@ fn poll() -> Operation {
 
 fn heartbeat() -> Operation {
     in_session(Method::POST, "/heartbeat", "heartbeat", "A worker is alive")
-        .about("To be sent every `beat_secs`.")
+        .about("To be sent every `beat_secs`. The answer says what to stop, and whether to drain.")
         .takes("Heartbeat", json!({"session": 7, "beat": 1}))
         .answers(200, "What the worker should know.", "HeartbeatAnswer")
 }
@@ -74,6 +74,22 @@ fn report() -> Operation {
             }]}),
         )
         .answers(200, "What the server says to each.", "ReportsAnswer")
+}
+
+fn notes() -> Operation {
+    in_session(Method::POST, "/notes", "takeNotes", "How far handlers have come")
+        .about(
+            "Progress, for people to see, and checkpoints, for the next attempts. One answer per note; a checkpoint \
+            counts once it is answered `accepted`.",
+        )
+        .takes(
+            "Notes",
+            json!({"session": 7, "notes": [{
+                "execution_id": EXECUTION, "epoch": 1, "number": 1,
+                "progress": {"percent": 40, "message": "page 5 of 12"}, "checkpoint": {"page": 5},
+            }]}),
+        )
+        .answers(200, "What the server says to each.", "NotesAnswer")
 }
 
 fn give_back() -> Operation {

@@ -3,11 +3,11 @@
 use super::super::schema::{
     Schema, Schemas, any, count, flag, list, number, text, the, time, up_to, whole, words,
 };
-use super::{NEXT, OCCURRENCE, cursor, page};
+use super::{NEXT, OCCURRENCE, advised, cursor, page};
 use punctual_client::{
     DeadLetterBody, DeadLetterFilter, DeadLetterSelection, DiscardAnswer, ExecutionBody, ExecutionExplained,
-    ExecutionStatus, ExecutionsPage, ExplainBody, LogLineBody, LogStreamBody, LogsPage, RecentOccurrence,
-    RedriveAnswer, RefusedLetter, SkipRangeBody, TriggerRequest,
+    ExecutionStatus, ExecutionsPage, ExplainBody, LogLineBody, LogStreamBody, LogsPage, ProgressBody,
+    RecentOccurrence, RedriveAnswer, RefusedLetter, SkipRangeBody, TriggerRequest,
 };
 use punctual_core::gates::Gate;
 use punctual_core::limits;
@@ -46,9 +46,42 @@ fn executions(schemas: &mut Schemas) {
             ("completed_at", time("When it ended.").or_null()),
             ("error_message", text("What the handler failed with; at most 8 KiB.").or_null()),
             ("result", any("What the handler left, or null; at most 64 KiB.")),
-            ("progress", number("How far it says it is.", 0.0..=1.0).or_null()),
+            (
+                "progress",
+                the("Progress", "How far the attempt has come; null as long as it has not said so.")
+                    .or_null(),
+            ),
+            (
+                "checkpoint_bytes",
+                count("The size of what the occurrence has saved for its next attempt; null if nothing.")
+                    .or_null(),
+            ),
+            (
+                "checkpoint",
+                any(
+                    "What was saved, at most 64 KiB; only where one execution is shown, and if there is any.",
+                )
+                .sometimes(),
+            ),
+            ("name", text("The name of its job; only where executions of all jobs are listed.").sometimes()),
+            ("job_type", text("The type of its job; only in that list.").sometimes()),
+            ("queue", text("The queue of its job; only in that list.").sometimes()),
+            (
+                "max_retries",
+                whole("The retries that its job allows; only in that list.", 0..=u32::MAX.into()).sometimes(),
+            ),
         ],
     );
+    schemas.answer::<ProgressBody>(
+        "Progress",
+        "How far a handler says it has come.",
+        vec![
+            ("percent", number("How much of it is done.", 0.0..=100.0).or_null().example(40)),
+            ("message", text("What it is at; at most 500 bytes.").or_null().example("page 5 of 12")),
+            ("noted_at", time("When it last said something.")),
+        ],
+    );
+    page(schemas, "RunPage", "One page of executions of any job.", "Execution");
     schemas.answer::<SkipRangeBody>(
         "SkipRange",
         "Consecutive occurrences that did not run, for one reason.",
@@ -135,6 +168,7 @@ fn explanations(schemas: &mut Schemas) {
             ("status", the("JobStatus", "Where it is in its life.")),
             ("summary", text("The most telling sentence.")),
             ("sentences", list("All of them.", text("One of them."))),
+            ("advice", advised("What may help, the most telling first; empty if nothing is in the way.")),
             (
                 "executions",
                 list(

@@ -377,6 +377,14 @@ fn read(schemas: &mut Schemas) {
             )
             .sometimes(),
         ),
+        (
+            "progress",
+            the(
+                "Progress",
+                "How far what runs of it has come; only where one job is shown, and if it says so.",
+            )
+            .sometimes(),
+        ),
         ("version", whole("Raised by every update.", 1..=u32::MAX.into())),
         ("created_at", time("When it was submitted.")),
         ("updated_at", time("When it was last changed.")),

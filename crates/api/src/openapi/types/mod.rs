@@ -5,8 +5,8 @@ mod jobs;
 mod server;
 mod worker;
 
-use super::schema::{Schemas, list, text, the, up_to, whole};
-use punctual_client::{FieldError, Problem};
+use super::schema::{Schemas, count, flag, list, one_of, text, the, up_to, whole};
+use punctual_client::{Advice, AdvisedAction, FieldError, Problem};
 use punctual_core::limits;
 
 pub fn all() -> Schemas {
@@ -86,8 +86,14 @@ fn problems(schemas: &mut Schemas) {
                 )
                 .sometimes(),
             ),
+            (
+                "retry_after_secs",
+                count("After how many seconds it is worth trying again, as `Retry-After` says.").sometimes(),
+            ),
+            ("advice", advised("What may help.").sometimes()),
         ],
     );
+    advice(schemas);
     schemas.answer::<FieldError>(
         "FieldError",
         "What is wrong with one field, parameter or header.",
@@ -96,6 +102,35 @@ fn problems(schemas: &mut Schemas) {
             (
                 "detail",
                 text("What would be right, to follow the name.").example("must be a duration such as 30s"),
+            ),
+        ],
+    );
+}
+
+/// A list of what may help.
+fn advised(about: &str) -> super::schema::Schema {
+    list(about, the("Advice", "One way."))
+}
+
+fn advice(schemas: &mut Schemas) {
+    let words: Vec<&str> = AdvisedAction::KNOWN.iter().map(|action| action.as_str()).collect();
+    schemas.answer::<Advice>(
+        "Advice",
+        "Something to do, for programs. The other members say to what; those that do not belong to the action are \
+            not there.",
+        vec![
+            ("action", one_of("What to do. Later versions may add words: ignore those you do not know.", &words)),
+            ("job_id", the("JobId", "Of `*_job`: the job.").sometimes()),
+            ("queue", text("Of `*_queue`: the queue.").sometimes()),
+            ("occurrence_id", the("OccurrenceId", "Of `redrive_dead_letter`: its occurrence.").sometimes()),
+            (
+                "override",
+                flag("Of `trigger_job`: beside what is open, whatever the overlap policy.").sometimes(),
+            ),
+            (
+                "version",
+                whole("Of `change_version`: the version to name in `If-Match`.", 1..=u32::MAX.into())
+                    .sometimes(),
             ),
         ],
     );

@@ -1,15 +1,18 @@
 //! The server itself: queues, figures, its clock, its health.
 
-use super::super::schema::{Schema, Schemas, count, flag, list, one_of, text, the, time, words};
+use super::super::schema::{Schema, Schemas, count, flag, list, one_of, text, the, time, whole, words};
 use super::page;
 use punctual_client::{
-    ClockBody, ClockMode, ClockMoved, CountersBody, LaneBody, MoveClock, QueueBody, StatsBody, WorkerBody,
+    ClockBody, ClockMode, ClockMoved, CountersBody, JobsBody, LaneBody, MeBody, MoveClock, NodeBody,
+    QueueBody, SetQueue, StatsBody, WorkerBody, WorkerSessionBody, WorkerState,
 };
 use punctual_core::limits;
 use serde_json::json;
 
 pub fn describe(schemas: &mut Schemas) {
     queues(schemas);
+    workers(schemas);
+    nodes(schemas);
     stats(schemas);
     clock(schemas);
     health(schemas);
@@ -20,10 +23,94 @@ fn queues(schemas: &mut Schemas) {
         ("queue", text("Its name.").example("default")),
         ("paused", flag("It hands nothing out.")),
         ("paused_at", time("Since when.").or_null()),
+        ("max_depth", max_depth().or_null()),
     ];
     fields.extend(depths());
-    schemas.answer::<QueueBody>("Queue", "A queue with live work, or a paused one.", fields);
-    page(schemas, "QueuePage", "All queues that have live work or are paused.", "Queue");
+    schemas.answer::<QueueBody>("Queue", "A queue: what is in it, and how it is set.", fields);
+    page(schemas, "QueuePage", "All queues that have live work, are paused or have settings.", "Queue");
+    schemas.request::<SetQueue>(
+        "SetQueue",
+        "All settings of a queue: what is left out is as by default.",
+        vec![("max_depth", max_depth())],
+    );
+}
+
+fn max_depth() -> Schema {
+    whole(
+        "How many executions may wait or be queued before submits that would join them are answered 429; null for \
+            any number.",
+        0..=limits::QUEUE_DEPTH_MAX,
+    )
+    .example(10_000)
+}
+
+fn workers(schemas: &mut Schemas) {
+    schemas.answer::<WorkerSessionBody>(
+        "WorkerSession",
+        "A session of a worker: one start of it.",
+        vec![
+            ("session_id", session().example(7)),
+            ("worker_id", text("The worker's name, stable over restarts.").example("resizer-1")),
+            (
+                "state",
+                words::<WorkerState>(
+                    "`OPEN`: it gets work. `PAUSED`: it goes on with what it has. `DRAINING`: it finishes what runs, \
+                        gives back the rest and closes its session.",
+                ),
+            ),
+            ("embedded", flag("It lives in the server's own process.")),
+            ("version", text("Of its program, if it says so.").or_null()),
+            ("host", text("The machine it runs on, if it says so.").or_null()),
+            ("slots", count("Handlers that it runs at once.")),
+            ("running", count("Executions that it holds: those that run, and those that it has fetched ahead.")),
+            ("job_types", list("What it can run.", text("A job type."))),
+            ("queues", list("The queues it serves; empty for all.", text("A queue."))),
+            ("started_at", time("When its session began.")),
+            ("last_heartbeat_at", time("When it was last heard of.")),
+        ],
+    );
+    page(schemas, "WorkerPage", "All sessions that are neither lost nor closed.", "WorkerSession");
+}
+
+fn session() -> Schema {
+    Schema::default()
+        .with("type", "integer")
+        .with("format", "int64")
+        .with("description", "The number of the session.")
+}
+
+fn nodes(schemas: &mut Schemas) {
+    schemas.answer::<NodeBody>(
+        "Node",
+        "A server of the cluster.",
+        vec![
+            ("node_id", text("Its name.")),
+            ("version", text("Of its program.").example(env!("CARGO_PKG_VERSION"))),
+            ("started_at", time("When it started.")),
+            ("roles", list("What it does.", text("A part of the work."))),
+            ("address", text("Where it listens.").example("127.0.0.1:7070")),
+            ("tzdb_version", text("The time zone data that schedules go by.").example("2025b")),
+            (
+                "clock_offset_ms",
+                Schema::default().with("type", "integer").with("format", "int64").with(
+                    "description",
+                    "How far its machine's clock is ahead of the time that the cluster goes by, in milliseconds.",
+                ),
+            ),
+            ("store", text("The kind of its store.").example("sqlite")),
+            ("schema_version", count("The version of the store's tables.")),
+            ("embedded_store", flag("The store lives in the server's own process.")),
+        ],
+    );
+    page(schemas, "NodePage", "The servers.", "Node");
+    schemas.answer::<MeBody>(
+        "Me",
+        "Whose token it is.",
+        vec![
+            ("token_id", text("The public part of the token.")),
+            ("role", one_of("What it may do.", &["viewer", "submitter", "operator", "admin"])),
+        ],
+    );
 }
 
 /// How much is in a queue or a part of it.
@@ -44,7 +131,20 @@ fn stats(schemas: &mut Schemas) {
             ("now", time("The store's time when this was read.")),
             ("queues", list("What is live, by queue and job type.", the("Lane", "One of them."))),
             ("workers", list("The workers that are connected.", the("Worker", "One of them."))),
+            ("jobs", the("JobCounts", "How many jobs are kept, by status.")),
             ("counters", the("Counters", "What the answering server has done since it started.")),
+        ],
+    );
+    schemas.answer::<JobsBody>(
+        "JobCounts",
+        "How many jobs there are by status, and how many dead letters.",
+        vec![
+            ("active", count("Jobs that are `ACTIVE`.")),
+            ("paused", count("Jobs that are `PAUSED`.")),
+            ("completed", count("Jobs that are `COMPLETED` and still kept.")),
+            ("failed", count("Jobs that are `FAILED` and still kept.")),
+            ("cancelled", count("Jobs that are `CANCELLED` and still kept.")),
+            ("dead_letters", count("Occurrences that failed for good and are still kept.")),
         ],
     );
     let mut lane = vec![("queue", text("The queue.")), ("job_type", text("The job type."))];

@@ -5,8 +5,8 @@ use super::super::schema::{
 };
 use punctual_client::protocol::{
     AssignmentBody, GiveBackRequest, HeartbeatAnswer, HeartbeatRequest, LeaseBody, LogsRequest, NewLogLine,
-    OpenSession, OutcomeWord, PollAnswer, PollRequest, ReportBody, ReportRequest, ReportsAnswer,
-    ResyncRequest, SessionBody, Verdict,
+    NoteBody, NotesAnswer, NotesRequest, OpenSession, OutcomeWord, PollAnswer, PollRequest, ProgressNote,
+    ReportBody, ReportRequest, ReportsAnswer, ResyncRequest, SessionBody, Verdict,
 };
 use punctual_core::limits;
 use serde_json::json;
@@ -15,6 +15,7 @@ pub fn describe(schemas: &mut Schemas) {
     sessions(schemas);
     polls(schemas);
     reports(schemas);
+    notes(schemas);
     rest(schemas);
 }
 
@@ -43,6 +44,10 @@ fn seconds(about: &str) -> Schema {
 fn job_types() -> Schema {
     let job_types = list("What it can run.", name("A job type.")).with("minItems", 1);
     up_to(limits::WORKER_LANES_MAX, job_types).example(json!(["ImageProcessing"]))
+}
+
+fn queues(about: &str) -> Schema {
+    up_to(limits::WORKER_LANES_MAX, list(about, name("A queue."))).not_null().example(json!(["images"]))
 }
 
 fn leases(about: &str) -> Schema {
@@ -74,6 +79,9 @@ fn sessions(schemas: &mut Schemas) {
                 )
                 .otherwise(limits::SESSION_LEASE.as_secs()),
             ),
+            ("queues", queues("The queues it serves, for people to see; empty for all.")),
+            ("version", name("The version of its program, for people to see.").example("2.4.1")),
+            ("host", name("The machine it runs on, for people to see.").example("render-7")),
         ],
     );
     schemas.answer::<SessionBody>(
@@ -111,6 +119,7 @@ fn sessions(schemas: &mut Schemas) {
                 "cancel",
                 list("Executions that the session holds and should stop.", the("Lease", "One of them.")),
             ),
+            ("drain", flag("Finish what runs, give back what has not started, close the session, and end.")),
         ],
     );
 }
@@ -133,15 +142,7 @@ fn polls(schemas: &mut Schemas) {
                     .not_null()
                     .otherwise(1),
             ),
-            (
-                "queues",
-                up_to(
-                    limits::WORKER_LANES_MAX,
-                    list("The queues it serves; empty for all.", name("A queue.")),
-                )
-                .not_null()
-                .example(json!(["images"])),
-            ),
+            ("queues", queues("The queues it serves; empty for all.")),
             ("job_types", job_types().needed()),
             (
                 "wait_secs",
@@ -193,6 +194,10 @@ fn polls(schemas: &mut Schemas) {
                     "The same for every attempt: hand it on to whatever must not happen twice.",
                 ),
             ),
+            (
+                "checkpoint",
+                any("What an earlier attempt has saved; not there if there is nothing.").sometimes(),
+            ),
         ],
     );
 }
@@ -242,16 +247,57 @@ fn reports(schemas: &mut Schemas) {
     schemas.answer::<ReportsAnswer>(
         "ReportsAnswer",
         "What the server says to each report.",
-        vec![(
-            "answers",
-            list(
-                "One per report, in their order.",
-                words::<Verdict>(
-                    "`already_accepted`: \
-            this very report came before. `stale`: the lease is gone and the outcome counts for nothing.",
+        vec![("answers", list("One per report, in their order.", the("Verdict", "What is said to one.")))],
+    );
+    schemas.add(
+        "Verdict",
+        words::<Verdict>(
+            "`already_accepted`: this very report came before; or this note, or a newer one. `stale`: the lease is \
+                gone, and what was said counts for nothing.",
+        ),
+    );
+}
+
+fn notes(schemas: &mut Schemas) {
+    let notes = list("In any order.", the("Note", "One of them."));
+    schemas.request::<NotesRequest>(
+        "Notes",
+        "How far handlers have come, and what their next attempts should know. At most 8 MiB.",
+        vec![("session", session().needed()), ("notes", up_to(limits::REMOTE_NOTES_MAX, notes).needed())],
+    );
+    schemas.request::<NoteBody>(
+        "Note",
+        "What one handler notes: progress, a checkpoint, or both. What is left out stays as it is.",
+        vec![
+            ("execution_id", the("ExecutionId", "The execution.").needed()),
+            ("epoch", epoch().needed()),
+            (
+                "number",
+                counter(
+                    "Counts the notes of the lease, so that a late copy of an earlier one counts for nothing; the \
+                        newest of all if left out.",
                 ),
             ),
-        )],
+            ("progress", the("ProgressNote", "How far it has come.")),
+            (
+                "checkpoint",
+                any("Any JSON up to 64 KiB, for the next attempt; null forgets the one that is there.")
+                    .example(json!({"offset": 1500})),
+            ),
+        ],
+    );
+    schemas.request::<ProgressNote>(
+        "ProgressNote",
+        "How far a handler has come, for people.",
+        vec![
+            ("percent", number("How much of it is done.", 0.0..=100.0).example(40)),
+            ("message", text("What it is at; what is beyond 500 bytes is cut off.").example("page 5 of 12")),
+        ],
+    );
+    schemas.answer::<NotesAnswer>(
+        "NotesAnswer",
+        "What the server says to each note.",
+        vec![("answers", list("One per note, in their order.", the("Verdict", "What is said to one.")))],
     );
 }
 

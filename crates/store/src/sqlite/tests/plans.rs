@@ -5,8 +5,9 @@ use super::{apply, claim, future_job, job, open_session, report, submit};
 use crate::sqlite::logs::{LAST_LINES, LINES_OF_EXECUTION};
 use crate::sqlite::reads::{
     ACTIVE_LIVE, ACTIVE_SCHEDULES, AHEAD, DEAD_LETTER, DEAD_LETTERS, DEAD_LETTERS_OF_JOB, DUE_LIVE,
-    DUE_SCHEDULES, FINISHED_AFTER, HISTORY_OF_JOB, LATEST_DEAD_LETTER, LATEST_JOBS, MARKED_JOBS,
-    NOTES_OF_JOB, OLDEST_OF_HEAD, OPEN_OF_JOB, RUNNING, TAGGED_JOBS, TAGS_OF_JOB,
+    DUE_SCHEDULES, FINISHED_AFTER, FINISHED_AT, FINISHED_BEFORE, HISTORY_OF_JOB, LATEST_DEAD_LETTER,
+    LATEST_JOBS, MARKED_JOBS, NAME_OF_JOB, NOTES_OF_JOB, OLDEST_OF_HEAD, OPEN_BEFORE, OPEN_OF_JOB, RUNNING,
+    TAGGED_JOBS, TAGS_OF_JOB, WORKER_OF_SESSION,
 };
 use crate::sqlite::rows::FORGET_SOLE;
 use crate::sqlite::tally::{JOB_TALLY, LANE_TALLIES, STATUS_OF_JOB};
@@ -51,6 +52,11 @@ const SEARCHES: &[(&str, &str)] = &[
     (RETAIN_REQUESTS, "requests USING COVERING INDEX requests_begun (begun_at<?)"),
     (AHEAD, "live USING COVERING INDEX live_claim (lane=? AND (rank,job,occurrence)<(?,?,?))"),
     (FINISHED_AFTER, "history USING INTEGER PRIMARY KEY (rowid>?)"),
+    (FINISHED_BEFORE, "history USING INTEGER PRIMARY KEY (rowid<?)"),
+    (FINISHED_AT, "history USING INTEGER PRIMARY KEY (rowid=?)"),
+    (OPEN_BEFORE, "live USING PRIMARY KEY ((job,occurrence)<(?,?))"),
+    (NAME_OF_JOB, "jobs USING PRIMARY KEY (id=?)"),
+    (WORKER_OF_SESSION, "sessions USING INTEGER PRIMARY KEY (rowid=?)"),
     (RUNNING, "live USING INDEX live_session ((session,job,occurrence)>(?,?,?))"),
     (OLDEST_OF_HEAD, "live USING INDEX live_claim (lane=?)"),
     (FORGET_SOLE, "live USING PRIMARY KEY (job=?)"),

@@ -50,7 +50,7 @@ fn claim_one(tx: &mut Tx<'_>, now: Timestamp, claim: Claim) -> Result<ClaimOutco
     if claim.turn <= turn && !planted(Defect::DropTurn) {
         return Ok(ClaimOutcome::StaleTurn);
     }
-    if !mode.gets_work() {
+    if !mode.gets_work() && !planted(Defect::ClaimWhilePaused) {
         return Ok(ClaimOutcome::Claimed { assignments: vec![], begun: Begun::default() });
     }
     let mut lanes = tx.memory.lanes.matching(tx.conn, &claim.queues, &claim.job_types)?;

@@ -1,0 +1,123 @@
+//! Executions of all jobs, by how they stand.
+
+use crate::error::ApiError;
+use crate::query::{QueryParams, next_cursor};
+use crate::{Api, views};
+use axum::Json;
+use axum::extract::State;
+use punctual_client::{ExecutionBody, ExecutionStatus, Page};
+use punctual_core::ids::{OccurrenceId, SessionId};
+use punctual_core::lifecycle::Status;
+use punctual_core::ports::{ExecutionQuery, ExecutionView, ExecutionWalk, RunningPlace, StoreError};
+use std::fmt;
+use std::str::FromStr;
+
+// Each list has cursors of its own: another one would lead astray.
+const RUNNING: &str = "running-executions";
+const QUEUED: &str = "queued-executions";
+const WAITING: &str = "waiting-executions";
+const FINISHED: &str = "finished-executions";
+
+pub async fn list(
+    State(api): State<Api>,
+    mut query: QueryParams,
+) -> Result<Json<Page<ExecutionBody>>, ApiError> {
+    let status = query.word("status").unwrap_or(ExecutionStatus::Running);
+    let wanted = ExecutionQuery {
+        walk: begun(status, &mut query),
+        limit: query.limit(),
+        queue: query.text("queue"),
+        job_type: query.text("job_type"),
+        worker: query.text("worker"),
+    };
+    query.finish()?;
+    let page = api.store().executions(wanted).await?;
+    let mut items = Vec::with_capacity(page.items.len());
+    for listed in page.items {
+        let is_noted = matches!(&listed.view, ExecutionView::Live { live, .. } if live.ties.noted);
+        let mut body = views::listed(listed);
+        if is_noted {
+            add_notes(&api, &mut body).await?;
+        }
+        items.push(body);
+    }
+    Ok(Json(Page { items, next_cursor: page.next.and_then(cursor) }))
+}
+
+async fn add_notes(api: &Api, body: &mut ExecutionBody) -> Result<(), StoreError> {
+    let occurrence = body.execution_id.occurrence;
+    let notes = api.store().notes(occurrence.job, occurrence.number, 1).await?;
+    notes.iter().for_each(|noted| views::add_notes(body, noted));
+    Ok(())
+}
+
+/// The walk over executions of this status, from where the page before ended.
+fn begun(status: ExecutionStatus, query: &mut QueryParams) -> ExecutionWalk {
+    let finished = match status {
+        ExecutionStatus::Running => {
+            return ExecutionWalk::Running { after: query.cursor(RUNNING).map(|Place(place)| place) };
+        }
+        ExecutionStatus::Queued => return ExecutionWalk::Queued { before: query.cursor(QUEUED) },
+        ExecutionStatus::Waiting => return ExecutionWalk::Waiting { before: query.cursor(WAITING) },
+        ExecutionStatus::Succeeded => Status::Succeeded,
+        ExecutionStatus::Failed => Status::Failed,
+        ExecutionStatus::TimedOut => Status::TimedOut,
+        ExecutionStatus::Cancelled => Status::Cancelled,
+        ExecutionStatus::Lost => Status::Lost,
+        ExecutionStatus::Skipped => Status::Skipped,
+        ExecutionStatus::Expired => Status::Expired,
+    };
+    ExecutionWalk::Finished { status: finished, before: query.cursor(FINISHED) }
+}
+
+fn cursor(walk: ExecutionWalk) -> Option<String> {
+    match walk {
+        ExecutionWalk::Running { after } => next_cursor(RUNNING, after.map(Place)),
+        ExecutionWalk::Queued { before } => next_cursor(QUEUED, before),
+        ExecutionWalk::Waiting { before } => next_cursor(WAITING, before),
+        ExecutionWalk::Finished { before, .. } => next_cursor(FINISHED, before),
+    }
+}
+
+/// A place among what runs, as it stands in a cursor.
+struct Place(RunningPlace);
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}~{}", self.0.session, self.0.occurrence)
+    }
+}
+
+/// Only the server writes cursors: whoever changed one need not hear more than that it is none.
+#[derive(Debug)]
+struct NoPlace;
+
+impl FromStr for Place {
+    type Err = NoPlace;
+
+    fn from_str(text: &str) -> Result<Self, NoPlace> {
+        let (session, occurrence) = text.split_once('~').ok_or(NoPlace)?;
+        let session = session.parse().map(SessionId).map_err(|_| NoPlace)?;
+        let occurrence: OccurrenceId = occurrence.parse().map_err(|_| NoPlace)?;
+        Ok(Place(RunningPlace { session, occurrence }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::query::place_in;
+    use punctual_core::ids::JobId;
+    use punctual_core::time::Timestamp;
+
+    #[test]
+    fn a_place_among_what_runs_survives_its_cursor() {
+        let occurrence = JobId::new(Timestamp::EPOCH, 1).occurrence(3);
+        let place = RunningPlace { session: SessionId(7), occurrence };
+        let text = cursor(ExecutionWalk::Running { after: Some(place) }).unwrap();
+        let read: Option<Place> = place_in(RUNNING, &text);
+        assert_eq!(read.map(|Place(place)| place), Some(place));
+        assert!(place_in::<Place>(QUEUED, &text).is_none());
+        assert!(place_in::<Place>(RUNNING, "running-executions~7").is_none());
+    }
+}

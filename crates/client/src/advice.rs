@@ -1,0 +1,144 @@
+//! What may help, as data: the sentences beside it are for people, and each program does it in its own way.
+
+use punctual_core::ids::{JobId, OccurrenceId};
+use serde::{Deserialize, Serialize};
+
+/// Something to do. Members that do not belong to the action are left out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Advice {
+    pub action: AdvisedAction,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_id: Option<JobId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub occurrence_id: Option<OccurrenceId>,
+    /// Beside what is open, whatever the overlap policy.
+    #[serde(rename = "override", default, skip_serializing_if = "std::ops::Not::not")]
+    pub despite_overlap: bool,
+    /// The version to change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u32>,
+}
+
+/// What to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AdvisedAction {
+    ResumeJob,
+    TriggerJob,
+    CancelJob,
+    WaitForJob,
+    ResumeQueue,
+    SetQueue,
+    RedriveDeadLetter,
+    ChangeVersion,
+    /// One that a later version of the server has added.
+    #[serde(other)]
+    Unknown,
+}
+
+impl AdvisedAction {
+    /// All that this version gives.
+    pub const KNOWN: [AdvisedAction; 8] = [
+        AdvisedAction::ResumeJob,
+        AdvisedAction::TriggerJob,
+        AdvisedAction::CancelJob,
+        AdvisedAction::WaitForJob,
+        AdvisedAction::ResumeQueue,
+        AdvisedAction::SetQueue,
+        AdvisedAction::RedriveDeadLetter,
+        AdvisedAction::ChangeVersion,
+    ];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            AdvisedAction::ResumeJob => "resume_job",
+            AdvisedAction::TriggerJob => "trigger_job",
+            AdvisedAction::CancelJob => "cancel_job",
+            AdvisedAction::WaitForJob => "wait_for_job",
+            AdvisedAction::ResumeQueue => "resume_queue",
+            AdvisedAction::SetQueue => "set_queue",
+            AdvisedAction::RedriveDeadLetter => "redrive_dead_letter",
+            AdvisedAction::ChangeVersion => "change_version",
+            AdvisedAction::Unknown => "unknown",
+        }
+    }
+}
+
+impl Advice {
+    const fn bare(action: AdvisedAction) -> Self {
+        Advice {
+            action,
+            job_id: None,
+            queue: None,
+            occurrence_id: None,
+            despite_overlap: false,
+            version: None,
+        }
+    }
+
+    fn on_job(action: AdvisedAction, job: JobId) -> Self {
+        Advice { job_id: Some(job), ..Advice::bare(action) }
+    }
+
+    pub fn resume_job(job: JobId) -> Self {
+        Advice::on_job(AdvisedAction::ResumeJob, job)
+    }
+
+    pub fn trigger_job(job: JobId) -> Self {
+        Advice::on_job(AdvisedAction::TriggerJob, job)
+    }
+
+    /// Triggers it beside what is open.
+    pub fn trigger_job_despite_overlap(job: JobId) -> Self {
+        Advice { despite_overlap: true, ..Advice::trigger_job(job) }
+    }
+
+    pub fn cancel_job(job: JobId) -> Self {
+        Advice::on_job(AdvisedAction::CancelJob, job)
+    }
+
+    pub fn wait_for_job(job: JobId) -> Self {
+        Advice::on_job(AdvisedAction::WaitForJob, job)
+    }
+
+    pub fn resume_queue(queue: impl Into<String>) -> Self {
+        Advice { queue: Some(queue.into()), ..Advice::bare(AdvisedAction::ResumeQueue) }
+    }
+
+    /// Gives the queue another limit.
+    pub fn set_queue(queue: impl Into<String>) -> Self {
+        Advice { queue: Some(queue.into()), ..Advice::bare(AdvisedAction::SetQueue) }
+    }
+
+    pub fn redrive(occurrence: OccurrenceId) -> Self {
+        Advice { occurrence_id: Some(occurrence), ..Advice::bare(AdvisedAction::RedriveDeadLetter) }
+    }
+
+    pub fn change_version(version: u32) -> Self {
+        Advice { version: Some(version), ..Advice::bare(AdvisedAction::ChangeVersion) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn actions_are_written_as_they_are_called() {
+        for action in AdvisedAction::KNOWN {
+            assert_eq!(serde_json::to_string(&action).unwrap(), format!("\"{}\"", action.as_str()));
+        }
+    }
+
+    #[test]
+    fn advice_of_a_later_version_is_taken_and_not_known() {
+        let advice: Advice = serde_json::from_str(r#"{"action": "water_plants", "plant": 3}"#).unwrap();
+        assert_eq!(advice, Advice::bare(AdvisedAction::Unknown));
+        assert_eq!(
+            serde_json::to_string(&Advice::resume_queue("mail")).unwrap(),
+            r#"{"action":"resume_queue","queue":"mail"}"#
+        );
+    }
+}

@@ -1,0 +1,48 @@
+//! Which entries of the life cycle's table have been used, so that the simulator can show that it reaches them.
+//!
+//! Compiled like the defects in [`crate::defects`], with the `planted-defects` feature alone.
+
+use crate::lifecycle::{Event, State};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+/// How often each event has moved an execution out of each state.
+pub type Moves = BTreeMap<(String, String), u64>;
+
+thread_local! {
+    static MOVES: RefCell<Moves> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// Notes a move that the table allows.
+pub(crate) fn moved(state: State, event: Event) {
+    let entry = (state_name(state), event_name(event));
+    MOVES.with_borrow_mut(|moves| *moves.entry(entry).or_default() += 1);
+}
+
+/// All moves on this thread since they were last taken.
+pub fn take() -> Moves {
+    MOVES.take()
+}
+
+/// As in `docs/lifecycle.md`, but for finished states: nothing leads out of them.
+pub fn state_name(state: State) -> String {
+    match state {
+        State::Waiting(gates) => {
+            let gates: Vec<&str> = gates.iter().map(crate::gates::Gate::name).collect();
+            format!("WAITING ({})", gates.join(", "))
+        }
+        State::Queued => "QUEUED".to_owned(),
+        State::Running { cancel_requested: false } => "RUNNING".to_owned(),
+        State::Running { cancel_requested: true } => "RUNNING, cancel requested".to_owned(),
+        State::Finished(status) => format!("{status:?}"),
+    }
+}
+
+pub fn event_name(event: Event) -> String {
+    match event {
+        Event::CloseGate(gate) => format!("{} closes", gate.name()),
+        Event::OpenGate(gate) => format!("{} opens", gate.name()),
+        Event::End(ending) => format!("ends {ending:?}"),
+        event => format!("{event:?}"),
+    }
+}

@@ -1,0 +1,118 @@
+//! Whoever follows history is told of every execution that ends, once and in the order of the places; what retention
+//! took away before it was told leaves a gap that can be noticed.
+
+use super::{Auditor, Verdict, Violation, rule};
+use punctual_core::ids::{ExecutionId, JobId};
+use punctual_core::job::JobMark;
+use punctual_core::ports::{FinishedEvent, FinishedPage, HistorySpan};
+use std::collections::BTreeSet;
+
+/// Where the one who follows stands, and what is still to be told.
+#[derive(Debug, Default)]
+pub(super) struct Followed {
+    cursor: u64,
+    untold: BTreeSet<ExecutionId>,
+    /// What the page on its way shows to be missing for good.
+    missed: BTreeSet<ExecutionId>,
+}
+
+impl Auditor {
+    pub(super) fn history_grew(&mut self, execution: ExecutionId) {
+        self.followed.untold.insert(execution);
+    }
+
+    pub(super) fn history_forgot(&mut self, job: JobId) {
+        self.followed.untold.retain(|execution| execution.occurrence.job != job);
+        self.followed.missed.retain(|execution| execution.occurrence.job != job);
+    }
+
+    /// The place after which the follower goes on.
+    pub fn follows_after(&self) -> u64 {
+        self.followed.cursor
+    }
+
+    /// A page was read after the follower's place; whether it reaches the follower is not known yet.
+    pub fn read_finished(&mut self, limit: usize, page: &FinishedPage, span: HistorySpan) -> Verdict {
+        let after = self.followed.cursor;
+        let mut place = after;
+        for event in &page.items {
+            rule!(
+                place < event.place && event.place <= page.looked_to,
+                "history is told in the order of its places",
+                "after {after}: {} comes after {place}, the page ends at {}",
+                event.place,
+                page.looked_to
+            );
+            place = event.place;
+            self.is_told_rightly(event)?;
+        }
+        rule!(
+            page.items.len() <= limit && after <= page.looked_to && page.looked_to <= span.ends_at.max(after),
+            "a page of history keeps to its bounds",
+            "after {after}, at most {limit}: {page:?} in {span:?}"
+        );
+        let told: BTreeSet<ExecutionId> = page.items.iter().map(|event| event.finished.id).collect();
+        self.followed.missed.clear();
+        for execution in self.followed.untold.clone() {
+            let occurrence = execution.occurrence;
+            if self.job(occurrence.job)?.mark == JobMark::Deleted {
+                self.followed.untold.remove(&execution);
+            } else if self.is_retained(execution)? {
+                rule!(
+                    span.begins_after > after,
+                    "whoever has missed something can tell",
+                    "{execution} went before it was told after {after}, history spans {span:?}"
+                );
+                self.followed.missed.insert(execution);
+                self.count("ends that retention took before they were told");
+            } else {
+                rule!(
+                    page.more || told.contains(&execution),
+                    "whoever follows is told of every end",
+                    "{execution} has ended and is not told after {after}: {page:?}"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn is_told_rightly(&mut self, event: &FinishedEvent) -> Verdict {
+        let id = event.finished.id;
+        rule!(
+            self.followed.untold.contains(&id),
+            "whoever follows is told of every end once",
+            "{id} is told at {} and was told before, or never ended",
+            event.place
+        );
+        let job = self.job(id.occurrence.job)?;
+        let attempt = self.occurrence(id.occurrence)?.finished.get(id.attempt as usize - 1);
+        let is_right = attempt.is_some_and(|attempt| {
+            (attempt.status, attempt.completed_at) == (event.finished.status, event.finished.completed_at)
+        });
+        rule!(
+            is_right && event.queue == job.spec().queue && job.mark != JobMark::Deleted,
+            "what is told of an end is what happened",
+            "{event:?} tells of {attempt:?}, the job is {:?} in {}",
+            job.mark,
+            job.spec().queue
+        );
+        Ok(())
+    }
+
+    fn is_retained(&self, execution: ExecutionId) -> Result<bool, Violation> {
+        let finished = &self.occurrence(execution.occurrence)?.finished;
+        Ok(finished.get(execution.attempt as usize - 1).is_some_and(|attempt| attempt.is_forgotten))
+    }
+
+    /// The page has reached the follower.
+    pub fn followed_to(&mut self, page: &FinishedPage) {
+        self.followed.cursor = page.looked_to;
+        for event in &page.items {
+            self.followed.untold.remove(&event.finished.id);
+            self.count("ends told to a follower");
+        }
+        for execution in std::mem::take(&mut self.followed.missed) {
+            self.followed.untold.remove(&execution);
+        }
+    }
+}

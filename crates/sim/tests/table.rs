@@ -1,0 +1,96 @@
+//! The runs reach every entry of core's life-cycle table that a system of this kind can reach.
+//!
+//! A set of more than two gates behaves as the sets of two do, so the table is that of `docs/lifecycle.md`.
+
+use punctual_core::gates::{Gate, Gates};
+use punctual_core::lifecycle::{Ending, Event, State, step};
+use punctual_core::witness::{event_name, state_name};
+use punctual_sim::{Moves, Options, simulate};
+
+/// Seeds that between them use every entry; `--moves` shows which seed is the first to use one.
+const SEEDS: [u64; 26] = [
+    0, 4, 7, 15, 25, 31, 32, 33, 40, 48, 55, 62, 66, 67, 69, 114, 143, 158, 208, 241, 268, 298, 602, 609, 5,
+    10,
+];
+
+#[test]
+fn every_entry_of_the_table_that_can_be_used_is_used() {
+    let mut moves = Moves::new();
+    for seed in SEEDS {
+        let outcome = simulate(Options::seed(seed));
+        assert!(outcome.violation.is_none(), "\n{outcome}");
+        for (entry, count) in outcome.moves {
+            *moves.entry(entry).or_default() += count;
+        }
+    }
+    let (mut unused, mut surprising) = (vec![], vec![]);
+    for (state, event) in entries() {
+        let is_used = moves.contains_key(&(state_name(state), event_name(event)));
+        match (is_used, why_never(state, event)) {
+            (false, None) => unused.push((state_name(state), event_name(event))),
+            (true, Some(reason)) => surprising.push((state_name(state), event_name(event), reason)),
+            (true, None) | (false, Some(_)) => {}
+        }
+    }
+    assert_eq!(surprising, [], "what was thought never to happen did");
+    assert_eq!(unused, [], "no seed used these");
+}
+
+/// Why a legal move is never made; `None` if it is.
+fn why_never(state: State, event: Event) -> Option<&'static str> {
+    let gates = match state {
+        State::Waiting(gates) => gates,
+        State::Queued | State::Running { .. } | State::Finished(_) => Gates::NONE,
+    };
+    let is_waiting = !gates.is_empty();
+    match event {
+        _ if gates.contains(Gate::Concurrency) => Some("no limit on how many run at once exists"),
+        Event::CloseGate(Gate::Concurrency) => Some("no limit on how many run at once exists"),
+        Event::CloseGate(Gate::Dependency) if is_waiting => {
+            Some("it waits for other jobs from its beginning")
+        }
+        Event::CloseGate(Gate::Overlap) if is_waiting && gates != Gates::only(Gate::Dependency) => {
+            Some("it waits behind others from its beginning")
+        }
+        Event::Skip if is_waiting && !gates.contains(Gate::Dependency) => {
+            Some("only what waits for other jobs is skipped once it is there")
+        }
+        Event::End(Ending::Cancelled) if state == (State::Running { cancel_requested: false }) => {
+            Some("a worker says so only when it was asked to stop")
+        }
+        _ => None,
+    }
+}
+
+/// All that the table allows.
+fn entries() -> Vec<(State, Event)> {
+    let mut entries = vec![];
+    for state in states() {
+        entries.extend(
+            events().into_iter().filter(|event| step(state, *event).is_ok()).map(|event| (state, event)),
+        );
+    }
+    entries
+}
+
+fn states() -> Vec<State> {
+    let mut states = vec![
+        State::Queued,
+        State::Running { cancel_requested: false },
+        State::Running { cancel_requested: true },
+    ];
+    for (place, gate) in Gate::ALL.into_iter().enumerate() {
+        states.push(State::Waiting(Gates::only(gate)));
+        let others = Gate::ALL.into_iter().skip(place + 1);
+        states.extend(others.map(|other| State::Waiting(Gates::only(gate).with(other))));
+    }
+    states
+}
+
+fn events() -> Vec<Event> {
+    let mut events = vec![Event::Claim, Event::GiveBack, Event::Cancel, Event::Skip, Event::Expire];
+    events.extend(Gate::ALL.map(Event::OpenGate));
+    events.extend(Gate::ALL.map(Event::CloseGate));
+    events.extend(Ending::ALL.map(Event::End));
+    events
+}

@@ -1,0 +1,219 @@
+//! Executions of all jobs by how they stand. Each walk follows an index and looks at a bounded number of rows.
+
+use super::Reads;
+use super::events::RUNNING;
+use crate::sqlite::fault::Fault;
+use crate::sqlite::rows::{
+    LiveRow, all, count, counter, decode, decode_or_none, history_columns, limit, live_columns, one,
+    read_finished, read_settings, settings_columns,
+};
+use punctual_core::ids::{JobId, OccurrenceId};
+use punctual_core::job::{JobMark, Settings};
+use punctual_core::lifecycle::Status;
+use punctual_core::limits;
+use punctual_core::occurrence::LiveState;
+use punctual_core::ports::{
+    ExecutionQuery, ExecutionView, ExecutionWalk, Lane, ListedExecution, Page, RunningPlace, StoreError,
+};
+use rusqlite::params;
+
+/// Rows that one page of a filtered list looks at.
+const LOOKED_AT_MAX: usize = 2_000;
+/// A key after all job ids.
+const AFTER_ALL: [u8; 17] = [0xFF; 17];
+
+pub(crate) const OPEN_BEFORE: &str = concat!(
+    "SELECT ",
+    live_columns!(),
+    " FROM live WHERE (live.job, live.occurrence) < (?1, ?2) \
+     ORDER BY live.job DESC, live.occurrence DESC LIMIT ?3"
+);
+/// Only what decides whether a row is meant: results and errors are large.
+pub(crate) const FINISHED_BEFORE: &str = "SELECT history.seq, history.status, workers.name, jobs.lane, jobs.mark \
+     FROM history LEFT JOIN workers ON workers.id = history.worker LEFT JOIN jobs ON jobs.id = history.job \
+     WHERE history.seq < ?1 ORDER BY history.seq DESC LIMIT ?2";
+pub(crate) const FINISHED_AT: &str = concat!(
+    "SELECT ",
+    history_columns!(),
+    " FROM history LEFT JOIN workers ON workers.id = history.worker WHERE history.seq = ?1"
+);
+pub(crate) const NAME_OF_JOB: &str =
+    concat!("SELECT jobs.mark, jobs.name, ", settings_columns!(), " FROM jobs WHERE jobs.id = ?1");
+
+/// A row that was looked at: where the walk stands after it, and what it shows if it is meant.
+struct Looked {
+    walk: ExecutionWalk,
+    shown: Option<(ExecutionView, Lane)>,
+}
+
+impl Reads<'_> {
+    /// Executions that stand in one way, a page at a time.
+    pub fn executions(
+        &mut self,
+        query: &ExecutionQuery,
+    ) -> Result<Page<ListedExecution, ExecutionWalk>, StoreError> {
+        let snapshot = self.conn.unchecked_transaction().map_err(Fault::from)?;
+        let page = self.page_of_executions(query)?;
+        drop(snapshot);
+        Ok(page)
+    }
+
+    fn page_of_executions(
+        &mut self,
+        query: &ExecutionQuery,
+    ) -> Result<Page<ListedExecution, ExecutionWalk>, Fault> {
+        let wanted = query.limit.clamp(1, limits::PAGE_ITEMS_MAX);
+        // One more than the page holds tells whether there is a next one.
+        let looked_at_max = if is_filtered(query) { LOOKED_AT_MAX } else { wanted + 1 };
+        let looked_at = match query.walk {
+            ExecutionWalk::Running { after } => self.look_at_running(after, looked_at_max, query)?,
+            ExecutionWalk::Queued { before } | ExecutionWalk::Waiting { before } => {
+                self.look_at_open(before, looked_at_max, query)?
+            }
+            ExecutionWalk::Finished { status, before } => {
+                self.look_at_finished(status, before, looked_at_max, query)?
+            }
+        };
+        let is_cut_off = looked_at.len() == looked_at_max;
+        let (mut items, mut last) = (Vec::new(), None);
+        for Looked { walk, shown } in looked_at {
+            if items.len() == wanted {
+                return Ok(Page { items, next: last });
+            }
+            last = Some(walk);
+            if let Some((view, lane)) = shown {
+                items.extend(self.listed(view, &lane)?);
+            }
+        }
+        Ok(Page { items, next: last.filter(|_| is_cut_off) })
+    }
+
+    fn look_at_running(
+        &mut self,
+        after: Option<RunningPlace>,
+        most: usize,
+        query: &ExecutionQuery,
+    ) -> Result<Vec<Looked>, Fault> {
+        let (session, job, number) = match &after {
+            Some(RunningPlace { session, occurrence }) => {
+                (session.0, &occurrence.job.as_bytes()[..], i64::from(occurrence.number))
+            }
+            None => (0, &[][..], 0),
+        };
+        let mut select = self.conn.prepare_cached(RUNNING)?;
+        let rows = all(&mut select, params![session, job, number, limit(most)], LiveRow::read)?;
+        let mut looked_at = Vec::with_capacity(rows.len());
+        for open in self.named(rows)? {
+            let LiveState::Running(lease) = open.live.state else { continue };
+            let place = RunningPlace { session: lease.session, occurrence: open.live.id };
+            let lane = Lane::new(&open.queue, &open.job_type);
+            let is_meant = is_meant(query, &lane, open.worker.as_deref());
+            let view = ExecutionView::Live { live: open.live, worker: open.worker };
+            let walk = ExecutionWalk::Running { after: Some(place) };
+            looked_at.push(Looked { walk, shown: is_meant.then_some((view, lane)) });
+        }
+        Ok(looked_at)
+    }
+
+    fn look_at_open(
+        &mut self,
+        before: Option<OccurrenceId>,
+        most: usize,
+        query: &ExecutionQuery,
+    ) -> Result<Vec<Looked>, Fault> {
+        let (job, number) = match &before {
+            Some(occurrence) => (&occurrence.job.as_bytes()[..], i64::from(occurrence.number)),
+            None => (&AFTER_ALL[..], 0),
+        };
+        let mut select = self.conn.prepare_cached(OPEN_BEFORE)?;
+        let rows = all(&mut select, params![job, number, limit(most)], LiveRow::read)?;
+        let mut looked_at = Vec::with_capacity(rows.len());
+        for LiveRow { live, lane, .. } in rows {
+            let before = Some(live.id);
+            let (walk, is_in_state) = match query.walk {
+                ExecutionWalk::Queued { .. } => {
+                    (ExecutionWalk::Queued { before }, matches!(live.state, LiveState::Queued))
+                }
+                _ => (ExecutionWalk::Waiting { before }, matches!(live.state, LiveState::Waiting(_))),
+            };
+            let lane = self.lanes.lane(self.conn, lane)?;
+            let is_meant = is_in_state && is_meant(query, &lane, None);
+            let view = ExecutionView::Live { live, worker: None };
+            looked_at.push(Looked { walk, shown: is_meant.then(|| (view, lane.clone())) });
+        }
+        Ok(looked_at)
+    }
+
+    fn look_at_finished(
+        &mut self,
+        status: Status,
+        before: Option<u64>,
+        most: usize,
+        query: &ExecutionQuery,
+    ) -> Result<Vec<Looked>, Fault> {
+        let conn = self.conn;
+        let mut select = conn.prepare_cached(FINISHED_BEFORE)?;
+        let before = before.map_or(i64::MAX, counter);
+        let rows = all(&mut select, params![before, limit(most)], |row| {
+            let place = count(row, 0, "history.seq")?;
+            let ended: Status = decode(row, 1, "history.status")?;
+            let worker: Option<String> = row.get(2)?;
+            // Without its row, a job is gone; with that mark, it is as good as gone.
+            let mark: Option<JobMark> = decode_or_none(row, 4, "jobs.mark")?;
+            let is_there = mark.is_some_and(|mark| mark != JobMark::Deleted);
+            let lane = if is_there { Some(row.get::<_, i64>(3)?) } else { None };
+            Ok((place, lane.filter(|_| ended == status), worker))
+        })?;
+        let mut looked_at = Vec::with_capacity(rows.len());
+        for (place, lane, worker) in rows {
+            let walk = ExecutionWalk::Finished { status, before: Some(place) };
+            let mut shown = None;
+            if let Some(lane) = lane {
+                let lane = self.lanes.lane(conn, lane)?;
+                if is_meant(query, &lane, worker.as_deref()) {
+                    let mut select = conn.prepare_cached(FINISHED_AT)?;
+                    let finished = one(&mut select, [counter(place)], read_finished)?;
+                    shown = finished.map(|finished| (ExecutionView::Finished(finished), lane.clone()));
+                }
+            }
+            looked_at.push(Looked { walk, shown });
+        }
+        Ok(looked_at)
+    }
+
+    /// Adds what the job is called; `None` if it is deleted.
+    fn listed(&mut self, view: ExecutionView, lane: &Lane) -> Result<Option<ListedExecution>, Fault> {
+        let job: JobId = match &view {
+            ExecutionView::Live { live, .. } => live.id.job,
+            ExecutionView::Finished(finished) => finished.id.occurrence.job,
+        };
+        let mut select = self.conn.prepare_cached(NAME_OF_JOB)?;
+        let found = one(&mut select, [job.as_bytes()], |row| {
+            let mark: JobMark = decode(row, 0, "jobs.mark")?;
+            let (name, settings): (Option<String>, Settings) = (row.get(1)?, read_settings(row, 2)?);
+            Ok((mark, name, settings.max_retries))
+        })?;
+        let found = found.filter(|(mark, ..)| *mark != JobMark::Deleted);
+        Ok(found.map(|(_, name, max_retries)| ListedExecution {
+            view,
+            job_name: name.unwrap_or_else(|| lane.job_type().to_owned()),
+            job_type: lane.job_type().to_owned(),
+            queue: lane.queue().to_owned(),
+            max_retries,
+        }))
+    }
+}
+
+/// Whether rows that are looked at may not be meant.
+fn is_filtered(query: &ExecutionQuery) -> bool {
+    let ExecutionQuery { walk, limit: _, queue, job_type, worker } = query;
+    // Only what runs has an index of its own.
+    let is_all_of_walk = matches!(walk, ExecutionWalk::Running { .. });
+    !is_all_of_walk || queue.is_some() || job_type.is_some() || worker.is_some()
+}
+
+fn is_meant(query: &ExecutionQuery, lane: &Lane, worker: Option<&str>) -> bool {
+    query.queue.as_deref().is_none_or(|queue| queue == lane.queue())
+        && query.job_type.as_deref().is_none_or(|job_type| job_type == lane.job_type())
+        && query.worker.as_deref().is_none_or(|wanted| worker == Some(wanted))
+}
