@@ -1,6 +1,6 @@
 //! `cargo xtask test`: the one command that says whether a change may go in.
 
-use crate::{api, check};
+use crate::{api, check, tools};
 use anyhow::{Context, Result};
 use std::ffi::OsString;
 use std::path::Path;
@@ -41,6 +41,8 @@ enum Action {
     Check,
     /// Something of xtask's own that passes or not.
     Own(fn(&Path) -> Result<bool>),
+    /// All tests; by what, is known only once the tools are there.
+    Tests,
     Cargo {
         arguments: Vec<&'static str>,
         environment: Vec<(&'static str, &'static str)>,
@@ -51,11 +53,12 @@ enum Action {
 /// here, which starts what it needs, once there are adapters to test.
 fn steps(extent: Extent) -> Vec<Step> {
     let mut steps = vec![
+        Step { name: "tools", action: Action::Own(tools::install) },
         Step::cargo("format", &["fmt", "--all", "--check"]),
         Step { name: "rules", action: Action::Check },
         Step::cargo("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
         Step { name: "api document", action: Action::Own(api::validate) },
-        Step::cargo("tests", &tests_arguments(is_nextest_installed(), std::env::var_os("CI").is_some())),
+        Step { name: "tests", action: Action::Tests },
         Step { name: "api fuzzing", action: Action::Own(api::fuzz_briefly) },
     ];
     if extent == Extent::Full {
@@ -99,15 +102,21 @@ impl Step {
         match &self.action {
             Action::Check => Ok(check::run(root)? == ExitCode::SUCCESS),
             Action::Own(check) => check(root),
-            Action::Cargo { arguments, environment } => {
-                let mut command = Command::new(cargo());
-                command.args(arguments).envs(environment.iter().copied()).current_dir(root);
-                let status =
-                    command.status().with_context(|| format!("start cargo {}", arguments.join(" ")))?;
-                Ok(status.success())
+            Action::Tests => {
+                let is_ci = std::env::var_os("CI").is_some();
+                run_cargo(root, &tests_arguments(is_nextest_installed(), is_ci), &[])
             }
+            Action::Cargo { arguments, environment } => run_cargo(root, arguments, environment),
         }
     }
+}
+
+fn run_cargo(root: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Result<bool> {
+    let mut command = Command::new(cargo());
+    command.args(arguments).envs(environment.iter().copied()).current_dir(root);
+    command.env("PATH", tools::search_path(root)?);
+    let status = command.status().with_context(|| format!("start cargo {}", arguments.join(" ")))?;
+    Ok(status.success())
 }
 
 struct StepResult {
