@@ -2,7 +2,8 @@
 import http.client, json, os, signal, threading, time
 from urllib.request import Request, urlopen
 
-API = os.environ.get("PUNCTUAL_SERVER", "http://127.0.0.1:7070") + "/api/v1/worker/"
+SERVER = os.environ.get("PUNCTUAL_SERVER", "127.0.0.1:7070").removeprefix("http://").rstrip("/")
+API = f"http://{SERVER}/api/v1/worker/"
 TOKEN, NAME = os.environ["PUNCTUAL_TOKEN"], os.environ.get("WORKER_NAME", "python")
 LEASE_SECS = float(os.environ.get("WORKER_LEASE_SECS", "6"))  # How long it may fall silent.
 
@@ -10,14 +11,13 @@ def process_image(job):  # A long handler looks at job["stopped"] now and then, 
     job["note"](progress={"percent": 50, "message": "resizing"})  # checkpoint={…}: for the next job.get("checkpoint").
     return {"file": job["payload"]["imageUrl"].rsplit("/", 1)[-1], "key": job["idempotency_key"]}
 HANDLERS = {"ImageProcessing": process_image}
-
 def call(verb, body, method="POST"):  # The status and the answer; status 0 if none came.
     headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
     try:
         with urlopen(Request(API + verb, json.dumps(body).encode(), headers, method=method), timeout=10) as answer:
             return answer.status, json.loads(answer.read() or "null")
     except (OSError, ValueError, http.client.HTTPException) as error:
-        return getattr(error, "code", 0), str(error)
+        return getattr(error, "code", 0), error
 
 def beat(session, job, sent, stopping, status=200, beats=0):
     while status != 410:
@@ -43,7 +43,7 @@ def main():
     sent, turn, job, stopping = time.monotonic(), 0, {}, threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     status, session = call("sessions", {"worker": NAME, "job_types": list(HANDLERS), "lease_secs": LEASE_SECS})
-    assert status == 201, f"the server opened no session: {session}"
+    if status != 201: exit(f"{SERVER} opened no session: {session} {getattr(session, 'read', bytes)().decode()}")
     threading.Thread(target=beat, args=[session, job, sent, stopping], daemon=True).start()
     poll = {"session": session["session"], "job_types": list(HANDLERS), "held": [], "wait_secs": 5}
     job["note"] = lambda **note: call("notes", {"session": poll["session"], "notes": [{**job["lease"], **note}]})

@@ -4,6 +4,7 @@
 //! to it in the engine. It must not know SQL or any concrete store. All routes but the few in
 //! [`auth::PUBLIC_PATHS`] need a token; a new route is closed until it is listed there.
 
+mod able;
 mod auth;
 mod conditional;
 mod connections;

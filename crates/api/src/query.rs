@@ -134,10 +134,15 @@ impl QueryParams {
 
     /// Where the page before ended, if this list has made the cursor.
     pub fn cursor<T: FromStr>(&mut self, list: &str) -> Option<T> {
+        self.cursor_from(list, "must be a next_cursor of this same list")
+    }
+
+    /// The same for what is no list in pages; `fix` says where its cursors come from.
+    pub fn cursor_from<T: FromStr>(&mut self, list: &str, fix: &str) -> Option<T> {
         let text = self.text("cursor")?;
         let parsed = place_in(list, &text);
         if parsed.is_none() {
-            self.error("cursor", "must be a next_cursor of this same list".to_owned());
+            self.error("cursor", fix.to_owned());
         }
         parsed
     }

@@ -1,10 +1,11 @@
 //! Why a job has the status it has, and why an execution did not run: one sentence each.
 
+use crate::able::{self, Able};
 use punctual_core::ids::JobId;
 use punctual_core::job::{JobSpec, JobStatus, Settings};
 use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::{Finished, Live};
-use punctual_core::ports::JobView;
+use punctual_core::ports::{JobView, SessionRow};
 use punctual_core::schedule::SkipReason;
 use punctual_core::time::Timestamp;
 
@@ -22,8 +23,27 @@ pub fn of_status(view: &JobView, blamed: Option<&str>) -> Option<String> {
 }
 
 /// Why a job stays queued although nothing else is in its way.
-pub fn of_queueing(job_type: &str) -> String {
-    format!("waits for a worker that has a handler for {job_type}; none is connected")
+pub fn of_queueing(spec: &JobSpec, sessions: &[SessionRow]) -> Option<String> {
+    let JobSpec { job_type, queue, .. } = spec;
+    let able = Able::to_run(spec, sessions);
+    if !able.open.is_empty() {
+        return None;
+    }
+    if !able.held.is_empty() {
+        let held: Vec<String> = able.held.iter().map(|row| able::held(row)).collect();
+        return Some(format!("waits for a worker that takes work: {}", held.join(", ")));
+    }
+    let serves = if sessions.iter().any(|row| able::has_handler(row, spec)) {
+        format!(" and serves the queue {queue}")
+    } else {
+        String::new()
+    };
+    Some(format!("waits for a worker that has a handler for {job_type}{serves}; none is connected"))
+}
+
+/// Why nothing starts while the server stops, to follow "it".
+pub fn of_stopping() -> String {
+    "runs after the next start, as the server is stopping".to_owned()
 }
 
 /// The job because of which an execution was skipped.

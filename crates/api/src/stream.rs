@@ -44,8 +44,10 @@ pub fn is_accepted(headers: &HeaderMap) -> bool {
 }
 
 /// The id of the event that a client, which has lost its connection, saw last.
-pub fn last_event_id(headers: &HeaderMap) -> Option<&str> {
-    headers.get(LAST_EVENT_ID)?.to_str().ok().filter(|id| !id.is_empty())
+pub fn last_event_id(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
+    let Some(seen) = headers.get(LAST_EVENT_ID) else { return Ok(None) };
+    let seen = seen.to_str().map_err(|_| foreign_event_id())?;
+    Ok(Some(seen).filter(|id| !id.is_empty()))
 }
 
 /// What to say of an id that another stream has made.

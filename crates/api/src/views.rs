@@ -26,6 +26,7 @@ pub fn submitted(submitted: Submitted) -> SubmittedBody {
         job_id: submitted.job,
         status: submitted.status,
         next_run_time: submitted.next_run_time,
+        status_reason: None,
         existing: submitted.is_existing,
     }
 }

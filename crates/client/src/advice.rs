@@ -11,6 +11,9 @@ pub struct Advice {
     pub job_id: Option<JobId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
+    /// The name of a worker, or its session id if the name is not its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub occurrence_id: Option<OccurrenceId>,
     /// Beside what is open, whatever the overlap policy.
@@ -26,10 +29,12 @@ pub struct Advice {
 #[serde(rename_all = "snake_case")]
 pub enum AdvisedAction {
     ResumeJob,
+    RetryJob,
     TriggerJob,
     CancelJob,
     WaitForJob,
     ResumeQueue,
+    ResumeWorker,
     SetQueue,
     RedriveDeadLetter,
     ChangeVersion,
@@ -40,12 +45,14 @@ pub enum AdvisedAction {
 
 impl AdvisedAction {
     /// All that this version gives.
-    pub const KNOWN: [AdvisedAction; 8] = [
+    pub const KNOWN: [AdvisedAction; 10] = [
         AdvisedAction::ResumeJob,
+        AdvisedAction::RetryJob,
         AdvisedAction::TriggerJob,
         AdvisedAction::CancelJob,
         AdvisedAction::WaitForJob,
         AdvisedAction::ResumeQueue,
+        AdvisedAction::ResumeWorker,
         AdvisedAction::SetQueue,
         AdvisedAction::RedriveDeadLetter,
         AdvisedAction::ChangeVersion,
@@ -54,10 +61,12 @@ impl AdvisedAction {
     pub const fn as_str(self) -> &'static str {
         match self {
             AdvisedAction::ResumeJob => "resume_job",
+            AdvisedAction::RetryJob => "retry_job",
             AdvisedAction::TriggerJob => "trigger_job",
             AdvisedAction::CancelJob => "cancel_job",
             AdvisedAction::WaitForJob => "wait_for_job",
             AdvisedAction::ResumeQueue => "resume_queue",
+            AdvisedAction::ResumeWorker => "resume_worker",
             AdvisedAction::SetQueue => "set_queue",
             AdvisedAction::RedriveDeadLetter => "redrive_dead_letter",
             AdvisedAction::ChangeVersion => "change_version",
@@ -72,6 +81,7 @@ impl Advice {
             action,
             job_id: None,
             queue: None,
+            worker_id: None,
             occurrence_id: None,
             despite_overlap: false,
             version: None,
@@ -84,6 +94,11 @@ impl Advice {
 
     pub fn resume_job(job: JobId) -> Self {
         Advice::on_job(AdvisedAction::ResumeJob, job)
+    }
+
+    /// Gives the latest dead occurrence of the job another attempt.
+    pub fn retry_job(job: JobId) -> Self {
+        Advice::on_job(AdvisedAction::RetryJob, job)
     }
 
     pub fn trigger_job(job: JobId) -> Self {
@@ -105,6 +120,10 @@ impl Advice {
 
     pub fn resume_queue(queue: impl Into<String>) -> Self {
         Advice { queue: Some(queue.into()), ..Advice::bare(AdvisedAction::ResumeQueue) }
+    }
+
+    pub fn resume_worker(worker: impl Into<String>) -> Self {
+        Advice { worker_id: Some(worker.into()), ..Advice::bare(AdvisedAction::ResumeWorker) }
     }
 
     /// Gives the queue another limit.

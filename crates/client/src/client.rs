@@ -17,7 +17,7 @@ use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::job::JobStatus;
 use reqwest::header::{HeaderMap, IF_MATCH, RETRY_AFTER};
 use reqwest::{Method, RequestBuilder, StatusCode};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::fmt::Write;
@@ -54,6 +54,10 @@ pub enum ClientError {
     /// The server answered with a problem.
     #[error("{0}")]
     Refused(Box<Problem>),
+    /// Something answered that does not speak as Punctual does, such as another program at this port, or a proxy.
+    /// The problem is made from the status.
+    #[error("what answers at {server} is not Punctual ({} {})", problem.status, problem.title)]
+    NotPunctual { server: String, problem: Box<Problem> },
     #[error("the server's answer cannot be understood: {0}")]
     Unexpected(String),
 }
@@ -64,7 +68,9 @@ impl ClientError {
         match self {
             ClientError::Unreachable { .. } => true,
             ClientError::Refused(problem) => problem.status == 429 || problem.status >= 500,
-            ClientError::BadAddress { .. } | ClientError::Unexpected(_) => false,
+            ClientError::BadAddress { .. } | ClientError::NotPunctual { .. } | ClientError::Unexpected(_) => {
+                false
+            }
         }
     }
 
@@ -75,13 +81,13 @@ impl ClientError {
     }
 
     pub fn is_not_found(&self) -> bool {
-        self.problem().is_some_and(|problem| problem.status == 404)
+        matches!(self, ClientError::Refused(problem) if problem.status == 404)
     }
 
     /// What the server said was wrong.
     pub fn problem(&self) -> Option<&Problem> {
         match self {
-            ClientError::Refused(problem) => Some(problem),
+            ClientError::Refused(problem) | ClientError::NotPunctual { problem, .. } => Some(problem),
             _ => None,
         }
     }
@@ -385,7 +391,7 @@ impl Client {
 
     async fn submit_body(&self, job: &(impl Serialize + ?Sized)) -> Result<SubmittedBody, ClientError> {
         let (status, body) = self.exchange(self.once("/jobs").json(job)).await?;
-        let submitted: SubmittedBody = parsed(&body)?;
+        let submitted: SubmittedBody = self.parsed(status, &body)?;
         Ok(SubmittedBody { existing: status == StatusCode::OK, ..submitted })
     }
 
@@ -404,8 +410,8 @@ impl Client {
     }
 
     pub(crate) async fn send<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, ClientError> {
-        let (_, body) = self.exchange(request).await?;
-        parsed(&body)
+        let (status, body) = self.exchange(request).await?;
+        self.parsed(status, &body)
     }
 
     /// The status and body of a successful answer.
@@ -427,7 +433,9 @@ impl Client {
             return Ok(response);
         }
         let body = response.bytes().await.map_err(|source| self.unreachable(source))?;
-        let mut problem = problem_of(status, &body);
+        let Some(mut problem) = problem_of(status, &body) else {
+            return Err(self.not_punctual(status));
+        };
         problem.retry_after_secs = problem.retry_after_secs.or(retry_after);
         if let (StatusCode::UNAUTHORIZED, Some(origin)) = (status, &self.token_origin) {
             let detail = problem.detail.unwrap_or_default();
@@ -436,13 +444,20 @@ impl Client {
         Err(ClientError::Refused(Box::new(problem)))
     }
 
+    fn parsed<T: DeserializeOwned>(&self, status: StatusCode, body: &[u8]) -> Result<T, ClientError> {
+        serde_json::from_slice(body).map_err(|error| match serde_json::from_slice::<IgnoredAny>(body) {
+            Ok(_) => ClientError::Unexpected(error.to_string()),
+            Err(_) => self.not_punctual(status),
+        })
+    }
+
+    fn not_punctual(&self, status: StatusCode) -> ClientError {
+        ClientError::NotPunctual { server: self.server.clone(), problem: Box::new(made_from(status)) }
+    }
+
     fn unreachable(&self, source: reqwest::Error) -> ClientError {
         ClientError::Unreachable { server: self.server.clone(), source }
     }
-}
-
-fn parsed<T: DeserializeOwned>(body: &[u8]) -> Result<T, ClientError> {
-    serde_json::from_slice(body).map_err(|error| ClientError::Unexpected(error.to_string()))
 }
 
 /// A name as one segment of a path.
@@ -470,16 +485,37 @@ fn retry_after(headers: &HeaderMap) -> Option<u64> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()
 }
 
-/// The problem in the body, or one made from the status when something else answered, such as a proxy.
-fn problem_of(status: StatusCode, body: &[u8]) -> Problem {
-    serde_json::from_slice(body).unwrap_or_else(|_| {
-        Problem::new(status.as_u16(), status.canonical_reason().unwrap_or("the server refused"))
-    })
+/// What a proxy, or a server that cannot do more, answers in the place of Punctual.
+const IN_ITS_PLACE: [StatusCode; 5] = [
+    StatusCode::TOO_MANY_REQUESTS,
+    StatusCode::INTERNAL_SERVER_ERROR,
+    StatusCode::BAD_GATEWAY,
+    StatusCode::SERVICE_UNAVAILABLE,
+    StatusCode::GATEWAY_TIMEOUT,
+];
+
+/// The problem in the body, or one made from the status where that is enough; none if Punctual cannot have said it.
+fn problem_of(status: StatusCode, body: &[u8]) -> Option<Problem> {
+    let problem = serde_json::from_slice(body).ok();
+    problem.or_else(|| IN_ITS_PLACE.contains(&status).then(|| made_from(status)))
+}
+
+fn made_from(status: StatusCode) -> Problem {
+    Problem::new(status.as_u16(), status.canonical_reason().unwrap_or("the server refused"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_punctual_is_told_from_what_stands_in_its_place() {
+        let problem = br#"{"title": "no", "status": 404}"#;
+        assert_eq!(problem_of(StatusCode::NOT_FOUND, problem).unwrap().title, "no");
+        assert_eq!(problem_of(StatusCode::BAD_GATEWAY, b"<html>").unwrap().title, "Bad Gateway");
+        assert_eq!(problem_of(StatusCode::NOT_FOUND, b"<html>"), None);
+        assert_eq!(problem_of(StatusCode::NOT_IMPLEMENTED, b""), None);
+    }
 
     #[test]
     fn a_name_stays_one_segment_of_a_path() {

@@ -155,6 +155,9 @@ pub struct SubmittedBody {
     pub job_id: JobId,
     pub status: JobStatus,
     pub next_run_time: Option<Timestamp>,
+    /// Why it does not run when it should, as far as is known at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status_reason: Option<String>,
     /// An earlier submit with the same `idempotency_key` had created it: nothing new was kept.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub existing: bool,

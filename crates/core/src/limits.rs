@@ -20,7 +20,7 @@ pub const TIMEOUT_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
 pub const INTERVAL_MIN: Duration = Duration::from_millis(100);
 /// Longest interval of a recurring job. Longer ones are refused.
 pub const INTERVAL_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3_600);
-/// Bytes kept of an attempt's error message. The rest is cut off, and the cut is marked.
+/// Bytes kept of an attempt's error message, with the mark. The rest is cut off, and the cut is marked.
 pub const ERROR_BYTES_MAX: usize = 8 * 1024;
 /// Bytes of an attempt's result as JSON. A larger result fails the attempt for good, so that it is noticed.
 pub const RESULT_BYTES_MAX: usize = 64 * 1024;
@@ -55,6 +55,9 @@ pub const POSITION_MAX: usize = 10_000;
 pub const REQUEST_KEY_BYTES_MAX: usize = 200;
 /// Items of one page of a list. A larger `limit` is refused.
 pub const PAGE_ITEMS_MAX: usize = 1_000;
+/// Bytes of payloads, results, errors and log lines in one page. A page that would have more ends sooner, after at
+/// least one item, and says where to go on.
+pub const PAGE_BYTES_MAX: usize = 1024 * 1024;
 /// Items of a page when the caller names no limit.
 pub const PAGE_ITEMS_DEFAULT: usize = 100;
 /// Items of one store transaction that the engine gathers from many callers; the rest go into the next one.
@@ -81,7 +84,7 @@ pub const REMOTE_REPORTS_MAX: usize = 1_000;
 pub const REMOTE_COUNT_MAX: u64 = (1 << 53) - 1;
 /// Bytes of one log line. The rest is cut off, and the cut is marked.
 pub const LOG_LINE_BYTES_MAX: usize = 16 * 1024;
-/// Lines kept of one execution. A last line says that the rest was dropped.
+/// Lines kept of one execution, beside those that say that it is full. A last line says that the rest was dropped.
 pub const LOG_LINES_PER_EXECUTION_MAX: usize = 50_000;
 /// Bytes kept of the lines of one execution. A last line says that the rest was dropped.
 pub const LOG_BYTES_PER_EXECUTION_MAX: usize = 8 * 1024 * 1024;
@@ -166,6 +169,9 @@ pub const SESSION_LEASE_MIN: Duration = Duration::from_millis(500);
 pub const SESSION_LEASE_MAX: Duration = Duration::from_secs(600);
 /// Pairs of queue and job type that metrics show apart; what is in others is added up.
 pub const METRIC_LANES_MAX: usize = 200;
+/// How long what is left of a deleted job is kept after its last execution has ended, so that whoever listens to
+/// events is told of the end.
+pub const DELETED_KEPT: Duration = Duration::from_secs(10);
 /// How long the answer to a request with an `Idempotency-Key` is replayed.
 pub const REQUESTS_KEPT: Duration = Duration::from_secs(24 * 3_600);
 /// Longest time after which an occurrence expires. A longer one is refused.

@@ -67,6 +67,25 @@ pub fn json(text: &str) -> Result<Box<RawValue>, String> {
     })
 }
 
+/// JSON as it is, or in a file or on standard input: no JSON begins with an @.
+pub fn payload(text: &str) -> Result<Box<RawValue>, String> {
+    let Some(file) = text.strip_prefix('@') else { return json(text) };
+    let read = match file {
+        "-" => std::io::read_to_string(std::io::stdin()),
+        file => std::fs::read_to_string(file),
+    };
+    let read = read.map_err(|error| format!("cannot read {file}: {error}"))?;
+    serde_json::from_str(&read).map_err(|error| format!("{file} holds no JSON ({error})"))
+}
+
+/// A length of time; who gives only a number probably means seconds.
+pub fn span(text: &str) -> Result<Span, String> {
+    text.parse::<Span>().map_err(|error| match text.parse::<f64>() {
+        Ok(number) if number >= 0.0 => format!("must have a unit, such as {text}s"),
+        _ => error.to_string(),
+    })
+}
+
 /// A word that JSON spells in capitals, in any case.
 pub fn word<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
     serde_json::from_value(text.to_ascii_uppercase().into())
@@ -127,6 +146,25 @@ mod tests {
         }
         let said = address("7173").unwrap_err();
         assert!(said.ends_with("such as 127.0.0.1:7173"), "{said}");
+    }
+
+    #[test]
+    fn a_payload_can_come_from_a_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let named = format!("@{}", file.path().display());
+        assert!(payload(&named).unwrap_err().contains("holds no JSON"));
+        std::fs::write(file.path(), "{\"ms\": 1.0e3}\n").unwrap();
+        assert_eq!(payload(&named).unwrap().get(), "{\"ms\": 1.0e3}");
+        assert!(payload("@/nonexistent/x").unwrap_err().starts_with("cannot read /nonexistent/x"));
+        assert_eq!(payload("\"@\"").unwrap().get(), "\"@\"");
+    }
+
+    #[test]
+    fn a_number_without_a_unit_is_told_as_such() {
+        assert_eq!(span("10"), Err("must have a unit, such as 10s".to_owned()));
+        assert_eq!(span("1.5"), Err("must have a unit, such as 1.5s".to_owned()));
+        assert!(span("10s").is_ok());
+        assert_eq!(span("soon"), "soon".parse::<Span>().map_err(|error| error.to_string()));
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub struct MoveArgs {
     #[command(flatten)]
     way: Way,
     /// How long to wait, at each due time, until what has begun is finished; 10s if left out, 0s not to wait
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", value_parser = args::span)]
     settle: Option<Span>,
     #[command(flatten)]
     connect: ConnectArgs,
@@ -49,7 +49,7 @@ pub struct MoveArgs {
 #[group(required = true, multiple = false)]
 struct Way {
     /// How far, such as 90s, 1h or 3d
-    #[arg(value_name = "DURATION")]
+    #[arg(value_name = "DURATION", value_parser = args::span)]
     by: Option<Span>,
     /// Up to this time, such as 2026-03-29T03:00:00Z
     #[arg(long, value_name = "TIME", value_parser = args::time)]

@@ -3,6 +3,7 @@
 use crate::config::{ClientSettings, Flags, Surroundings, exposure};
 use crate::data_dir::{DataDir, DataDirArgs};
 use crate::exit::CliError;
+use crate::output::tell;
 use punctual_client::Client;
 use std::path::Path;
 
@@ -75,7 +76,7 @@ fn read_token(file: &Path) -> Result<String, CliError> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| CliError::not_found(format!("the token file {shown} cannot be read: {error}")))?;
     if let Ok(Some(exposed)) = exposure(file) {
-        eprintln!("warning: {exposed}");
+        tell(&format!("warning: {exposed}"));
     }
     let token = text.trim();
     if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {

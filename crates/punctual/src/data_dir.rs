@@ -72,7 +72,8 @@ impl DataDir {
         self.path.join("server.address")
     }
 
-    /// Creates the directory, closed to others, and finds out whether it can be written.
+    /// Creates the directory, closed to others, and finds out whether it can be written. A full disk is no reason not
+    /// to start: the store has kept what it has.
     pub fn prepare(&self) -> Result<(), CliError> {
         let unusable = |error: io::Error| {
             CliError::cannot_start(format!(
@@ -81,7 +82,25 @@ impl DataDir {
             ))
         };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path).map_err(unusable)?;
-        tempfile::tempfile_in(&self.path).map(drop).map_err(unusable)
+        match tempfile::tempfile_in(&self.path) {
+            Err(error) if !is_full(&error) => Err(unusable(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses to begin anew where a server has been: its database is gone. A token alone may be there before the
+    /// first start.
+    pub fn must_not_have_lost_database(&self) -> Result<(), CliError> {
+        let [database, address] = [self.path.join(DATABASE_FILE), self.address_file()];
+        let is_gone = |file: &Path| matches!(file.try_exists(), Ok(false));
+        if !is_gone(&database) || is_gone(&address) {
+            return Ok(());
+        }
+        let (dir, file) = (self.path.display(), address.display());
+        Err(CliError::cannot_start(format!(
+            "there is no {DATABASE_FILE} in {dir}, although a server has run there ({file}): restore {DATABASE_FILE} and \
+             logs.db from a backup, or move all files of the directory away to begin anew"
+        )))
     }
 
     /// Refuses a directory without a database: commands that only look must not create one.
@@ -122,9 +141,22 @@ impl DataDir {
         read_line(&self.address_file())
     }
 
+    /// Tells commands where the server listens. If that cannot be written, an earlier address is taken away: commands
+    /// must not turn to whatever listens there now.
     pub fn write_address(&self, address: &str) -> anyhow::Result<()> {
-        write_private(&self.address_file(), address)
+        if self.address().is_ok_and(|known| known.as_deref() == Some(address)) {
+            return Ok(());
+        }
+        let file = self.address_file();
+        write_private(&file, address).inspect_err(|_| {
+            let _ = fs::remove_file(&file);
+        })
     }
+}
+
+/// Whether there is no room for more.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 fn read_line(path: &Path) -> anyhow::Result<Option<String>> {
@@ -145,5 +177,9 @@ fn write_private(path: &Path, line: &str) -> anyhow::Result<()> {
         file.sync_all()?;
         fs::rename(&draft, path)
     };
-    write().with_context(|| format!("cannot write {}", path.display()))
+    write()
+        .inspect_err(|_| {
+            let _ = fs::remove_file(&draft);
+        })
+        .with_context(|| format!("cannot write {}", path.display()))
 }

@@ -1,6 +1,7 @@
 //! Exit codes, all in one place, and how errors are told to people.
 
 use crate::hints;
+use crate::output::tell;
 use punctual_client::{ClientError, Problem};
 use std::process::ExitCode;
 
@@ -29,7 +30,7 @@ pub const MEANINGS: [(Exit, &str); 9] = [
     (Exit::Done, "done"),
     (Exit::Failed, "the job waited for did not succeed, or the command failed"),
     (Exit::Misunderstood, "the command line or the configuration cannot be understood"),
-    (Exit::Unreachable, "the server cannot be reached"),
+    (Exit::Unreachable, "the server cannot be reached, or what answers is not Punctual"),
     (Exit::Refused, "the server refused: invalid input or token, or not possible as things are now"),
     (Exit::NotFound, "not found"),
     (Exit::ServerFailed, "the server could not do it now, try again"),
@@ -76,30 +77,35 @@ pub fn report(error: &anyhow::Error) -> Exit {
     if let Some(error) = error.downcast_ref::<ClientError>() {
         return report_client_error(error);
     }
-    eprintln!("error: {error:#}");
+    tell(&format!("error: {error:#}"));
     error.downcast_ref::<CliError>().map_or(Exit::Failed, |error| error.exit)
 }
 
 fn report_client_error(error: &ClientError) -> Exit {
     match error {
         ClientError::Unreachable { server, .. } => {
-            eprintln!("error: cannot reach the server at {server}: {}", root_cause(error));
+            tell(&format!("error: cannot reach the server at {server}: {}", root_cause(error)));
             eprintln!("  start one with `punctual serve`, or name one that runs with --server or --data-dir");
             Exit::Unreachable
         }
         ClientError::Refused(problem) => {
-            eprintln!("error: {problem}{}", hints::lines(&problem.advice));
+            tell(&format!("error: {problem}{}", hints::lines(&problem.advice)));
             if problem.status == 401 {
                 eprintln!("  name the token with --token-file, PUNCTUAL_TOKEN or --data-dir");
             }
             of_problem(problem)
         }
+        ClientError::NotPunctual { .. } => {
+            tell(&format!("error: {error}"));
+            eprintln!("  name the server with --server or --data-dir");
+            Exit::Unreachable
+        }
         ClientError::BadAddress { .. } => {
-            eprintln!("error: {error}");
+            tell(&format!("error: {error}"));
             Exit::Unreachable
         }
         ClientError::Unexpected(_) => {
-            eprintln!("error: {error}");
+            tell(&format!("error: {error}"));
             Exit::ServerFailed
         }
     }

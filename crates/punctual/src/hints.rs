@@ -14,11 +14,15 @@ fn told(advice: &Advice) -> Option<String> {
     let queue = || advice.queue.as_deref().map(quoted);
     match advice.action {
         AdvisedAction::ResumeJob => on_job("resume"),
+        AdvisedAction::RetryJob => on_job("retry"),
         AdvisedAction::TriggerJob if advice.despite_overlap => on_job("trigger --override"),
         AdvisedAction::TriggerJob => on_job("trigger"),
         AdvisedAction::CancelJob => on_job("cancel"),
         AdvisedAction::WaitForJob => on_job("wait"),
         AdvisedAction::ResumeQueue => Some(format!("`punctual queue resume {}`", queue()?)),
+        AdvisedAction::ResumeWorker => {
+            Some(format!("`punctual workers resume {}`", quoted(advice.worker_id.as_deref()?)))
+        }
         AdvisedAction::SetQueue => Some(format!("`punctual queue set {} --max-depth N`", queue()?)),
         AdvisedAction::RedriveDeadLetter => Some(format!("`punctual dlq redrive {}`", advice.occurrence_id?)),
         AdvisedAction::ChangeVersion => Some(format!("the same with --if-version {}", advice.version?)),
@@ -37,11 +41,13 @@ mod tests {
         let id = JobId::new(Timestamp::EPOCH, 1);
         let all = [
             Advice::resume_job(id),
+            Advice::retry_job(id),
             Advice::trigger_job(id),
             Advice::trigger_job_despite_overlap(id),
             Advice::cancel_job(id),
             Advice::wait_for_job(id),
             Advice::resume_queue("night mail"),
+            Advice::resume_worker("w1"),
             Advice::set_queue("mail"),
             Advice::redrive(id.occurrence(2)),
             Advice::change_version(3),

@@ -20,6 +20,7 @@ mod man;
 mod mistakes;
 mod nodes;
 mod output;
+mod patience;
 mod queue;
 mod reference;
 mod schedule;
@@ -114,7 +115,7 @@ fn main() -> ExitCode {
     // A server tells them in its log.
     if !matches!(cli.command, Command::Serve(_)) {
         for unknown in config::unknown_variables(&Cli::command()) {
-            eprintln!("warning: {unknown}");
+            output::tell(&format!("warning: {unknown}"));
         }
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
@@ -139,9 +140,13 @@ fn main() -> ExitCode {
 
 /// Tells why the command line cannot be understood, or what was asked of it such as its help, and ends.
 fn misunderstood(error: &clap::Error) -> ! {
-    let _ = error.print();
     let arguments: Vec<String> =
         std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    // The error repeats what was written, and a terminal must not obey that: so it is told of what can be shown.
+    let shown: Vec<String> =
+        arguments.iter().map(|argument| output::one_line(argument).into_owned()).collect();
+    let told = (shown != arguments).then(|| Cli::try_parse_from(&shown).err()).flatten();
+    let _ = told.as_ref().unwrap_or(error).print();
     if let Some(hint) = mistakes::hint(error, &arguments) {
         eprintln!("\n{hint}");
     }

@@ -1,12 +1,17 @@
 //! Tables for people, JSON and YAML for programs.
 
+mod terminal;
+
+pub use terminal::{one_line, visible};
+
 use comfy_table::{Cell, ContentArrangement, Table, presets};
 use punctual_client::Span;
 use punctual_core::time::Timestamp;
 use serde::Serialize;
 use std::borrow::Cow;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
+use terminal::spelled_in_json;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Format {
@@ -26,12 +31,11 @@ pub struct OutputArgs {
 impl OutputArgs {
     /// Prints the answer: as it is for programs, as `table` shows it for people.
     pub fn print<T: Serialize>(self, answer: &T, table: impl FnOnce(&T) -> String) -> anyhow::Result<()> {
-        let text = match self.format {
-            Format::Json => serde_json::to_string_pretty(answer)?,
-            Format::Yaml => yaml(answer)?,
-            Format::Table => table(answer),
-        };
-        print_text(&text)
+        match self.format {
+            Format::Json => print_raw(&spelled_in_json(&serde_json::to_string_pretty(answer)?)),
+            Format::Yaml => print_line(yaml(answer)?.trim_end()),
+            Format::Table => print_text(&table(answer)),
+        }
     }
 
     /// Whether the answer is for people.
@@ -60,21 +64,25 @@ pub fn print_raw(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// The text with control characters spelled out, but for ends of lines and tabs.
-pub fn visible(text: &str) -> Cow<'_, str> {
-    let is_hidden = |character: char| character.is_control() && !matches!(character, '\n' | '\t');
-    if !text.contains(is_hidden) {
-        return Cow::Borrowed(text);
+/// Prints what a handler or a format for programs made, and ends the line: as it is, but for a terminal, which must
+/// not obey it.
+pub fn print_line(text: &str) -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    let text = if stdout.is_terminal() { terminal::tamed(text) } else { Cow::Borrowed(text) };
+    match writeln!(stdout, "{text}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
     }
-    let mut visible = String::with_capacity(text.len());
-    for character in text.chars() {
-        if is_hidden(character) {
-            visible.extend(character.escape_default());
-        } else {
-            visible.push(character);
-        }
-    }
-    Cow::Owned(visible)
+}
+
+/// Says something on stderr that names may be in.
+pub fn tell(text: &str) {
+    eprintln!("{}", visible(text));
+}
+
+/// One answer in one line of JSON.
+pub fn json_line(answer: &impl Serialize) -> anyhow::Result<String> {
+    Ok(spelled_in_json(&serde_json::to_string(answer)?).into_owned())
 }
 
 /// Rows under a header, without lines around them.
@@ -84,7 +92,7 @@ pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> St
     table.set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(header.iter().map(Cell::new));
     for row in rows {
-        table.add_row(row);
+        table.add_row(row.iter().map(|cell| visible(cell)));
     }
     trim_lines(&table.to_string())
 }
@@ -96,7 +104,7 @@ pub fn details(rows: impl IntoIterator<Item = (&'static str, Option<String>)>) -
     table.set_content_arrangement(ContentArrangement::Disabled);
     for (name, value) in rows {
         if let Some(value) = value {
-            table.add_row([name.to_owned(), value]);
+            table.add_row([Cow::Borrowed(name), visible(&value)]);
         }
     }
     trim_lines(&table.to_string())
@@ -156,12 +164,6 @@ pub fn shortened(text: &str, limit: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn control_characters_of_jobs_are_spelled_out() {
-        assert_eq!(visible("a\tb\nc"), "a\tb\nc");
-        assert_eq!(visible("\u{1b}[2J\u{7}\u{9b}x\0"), r"\u{1b}[2J\u{7}\u{9b}x\u{0}");
-    }
 
     #[test]
     fn yaml_keeps_the_order_of_keys_and_quotes_what_could_be_read_as_something_else() {

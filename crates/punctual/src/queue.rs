@@ -3,7 +3,7 @@
 use crate::args;
 use crate::connect::ConnectArgs;
 use crate::exit::Exit;
-use crate::output::{OutputArgs, optional_time, shortened, table};
+use crate::output::{OutputArgs, one_line, optional_time, shortened, table, tell};
 use crate::suggest::did_you_mean;
 use clap::Subcommand;
 use punctual_client::{Client, ClientError, JobFilter, Page, QueueBody, SetQueue};
@@ -73,25 +73,35 @@ pub async fn run(command: QueueCommand) -> anyhow::Result<Exit> {
             let queues = args.connect.client()?.queues().await?;
             args.output.print(&queues, queues_table)?;
         }
-        QueueCommand::Show(args) => each(args, async |client, queue| client.queue(queue).await).await?,
+        QueueCommand::Show(args) => {
+            each(args, Noted::Unused, async |client, queue| client.queue(queue).await).await?
+        }
         QueueCommand::Set(args) => {
             let settings = SetQueue { max_depth: args.max_depth.0 };
             let queue = args.connect.client()?.set_queue(&args.queue, &settings).await?;
             args.output.print(&Page { items: vec![queue], next_cursor: None }, queues_table)?;
         }
         QueueCommand::Pause(args) => {
-            each(args, async |client, queue| client.pause_queue(queue).await).await?
+            each(args, Noted::Misspelled, async |client, queue| client.pause_queue(queue).await).await?
         }
         QueueCommand::Resume(args) => {
-            each(args, async |client, queue| client.resume_queue(queue).await).await?
+            each(args, Noted::Misspelled, async |client, queue| client.resume_queue(queue).await).await?
         }
     }
     Ok(Exit::Done)
 }
 
+/// What is said of a queue that no job is in: jobs may come, so only whoever looks must hear of every such queue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Noted {
+    Unused,
+    Misspelled,
+}
+
 /// Does the same to each queue and shows how they stand then.
 async fn each(
     args: QueueArgs,
+    noted: Noted,
     act: impl AsyncFn(&Client, &str) -> Result<QueueBody, ClientError>,
 ) -> anyhow::Result<()> {
     let client = args.connect.client()?;
@@ -99,22 +109,32 @@ async fn each(
     for queue in &args.queues {
         let body = act(&client, queue).await?;
         if body.waiting + body.queued + body.running == 0
-            && let Some(note) = misspelled(&client, queue).await
+            && let Some(note) = unused(&client, queue, noted).await
         {
-            eprintln!("note: {note}");
+            tell(&format!("note: {note}"));
         }
         page.items.push(body);
     }
     args.output.print(&page, queues_table)
 }
 
-/// What a queue without work was probably to be called, going by the latest jobs. Any name is good, as jobs may come.
-async fn misspelled(client: &Client, queue: &str) -> Option<String> {
+/// That a queue without work has no job either, and what it was probably to be called, going by the latest jobs. Any
+/// name is good, as jobs may come.
+async fn unused(client: &Client, queue: &str, noted: Noted) -> Option<String> {
     let latest = JobFilter { limit: Some(limits::PAGE_ITEMS_MAX), ..JobFilter::default() };
-    let jobs = client.jobs(&latest).await.ok()?.items;
-    let meant = did_you_mean(queue, jobs.iter().map(|job| job.queue.as_str()));
-    let is_known = jobs.iter().any(|job| job.queue == queue);
-    (!is_known && !meant.is_empty()).then(|| format!("no job is in queue {queue}{meant}"))
+    let jobs = client.jobs(&latest).await.ok()?;
+    if jobs.items.iter().any(|job| job.queue == queue) {
+        return None;
+    }
+    let meant = did_you_mean(queue, jobs.items.iter().map(|job| job.queue.as_str()));
+    if meant.is_empty() && noted == Noted::Misspelled {
+        return None;
+    }
+    let whose = match jobs.next_cursor {
+        None => "no job".to_owned(),
+        Some(_) => format!("none of the latest {} jobs", jobs.items.len()),
+    };
+    Some(format!("{whose} is in queue {}{meant}", one_line(queue)))
 }
 
 fn queues_table(page: &Page<QueueBody>) -> String {

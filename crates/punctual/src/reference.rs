@@ -8,13 +8,17 @@ use std::fmt::Write;
 const OPENING: &str = "\
 # Command line
 
-Every command, argument and environment variable, as `punctual --help` tells them. A test compares this page with the
-definition of the command line; `punctual reference > docs/reference/cli.md` writes it anew.
+Every command, argument and environment variable, as `punctual --help` tells them.
 
 Flags count before environment variables, these before the [configuration file](configuration.md), and that before
 defaults. Tables are for people; programs ask for `-o json` or `-o yaml`. Only the result goes to standard output;
 progress, notes and errors go to standard error.
 
+";
+
+/// For whoever changes the page: readers see nothing of it.
+const CLOSING: &str = "\
+<!-- Made by `punctual reference > docs/reference/cli.md`; a test compares it with the definition of the command line. -->
 ";
 
 pub fn run(command: Command) -> anyhow::Result<Exit> {
@@ -31,7 +35,7 @@ fn page(command: Command) -> String {
     for sub in shown(&command) {
         section(&mut text, sub, &format!("punctual {}", sub.get_name()));
     }
-    text
+    text + CLOSING
 }
 
 fn exit_codes() -> String {

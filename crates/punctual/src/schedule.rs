@@ -3,7 +3,7 @@
 use crate::args;
 use crate::connect::ConnectArgs;
 use crate::exit::Exit;
-use crate::output::{OutputArgs, table, time};
+use crate::output::{OutputArgs, table, time, time_to_millis};
 use clap::Subcommand;
 use punctual_client::{PreviewBody, PreviewRequest};
 use punctual_core::recurrence::{DstEffect, DstGap, DstOverlap};
@@ -100,6 +100,7 @@ pub async fn run(command: ScheduleCommand) -> anyhow::Result<Exit> {
 }
 
 fn preview_table(preview: &PreviewBody) -> String {
+    let to_millis = preview.occurrences.iter().any(|occurrence| millis(occurrence.scheduled_time) > 0);
     let rows = preview.occurrences.iter().map(|occurrence| {
         let effect = match occurrence.dst {
             None => "",
@@ -107,8 +108,55 @@ fn preview_table(preview: &PreviewBody) -> String {
             Some(DstEffect::OverlapFirst) => "clocks repeat this time: the first",
             Some(DstEffect::OverlapSecond) => "clocks repeat this time: the second",
         };
-        vec![time(occurrence.scheduled_time), occurrence.local_time.clone(), effect.to_owned()]
+        let (utc, local) = (occurrence.scheduled_time, &occurrence.local_time);
+        let (utc, local) = match to_millis {
+            true => (time_to_millis(utc), local_time(local, utc)),
+            false => (time(utc), local.clone()),
+        };
+        vec![utc, local, effect.to_owned()]
     });
     let table = table(&["UTC", "LOCAL", "CLOCK CHANGE"], rows);
     format!("{}\n\n{table}", preview.description)
+}
+
+/// Milliseconds within the second.
+fn millis(time: Timestamp) -> i64 {
+    time.as_micros().rem_euclid(1_000_000) / 1_000
+}
+
+/// A local time such as `2026-11-15T08:30:00.5+01:00` with all of its milliseconds, which are those of UTC.
+fn local_time(local: &str, utc: Timestamp) -> String {
+    let date_and_time = "2026-11-15T08:30:00".len();
+    let Some((start, rest)) = local.split_at_checked(date_and_time) else { return local.to_owned() };
+    let zone = rest.trim_start_matches(|letter: char| letter == '.' || letter.is_ascii_digit());
+    format!("{start}.{:03}{zone}", millis(utc))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_client::OccurrencePreview;
+
+    #[test]
+    fn utc_and_local_times_are_equally_exact() {
+        let occurrence = |utc: &str, local: &str| OccurrencePreview {
+            scheduled_time: utc.parse().unwrap(),
+            local_time: local.to_owned(),
+            dst: None,
+        };
+        let shown = |occurrences| {
+            let preview = PreviewBody { description: String::new(), occurrences };
+            preview_table(&preview).lines().skip(3).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let whole = occurrence("2026-11-15T08:30:00Z", "2026-11-15T09:30:00+01:00");
+        assert_eq!(shown(vec![whole.clone()]), ["2026-11-15T08:30:00Z  2026-11-15T09:30:00+01:00"]);
+        let part = occurrence("2026-11-15T08:30:00.144219Z", "2026-11-15T09:30:00.144219+01:00");
+        assert_eq!(
+            shown(vec![whole, part]),
+            [
+                "2026-11-15T08:30:00.000Z  2026-11-15T09:30:00.000+01:00",
+                "2026-11-15T08:30:00.144Z  2026-11-15T09:30:00.144+01:00"
+            ]
+        );
+    }
 }

@@ -1,5 +1,7 @@
 //! "Did you mean": the known names closest to one that is not known.
 
+/// Letters per slip of the finger that a name may hold, so that short names of another sort are not offered.
+const LETTERS_PER_SLIP: usize = 4;
 /// How alike two names must be for one to be offered for the other, from 0 to 1.
 const SIMILARITY_MIN: f64 = 0.8;
 /// How much less alike than the closest a name may be and still be offered beside it.
@@ -33,6 +35,10 @@ fn likeness(name: &str, candidate: &str) -> f64 {
     if name.len() >= 3 && candidate.starts_with(name) {
         return 1.0;
     }
+    let slips_max = (name.chars().count() / LETTERS_PER_SLIP).max(1);
+    if strsim::osa_distance(name, candidate) > slips_max {
+        return 0.0;
+    }
     strsim::jaro_winkler(name, candidate)
 }
 
@@ -47,5 +53,9 @@ mod tests {
         assert_eq!(did_you_mean("nightly-reprot", known), "; did you mean nightly-report?");
         assert_eq!(did_you_mean("nightly", known), "; did you mean nightly-backup or nightly-report?");
         assert_eq!(did_you_mean("colour", known), "");
+        for other in ["nope", "nonesuch", "note-taking"] {
+            assert_eq!(did_you_mean(other, ["notes", "noop"]), "", "{other}");
+        }
+        assert_eq!(did_you_mean("nots", ["notes", "noop"]), "; did you mean notes?");
     }
 }

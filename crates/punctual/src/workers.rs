@@ -45,15 +45,23 @@ pub async fn run(command: WorkersCommand) -> anyhow::Result<Exit> {
             let workers = args.connect.client()?.workers().await?;
             args.output.print(&workers, workers_table)?;
         }
-        WorkersCommand::Show(args) => each(args, async |client, worker| client.worker(worker).await).await?,
+        WorkersCommand::Show(args) => {
+            each(args, async |client, worker| client.worker(worker).await).await?;
+        }
         WorkersCommand::Pause(args) => {
-            each(args, async |client, worker| client.pause_worker(worker).await).await?
+            each(args, async |client, worker| client.pause_worker(worker).await).await?;
         }
         WorkersCommand::Resume(args) => {
-            each(args, async |client, worker| client.resume_worker(worker).await).await?
+            each(args, async |client, worker| client.resume_worker(worker).await).await?;
         }
         WorkersCommand::Drain(args) => {
-            each(args, async |client, worker| client.drain_worker(worker).await).await?
+            let drained = each(args, async |client, worker| client.drain_worker(worker).await).await?;
+            if drained.items.iter().any(|worker| worker.embedded) {
+                eprintln!(
+                    "note: the server's own worker is drained: the server runs no handlers until it is started \
+                     again; `punctual workers pause` holds a worker that is to go on later"
+                );
+            }
         }
     }
     Ok(Exit::Done)
@@ -63,13 +71,14 @@ pub async fn run(command: WorkersCommand) -> anyhow::Result<Exit> {
 async fn each(
     args: WorkersArgs,
     act: impl AsyncFn(&Client, &str) -> Result<WorkerSessionBody, ClientError>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Page<WorkerSessionBody>> {
     let client = args.connect.client()?;
     let mut page = Page { items: vec![], next_cursor: None };
     for worker in &args.workers {
         page.items.push(act(&client, worker).await?);
     }
-    args.output.print(&page, workers_table)
+    args.output.print(&page, workers_table)?;
+    Ok(page)
 }
 
 fn workers_table(page: &Page<WorkerSessionBody>) -> String {

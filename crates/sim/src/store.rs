@@ -304,8 +304,8 @@ impl Store for NodeStore {
         write!(self, Write::Retire { now, retirement }, WriteReply::Retired)
     }
 
-    async fn purge(&self, limit: usize) -> Result<bool, StoreError> {
-        match self.database.write(self.node, Write::Purge { limit }).await? {
+    async fn purge(&self, before: Timestamp, limit: usize) -> Result<bool, StoreError> {
+        match self.database.write(self.node, Write::Purge { before, limit }).await? {
             WriteReply::Purged(purged) => Ok(purged.more),
             other => Err(StoreError::Broken(format!("answered with {other:?}"))),
         }

@@ -6,14 +6,16 @@ mod past;
 #[cfg(test)]
 mod tests;
 
+use crate::able::{self, Able};
 use crate::{described, reasons, views};
 use punctual_client::{Advice, ExecutionExplained, ExplainBody, Span};
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::job::JobStatus;
 use punctual_core::notes::Noted;
-use punctual_core::occurrence::{Finished, Live};
+use punctual_core::occurrence::{Finished, Live, LiveState};
 use punctual_core::ports::{DeadLetter, Depth, JobView, SessionRow};
-use punctual_core::schedule::{Schedule, ScheduleState, SkipRange};
+use punctual_core::schedule::{Schedule, ScheduleState, SkipRange, SkipReason};
+use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -37,8 +39,13 @@ pub struct Facts {
     pub history: Vec<Finished>,
     /// The latest one.
     pub dead: Option<DeadLetter>,
-    /// The name of the job because of which the latest finished run was skipped, if there is one.
-    pub blamed: Option<String>,
+    /// The name of the job because of which the latest finished run was skipped, and how that job stands by now, if
+    /// there is one.
+    pub blamed: Option<(String, JobStatus)>,
+    /// When the last of the jobs that it depends on ended, as far as they are still there.
+    pub parents_ended_at: Option<Timestamp>,
+    /// Nothing starts any more until the server is started again.
+    pub is_stopping: bool,
     /// What is noted of the open occurrences.
     pub notes: Vec<Noted>,
 }
@@ -105,6 +112,17 @@ fn advice(facts: &Facts) -> Vec<Advice> {
     if queue_paused(facts).is_some() {
         advice.push(Advice::resume_queue(&job.spec.queue));
     }
+    if facts.view.open.iter().any(|live| matches!(live.state, LiveState::Queued)) {
+        let able = Able::to_run(&job.spec, &facts.sessions);
+        let paused = able.in_the_way().iter().filter(|row| row.mode == SessionMode::Paused);
+        advice.extend(paused.map(|row| Advice::resume_worker(able::unmistakable(row, &facts.sessions))));
+    }
+    if let Some(last) = skipped_for_parent(facts) {
+        let parent =
+            reasons::to_blame(last, &job.spec).filter(|_| parent_status(facts) == Some(JobStatus::Failed));
+        advice.extend(parent.map(Advice::retry_job));
+        advice.push(Advice::trigger_job(job.id));
+    }
     let redriven = facts.dead.as_ref().filter(|_| facts.view.status() != JobStatus::Cancelled);
     advice.extend(redriven.map(|letter| Advice::redrive(letter.occurrence)));
     advice
@@ -129,12 +147,48 @@ fn about_status(facts: &Facts) -> Vec<String> {
         }
         JobStatus::Completed => vec!["The job is completed: nothing of it is left to run.".to_owned()],
         JobStatus::Cancelled => vec![format!("The job is cancelled: {}.", reason())],
-        JobStatus::Failed => vec![format!("The job has failed: {}.", reason())],
+        JobStatus::Failed => {
+            let mut said = vec![format!("The job has failed: {}.", reason())];
+            said.extend(skipped_for_parent(facts).map(|_| after_skip(facts)));
+            said
+        }
     }
 }
 
+/// The latest run, if the job has failed because it was skipped on account of another job.
+fn skipped_for_parent(facts: &Facts) -> Option<&Finished> {
+    let last = facts.view.last_finished.as_ref().filter(|_| facts.view.status() == JobStatus::Failed)?;
+    (last.reason == Some(SkipReason::Dependency)).then_some(last)
+}
+
+/// How the job that is to blame stands by now.
+fn parent_status(facts: &Facts) -> Option<JobStatus> {
+    facts.blamed.as_ref().map(|(_, status)| *status)
+}
+
+/// What to do about a job that was skipped on account of another one.
+fn after_skip(facts: &Facts) -> String {
+    let said = match parent_status(facts) {
+        Some(JobStatus::Failed) => {
+            "It does not come back by itself: mend and retry that job, and trigger this one once it has succeeded."
+        }
+        Some(JobStatus::Completed) => "That job has succeeded since: trigger this one to run it.",
+        Some(JobStatus::Active | JobStatus::Paused) => {
+            "It does not come back by itself: that job is under way again, trigger this one once it has succeeded."
+        }
+        Some(JobStatus::Cancelled) | None => {
+            "It does not come back by itself: trigger it to run it without that job."
+        }
+    };
+    said.to_owned()
+}
+
 fn status_reason(facts: &Facts) -> Option<String> {
-    reasons::of_status(&facts.view, facts.blamed.as_deref())
+    reasons::of_status(&facts.view, blamed_name(facts))
+}
+
+fn blamed_name(facts: &Facts) -> Option<&str> {
+    facts.blamed.as_ref().map(|(name, _)| name.as_str())
 }
 
 /// That its queue is paused, while something of the job may still start.

@@ -1,13 +1,16 @@
 //! Why an open execution is where it is.
 
 use super::{Facts, in_brackets, listed, parents, queue_paused, rough, when};
+use crate::able::{self, Able};
 use crate::views;
 use punctual_client::ExecutionStatus;
 use punctual_core::gates::Gate;
+use punctual_core::job::JobSpec;
 use punctual_core::limits;
 use punctual_core::occurrence::{Finished, Lease, Live, LiveState};
 use punctual_core::ports::SessionRow;
 use punctual_core::schedule::OverlapPolicy;
+use punctual_core::session::SessionMode;
 
 /// The most telling sentence first. That one names the execution if it is to be read elsewhere, too.
 pub fn sentences(live: &Live, is_named: bool, facts: &Facts) -> Vec<String> {
@@ -132,11 +135,15 @@ fn waits_behind(live: &Live, facts: &Facts) -> String {
 fn queued(live: &Live, facts: &Facts) -> Vec<String> {
     let spec = &facts.view.job.spec;
     let mut said: Vec<String> = queue_paused(facts).into_iter().collect();
-    let able: Vec<&SessionRow> =
-        facts.sessions.iter().filter(|row| row.job_types.contains(&spec.job_type)).collect();
-    if able.is_empty() {
-        said.push(no_handler(&spec.job_type, &facts.sessions));
+    if facts.is_stopping {
+        said.push("The server is stopping: what has not started runs after its next start.".to_owned());
     }
+    let able = Able::to_run(spec, &facts.sessions);
+    said.extend(match (able.open.as_slice(), able.held.as_slice()) {
+        ([], []) => Some(nobody_able(spec, &facts.sessions)),
+        ([], held) => Some(all_held(held)),
+        _ => None,
+    });
     match facts.ahead.get(&live.id) {
         None | Some(0) => {}
         Some(1) => said.push("One execution of the same queue and type is ahead of it.".to_owned()),
@@ -145,7 +152,7 @@ fn queued(live: &Live, facts: &Facts) -> Vec<String> {
             said.push(format!("{at_least}{ahead} executions of the same queue and type are ahead of it."));
         }
     }
-    if let Some(busy) = all_busy(&able, facts) {
+    if let Some(busy) = all_busy(&able.open, facts) {
         said.push(busy);
     }
     if said.is_empty() {
@@ -153,6 +160,42 @@ fn queued(live: &Live, facts: &Facts) -> Vec<String> {
     }
     said.push(format!("It has been ready since {}.", when(live.available_at, facts.now)));
     said
+}
+
+/// Why the workers that could run it do not: all are paused or draining.
+fn all_held(held: &[&SessionRow]) -> String {
+    match held {
+        [row] => {
+            let until = match row.mode {
+                SessionMode::Draining => "draining: it takes nothing more",
+                SessionMode::Open | SessionMode::Paused => "paused: it takes nothing until it is resumed",
+            };
+            format!("Worker {}, the only one with its handler, is {until}.", row.worker)
+        }
+        _ => {
+            let which = listed(held.iter().map(|row| able::held(row)).collect(), held.len());
+            format!("All {} workers that have its handler take nothing new: {which}.", held.len())
+        }
+    }
+}
+
+/// Why none of the workers could run it.
+fn nobody_able(spec: &JobSpec, sessions: &[SessionRow]) -> String {
+    let elsewhere: Vec<String> = sessions
+        .iter()
+        .filter(|row| able::has_handler(row, spec))
+        .map(|row| {
+            format!("{} serves {}", row.worker, listed(row.about.queues.clone(), row.about.queues.len()))
+        })
+        .collect();
+    if elsewhere.is_empty() {
+        return no_handler(&spec.job_type, sessions);
+    }
+    let (queue, count) = (&spec.queue, elsewhere.len());
+    format!(
+        "No connected worker that has its handler serves the queue {queue}: {}.",
+        listed(elsewhere, count)
+    )
 }
 
 fn no_handler(job_type: &str, sessions: &[SessionRow]) -> String {

@@ -1,12 +1,12 @@
 //! What became of occurrences: which did not run, which failed for good, which were late.
 
-use super::{Facts, LATE_MIN, TOLD_MAX, in_brackets, rough, status_reason, when};
+use super::{Facts, LATE_MIN, TOLD_MAX, blamed_name, in_brackets, rough, status_reason, when};
 use crate::reasons;
 use punctual_client::RecentOccurrence;
 use punctual_core::ids::OccurrenceId;
 use punctual_core::job::JobStatus;
 use punctual_core::lifecycle::Status;
-use punctual_core::occurrence::Finished;
+use punctual_core::occurrence::{Finished, Origin};
 use punctual_core::ports::DeadLetter;
 use punctual_core::schedule::{OverlapPolicy, SkipRange};
 use punctual_core::time::Timestamp;
@@ -18,10 +18,10 @@ const RECENT_MAX: usize = 10;
 pub fn sentences(facts: &Facts) -> Vec<String> {
     let mut said = Vec::new();
     said.extend(facts.dead.as_ref().map(|letter| died(letter, facts)));
-    if let Some(last) = ended(facts).next().and_then(<[Finished]>::first) {
-        said.extend(how_it_ended(last, facts));
+    if let Some(attempts) = ended(facts).next() {
+        said.extend(how_it_ended(attempts, facts));
+        said.extend(late(attempts, facts));
     }
-    said.extend(ended(facts).next().and_then(late));
     said.extend(facts.skipped.iter().take(TOLD_MAX).map(skipped));
     said
 }
@@ -52,7 +52,7 @@ pub fn recent(facts: &Facts) -> Vec<RecentOccurrence> {
 
 /// How an occurrence ended, and what else may have been behind it.
 fn of_end(last: &Finished, facts: &Facts) -> String {
-    let reason = reasons::of_end(last, &facts.view.job.spec, facts.blamed.as_deref());
+    let reason = reasons::of_end(last, &facts.view.job.spec, blamed_name(facts));
     match may_have_given_way(last, facts) {
         true => format!("{reason}, by the next occurrence (overlap_policy REPLACE) or by hand"),
         false => reason,
@@ -80,12 +80,55 @@ fn lateness(attempts: &[Finished]) -> Option<Duration> {
 }
 
 /// To follow a sentence about the occurrence.
-fn late(attempts: &[Finished]) -> Option<String> {
+fn late(attempts: &[Finished], facts: &Facts) -> Option<String> {
     let late_by = lateness(attempts).filter(|late_by| *late_by >= LATE_MIN)?;
-    Some(format!("It started {} late.", rough(late_by)))
+    let first = attempts.last()?;
+    // What was triggered waits for no other job.
+    let has_parents = !facts.view.job.spec.settings.depends_on.is_empty() && first.origin != Origin::Trigger;
+    // One that has ended again since does not tell when it could start.
+    let ended_at =
+        facts.parents_ended_at.filter(|ended_at| first.started_at.is_some_and(|at| at >= *ended_at));
+    if !has_parents || ended_at.is_some_and(|ended_at| ended_at <= first.scheduled_time) {
+        return Some(format!("It started {} late.", rough(late_by)));
+    }
+    let since = ended_at.and_then(|ended_at| Some(first.started_at?.since(ended_at)));
+    Some(match since.filter(|since| *since >= LATE_MIN) {
+        Some(since) => {
+            format!("It started {} after the last of the jobs that it depends on had ended.", rough(since))
+        }
+        None => format!(
+            "It started {} after its scheduled time, because it waited for the jobs that it depends on.",
+            rough(late_by)
+        ),
+    })
 }
 
-fn how_it_ended(last: &Finished, facts: &Facts) -> Option<String> {
+/// What went before the attempt that succeeded.
+fn after_failures(attempts: &[Finished]) -> String {
+    let Some((last, before)) = attempts.split_first() else { return String::new() };
+    let count = last.id.attempt - 1;
+    if count == 0 {
+        return String::new();
+    }
+    let all = |status: Status| before.iter().all(|attempt| attempt.status == status);
+    let how = match before.first().map(|attempt| attempt.status) {
+        Some(Status::Failed) if all(Status::Failed) => "failed",
+        Some(Status::TimedOut) if all(Status::TimedOut) => "ran out of time",
+        Some(Status::Lost) if all(Status::Lost) => "was lost with its worker",
+        _ => "did not succeed",
+    };
+    let error = in_brackets(before.first().and_then(|attempt| attempt.error.as_deref()));
+    match count {
+        1 => format!(", after an attempt that {how}{error}"),
+        _ => {
+            let how = if how.starts_with("was") { "were lost with their workers" } else { how };
+            format!(", after {count} attempts that {how}{error}")
+        }
+    }
+}
+
+fn how_it_ended(attempts: &[Finished], facts: &Facts) -> Option<String> {
+    let last = attempts.first()?;
     let is_dead = facts.dead.as_ref().is_some_and(|letter| letter.occurrence == last.id.occurrence);
     let (scheduled, ended) = (last.scheduled_time, when(last.completed_at, facts.now));
     let latest = format!("The latest occurrence, scheduled for {scheduled},");
@@ -93,7 +136,7 @@ fn how_it_ended(last: &Finished, facts: &Facts) -> Option<String> {
     match last.status {
         // Its dead letter says it all.
         _ if is_dead => None,
-        Status::Succeeded => Some(format!("{latest} succeeded at {ended}.")),
+        Status::Succeeded => Some(format!("{latest} succeeded at {ended}{}.", after_failures(attempts))),
         // The job's status has said why.
         _ if status_reason(facts).as_ref() == Some(&reason) => Some(format!("{latest} ended at {ended}.")),
         _ => Some(format!("{latest} ended at {ended}: {reason}.")),

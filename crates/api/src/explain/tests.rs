@@ -59,6 +59,8 @@ fn facts(job: Job) -> Facts {
         history: vec![],
         dead: None,
         blamed: None,
+        parents_ended_at: None,
+        is_stopping: false,
         notes: vec![],
     }
 }
@@ -576,8 +578,29 @@ fn what_never_started_says_why() {
         )
     };
     assert_eq!(explain(dependent.clone()).summary, told(""));
-    dependent.blamed = Some("load".to_owned());
-    assert_eq!(explain(dependent).summary, told(" (load)"));
+    let by_hand = Advice::trigger_job(dependent.view.job.id);
+    for (status, told_next, advice) in [
+        (
+            JobStatus::Failed,
+            "It does not come back by itself: mend and retry that job, and trigger this one once it has succeeded.",
+            vec![Advice::retry_job(parent), by_hand.clone()],
+        ),
+        (
+            JobStatus::Completed,
+            "That job has succeeded since: trigger this one to run it.",
+            vec![by_hand.clone()],
+        ),
+        (
+            JobStatus::Cancelled,
+            "It does not come back by itself: trigger it to run it without that job.",
+            vec![by_hand.clone()],
+        ),
+    ] {
+        dependent.blamed = Some(("load".to_owned(), status));
+        let explained = explain(dependent.clone());
+        assert_eq!((explained.summary, explained.sentences[1].as_str()), (told(" (load)"), told_next));
+        assert_eq!(explained.advice, advice);
+    }
 
     let standing = Standing { job: start.view.job.clone(), schedule: None, open: vec![open] };
     let mut change = standing.apply(&Verb::Cancel, None, at("08:05:00")).unwrap();
@@ -620,6 +643,102 @@ fn a_completed_job_tells_its_last_run_and_how_late_it_was() {
     assert_eq!(
         (explained.recent[0].status, &explained.recent[0].reason),
         (ExecutionStatus::Succeeded, &None)
+    );
+}
+
+#[test]
+fn a_success_after_failures_says_what_went_before() {
+    let start = facts(job(|_| {}));
+    let (failed, _) = ended(&start, Ending::Failed, Some("no route"));
+    let (mut done, _) = ended(&start, Ending::Succeeded, None);
+    done.id.attempt = 2;
+    let told = |history: &[Finished]| {
+        let mut facts = start.clone();
+        facts.view.open.clear();
+        facts.view.last_finished = history.first().cloned();
+        facts.history = history.to_vec();
+        explain(facts).sentences[1].clone()
+    };
+    let until = "The latest occurrence, scheduled for 2026-11-15T08:00:00Z, succeeded at 2026-11-15T08:00:09Z \
+                 (9m51s ago)";
+    let second = told(&[done.clone(), failed.clone()]);
+    assert_eq!(second, format!("{until}, after an attempt that failed (no route)."));
+    done.id.attempt = 3;
+    let mut again = failed.clone();
+    again.id.attempt = 2;
+    let third = told(&[done.clone(), again.clone(), failed.clone()]);
+    assert_eq!(third, format!("{until}, after 2 attempts that failed (no route)."));
+    again.status = Status::TimedOut;
+    assert!(told(&[done, again, failed]).ends_with("after 2 attempts that did not succeed (no route)."));
+}
+
+#[test]
+fn a_start_after_other_jobs_is_not_called_late() {
+    let mut start = facts(job(|spec| spec.settings.depends_on = vec![JobId::new(at("07:00:00"), 1)]));
+    // Begun without a look at what it depends on, as if that had just succeeded.
+    let open = live(&start.view.job, 1, LiveState::Queued);
+    start.view.open = vec![open];
+    let (done, _) = ended(&start, Ending::Succeeded, None);
+    let mut facts = finished(start, done, JobMark::Active);
+    let told = |facts: &Facts| explain(facts.clone()).sentences[2].clone();
+    let waited = "It started 5s after its scheduled time, because it waited for the jobs that it depends on.";
+    assert_eq!(told(&facts), waited, "nothing is kept of them");
+    facts.parents_ended_at = Some(at("08:00:05"));
+    assert_eq!(told(&facts), waited);
+    facts.parents_ended_at = Some(at("08:00:02"));
+    assert_eq!(told(&facts), "It started 3s after the last of the jobs that it depends on had ended.");
+    facts.parents_ended_at = Some(at("07:30:00"));
+    assert_eq!(told(&facts), "It started 5s late.", "they had ended before its time");
+    facts.parents_ended_at = None;
+    facts.history[0].origin = Origin::Trigger;
+    assert_eq!(told(&facts), "It started 5s late.", "by hand it waits for nobody");
+}
+
+#[test]
+fn workers_that_take_nothing_are_told_with_what_helps() {
+    let mut facts = facts(job(|_| {}));
+    facts.sessions = vec![
+        SessionRow { mode: SessionMode::Paused, ..worker(HOLDER, "w1", &["report"]) },
+        worker(SessionId(2), "w2", &["noop"]),
+    ];
+    let explained = explain(facts.clone());
+    assert_eq!(
+        explained.summary,
+        "Worker w1, the only one with its handler, is paused: it takes nothing until it is resumed."
+    );
+    assert_eq!(explained.advice, [Advice::resume_worker("w1")]);
+    facts.sessions[1] = SessionRow { mode: SessionMode::Draining, ..worker(SessionId(2), "w1", &["report"]) };
+    let explained = explain(facts.clone());
+    assert_eq!(
+        explained.summary,
+        "All 2 workers that have its handler take nothing new: w1 is paused and w1 is draining."
+    );
+    assert_eq!(explained.advice, [Advice::resume_worker("1")], "its name would not say which");
+    facts.sessions.remove(0);
+    let explained = explain(facts.clone());
+    assert_eq!(
+        explained.summary,
+        "Worker w1, the only one with its handler, is draining: it takes nothing more."
+    );
+    assert_eq!(explained.advice, []);
+    facts.sessions.push(worker(SessionId(3), "w3", &["report"]));
+    assert_eq!(explain(facts).summary, "Nothing is in its way: a worker takes it at any moment.");
+}
+
+#[test]
+fn a_queue_that_nobody_serves_and_a_server_that_stops_are_told() {
+    let mut facts = facts(job(|_| {}));
+    let mut elsewhere = worker(HOLDER, "w1", &["report"]);
+    elsewhere.about.queues = vec!["mail".to_owned(), "bulk".to_owned()];
+    facts.sessions = vec![elsewhere];
+    assert_eq!(
+        explain(facts.clone()).summary,
+        "No connected worker that has its handler serves the queue default: w1 serves mail and bulk."
+    );
+    facts.is_stopping = true;
+    assert_eq!(
+        explain(facts).summary,
+        "The server is stopping: what has not started runs after its next start."
     );
 }
 

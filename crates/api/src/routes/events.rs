@@ -34,7 +34,8 @@ pub async fn events(
 ) -> Result<Response, ApiError> {
     let wanted =
         Wanted { job: query.parsed("job_id"), status: query.word("status"), queue: query.text("queue") };
-    let asked: Option<u64> = query.cursor(EVENTS);
+    let asked: Option<u64> =
+        query.cursor_from(EVENTS, "must be the id of an event of this stream, such as events~17");
     query.finish()?;
     let resumed = resumed(&headers)?;
     // Before anything is read: what is committed from here on is told.
@@ -54,7 +55,7 @@ pub async fn events(
 
 /// The place that a client which lost its connection saw last.
 fn resumed(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
-    let Some(seen) = stream::last_event_id(headers) else { return Ok(None) };
+    let Some(seen) = stream::last_event_id(headers)? else { return Ok(None) };
     place_in(EVENTS, seen).map(Some).ok_or_else(stream::foreign_event_id)
 }
 

@@ -16,6 +16,7 @@ use punctual_core::limits;
 use punctual_core::notes::Noted;
 use punctual_core::occurrence::LiveState;
 use punctual_core::ports::{DeadLetterQuery, JobView, OPEN_IN_VIEW_MAX, StoreError};
+use punctual_core::time::Timestamp;
 use std::collections::BTreeMap;
 
 /// Finished executions that are looked at.
@@ -46,6 +47,8 @@ pub async fn explain(
         history: store.history(id, None, HISTORY_MAX).await?.items,
         dead: store.dead_letters(dead).await?.items.into_iter().next(),
         blamed: jobs::blamed(&api, &view).await?,
+        parents_ended_at: parents_ended_at(&api, &view).await?,
+        is_stopping: api.is_stopping(),
         notes: notes(&api, &view).await?,
         now: api.engine.now(),
         view,
@@ -70,6 +73,16 @@ async fn unfinished_parents(api: &Api, view: &JobView) -> Result<Vec<Parent>, St
         }
     }
     Ok(parents)
+}
+
+/// When the last of the jobs ended that this one, which is over, depended on.
+async fn parents_ended_at(api: &Api, view: &JobView) -> Result<Option<Timestamp>, StoreError> {
+    let mut latest = None;
+    for id in view.job.spec.settings.depends_on.iter().filter(|_| view.last_finished.is_some()) {
+        let ended = api.store().job(*id).await?.and_then(|parent| parent.last_finished);
+        latest = latest.max(ended.map(|ended| ended.completed_at));
+    }
+    Ok(latest)
 }
 
 async fn notes(api: &Api, view: &JobView) -> Result<Vec<Noted>, StoreError> {

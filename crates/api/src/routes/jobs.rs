@@ -12,6 +12,7 @@ use axum::http::header::ETAG;
 use axum::response::{IntoResponse, Response};
 use punctual_client::{JobBody, Page, PriorityBody, ProgressBody, ScheduleType};
 use punctual_core::ids::JobId;
+use punctual_core::job::JobStatus;
 use punctual_core::limits;
 use punctual_core::notes::Noted;
 use punctual_core::occurrence::LiveState;
@@ -29,16 +30,15 @@ pub fn answer(status: StatusCode, job: JobBody) -> Response {
 
 pub async fn read(api: &Api, id: JobId) -> Result<JobBody, ApiError> {
     let view = view(api, id).await?;
-    let lacks_worker = lacks_worker(api, &view).await?;
     let blamed = blamed(api, &view).await?;
-    let reason = reasons::of_status(&view, blamed.as_deref());
+    let reason = match reasons::of_status(&view, blamed.as_ref().map(|(name, _)| name.as_str())) {
+        Some(reason) => Some(reason),
+        None => why_queued(api, &view).await?,
+    };
     let progress = progress(api, &view).await?;
     let mut job = views::job(view);
     job.progress = progress;
     job.status_reason = reason;
-    if lacks_worker && job.status_reason.is_none() {
-        job.status_reason = Some(reasons::of_queueing(&job.job_type));
-    }
     Ok(job)
 }
 
@@ -59,20 +59,22 @@ pub async fn view(api: &Api, id: JobId) -> Result<JobView, ApiError> {
     api.store().job(id).await?.ok_or_else(|| no_such_job(id))
 }
 
-/// The name of the job because of which the latest run of this one was skipped.
-pub async fn blamed(api: &Api, view: &JobView) -> Result<Option<String>, StoreError> {
+/// The job because of which the latest run of this one was skipped: its name and how it stands by now.
+pub async fn blamed(api: &Api, view: &JobView) -> Result<Option<(String, JobStatus)>, StoreError> {
     let last = view.last_finished.as_ref();
     let Some(parent) = last.and_then(|last| reasons::to_blame(last, &view.job.spec)) else { return Ok(None) };
-    Ok(api.store().job(parent).await?.map(|parent| parent.job.spec.name))
+    Ok(api.store().job(parent).await?.map(|parent| (parent.job.spec.name.clone(), parent.status())))
 }
 
-/// Whether the job could run now if only a worker had a handler for it.
-async fn lacks_worker(api: &Api, view: &JobView) -> Result<bool, StoreError> {
+/// Why nobody takes what could run now, if that is so.
+async fn why_queued(api: &Api, view: &JobView) -> Result<Option<String>, StoreError> {
     if !view.open.iter().any(|live| matches!(live.state, LiveState::Queued)) {
-        return Ok(false);
+        return Ok(None);
     }
-    let sessions = api.store().sessions().await?;
-    Ok(!sessions.iter().any(|session| session.job_types.contains(&view.job.spec.job_type)))
+    if api.is_stopping() {
+        return Ok(Some(reasons::of_stopping()));
+    }
+    Ok(reasons::of_queueing(&view.job.spec, &api.store().sessions().await?))
 }
 
 pub fn no_such_job(id: JobId) -> ApiError {

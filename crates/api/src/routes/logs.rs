@@ -97,13 +97,16 @@ impl Asked {
         headers: &HeaderMap,
         list: &str,
     ) -> Result<Option<T>, ApiError> {
-        let cursor = query.cursor(list);
+        let made_by =
+            "must be a next_cursor or follow_cursor of this same log, or the id of one of its events";
+        let cursor = query.cursor_from(list, made_by);
         if cursor.is_some() && self.tail.is_some() {
             query.refuse("tail", "cannot be combined with cursor: it names another place to begin");
         }
-        let Some(seen) = stream::last_event_id(headers).filter(|_| self.is_followed) else {
+        if !self.is_followed {
             return Ok(cursor);
-        };
+        }
+        let Some(seen) = stream::last_event_id(headers)? else { return Ok(cursor) };
         match place_in(list, seen) {
             Some(place) => Ok(Some(place)),
             None => Err(stream::foreign_event_id()),
@@ -282,7 +285,8 @@ impl Writer {
         let number = end.last().map_or(0, |line| line.number);
         items.extend(end.into_iter().rev().take(count));
         for attempt in (first..latest.attempt).rev().take(EXECUTIONS_PER_PAGE_MAX) {
-            if items.len() >= count {
+            // Beyond this, the lines of an attempt may have been cut to a page, and what came before them is missing.
+            if items.len() >= count || is_full(&items) {
                 break;
             }
             let execution = latest.occurrence.attempt(attempt);
@@ -331,11 +335,17 @@ async fn read_on(api: &Api, from: Place, latest: ExecutionId, limit: usize) -> R
                 None => is_end = true,
             }
         }
-        if is_end || items.len() >= limit {
+        if is_end || items.len() >= limit || is_full(&items) {
             break;
         }
     }
     Ok(Lines { items, place: Some(place), more: !is_end })
+}
+
+/// Whether these lines fill a page with what they say, so that one more might not fit.
+fn is_full(lines: &[LogLine]) -> bool {
+    let bytes: usize = lines.iter().map(|line| line.message.len()).sum();
+    bytes + 2 * limits::LOG_LINE_BYTES_MAX > limits::PAGE_BYTES_MAX
 }
 
 /// The execution after this one, once this one has ended.

@@ -84,7 +84,7 @@ async fn hold(
 }
 
 fn check_name(queue: &str) -> Result<(), ApiError> {
-    if queue.len() > limits::NAME_BYTES_MAX || queue.chars().any(char::is_control) {
+    if queue.is_empty() || queue.len() > limits::NAME_BYTES_MAX || queue.chars().any(char::is_control) {
         // No job could name it either.
         return Err(ApiError::NotFound("no queue can have this name".to_owned()));
     }

@@ -6,7 +6,7 @@ use crate::idempotency::{Repeating, RequestName, Try, Unsettled, once};
 use crate::json::Shape;
 use crate::routes::jobs;
 use crate::submission::{Basis, job_spec};
-use crate::{Api, json, views};
+use crate::{Api, json, reasons, views};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -15,7 +15,7 @@ use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
 use punctual_client::{API_PREFIX, BatchAnswer, BatchItem, BatchRequest, SubmitJob, SubmittedBody};
 use punctual_core::ids::JobId;
-use punctual_core::job::JobSpec;
+use punctual_core::job::{JobSpec, JobStatus};
 use punctual_core::limits;
 use punctual_core::time::Timestamp;
 use serde::Deserialize;
@@ -82,9 +82,9 @@ async fn keep(
     for (answer, is_undecided) in answers.into_iter().zip(undecided) {
         kept.push(match answer {
             Ok(submitted) if is_undecided || submitted.is_existing => {
-                Ok(as_it_stands(api, views::submitted(submitted)).await?)
+                Ok(while_stopping(api, as_it_stands(api, views::submitted(submitted)).await?))
             }
-            Ok(submitted) => Ok(views::submitted(submitted)),
+            Ok(submitted) => Ok(while_stopping(api, views::submitted(submitted))),
             Err(error) => Err(error.into()),
         });
     }
@@ -94,6 +94,12 @@ async fn keep(
 async fn as_it_stands(api: &Api, submitted: SubmittedBody) -> Result<SubmittedBody, ApiError> {
     let Some(view) = api.store().job(submitted.job_id).await? else { return Ok(submitted) };
     Ok(SubmittedBody { status: view.status(), next_run_time: views::next_run_time(&view), ..submitted })
+}
+
+/// Says that nothing new starts any more, if that is so.
+fn while_stopping(api: &Api, submitted: SubmittedBody) -> SubmittedBody {
+    let is_held = api.is_stopping() && submitted.status == JobStatus::Active;
+    SubmittedBody { status_reason: is_held.then(reasons::of_stopping), ..submitted }
 }
 
 /// The outcomes of a batch, and whether none of them may come out differently when it is sent again.

@@ -22,7 +22,7 @@ pub struct FinishedEvent {
     pub finished: Finished,
 }
 
-/// Some of what finished after a place. What belongs to deleted jobs is left out.
+/// Some of what finished after a place. What belonged to deleted jobs is there until they are purged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FinishedPage {
     pub items: Vec<FinishedEvent>,

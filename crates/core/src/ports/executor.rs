@@ -134,11 +134,14 @@ impl Outcome {
     }
 }
 
+/// What stands where an error was cut; it counts as part of it.
+const CUT: &str = " […]";
+
 fn cut(error: String) -> String {
     if error.len() <= limits::ERROR_BYTES_MAX {
         return error;
     }
-    format!("{} […]", &error[..error.floor_char_boundary(limits::ERROR_BYTES_MAX)])
+    format!("{}{CUT}", &error[..error.floor_char_boundary(limits::ERROR_BYTES_MAX - CUT.len())])
 }
 
 #[cfg(test)]
@@ -157,6 +160,6 @@ mod tests {
         };
         assert_eq!(failed("short".to_owned()), "short");
         let long = failed("ü".repeat(limits::ERROR_BYTES_MAX));
-        assert!(long.ends_with(" […]") && long.len() <= limits::ERROR_BYTES_MAX + " […]".len());
+        assert!(long.ends_with(" […]") && long.len() <= limits::ERROR_BYTES_MAX);
     }
 }

@@ -182,8 +182,9 @@ pub trait Store: Send + Sync {
     async fn retain(&self, horizon: Horizon, limit: usize) -> Result<Retained, StoreError>;
     /// Marks finished jobs without dead letters for deletion, looking at up to `limit` of them.
     async fn retire(&self, now: Timestamp, retirement: Retirement) -> Result<Retired, StoreError>;
-    /// Deletes up to `limit` rows of deleted jobs of which nothing is live. Whether there is more.
-    async fn purge(&self, limit: usize) -> Result<bool, StoreError>;
+    /// Deletes up to `limit` rows of jobs that were deleted, and whose last execution ended, before this time.
+    /// Whether there is more.
+    async fn purge(&self, before: Timestamp, limit: usize) -> Result<bool, StoreError>;
     /// Writes a trifle durably: whether it can is what readiness means.
     async fn probe(&self, now: Timestamp) -> Result<(), StoreError>;
     async fn put_token(&self, token: Token) -> Result<(), StoreError>;

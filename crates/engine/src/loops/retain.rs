@@ -26,7 +26,7 @@ async fn round(context: &Context) -> Result<(), StoreError> {
     if let Some(kept) = context.config.jobs_kept {
         retire(context, kept).await?;
     }
-    while store.purge(STEP_ROWS).await? {}
+    while store.purge(age(limits::DELETED_KEPT), STEP_ROWS).await? {}
     Ok(())
 }
 

@@ -4,6 +4,9 @@ use super::layers::Problem;
 use super::settings::{self, Setting};
 use super::value::Raw;
 use crate::suggest::did_you_mean;
+use rustix::fs::{Mode, OFlags};
+use std::fs::File;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
@@ -11,6 +14,10 @@ use toml::de::{DeTable, DeValue};
 
 /// The file that is read from the working directory if it is there.
 pub const USUAL_FILE: &str = "punctual.toml";
+/// What people name when they want no file.
+const NO_FILE: &str = "/dev/null";
+/// Bytes of a configuration file: every setting with pages of comments. A larger one is something else.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// A configuration file without a mistake.
 #[derive(Debug, Clone)]
@@ -30,7 +37,7 @@ pub struct Entry {
 impl ConfigFile {
     /// Reads and checks a file. All that is wrong is told at once.
     pub fn read(path: &Path) -> Result<Self, Vec<Problem>> {
-        let text = std::fs::read_to_string(path).map_err(|error| {
+        let text = read_text(path).map_err(|error| {
             vec![Problem::new(path.display(), format!("the configuration file cannot be read: {error}"))]
         })?;
         ConfigFile::parse(path, &text)
@@ -71,14 +78,34 @@ impl ConfigFile {
             let message = match settings.iter().find(|setting| setting.key == entry.key) {
                 None => unknown(&entry.key),
                 Some(setting) => {
-                    let must = (setting.check)(&entry.raw, self.directory()).err()?;
-                    format!("{} {must}, but is {}", entry.key, entry.raw.shown())
+                    let wrong = (setting.check)(&entry.raw, self.directory()).err()?;
+                    format!("{} {wrong}", entry.key)
                 }
             };
             Some(Problem { line: entry.line, ..Problem::new(self.place(entry), message) })
         };
         self.entries.iter().filter_map(wrong).collect()
     }
+}
+
+/// The text of a file. What is not a file may never end, or never begin; only the one that is always empty is
+/// taken, as it is the usual word for none.
+fn read_text(path: &Path) -> io::Result<String> {
+    if path == Path::new(NO_FILE) {
+        return Ok(String::new());
+    }
+    // Opening a pipe must not wait for somebody to write to it.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    let mut text = String::new();
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")));
+    }
+    Ok(text)
 }
 
 /// Where in a file something stands.
@@ -227,13 +254,51 @@ mod tests {
             ("drain_grace = 30", "the number 30"),
             ("drain_grace = \"8d\"", "\"8d\""),
             ("queues = \"mail\"", "\"mail\""),
-            ("allow = [\"everything\"]", "a list"),
+            ("listen = [\"127.0.0.1:7070\"]", "a list"),
         ] {
             let told = problems(text);
             assert!(told.len() == 1 && told[0].ends_with(&format!("but is {found}")), "{text}: {told:?}");
         }
         assert_eq!(problems("slots = 0x10\ndrain_grace = \"PT1M\"\nqueues = [\"mail\"]"), [""; 0]);
         assert_eq!(problems("clock = \"manual\"\nclock_start = 2026-03-29T03:00:00Z"), [""; 0]);
+    }
+
+    #[test]
+    fn lists_are_told_with_the_item_that_is_wrong() {
+        for (text, told) in [
+            ("allow = [\"shell\", \"bash\"]", "allow must be process or shell, but has \"bash\""),
+            ("queues = [\"mail\", \"\"]", "queues must be the name of a queue, but has \"\""),
+            ("allow = \"shell\"", "allow must be a list of process and shell, but is \"shell\""),
+        ] {
+            assert_eq!(problems(text), [format!("punctual.toml:1: {told}")]);
+        }
+        let told = problems("[http]\nallow = [\"10.0.0.0/8\", \"10.0.0.0/99\"]");
+        let is_right = |told: &[String]| {
+            told.len() == 1
+                && told[0].contains(": http.allow must be")
+                && told[0].ends_with("but has \"10.0.0.0/99\"")
+        };
+        assert!(is_right(&told) || !cfg!(feature = "http"), "{told:?}");
+    }
+
+    #[test]
+    fn a_nul_in_a_path_is_refused() {
+        let told = problems("data_dir = \"a\\u0000b\"");
+        assert_eq!(told, ["punctual.toml:1: data_dir must be a path, without a NUL in it, but is \"a\\0b\""]);
+    }
+
+    #[test]
+    fn credentials_in_an_address_are_refused_and_not_repeated() {
+        for address in
+            ["http://me:hunter2@host:7070", "me:hunter2@host", "host:7070?token=hunter2", "host#hunter2"]
+        {
+            let told = problems(&format!("[client]\nserver = \"{address}\""));
+            assert!(
+                told[0].contains("client.server must be") && told[0].contains("client.token_file"),
+                "{told:?}"
+            );
+            assert!(!told[0].contains("hunter2"), "{told:?}");
+        }
     }
 
     #[test]

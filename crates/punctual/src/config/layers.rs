@@ -2,7 +2,7 @@
 
 use super::file::{ConfigFile, USUAL_FILE};
 use super::settings::{Default, Setting, Table};
-use super::value::{Raw, Value};
+use super::value::{self, Raw, Value};
 use crate::exit::{CliError, Exit};
 use serde::Serialize;
 use serde_json::Value as Json;
@@ -221,11 +221,10 @@ impl Layers<'_> {
     pub fn value<T: Value>(&mut self, setting: &'static Setting) -> T {
         let (raw, source) = self.find(setting);
         let Some(raw) = raw else { return T::unset().expect("a setting without a default can be unset") };
-        match T::read(&raw) {
+        match value::read::<T>(&raw) {
             Ok(value) => value.seen_from(self.directory(&source)),
-            Err(must) => {
-                let message = format!("{must}, but is {}", raw.shown());
-                self.problems.push(Problem::new(&source, message));
+            Err(wrong) => {
+                self.problems.push(Problem::new(&source, wrong));
                 T::unset().unwrap_or_else(|| T::read(&default(setting)).expect("a default can be read"))
             }
         }

@@ -36,10 +36,8 @@ pub fn template() -> String {
 const PAGE_OPENING: &str = "\
 # Configuration
 
-Every setting of `punctual serve`, and what commands need to find a server. A test compares this page and
-[punctual.toml](punctual.toml), which `punctual config template` prints, with the tables in
-`crates/punctual/src/config/settings.rs`; `UPDATE_DOCS=1 cargo nextest run -p punctual -E 'test(/config::page/)'` writes
-both anew.
+Every setting of `punctual serve`, and what commands need to find a server. [punctual.toml](punctual.toml) is a file with
+all of them, as `punctual config template` prints it.
 
 A setting can be given in three ways. Flags count before variables, variables before the file, the file before defaults:
 

@@ -2,7 +2,7 @@
 //! template and the reference page all follow from these tables.
 
 use super::layers::Layers;
-use super::value::{Address, Count, Length, QueueName, Raw, ServerAddress, Value};
+use super::value::{self, Address, Count, Length, QueueName, Raw, ServerAddress, Value};
 use crate::args::{Kept, SLOTS_MAX};
 use crate::serve::{Allowed, ClockKind, Level, LogFormat, Network};
 use punctual_core::limits;
@@ -95,7 +95,7 @@ macro_rules! settings {
                 kind: <$type as Value>::kind,
                 placeholder: <$type as Value>::placeholder,
                 check: |raw, directory| {
-                    <$type as Value>::read(raw).map(|value| value.seen_from(directory).written())
+                    value::read::<$type>(raw).map(|value| value.seen_from(directory).written())
                 },
             }),+];
 
@@ -160,7 +160,7 @@ settings! {
             "What is due beyond them waits in its queue.";
         /// Executions that the embedded worker holds ready beyond its slots
         prefetch: Count<0, 10_000> = "prefetch", is("64"),
-            "They save a wait between short jobs. What is held is not given to other workers; 0 holds nothing back.";
+            "They save a wait between short jobs: the worker holds no more than it will start within 100 ms, and gives back what it has held for 500 ms. What is held is not given to other workers; 0 holds nothing.";
         /// The queues that the embedded worker serves; all if empty
         queues: Vec<QueueName> = "queues", is(""),
             "Other queues wait for workers of their own.";
@@ -172,7 +172,7 @@ settings! {
             "Short leases recover sooner; a machine that stalls for longer than its lease loses its work to a retry.";
         /// How long running handlers may take to finish when the server stops
         drain_grace: Length<0, DRAIN_GRACE_MAX> = "drain_grace", is("30s"),
-            "What still runs then is stopped and runs again after the next start. Let TimeoutStopSec of systemd be longer.";
+            "What still runs then is stopped and ends LOST. It counts as an attempt: it runs again if it has retries left, and is a dead letter with max_retries 0. Let TimeoutStopSec of systemd be longer.";
         /// How long open requests may take to finish once the handlers have
         shutdown_grace: Length<0, HOUR> = "shutdown_grace", is("10s"),
             "Requests that take longer are cut off.";

@@ -57,19 +57,30 @@ impl Raw {
     }
 
     /// As an error repeats it.
-    pub fn shown(&self) -> String {
-        let short = |text: &str| match text.char_indices().nth(SHOWN_CHARS_MAX) {
-            Some((end, _)) => format!("{:?}…", &text[..end]),
-            None => format!("{text:?}"),
-        };
+    fn shown(&self) -> String {
         match self {
-            Raw::Words(words) => words.iter().map(|word| short(word)).collect::<Vec<_>>().join(" and "),
-            Raw::Text(text) => short(text),
+            Raw::Words(words) => words.iter().map(|word| shortened(word)).collect::<Vec<_>>().join(" and "),
+            Raw::Text(text) => shortened(text),
             Raw::Number(number) => format!("the number {number}"),
             Raw::List(_) => "a list".to_owned(),
             Raw::Other(what) => what.clone(),
         }
     }
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(SHOWN_CHARS_MAX) {
+        Some((end, _)) => format!("{:?}…", &text[..end]),
+        None => format!("{text:?}"),
+    }
+}
+
+/// The value, or a sentence about what was written and what would be right.
+pub fn read<T: Value>(raw: &Raw) -> Result<T, String> {
+    T::read(raw).map_err(|must| match T::found(raw) {
+        Some(found) => format!("{must}, but {found}"),
+        None => must,
+    })
 }
 
 /// A kind of value.
@@ -82,6 +93,11 @@ pub trait Value: Sized {
 
     /// The value, or what would be right, beginning with "must".
     fn read(raw: &Raw) -> Result<Self, String>;
+
+    /// What an error says of a value that cannot be read, as in "but is …"; nothing if that must not be repeated.
+    fn found(raw: &Raw) -> Option<String> {
+        Some(format!("is {}", raw.shown()))
+    }
 
     /// As it stands in a file; nothing where it is not set.
     fn written(&self) -> Json;
@@ -113,6 +129,10 @@ impl<T: Value> Value for Option<T> {
 
     fn read(raw: &Raw) -> Result<Self, String> {
         T::read(raw).map(Some)
+    }
+
+    fn found(raw: &Raw) -> Option<String> {
+        T::found(raw)
     }
 
     fn written(&self) -> Json {
@@ -256,14 +276,29 @@ impl Value for ServerAddress {
 
     fn read(raw: &Raw) -> Result<Self, String> {
         match raw.text().map(str::trim) {
+            Some(text) if holds_more_than_an_address(text) => Err(format!(
+                "{}, without a user, a password or a query: the token has a file of its own, which \
+                 client.token_file names",
+                must_be::<Self>()
+            )),
             Some(text) if !text.is_empty() => Ok(ServerAddress(text.to_owned())),
             _ => Err(must_be::<Self>()),
         }
     }
 
+    fn found(raw: &Raw) -> Option<String> {
+        let is_secret = raw.text().is_some_and(holds_more_than_an_address);
+        (!is_secret).then(|| format!("is {}", raw.shown()))
+    }
+
     fn written(&self) -> Json {
         self.0.as_str().into()
     }
+}
+
+/// Whether somebody has put a user, a password, a query or a fragment into an address. They may be secret.
+fn holds_more_than_an_address(text: &str) -> bool {
+    text.contains(['@', '?', '#'])
 }
 
 impl Value for PathBuf {
@@ -277,6 +312,7 @@ impl Value for PathBuf {
 
     fn read(raw: &Raw) -> Result<Self, String> {
         match raw.text() {
+            Some(text) if text.contains('\0') => Err("must be a path, without a NUL in it".to_owned()),
             Some(text) if !text.is_empty() => Ok(PathBuf::from(text)),
             _ => Err(must_be::<Self>()),
         }
@@ -319,7 +355,7 @@ pub trait Item: Sized {
     /// What stands for one in a flag's help.
     fn placeholder() -> String;
 
-    /// The item, or what is wrong with it.
+    /// The item, or what would be right, beginning with "must".
     fn read(text: &str) -> Result<Self, String>;
 
     fn written(&self) -> String;
@@ -337,6 +373,14 @@ impl<T: Item> Value for Vec<T> {
     fn read(raw: &Raw) -> Result<Self, String> {
         let items = raw.items().ok_or_else(must_be::<Self>)?;
         items.into_iter().map(T::read).collect()
+    }
+
+    fn found(raw: &Raw) -> Option<String> {
+        let wrong = raw.items().into_iter().flatten().find(|item| T::read(item).is_err());
+        Some(match wrong {
+            Some(item) => format!("has {}", shortened(item)),
+            None => format!("is {}", raw.shown()),
+        })
     }
 
     fn written(&self) -> Json {

@@ -44,7 +44,8 @@ pub fn check(data_dir: &DataDir) -> (Vec<Finding>, Here) {
         }
         Err(error) => return (vec![missing(path, &error)], Here::Nothing),
     };
-    let mut findings = vec![directory(path, &metadata), token(data_dir)];
+    let mut findings = vec![not_writable(path, &metadata).unwrap_or_else(|| directory(path, &metadata))];
+    findings.push(token(data_dir));
     let (store, here) = store(data_dir);
     findings.push(store);
     findings.extend(disk(path));
@@ -59,6 +60,27 @@ fn missing(path: &Path, error: &io::Error) -> Finding {
         return Finding::warning("data directory", format!("there is no {path} yet"), fix);
     }
     Finding::failed("data directory", format!("{path}: {error}"), "run this as the user of the server")
+}
+
+/// What to say of a directory that nobody can write to, if it is one. A full one can be written to, once there is
+/// room.
+fn not_writable(path: &Path, metadata: &std::fs::Metadata) -> Option<Finding> {
+    let error = tempfile::tempfile_in(path).err()?;
+    let shown = path.display();
+    let owner = metadata.uid();
+    let fix = match error.kind() {
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "mount the file system so that it can be written, or name another directory with --data-dir"
+                .to_owned()
+        }
+        io::ErrorKind::PermissionDenied if owner != rustix::process::geteuid().as_raw() => {
+            format!("run the server and this as its owner, user {owner}, or name another with --data-dir")
+        }
+        io::ErrorKind::PermissionDenied => format!("chmod 700 {shown}"),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => return None,
+        _ => "name another directory with --data-dir".to_owned(),
+    };
+    Some(Finding::failed("data directory", format!("{shown} cannot be written: {error}"), fix))
 }
 
 fn directory(path: &Path, metadata: &std::fs::Metadata) -> Finding {
@@ -95,6 +117,10 @@ fn token(data_dir: &DataDir) -> Finding {
 }
 
 fn store(data_dir: &DataDir) -> (Finding, Here) {
+    if let Err(lost) = data_dir.must_not_have_lost_database() {
+        let fix = "restore a backup; the server does not start until then";
+        return (Finding::failed("store", lost.message, fix), Here::Nothing);
+    }
     if data_dir.must_hold_database().is_err() {
         let found = "there is no database yet; `punctual serve` makes it";
         return (Finding::skipped("store", found), Here::Nothing);

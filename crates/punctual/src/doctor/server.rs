@@ -213,13 +213,26 @@ fn handlers(stats: &StatsBody, scheduled: Lanes, workers: &[WorkerSessionBody]) 
         })
         .collect();
     orphaned.dedup();
+    // A server has a worker of its own from its start on, unless somebody has drained it.
+    let is_drained = !workers.iter().any(|worker| worker.embedded && worker.state != WorkerState::Draining);
+    if orphaned.is_empty() && is_drained && open.is_empty() {
+        let found = "nobody runs jobs: the server's own worker is gone, and there is no other";
+        return Finding::warning(
+            "handlers",
+            found,
+            "restart the server; `punctual workers drain` ends a worker",
+        );
+    }
     if orphaned.is_empty() {
         let found = format!("every type of job has a live worker in its queue; workers: {}", open.len());
         return Finding::good("handlers", found);
     }
     let names: Vec<&str> = orphaned.iter().map(String::as_str).collect();
-    let fix =
-        "start a worker for them, resume one that is paused, or allow them with serve --allow process,shell";
+    let fix = if is_drained {
+        "restart the server: its own worker is gone, as after `punctual workers drain`"
+    } else {
+        "start a worker for them, resume one that is paused, or allow them with serve --allow process,shell"
+    };
     Finding::warning("handlers", format!("no live worker runs jobs of type {}", listed(&names)), fix)
 }
 
@@ -259,5 +272,37 @@ fn listed(names: &[&str]) -> String {
     match names.split_at_checked(NAMES_MAX) {
         Some((first, rest)) if !rest.is_empty() => format!("{} and {} more", first.join(", "), rest.len()),
         _ => names.join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Surroundings;
+    use crate::connect::ConnectArgs;
+    use crate::doctor::finding::Level;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Told {
+        #[command(flatten)]
+        connect: ConnectArgs,
+    }
+
+    #[tokio::test]
+    async fn a_server_that_never_ran_is_no_failure_and_one_that_should_run_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let told = Told::parse_from(["doctor", "--data-dir", directory.path().to_str().unwrap()]);
+        let around = Surroundings { variables: Default::default(), file: None };
+        let mut connection = told.connect.connection_within(&around).unwrap();
+        // Nobody listens on this one, whatever runs on the machine.
+        "127.0.0.1:1".clone_into(&mut connection.server);
+        let mut levels = Vec::new();
+        for here in [Here::Nothing, Here::Stopped, Here::Running] {
+            levels.extend(check(&connection, here).await.iter().map(|finding| finding.level));
+        }
+        assert_eq!(levels, [Level::Skipped, Level::Warning, Level::Failed]);
+        connection.is_named = true;
+        assert_eq!(check(&connection, Here::Nothing).await[0].level, Level::Failed);
     }
 }

@@ -7,7 +7,8 @@ use crate::exit::{self, CliError, Exit};
 use crate::hints;
 use crate::job::wait::WaitBound;
 use crate::job::{next, trigger, which};
-use crate::output::{OutputArgs, shortened};
+use crate::output::{OutputArgs, one_line, shortened, tell};
+use crate::patience::Patience;
 use punctual_client::{Client, ClientError, ExecutionBody, ExecutionStatus, JobBody, Problem};
 use punctual_core::ids::{ExecutionId, JobId};
 use serde::Serialize;
@@ -90,10 +91,11 @@ pub async fn retry(args: RetryArgs) -> anyhow::Result<Exit> {
     }
     let client = control.connect.client()?;
     let (mut answer, mut exit) = each(&client, Verb::Retry, &control.jobs).await?;
+    let mut server = bound.patient(Patience::with(&control.connect, client.clone()));
     for item in &mut answer.items {
         let Item::Job(JobBody { execution_id: Some(added), .. }) = item else { continue };
         eprintln!("retries with execution {added}");
-        let last = trigger::until_ended(&client, client.execution(*added).await?, bound).await?;
+        let last = trigger::until_ended(&mut server, client.execution(*added).await?, bound).await?;
         if last.status != ExecutionStatus::Succeeded {
             exit = Exit::Failed;
         }
@@ -115,7 +117,7 @@ async fn each(client: &Client, verb: Verb, jobs: &[String]) -> anyhow::Result<(A
                 if worst == Exit::Done {
                     worst = exit;
                 }
-                eprintln!("error: {given}: {problem}{}", hints::lines(&problem.advice));
+                tell(&format!("error: {}: {problem}{}", one_line(given), hints::lines(&problem.advice)));
                 Item::Refused { job: given.clone(), error: problem }
             }
         };

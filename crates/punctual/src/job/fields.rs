@@ -40,13 +40,13 @@ struct BasicArgs {
     #[arg(long)]
     priority: Option<PriorityBody>,
     /// Time limit of one attempt, such as 30s or 2h
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = args::span)]
     timeout: Option<Span>,
     /// End the job if it has not started by this time
     #[arg(long, value_name = "TIME", value_parser = args::time, conflicts_with = "expires_after")]
     expires_at: Option<Timestamp>,
     /// End each run that has not started this long after its scheduled time
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = args::span)]
     expires_after: Option<Span>,
     /// A word about it; can be given more than once
     #[arg(long = "tag", value_name = "TAG")]
@@ -62,7 +62,7 @@ struct When {
     #[arg(long, value_name = "TIME", value_parser = args::time)]
     at: Option<Timestamp>,
     /// Run once, after this time, such as 5m
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = args::span)]
     delay: Option<Span>,
     /// Run again and again, this far apart, such as 90s, 1h or daily
     #[arg(long, value_name = "INTERVAL", allow_hyphen_values = true)]
@@ -89,19 +89,19 @@ struct RecurringArgs {
     #[arg(long, value_name = "POLICY", value_parser = args::word::<MisfirePolicy>)]
     misfire_policy: Option<MisfirePolicy>,
     /// How late a run may be found and still simply start
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", value_parser = args::span)]
     misfire_grace: Option<Span>,
     /// How many missed runs RUN_ALL makes up for, the latest
     #[arg(long, value_name = "COUNT")]
     misfire_limit: Option<u32>,
     /// How late a missed run may be for RUN_ALL to make up for it
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", value_parser = args::span)]
     max_lateness: Option<Span>,
     /// How fast RUN_ALL makes up for missed runs, such as 10/m or 2/s
     #[arg(long, value_name = "RATE")]
     replay_rate: Option<ReplayRate>,
     /// Spread the starts over this time
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", value_parser = args::span)]
     jitter: Option<Span>,
     /// End after this many runs
     #[arg(long, value_name = "COUNT")]
@@ -140,13 +140,13 @@ struct RetryArgs {
     #[arg(long, value_name = "STRATEGY", value_parser = args::small_word::<RetryStrategy>)]
     retry_strategy: Option<RetryStrategy>,
     /// Pause before the first retry, or before each if fixed
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = args::span)]
     retry_delay: Option<Span>,
     /// Longest pause before a retry
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = args::span)]
     retry_max_delay: Option<Span>,
     /// The pauses of a ladder, separated by commas, such as 1m,5m,1h
-    #[arg(long, value_name = "DURATIONS", value_delimiter = ',')]
+    #[arg(long, value_name = "DURATIONS", value_delimiter = ',', value_parser = args::span)]
     retry_steps: Vec<Span>,
     /// Do not retry this failure: TIMED_OUT, LOST, or a part of the error; can be given more than once
     #[arg(long, value_name = "FAILURE")]

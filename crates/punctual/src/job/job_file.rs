@@ -1,17 +1,21 @@
 //! Jobs in a JSON or YAML file. What a job may be is for the server to say, so that errors are the same as over HTTP.
 
 use crate::exit::{CliError, Exit};
-use crate::output::{OutputArgs, optional_time, table};
+use crate::job::parents::{Family, Fate, Turn};
+use crate::output::{OutputArgs, optional_time, table, tell};
 use anyhow::Context;
 use punctual_client::{BatchAnswer, BatchItem, Client, Problem};
 use punctual_core::limits;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
 /// Bytes of the jobs of one batch, well within what the server takes in one request.
 const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// How many names of jobs a note repeats.
+const NAMES_TOLD_MAX: usize = 10;
 
 /// What a file holds.
 pub enum JobFile {
@@ -81,22 +85,78 @@ pub struct Batches<'a> {
 }
 
 impl Batches<'_> {
-    /// Submits the jobs in as many batches as it takes. One refused job does not keep the others out.
+    /// Submits the jobs in as many batches as it takes, parents before what names them. One refused job does not keep
+    /// the others out.
     pub async fn submit(&self, jobs: &[Box<RawValue>], output: OutputArgs) -> anyhow::Result<Exit> {
-        let mut answer = BatchAnswer { items: Vec::with_capacity(jobs.len()) };
-        let mut rest = jobs;
-        for number in 1.. {
-            let (batch, after) = rest.split_at(batch_length(rest));
-            let items = self.client_of(number).submit_batch_json(batch).await?.items;
-            let items = items.into_iter().enumerate().map(|(place, item)| without_place(item, place));
-            answer.items.extend(items);
-            rest = after;
-            if rest.is_empty() {
-                break;
+        let mut items = vec![None; jobs.len()];
+        let submitted = self.submit_all(jobs, &mut items).await;
+        if submitted.is_err() {
+            items.iter_mut().for_each(|item| {
+                *item = item
+                    .take()
+                    .or_else(|| Some(refused("no answer came, so nobody knows whether it was taken")))
+            });
+        }
+        let answer = BatchAnswer { items: items.into_iter().flatten().collect() };
+        if submitted.is_ok() || answer.items.iter().any(is_taken) {
+            output.print(&answer, |answer| batch_table(answer, jobs))?;
+        }
+        let exit = tell_refused(&answer, jobs);
+        submitted.map(|()| exit)
+    }
+
+    async fn submit_all(
+        &self,
+        jobs: &[Box<RawValue>],
+        items: &mut [Option<BatchItem>],
+    ) -> anyhow::Result<()> {
+        let family = Family::of(jobs);
+        let mut number = 1;
+        while items.iter().any(Option::is_none) {
+            let ready = self.ready(&family, jobs, items).await?;
+            if ready.is_empty() {
+                // Whoever still waits does so for somebody who waits for it.
+                let waiting = items.iter_mut().filter(|item| item.is_none());
+                waiting.for_each(|item| *item = Some(refused("depends_on leads back to the job itself")));
+            }
+            let (places, ready): (Vec<usize>, Vec<Box<RawValue>>) = ready.into_iter().unzip();
+            let (mut places, mut rest) = (places.into_iter(), ready.as_slice());
+            while !rest.is_empty() {
+                let (batch, after) = rest.split_at(batch_length(rest));
+                let answers = self.client_of(number).submit_batch_json(batch).await?.items;
+                for (within, (answer, place)) in answers.into_iter().zip(&mut places).enumerate() {
+                    items[place] = Some(without_place(answer, within));
+                }
+                number += 1;
+                rest = after;
             }
         }
-        output.print(&answer, |answer| batch_table(answer, jobs))?;
-        Ok(tell_refused(&answer, jobs))
+        Ok(())
+    }
+
+    /// The jobs whose turn it is, each with its place. Those that have no hope are refused.
+    async fn ready(
+        &self,
+        family: &Family,
+        jobs: &[Box<RawValue>],
+        items: &mut [Option<BatchItem>],
+    ) -> anyhow::Result<Vec<(usize, Box<RawValue>)>> {
+        let mut ready = Vec::new();
+        let fates: Vec<Fate> = items.iter().map(fate).collect();
+        for (place, job) in jobs.iter().enumerate().filter(|(place, _)| fates[*place] == Fate::Open) {
+            match family.turn(place, &fates) {
+                Turn::Waits => {}
+                Turn::Hopeless(why) => items[place] = Some(refused(&why)),
+                Turn::Ready(ids) => match family.with_ids(self.client, (place, job), ids).await {
+                    Ok(job) => ready.push((place, job)),
+                    Err(error) if error.is::<CliError>() => {
+                        items[place] = Some(refused(&format!("depends_on: {error}")));
+                    }
+                    Err(error) => return Err(error),
+                },
+            }
+        }
+        Ok(ready)
     }
 
     /// The client of one batch: a key names one request, and each batch is one.
@@ -108,16 +168,59 @@ impl Batches<'_> {
     }
 }
 
+fn fate(item: &Option<BatchItem>) -> Fate {
+    match item {
+        None => Fate::Open,
+        Some(BatchItem::Submitted(submitted)) => Fate::Taken(submitted.job_id),
+        Some(BatchItem::Refused { .. }) => Fate::Refused,
+    }
+}
+
+/// What this side refuses by itself.
+fn refused(why: &str) -> BatchItem {
+    let error = Problem { detail: Some(why.to_owned()), ..Problem::new(422, "the job was not submitted") };
+    BatchItem::Refused { error }
+}
+
+fn is_taken(item: &BatchItem) -> bool {
+    matches!(item, BatchItem::Submitted(_))
+}
+
+/// Says which jobs were refused and why, and what comes of submitting the file again for their sake.
 fn tell_refused(answer: &BatchAnswer, jobs: &[Box<RawValue>]) -> Exit {
     let mut exit = Exit::Done;
     for (place, (item, job)) in answer.items.iter().zip(jobs).enumerate() {
         if let BatchItem::Refused { error } = item {
             let (number, name) = (place + 1, name_of(job));
-            eprintln!("refused job {number} of {} ({name}): {}", jobs.len(), told(error));
+            tell(&format!("refused job {number} of {} ({name}): {}", jobs.len(), told(error)));
             exit = Exit::Refused;
         }
     }
+    let taken = answer.items.iter().zip(jobs).filter(|(item, _)| is_taken(item));
+    let (keyed, plain): (Vec<_>, Vec<_>) = taken.partition(|(_, job)| has_key(job));
+    if exit == Exit::Done || keyed.len() + plain.len() == 0 {
+        return exit;
+    }
+    let were_taken = format!("{} of {} jobs were taken", keyed.len() + plain.len(), jobs.len());
+    if plain.is_empty() {
+        tell(&format!("note: {were_taken}; the file can be submitted again, as each has an idempotency_key"));
+        return exit;
+    }
+    let names: Vec<String> = plain.iter().take(NAMES_TOLD_MAX).map(|(_, job)| name_of(job)).collect();
+    let more = if plain.len() > names.len() { ", …" } else { "" };
+    tell(&format!(
+        "note: {were_taken}; submitting the file again would submit {} of them again ({}{more}): take them out of it, \
+         or give every job an idempotency_key before the first time",
+        plain.len(),
+        names.join(", "),
+    ));
     exit
+}
+
+/// The job with ids in the place of the names of what it depends on.
+pub async fn with_parents(client: &Client, job: Box<RawValue>) -> anyhow::Result<Box<RawValue>> {
+    let jobs = [job];
+    Family::of(&jobs).with_ids(client, (0, &jobs[0]), BTreeMap::new()).await.context("depends_on")
 }
 
 fn batch_table(answer: &BatchAnswer, jobs: &[Box<RawValue>]) -> String {
@@ -154,6 +257,15 @@ fn without_place(mut item: BatchItem, place: usize) -> BatchItem {
 
 fn told(error: &Problem) -> &str {
     error.detail.as_deref().unwrap_or(&error.title)
+}
+
+/// Whether submitting the job once more would answer with the one that is there.
+fn has_key(job: &RawValue) -> bool {
+    #[derive(Deserialize)]
+    struct Keyed {
+        idempotency_key: Option<String>,
+    }
+    serde_json::from_str::<Keyed>(job.get()).is_ok_and(|keyed| keyed.idempotency_key.is_some())
 }
 
 fn name_of(job: &RawValue) -> String {

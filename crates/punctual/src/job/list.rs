@@ -3,7 +3,7 @@
 use crate::args;
 use crate::connect::ConnectArgs;
 use crate::exit::Exit;
-use crate::output::{OutputArgs, optional_time, shortened, table};
+use crate::output::{OutputArgs, optional_time, shortened, table, tell};
 use crate::suggest::did_you_mean;
 use punctual_client::{Client, JobBody, JobFilter, Page, PriorityBody, ScheduleType};
 use punctual_core::job::JobStatus;
@@ -82,7 +82,7 @@ pub async fn run(args: ListArgs) -> anyhow::Result<Exit> {
     args.output.print(&page, jobs_table)?;
     if page.items.is_empty() {
         for note in misspelled(&client, &filter).await {
-            eprintln!("note: {note}");
+            tell(&format!("note: {note}"));
         }
     }
     Ok(Exit::Done)

@@ -4,18 +4,15 @@ use crate::args;
 use crate::connect::ConnectArgs;
 use crate::exit::Exit;
 use crate::job::which;
-use crate::output::{Format, OutputArgs, print_raw, print_text, time_to_millis, yaml};
+use crate::output::{Format, OutputArgs, json_line, print_line, time_to_millis, yaml};
+use crate::patience::{RECONNECT_PAUSE, RECONNECT_TIME_MAX};
 use punctual_client::{
     Client, ClientError, FollowedLine, FollowedLogs, LogLineBody, LogQuery, LogStreamBody, LogsPage,
 };
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::limits;
 use punctual_core::time::Timestamp;
-use std::time::{Duration, Instant};
-
-/// How long to wait before a server that went away is asked again, and how long it may be away.
-const RECONNECT_PAUSE: Duration = Duration::from_millis(250);
-const RECONNECT_TIME_MAX: Duration = Duration::from_secs(60);
+use std::time::Instant;
 
 #[derive(clap::Args)]
 pub struct LogsArgs {
@@ -167,10 +164,10 @@ async fn follow_once(
 fn print_lines(args: &LogsArgs, lines: &[LogLineBody]) -> anyhow::Result<()> {
     for line in lines {
         match args.output.format {
-            Format::Json => print_text(&serde_json::to_string(line)?)?,
-            Format::Yaml => print_text(&yaml(&[line])?)?,
-            Format::Table if args.timestamps => print_raw(&with_origin(line))?,
-            Format::Table => print_raw(&plain(line))?,
+            Format::Json => print_line(&json_line(line)?)?,
+            Format::Yaml => print_line(yaml(&[line])?.trim_end())?,
+            Format::Table if args.timestamps => print_line(&with_origin(line))?,
+            Format::Table => print_line(&plain(line))?,
         }
     }
     Ok(())

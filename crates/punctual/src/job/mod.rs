@@ -9,6 +9,8 @@ pub mod live;
 mod logs;
 mod next;
 mod outlook;
+mod parents;
+mod policies;
 pub mod progress;
 mod show;
 mod submit;

@@ -55,7 +55,10 @@ pub async fn outlook(client: &Client, submitted: &SubmittedBody, job: Option<&Jo
     };
     match held {
         Some(text) => Outlook { text, is_note: true },
-        None => known("runs at once".to_owned()),
+        None => match &submitted.status_reason {
+            Some(reason) => Outlook { text: reason.clone(), is_note: true },
+            None => known("runs at once".to_owned()),
+        },
     }
 }
 

@@ -4,13 +4,13 @@ use crate::args;
 use crate::connect::ConnectArgs;
 use crate::exit::Exit;
 use crate::job::list::status;
+use crate::job::policies;
 use crate::job::which::WhichJob;
 use crate::output::{OutputArgs, details, shortened, span, table, time, time_to_millis};
 use punctual_client::{Client, ExecutionBody, ExecutionsPage, JobBody, SkipRangeBody};
 use punctual_core::gates::Gate;
 use punctual_core::ids::JobId;
 use punctual_core::limits;
-use punctual_core::schedule::OverlapPolicy;
 use std::time::Duration;
 
 #[derive(clap::Args)]
@@ -43,7 +43,8 @@ pub fn job_details(job: &JobBody) -> String {
         ("Owner", Some(job.owner_id.clone())),
         ("Tags", (!job.tags.is_empty()).then(|| job.tags.join(", "))),
         ("Schedule", Some(schedule(job))),
-        ("Overlap", overlap(job)),
+        ("Missed runs", policies::missed(job)),
+        ("Overlap", policies::overlap(job)),
         ("Expires", expiry(job)),
         ("Depends on", (!job.depends_on.is_empty()).then(|| listed(&job.depends_on))),
         ("Idempotency key", job.idempotency_key.clone()),
@@ -55,7 +56,7 @@ pub fn job_details(job: &JobBody) -> String {
         ("Last outcome", last.map(|last| last.status.to_string())),
         ("Last error", job.last_error.as_ref().map(|error| shortened(error, 200))),
         ("Time limit", Some(span(Duration::from_millis(job.timeout_secs.as_millis())))),
-        ("Max retries", Some(job.max_retries.to_string())),
+        ("If it fails", Some(policies::retries(job))),
         (
             "Not retried",
             job.retry.fail_on.as_ref().filter(|texts| !texts.is_empty()).map(|texts| texts.join(", ")),
@@ -76,20 +77,6 @@ fn schedule(job: &JobBody) -> String {
         (None, Some(at)) => format!("once at {}", time(at)),
         (None, None) => "at once".to_owned(),
     }
-}
-
-/// What a run that is due while another is open does, unless it is the usual.
-fn overlap(job: &JobBody) -> Option<String> {
-    let text = match job.overlap_policy.unwrap_or_default() {
-        OverlapPolicy::Skip => return None,
-        OverlapPolicy::Allow => "runs beside each other".to_owned(),
-        OverlapPolicy::Queue => match job.overlap_limit {
-            Some(limit) => format!("runs wait for each other, at most {limit}"),
-            None => "runs wait for each other".to_owned(),
-        },
-        OverlapPolicy::Replace => "a new run replaces the last".to_owned(),
-    };
-    Some(text)
 }
 
 fn expiry(job: &JobBody) -> Option<String> {

@@ -8,7 +8,8 @@ use crate::job::job_file::{self, Batches, JobFile};
 use crate::job::outlook;
 use crate::job::wait::{self, WaitBound};
 use crate::job::which;
-use crate::output::OutputArgs;
+use crate::output::{OutputArgs, tell};
+use crate::patience::Patience;
 use anyhow::Context;
 use clap::ArgGroup;
 use punctual_client::{Client, SubmitJob, SubmittedBody};
@@ -28,8 +29,8 @@ pub struct SubmitArgs {
     /// Run this script through sh: a job of type shell
     #[arg(long, value_name = "SCRIPT", allow_hyphen_values = true, conflicts_with_all = ["file", "job_type", "payload"])]
     shell: Option<String>,
-    /// JSON for the handler
-    #[arg(long, value_parser = args::json, allow_hyphen_values = true, value_name = "JSON", conflicts_with = "file")]
+    /// JSON for the handler, or @FILE to read it from a file (@- for standard input)
+    #[arg(long, value_parser = args::payload, allow_hyphen_values = true, value_name = "JSON", conflicts_with = "file")]
     payload: Option<Box<RawValue>>,
     /// Submit the job, the list of jobs, or the {"jobs": […]} in this JSON or YAML file (- for standard input)
     #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = fields::GROUPS, conflicts_with = "LastingArgs")]
@@ -78,9 +79,11 @@ pub async fn run(args: SubmitArgs) -> anyhow::Result<Exit> {
     let submitted = match &args.file {
         None => client.submit(&args.job(&client).await?).await?,
         Some(file) => match job_file::read(file)? {
-            JobFile::One(job) => client.submit_json(&job).await?,
+            JobFile::One(job) => client.submit_json(&job_file::with_parents(&client, job).await?).await?,
             JobFile::Many(jobs) => match jobs.as_slice() {
-                [job] if args.wait => client.submit_json(job).await?,
+                [job] if args.wait => {
+                    client.submit_json(&job_file::with_parents(&client, job.clone()).await?).await?
+                }
                 jobs if args.wait => {
                     let message = format!("--wait takes one job; {} holds {}", file.display(), jobs.len());
                     return Err(CliError { exit: Exit::Misunderstood, message }.into());
@@ -94,14 +97,15 @@ pub async fn run(args: SubmitArgs) -> anyhow::Result<Exit> {
     };
     if args.wait {
         eprintln!("{}", begun(&submitted));
-        return wait::until_finished(&client, submitted.job_id, args.bound, args.output).await;
+        let server = Patience::with(&args.connect, client);
+        return wait::until_finished(server, submitted.job_id, args.bound, args.output).await;
     }
     // The job is kept in any case, so an error from here on is none of the submit.
     let job = client.job(submitted.job_id).await.ok();
     let outlook = outlook::outlook(&client, &submitted, job.as_ref()).await;
     args.output.print(&submitted, |submitted| format!("{}, {}", begun(submitted), outlook.text))?;
     if !args.output.is_table() && outlook.is_note {
-        eprintln!("note: it {}", outlook.text);
+        tell(&format!("note: it {}", outlook.text));
     }
     if let Some(past) = outlook::past(&submitted, args.fields.at()) {
         eprintln!("note: {past}");
@@ -110,7 +114,7 @@ pub async fn run(args: SubmitArgs) -> anyhow::Result<Exit> {
         && !job.is_finished()
         && let Some(lack) = outlook::lacks_worker(&client, &job.job_type).await
     {
-        eprintln!("warning: {lack}");
+        tell(&format!("warning: {lack}"));
     }
     Ok(Exit::Done)
 }

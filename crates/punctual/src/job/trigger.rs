@@ -8,7 +8,8 @@ use crate::job::show::execution_details;
 use crate::job::wait::{LOOK_PAUSE_MAX, LOOK_PAUSE_MIN, WaitBound};
 use crate::job::which::WhichJob;
 use crate::output::OutputArgs;
-use punctual_client::{Client, ClientError, ExecutionBody, ExecutionStatus, TriggerRequest};
+use crate::patience::Patience;
+use punctual_client::{ClientError, ExecutionBody, ExecutionStatus, TriggerRequest};
 
 #[derive(clap::Args)]
 pub struct TriggerArgs {
@@ -44,27 +45,28 @@ pub async fn run(args: TriggerArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     eprintln!("triggered execution {}", begun.execution_id);
-    let last = until_ended(&client, begun, args.bound).await?;
+    let mut server = args.bound.patient(Patience::with(&args.connect, client));
+    let last = until_ended(&mut server, begun, args.bound).await?;
     args.output.print(&last, execution_details)?;
     Ok(if last.status == ExecutionStatus::Succeeded { Exit::Done } else { Exit::Failed })
 }
 
 /// The last attempt of the run, once it is finished, unless the time runs out first.
 pub async fn until_ended(
-    client: &Client,
+    server: &mut Patience<'_>,
     begun: ExecutionBody,
     bound: WaitBound,
 ) -> anyhow::Result<ExecutionBody> {
     let occurrence = begun.execution_id.occurrence;
-    let Some(last) = bound.limit(ended(client, begun)).await else {
+    let Some(last) = bound.limit(ended(server, begun)).await else {
         let message = format!("the run {occurrence} was not finished within {bound}");
         return Err(CliError { exit: Exit::TimedOut, message }.into());
     };
     Ok(last?)
 }
 
-async fn ended(client: &Client, begun: ExecutionBody) -> Result<ExecutionBody, ClientError> {
-    let mut live = Live::start(client).await;
+async fn ended(server: &mut Patience<'_>, begun: ExecutionBody) -> Result<ExecutionBody, ClientError> {
+    let mut live = Live::start(server.client()).await;
     let mut execution = begun;
     let mut pause = LOOK_PAUSE_MIN;
     loop {
@@ -74,18 +76,20 @@ async fn ended(client: &Client, begun: ExecutionBody) -> Result<ExecutionBody, C
         if execution.status.is_finished() {
             // A retry is there from the moment in which the attempt before it has failed.
             let id = execution.execution_id;
-            match client.execution(id.occurrence.attempt(id.attempt + 1)).await {
+            let next = id.occurrence.attempt(id.attempt + 1);
+            match server.ask(&live, async |client| client.execution(next).await).await {
                 Ok(retry) => execution = retry,
                 Err(error) if error.is_not_found() => return Ok(execution),
                 Err(error) => return Err(error),
             }
             continue;
         }
-        if let Ok(job) = client.job(execution.job_id).await {
+        if let Ok(job) = server.client().job(execution.job_id).await {
             live.show(Seen { job, execution: Some(execution.clone()) });
         }
         live.pause(pause).await;
         pause = (pause * 2).min(LOOK_PAUSE_MAX);
-        execution = client.execution(execution.execution_id).await?;
+        let id = execution.execution_id;
+        execution = server.ask(&live, async |client| client.execution(id).await).await?;
     }
 }

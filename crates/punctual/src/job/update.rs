@@ -8,7 +8,8 @@ use crate::job::next;
 use crate::job::which::WhichJob;
 use crate::output::OutputArgs;
 use punctual_client::{JobBody, SubmitJob};
-use serde_json::value::RawValue;
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
 use std::collections::BTreeMap;
 
 #[derive(clap::Args)]
@@ -18,8 +19,14 @@ pub struct UpdateArgs {
     /// A new name
     #[arg(long)]
     name: Option<String>,
-    /// JSON for the handler; an object is merged into the present one, in which null removes a key
-    #[arg(long, value_parser = args::json, allow_hyphen_values = true, value_name = "JSON")]
+    /// Run this command instead, with its arguments: a job of type process
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["job_type", "payload", "shell"])]
+    command: Vec<String>,
+    /// Run this script through sh instead: a job of type shell
+    #[arg(long, value_name = "SCRIPT", allow_hyphen_values = true, conflicts_with_all = ["job_type", "payload"])]
+    shell: Option<String>,
+    /// JSON for the handler, or @FILE; an object is merged into the present one, in which null removes a key
+    #[arg(long, value_parser = args::payload, allow_hyphen_values = true, value_name = "JSON")]
     payload: Option<Box<RawValue>>,
     /// Reset this field to its default, such as queue or retry.fail_on; can be given more than once
     #[arg(long, value_name = "FIELD")]
@@ -55,11 +62,13 @@ type Patch = BTreeMap<String, Box<RawValue>>;
 
 impl UpdateArgs {
     fn patch(&self) -> anyhow::Result<Patch> {
-        let job = SubmitJob {
-            name: self.name.clone().unwrap_or_default(),
-            payload: self.payload.clone(),
-            ..self.fields.job()
+        let fields = self.fields.job();
+        let (job_type, payload) = match self.command_patch() {
+            Some((job_type, payload)) => (Some(job_type.to_owned()), Some(to_raw_value(&payload)?)),
+            None => (fields.job_type.clone(), self.payload.clone()),
         };
+        let name = self.name.clone().unwrap_or_default();
+        let job = SubmitJob { name, job_type, payload, ..fields };
         let mut patch: Patch = serde_json::from_str(&serde_json::to_string(&job)?)?;
         if self.name.is_none() {
             patch.remove("name");
@@ -73,6 +82,15 @@ impl UpdateArgs {
             ));
         }
         Ok(patch)
+    }
+
+    /// The type and payload of a new command or script. The other kind goes, the environment and limits stay.
+    fn command_patch(&self) -> Option<(&'static str, serde_json::Value)> {
+        match &self.shell {
+            Some(script) => Some(("shell", json!({"script": script, "command": null}))),
+            None if self.command.is_empty() => None,
+            None => Some(("process", json!({"command": self.command, "script": null}))),
+        }
     }
 }
 
@@ -94,7 +112,7 @@ fn unset(patch: &mut Patch, path: &str) -> anyhow::Result<()> {
             if object.insert(inner.to_owned(), RawValue::NULL.to_owned()).is_some() {
                 return Err(contradicts());
             }
-            serde_json::value::to_raw_value(&object)?
+            to_raw_value(&object)?
         }
     };
     patch.insert(field.to_owned(), value);
@@ -130,6 +148,8 @@ mod tests {
             (r#"--payload {"b":1.0e3,"a":null}"#, r#"{"payload":{"b":1.0e3,"a":null}}"#),
             ("--unset queue --cron @daily", r#"{"cron_expression":"@daily","queue":null}"#),
             ("--timeout-growth 1.5 --unset fail-on", r#"{"retry":{"fail_on":null,"timeout_growth":1.5}}"#),
+            ("--shell date", r#"{"job_type":"shell","payload":{"command":null,"script":"date"}}"#),
+            ("-- ls -l", r#"{"job_type":"process","payload":{"command":["ls","-l"],"script":null}}"#),
             ("--unset retry", r#"{"retry":null}"#),
             ("--unset retry.delay --unset retry-steps", r#"{"retry":{"delay":null,"steps":null}}"#),
         ] {
@@ -144,6 +164,9 @@ mod tests {
             ("--queue mail --unset queue", "--unset queue takes away"),
             ("--fail-on LOST --unset retry.fail_on", "--unset retry.fail_on takes away"),
             ("--unset retry --unset fail-on", "--unset retry.fail_on takes away"),
+            ("--shell date --payload 1", "cannot be used with"),
+            ("--shell date -- ls", "cannot be used with"),
+            ("--type noop -- ls", "cannot be used with"),
             ("--every 1h --cron @daily", "cannot be used with"),
             ("--expires-at 2026-11-15T08:30:00Z --expires-after 1h", "cannot be used with"),
         ] {

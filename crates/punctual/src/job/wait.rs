@@ -1,5 +1,6 @@
 //! `punctual job wait`: until a job is finished.
 
+use crate::args;
 use crate::connect::ConnectArgs;
 use crate::exit::{CliError, Exit};
 use crate::job::list::status;
@@ -7,7 +8,8 @@ use crate::job::live::Live;
 use crate::job::next;
 use crate::job::show::job_details;
 use crate::job::which::WhichJob;
-use crate::output::{OutputArgs, time};
+use crate::output::{OutputArgs, tell, time};
+use crate::patience::Patience;
 use punctual_client::{Client, ClientError, JobBody, ScheduleType, Span};
 use punctual_core::ids::JobId;
 use punctual_core::job::JobStatus;
@@ -33,7 +35,7 @@ pub struct WaitArgs {
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct WaitBound {
     /// Stop waiting after this time (exit code 8); the job goes on
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", value_parser = args::span)]
     wait_timeout: Option<Span>,
 }
 
@@ -43,6 +45,14 @@ impl WaitBound {
         match self.wait_timeout {
             None => Some(waiting.await),
             Some(limit) => tokio::time::timeout(limit.get(), waiting).await.ok(),
+        }
+    }
+
+    /// Whoever says how long to wait means it for a server that is away, too.
+    pub fn patient(self, server: Patience<'_>) -> Patience<'_> {
+        match self.wait_timeout {
+            None => server,
+            Some(_) => server.without_limit(),
         }
     }
 }
@@ -59,34 +69,38 @@ impl fmt::Display for WaitBound {
 pub async fn run(args: WaitArgs) -> anyhow::Result<Exit> {
     let client = args.connect.client()?;
     let id = args.which.id(&client).await?;
-    until_finished(&client, id, args.bound, args.output).await
+    client.job(id).await?;
+    until_finished(Patience::with(&args.connect, client), id, args.bound, args.output).await
 }
 
-/// Prints the job once it is finished. Only a completed one counts as done.
+/// Prints the job once it is finished. Only a completed one counts as done. A server that goes away is waited for.
 pub async fn until_finished(
-    client: &Client,
+    server: Patience<'_>,
     id: JobId,
     bound: WaitBound,
     output: OutputArgs,
 ) -> anyhow::Result<Exit> {
+    let mut server = bound.patient(server);
     let mut watched = Watched::default();
     let waiting = async {
-        tell_what_is_waited_for(client, &client.job(id).await?).await;
-        let mut live = Live::start(client).await;
+        let mut live = Live::start(server.client()).await;
+        let first = server.ask(&live, async |client| client.job(id).await).await?;
+        tell_what_is_waited_for(server.client(), &first).await;
         let mut pause = LOOK_PAUSE_MIN;
         loop {
-            let job = client.job(id).await?;
+            let job = server.ask(&live, async |client| client.job(id).await).await?;
             watched.look(&job, &live);
-            if is_over(client, &job).await? {
+            if server.ask(&live, async |client| is_over(client, &job).await).await? {
                 return Ok::<JobBody, ClientError>(job);
             }
-            live.look(client, &job).await;
+            live.look(server.client(), &job).await;
             live.pause(pause).await;
             pause = (pause * 2).min(LOOK_PAUSE_MAX);
         }
     };
     let Some(finished) = bound.limit(waiting).await else {
-        let message = format!("job {id} was not finished within {bound}{}", watched.state(client).await);
+        let state = watched.state(server.client()).await;
+        let message = format!("job {id} was not finished within {bound}{state}");
         return Err(CliError { exit: Exit::TimedOut, message }.into());
     };
     let job = finished?;
@@ -117,7 +131,7 @@ async fn tell_what_is_waited_for(client: &Client, job: &JobBody) {
     if job.status_reason.is_none()
         && let Some(held) = next::held(client, job).await
     {
-        eprintln!("note: it {held}");
+        tell(&format!("note: it {held}"));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::exit::{CliError, Exit};
 use crate::job::list::{self, status};
-use crate::output::{quoted, time};
+use crate::output::{one_line, quoted, time};
 use crate::suggest::did_you_mean;
 use punctual_client::{Client, JobBody, JobFilter};
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
@@ -86,9 +86,19 @@ fn could_be_an_id(text: &str) -> bool {
     letters >= ID_LETTERS_MIN && text.chars().all(|letter| letter.is_ascii_hexdigit() || letter == '-')
 }
 
+/// Whether a text looks like the beginning of an id, but for its length.
+fn is_too_short(text: &str) -> bool {
+    text.len() < ID_LETTERS_MIN
+        && text.contains(|letter: char| letter.is_ascii_digit())
+        && text.chars().all(|letter| letter.is_ascii_hexdigit() || letter == '-')
+}
+
 fn unknown(name: &str, latest: &[JobBody]) -> anyhow::Error {
-    let meant = did_you_mean(name, latest.iter().map(|job| job.name.as_str()));
-    CliError::not_found(format!("there is no job with the id or name {name}{meant}")).into()
+    let mut meant = did_you_mean(name, latest.iter().map(|job| job.name.as_str()));
+    if meant.is_empty() && is_too_short(name) {
+        meant = format!("; of an id at least the first {ID_LETTERS_MIN} letters are needed");
+    }
+    CliError::not_found(format!("there is no job with the id or name {}{meant}", one_line(name))).into()
 }
 
 /// The latest jobs of this name, one more than are told apart.
@@ -112,7 +122,7 @@ fn ambiguous(name: &str, are_named: &str, jobs: &[JobBody]) -> anyhow::Error {
         ..=TOLD_MAX => jobs.len().to_string(),
         _ => format!("more than {TOLD_MAX}"),
     };
-    let mut message = format!("{count} {are_named} {name}: give the id of one");
+    let mut message = format!("{count} {are_named} {}: give the id of one", one_line(name));
     for job in jobs.iter().take(TOLD_MAX) {
         message += &format!("\n  {} {}, created {}", job.job_id, status(job.status), time(job.created_at));
     }

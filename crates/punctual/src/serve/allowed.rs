@@ -57,7 +57,7 @@ impl Item for Network {
 
     fn read(text: &str) -> Result<Self, String> {
         #[cfg(feature = "http")]
-        let _: punctual_worker::http::Allow = text.parse().map_err(|error| format!("{text}: {error}"))?;
+        text.parse::<punctual_worker::http::Allow>().map_err(|error| error.to_string())?;
         Ok(Network(text.to_owned()))
     }
 

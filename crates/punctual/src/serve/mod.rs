@@ -24,12 +24,13 @@ use anyhow::Context;
 use clap::CommandFactory;
 use punctual_api::{Api, NodeInfo, Server, ServerLimits};
 use punctual_client::{Span, host};
-use punctual_core::ports::{DrivenClock, Executor, Host, Store};
+use punctual_core::ports::{DrivenClock, Executor, Host, Store, StoreError};
 use punctual_engine::{Engine, EngineConfig};
 use punctual_store::sqlite::{OpenError, SqliteOptions, SqliteStore};
 use punctual_worker::{Worker, WorkerConfig, builtin_executors};
 use signals::Signals;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -68,6 +69,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
     let origin = |key: &str| around.origin(&args.settings, key);
     let executors = executors(&settings, origin, &host)?;
     data_dir.prepare()?;
+    data_dir.must_not_have_lost_database()?;
     let store = open_store(&data_dir, &host)?;
     let listener = listen(&settings.listen.0).await?;
     let address = listener.local_addr().context("cannot tell where the server listens")?;
@@ -79,7 +81,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
     if is_driven {
         worker_connected(&host, &*store).await;
     }
-    data_dir.write_address(&address.to_string())?;
+    tell_commands(&data_dir, address);
     let config_file = around.file.as_ref().map(|file| file.path.as_path());
     Welcome { data_dir: &data_dir, config_file, address, token, manual_clock: is_driven.then_some(now) }
         .print()?;
@@ -97,6 +99,13 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
         );
     }
     Ok(node.until_stopped(&mut signals).await)
+}
+
+/// Writes down where the server listens. It serves all the same if that fails, as it does on a full disk.
+fn tell_commands(data_dir: &DataDir, address: SocketAddr) {
+    if let Err(error) = data_dir.write_address(&address.to_string()) {
+        tracing::warn!("{error:#}: commands find this server only with --server {address}");
+    }
 }
 
 /// The handlers of the embedded worker.
@@ -154,9 +163,19 @@ pub async fn start_engine(
     let engine = Engine::new(config, host.clone(), store.clone());
     engine.start().await.context("cannot read the store's clock")?;
     // The embedded workers of earlier processes died with them: their work need not wait for the lease.
-    let lost = store.lose_embedded_sessions(engine.now()).await.context("cannot end old sessions")?;
-    if lost > 0 {
-        tracing::info!(sessions = lost, "the last process did not close its sessions; recovering their work");
+    match store.lose_embedded_sessions(engine.now()).await {
+        Ok(0) => {}
+        Ok(lost) => {
+            tracing::info!(
+                sessions = lost,
+                "the last process did not close its sessions; recovering their work"
+            );
+        }
+        // A full disk: they end with their leases.
+        Err(error @ StoreError::Unavailable(_)) => {
+            tracing::warn!(%error, "the sessions of the last process cannot be ended yet; their work waits for its leases");
+        }
+        Err(error) => return Err(error).context("cannot end old sessions"),
     }
     Ok(engine)
 }

@@ -12,6 +12,7 @@ use super::output::Outlet;
 use punctual_core::limits;
 use punctual_core::notes::{Checkpoint, Percent, Progress};
 use punctual_worker::process::protocol::{CommandNote, Frame};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::io;
@@ -84,11 +85,25 @@ impl Notebook {
                 }
             }
         }
-        while let Ok(count @ 1..) = self.receiver.try_read(&mut chunk) {
-            lines.feed(&chunk[..count], |line| latest.read(line));
-        }
+        self.read_rest(&mut chunk, |bytes| lines.feed(bytes, |line| latest.read(line)));
         lines.finish(|line| latest.read(line));
         outlet.send(&latest.take()).await;
+    }
+
+    /// Reads what is in the pipe now. The kernel is asked, not the runtime: that has not yet heard of what a command
+    /// writes just before it ends. Whoever writes from outside of the tree meanwhile is not waited for.
+    fn read_rest(&self, chunk: &mut [u8], mut take: impl FnMut(&[u8])) {
+        let mut left = rustix::io::ioctl_fionread(&self.receiver).unwrap_or_default();
+        while left > 0 {
+            match rustix::io::read(&self.receiver, &mut *chunk) {
+                Ok(count @ 1..) => {
+                    take(&chunk[..count]);
+                    left = left.saturating_sub(count as u64);
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Ok(0) | Err(_) => return,
+            }
+        }
     }
 }
 
@@ -139,9 +154,9 @@ impl Latest {
             let most = limits::CHECKPOINT_BYTES_MAX;
             return Err(format!("it is too long; a checkpoint may have {most} bytes"));
         }
-        let line: NoteLine = serde_json::from_slice(line).map_err(|error| {
+        let line = parse(line).map_err(|problem| {
             let example = r#"{"percent": 40, "message": "copying", "checkpoint": {"offset": 4096}}"#;
-            format!("{error}; it looks like {example}, of which each may be left out")
+            format!("{problem}; write {example}, of which each may be left out")
         })?;
         let checkpoint = line.checkpoint.map(|document| Checkpoint::new(document.get()));
         let checkpoint = checkpoint.transpose().map_err(|error| error.to_string())?;
@@ -159,9 +174,21 @@ impl Latest {
     }
 }
 
+/// The line as a note, or what is wrong with it.
+fn parse(line: &[u8]) -> Result<NoteLine, String> {
+    if serde_json::from_slice::<IgnoredAny>(line).is_err() {
+        return Err("it is not JSON".to_owned());
+    }
+    if line.trim_ascii_start().first() != Some(&b'{') {
+        return Err("it is JSON, but not an object".to_owned());
+    }
+    serde_json::from_slice(line).map_err(|error| error.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     fn read(lines: &[&str]) -> Vec<Frame> {
         let mut latest = Latest::default();
@@ -195,7 +222,10 @@ mod tests {
     fn bad_lines_are_told_up_to_a_number() {
         let long = format!("{{\"checkpoint\": \"{}\"}}", "x".repeat(limits::CHECKPOINT_BYTES_MAX));
         for (line, said) in [
-            ("40 %", "expected"),
+            ("40 %", "counts for nothing: it is not JSON; write {"),
+            (r#"{"percent": 40"#, "it is not JSON; write {"),
+            ("{'percent': 40}", "it is not JSON; write {"),
+            ("[40]", "it is JSON, but not an object; write {"),
             ("{}", "it says nothing"),
             (r#"{"percent": 101}"#, "must be a number from 0 to 100"),
             (r#"{"progress": 1}"#, "unknown field `progress`"),
@@ -208,5 +238,24 @@ mod tests {
         }
         let many = vec!["no"; 1_000];
         assert_eq!(read(&many).len(), limits::BAD_NOTES_SHOWN_MAX + 1);
+    }
+
+    #[tokio::test]
+    async fn what_is_written_just_before_the_end_is_read() {
+        let notebook = Notebook::open().unwrap();
+        let mut writer = std::fs::OpenOptions::new().write(true).open(notebook.path()).unwrap();
+        let long = "x".repeat(2 * CHUNK_BYTES);
+        write!(writer, "no\n{{\"checkpoint\": \"{long}\"}}").unwrap();
+        let (told, mut listener) = pipe::pipe().unwrap();
+        // The tree is gone before the runtime has heard that the pipe can be read.
+        let (_is_dead, dead) = watch::channel(true);
+        tokio::spawn(notebook.pass_on(Outlet::new(told), dead));
+        let mut bytes = Vec::new();
+        listener.read_to_end(&mut bytes).await.unwrap();
+        let mut expected = Vec::new();
+        for frame in read(&["no", &format!("{{\"checkpoint\": \"{long}\"}}")]) {
+            frame.write_to(&mut expected);
+        }
+        assert!(!expected.is_empty() && bytes == expected, "{} of {} bytes", bytes.len(), expected.len());
     }
 }

@@ -248,7 +248,13 @@ async fn the_root_of_the_api_leads_on() {
     for path in ["/api/v1", "/api/v1/"] {
         let (status, body) = server.get(path).await;
         assert_eq!((status, &body["jobs"]), (StatusCode::OK, &json!("/api/v1/jobs")), "{path}");
+        for root in ["executions", "schedules", "workers", "nodes", "me", "events", "worker"] {
+            let leads_to = body[root].as_str().unwrap_or_default();
+            assert!(leads_to.starts_with(&format!("/api/v1/{root}")), "{root} of {path}: {body}");
+        }
     }
+    let anonymous = server.anonymous(Method::GET, "/").send().await.unwrap();
+    assert_eq!(anonymous.status(), StatusCode::OK, "the front door is open to all");
 }
 
 #[tokio::test]

@@ -85,6 +85,88 @@ fn jobs_come_from_files_too() {
     assert_eq!(submit(many, &["--wait"]).status.code(), Some(2));
 }
 
+#[tokio::test]
+async fn jobs_of_a_file_depend_on_each_other_by_name() {
+    let server = Server::start();
+    server.said(&["job", "submit", "there", "--type", "noop", "--wait"]);
+    server.said(&["queue", "pause", "held"]);
+    let file = server.data_dir().join("jobs.json");
+    let noop = |name: &str, parents: &str| {
+        format!(
+            r#"{{"name":"{name}","job_type":"noop","queue":"held","idempotency_key":"{name}","depends_on":[{parents}]}}"#
+        )
+    };
+    let jobs = [
+        noop("load", r#""transform""#),
+        noop("transform", r#""fetch","there""#),
+        noop("fetch", ""),
+        noop("lost", r#""nobody""#),
+        noop("orphan", r#""lost""#),
+        noop("hen", r#""egg""#),
+        noop("egg", r#""hen""#),
+    ];
+    std::fs::write(&file, format!("[{}]", jobs.join(","))).unwrap();
+    let submitted = server.cli(&["job", "submit", "-f", file.to_str().unwrap()]);
+    insta::assert_snapshot!("file_family", shown(&submitted));
+    server.said(&["queue", "resume", "held"]);
+    server.said(&["job", "wait", "load"]);
+    let job = |name: &str| -> serde_json::Value {
+        serde_json::from_str(&server.said(&["job", "show", name, "-o", "json"])).unwrap()
+    };
+    assert_eq!(job("load")["depends_on"][0], job("transform")["job_id"]);
+    assert_eq!(job("transform")["depends_on"][0], job("fetch")["job_id"]);
+    assert_eq!(job("transform")["depends_on"][1], job("there")["job_id"]);
+    std::fs::write(&file, noop("alone", r#""load""#)).unwrap();
+    server.said(&["job", "submit", "-f", file.to_str().unwrap(), "--wait"]);
+}
+
+#[test]
+fn a_job_shows_its_policies() {
+    let server = Server::start();
+    let shows = |options: &[&str], line: &str| {
+        let submit = ["job", "submit", "x", "--delay", "1d", "-o", "json"];
+        let id = job_id(&server.cli(&[&submit[..], options].concat()));
+        shows_line(&server.said(&["job", "show", &id]), line);
+    };
+    shows(
+        &["--max-retries", "2", "--retry-delay", "30s"],
+        "If it fails  2 retries, exponential from 30s to 1h",
+    );
+    shows(&["--max-retries", "0"], "If it fails  no retries");
+    shows(
+        &["--max-retries", "1", "--retry-strategy", "fixed", "--retry-delay", "5s"],
+        "If it fails  1 retry, each after 5s",
+    );
+    shows(&["--retry-strategy", "ladder", "--retry-steps", "1m,1h"], "If it fails  3 retries, after 1m, 1h");
+    let recurring = [
+        "job",
+        "submit",
+        "r",
+        "--every",
+        "1h",
+        "--misfire-policy",
+        "RUN_ALL",
+        "--misfire-limit",
+        "5",
+        "--overlap-policy",
+        "REPLACE",
+        "-o",
+        "json",
+    ];
+    let told = server.said(&["job", "show", &job_id(&server.cli(&recurring))]);
+    shows_line(&told, "Missed runs  all are made up for, at most 5");
+    shows_line(&told, "Overlap      a new run replaces the last");
+}
+
+fn shows_line(told: &str, line: &str) {
+    let expected = line.split_whitespace().collect::<Vec<_>>();
+    let has_it = told.lines().any(|shown| {
+        let words = shown.split_whitespace().collect::<Vec<_>>();
+        words.starts_with(&expected)
+    });
+    assert!(has_it, "{line} in {told}");
+}
+
 #[test]
 fn a_job_can_be_named_by_its_name() {
     let server = Server::start();

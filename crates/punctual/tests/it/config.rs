@@ -116,6 +116,22 @@ fn mistakes_are_told_with_file_and_line_and_nothing_is_started() {
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
 }
 
+/// A check before the start would fail with a code that systemd does not look at, and be repeated for ever.
+#[test]
+fn the_unit_does_not_start_again_what_its_configuration_ends() {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/systemd/punctual.service");
+    let unit = std::fs::read_to_string(unit).unwrap();
+    let values = |key: &str| -> Vec<&str> {
+        unit.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('=')).collect()
+    };
+    assert_eq!(values("ExecStartPre"), [""; 0]);
+    assert_eq!(values("WorkingDirectory"), ["/var/lib/punctual"]);
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("punctual.toml"), "slotz = 4").unwrap();
+    let (code, _, said) = run(directory.path(), &["serve"]);
+    assert_eq!(values("RestartPreventExitStatus"), [code.unwrap().to_string()], "{said}");
+}
+
 #[test]
 fn a_file_that_was_named_must_be_there() {
     let directory = tempfile::tempdir().unwrap();
@@ -123,6 +139,48 @@ fn a_file_that_was_named_must_be_there() {
     assert!(code == Some(2) && said.contains("gone.toml: the configuration file cannot be read"), "{said}");
     let (code, _, said) = run(directory.path(), &["config", "check"]);
     assert!(code == Some(5) && said.contains("there is no punctual.toml here"), "{said}");
+}
+
+#[test]
+fn what_is_not_a_file_is_refused_and_not_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let large = directory.path().join("large");
+    std::fs::write(&large, "#".repeat(2 << 20)).unwrap();
+    for (file, why) in [
+        (Path::new("/dev/zero"), "it is not a file"),
+        (&pipe, "it is not a file"),
+        (directory.path(), "it is not a file"),
+        (&large, "it has more than 1048576 bytes"),
+    ] {
+        let (code, _, said) = run(directory.path(), &["config", "check", file.to_str().unwrap()]);
+        assert_eq!(code, Some(2), "{said}");
+        let expected = format!("{}: the configuration file cannot be read: {why}\n", file.display());
+        assert!(said.ends_with(&expected), "{said}");
+    }
+    assert_eq!(run(directory.path(), &["config", "check", "/dev/null"]).0, Some(0));
+}
+
+#[test]
+fn a_password_in_an_address_is_refused_and_never_printed() {
+    let directory = tempfile::tempdir().unwrap();
+    let address = "http://me:hunter2@127.0.0.1:1";
+    let by_flag = punctual(directory.path(), &["job", "list", "--server", address]).output().unwrap();
+    let by_variable =
+        punctual(directory.path(), &["config", "show"]).env("PUNCTUAL_SERVER", address).output().unwrap();
+    std::fs::write(directory.path().join("punctual.toml"), format!("[client]\nserver = \"{address}\""))
+        .unwrap();
+    let by_file = punctual(directory.path(), &["doctor"]).output().unwrap();
+    for (output, expected) in [(by_flag, Some(2)), (by_variable, Some(2)), (by_file, Some(1))] {
+        let (code, stdout, stderr) = outcome(&output);
+        assert_eq!(code, expected, "{stdout}{stderr}");
+        assert!(
+            format!("{stdout}{stderr}").contains("without a user, a password or a query"),
+            "{stdout}{stderr}"
+        );
+        assert!(!format!("{stdout}{stderr}").contains("hunter2"), "{stdout}{stderr}");
+    }
 }
 
 #[test]

@@ -39,11 +39,53 @@ fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
 #[test]
 fn an_empty_directory_is_no_failure_and_stays_empty() {
     let directory = tempfile::tempdir().unwrap();
-    let (code, found) = examine(&directory.path().join("data"), &[]);
-    assert_eq!(code, Some(0));
+    let data = directory.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o700)).unwrap();
+    // What listens on the usual port is this machine's own affair.
+    let failed = |found: &BTreeMap<String, Value>| {
+        let failed =
+            found.iter().filter(|(check, finding)| *check != "server" && finding["level"] == "failed");
+        failed.count()
+    };
+    let (_, found) = examine(&data, &[]);
+    assert_eq!(failed(&found), 0, "{found:?}");
+    assert_eq!(found["data directory"]["level"], "good");
+    assert_eq!(found["store"]["level"], "skipped");
+    assert_eq!(std::fs::read_dir(&data).unwrap().count(), 0);
+    std::fs::remove_dir(&data).unwrap();
+    let (_, found) = examine(&data, &[]);
+    assert_eq!(failed(&found), 0, "{found:?}");
     assert_eq!(found["data directory"]["level"], "warning");
-    assert_eq!(found["server"]["level"], "skipped");
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_a_failure_with_its_cure() {
+    // Not even root can make files there.
+    let (code, found) = examine(Path::new("/sys/kernel"), &[]);
+    assert_eq!((code, &found["data directory"]["level"]), (Some(1), &json!("failed")), "{found:?}");
+    let said = found["data directory"]["found"].as_str().unwrap();
+    assert!(said.starts_with("/sys/kernel cannot be written"), "{said}");
+    assert!(found["data directory"]["fix"].is_string(), "{found:?}");
+}
+
+#[tokio::test]
+async fn a_server_whose_worker_was_drained_is_to_be_restarted() {
+    let server = Server::start();
+    let client = server.client();
+    let is_connected = async || !client.workers().await.unwrap().items.is_empty();
+    eventually("the worker is there", is_connected).await;
+    server.said(&["workers", "drain", "embedded"]);
+    eventually("it is gone", async || client.workers().await.unwrap().items.is_empty()).await;
+    let fix =
+        |found: &BTreeMap<String, Value>| found["handlers"]["fix"].as_str().unwrap_or_default().to_owned();
+    let (_, found) = examine(server.data_dir(), &[]);
+    assert!(fix(&found).starts_with("restart the server"), "{found:?}");
+    server.submit(json!({"name": "waits", "job_type": "noop"})).await;
+    let (_, found) = examine(server.data_dir(), &[]);
+    assert_eq!(found["handlers"]["found"], "no live worker runs jobs of type noop");
+    assert!(fix(&found).starts_with("restart the server"), "{found:?}");
 }
 
 #[tokio::test]

@@ -113,6 +113,29 @@ async fn moves_are_told_as_they_happen_and_what_runs_is_shown_at_first() {
 }
 
 #[tokio::test]
+async fn the_end_of_what_a_deletion_ends_is_told() {
+    let server = Server::start();
+    let client = server.client();
+    let nap = json!({"name": "nap", "job_type": "sleep", "payload": {"ms": 3_600_000}});
+    let runs = server.submit(nap).await;
+    reaches(&server, runs.occurrence(1).attempt(1), ExecutionStatus::Running).await;
+    let waits = server.submit(json!({"name": "waits", "job_type": "unknown"})).await;
+    let mut events = client.events(&EventFilter::default(), None).await.unwrap();
+    client.delete(runs).await.unwrap();
+    client.delete(waits).await.unwrap();
+    let mut unheard = BTreeSet::from([runs, waits]);
+    while !unheard.is_empty() {
+        let body = next_execution(&mut events).await;
+        if body.status.is_finished() {
+            assert_eq!(body.status, ExecutionStatus::Cancelled);
+            assert!(unheard.remove(&body.job_id), "{body:?}");
+        }
+    }
+    let (status, _) = server.get(&format!("/api/v1/executions/{runs}.1.1")).await;
+    assert_eq!(status, StatusCode::NOT_FOUND, "the job itself is gone");
+}
+
+#[tokio::test]
 async fn a_retry_is_told_as_an_end_and_a_new_attempt() {
     let server = Server::start_with(&["--allow", "shell"]);
     let client = server.client();
@@ -137,7 +160,7 @@ async fn a_place_that_is_not_known_is_a_gap_and_one_of_another_list_an_error() {
     let jobs = submit_noops(&server, 1).await;
     hear_of(&mut events, jobs).await;
     for (path, said) in [
-        ("/api/v1/events?cursor=jobs~1", "cursor must be"),
+        ("/api/v1/events?cursor=jobs~1", "cursor must be the id of an event of this stream"),
         ("/api/v1/events?status=nonsense", "status must be one of WAITING, QUEUED"),
         ("/api/v1/events?job=1", "did you mean job_id"),
     ] {
@@ -147,6 +170,9 @@ async fn a_place_that_is_not_known_is_a_gap_and_one_of_another_list_an_error() {
     }
     let foreign = server.request(Method::GET, "/api/v1/events").header("last-event-id", "jobs~1");
     assert_eq!(foreign.send().await.unwrap().status(), StatusCode::BAD_REQUEST);
+    let no_text = reqwest::header::HeaderValue::from_bytes(b"events~\xff1").unwrap();
+    let garbage = server.request(Method::GET, "/api/v1/events").header("last-event-id", no_text);
+    assert_eq!(garbage.send().await.unwrap().status(), StatusCode::BAD_REQUEST);
     let anonymous = server.anonymous(Method::GET, "/api/v1/events").send().await.unwrap();
     assert_eq!(anonymous.status(), StatusCode::UNAUTHORIZED);
 }

@@ -147,3 +147,22 @@ async fn a_full_disk_does_not_flood_the_log() {
         "{told}:\n{log}"
     );
 }
+
+#[test]
+fn a_directory_whose_database_is_gone_is_refused_and_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    assert!(Server::start_in(directory.path(), &[]).stop().success());
+    for lost in ["punctual.db", "logs.db"] {
+        std::fs::remove_file(directory.path().join(lost)).unwrap();
+        let refused = serve(directory.path());
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(7), "{said}");
+        assert!(said.contains("restore punctual.db and logs.db from a backup, or move"), "{said}");
+        assert!(!directory.path().join("punctual.db").exists(), "it was begun anew");
+        let doctor =
+            Command::new(BINARY).args(["doctor", "--data-dir"]).arg(directory.path()).output().unwrap();
+        let found = String::from_utf8_lossy(&doctor.stdout).into_owned();
+        assert_eq!(doctor.status.code(), Some(1), "{found}");
+        assert!(found.contains("✗  store"), "{found}");
+    }
+}

@@ -38,10 +38,41 @@ async fn a_full_disk_answers_503_and_keeps_what_was_acknowledged() {
     assert_eq!(response.headers()["content-type"], "application/problem+json");
     server.kill();
 
+    // The disk is still full, and the server starts all the same.
+    let server = Server::start_through(&["bash", "-c", &script, BINARY], directory.path());
+    let client = server.client();
+    for id in &acknowledged {
+        client.job(*id).await.unwrap();
+    }
+    server.kill();
+
     let server = Server::start_in(directory.path(), &[]);
     let client = server.client();
     for id in acknowledged {
         client.job(id).await.unwrap();
     }
     client.submit(&large).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_write_down_its_address_serves_all_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    let [data, log] = ["data", "log"].map(|name| directory.path().join(name));
+    let server = Server::start_in(&data, &[]);
+    let job = server.submit(json!({"name": "kept", "delay": "1h"})).await;
+    let address = data.join("server.address");
+    assert_eq!(std::fs::read_to_string(&address).unwrap().trim(), server.address);
+    server.kill();
+
+    // What stands where the draft would be keeps it from being written, as a full disk does.
+    std::fs::create_dir(data.join("server.new")).unwrap();
+    let script = format!("exec \"$0\" \"$@\" 2>'{}'", log.display());
+    let server = Server::start_through(&["sh", "-c", &script, BINARY], &data);
+    server.client().job(job).await.unwrap();
+    assert!(!address.exists(), "commands must not turn to where the last server listened");
+    let said = std::fs::read_to_string(&log).unwrap();
+    assert!(
+        said.contains("cannot write") && said.contains(&format!("--server {}", server.address)),
+        "{said}"
+    );
 }

@@ -121,6 +121,29 @@ async fn what_outlasts_the_grace_is_given_up_and_runs_again() {
     }
 }
 
+#[tokio::test]
+async fn a_server_that_stops_says_that_what_it_takes_runs_later() {
+    let server = Server::start_with(&["--drain-grace", "1h"]);
+    let client = server.client();
+    let nap = server.submit(json!({"name": "nap", "job_type": "sleep", "payload": {"ms": 3_600_000}})).await;
+    eventually("it runs", async || {
+        client.execution(nap.occurrence(1).attempt(1)).await.unwrap().status == ExecutionStatus::Running
+    })
+    .await;
+    server.terminate();
+    eventually("it is stopping", async || server.get("/readyz").await.0 == 503).await;
+    let submitted = client.submit(&short("late")).await.unwrap();
+    let told = "runs after the next start, as the server is stopping";
+    assert_eq!(submitted.status_reason.as_deref(), Some(told));
+    // A worker that was still waiting for work may have it for a moment, and gives it back.
+    eventually("the job says so, too", async || {
+        client.job(submitted.job_id).await.unwrap().status_reason.as_deref() == Some(told)
+    })
+    .await;
+    let said = server.said(&["job", "submit", "later", "--type", "noop"]);
+    assert!(said.contains(told), "{said}");
+}
+
 async fn submit_behind(server: &Server) -> Vec<JobId> {
     let mut jobs = Vec::new();
     for _ in 0..10 {

@@ -129,8 +129,49 @@ async fn bad_notes_are_told_in_the_log_and_a_flood_of_them_is_bounded() {
     let log = said(&server, &ended, LogStreamBody::Log).await;
     assert!(log[0].contains("must be a number from 0 to 100"), "{log:?}");
     assert!(log[1].contains("a checkpoint may have 65536 bytes"), "{log:?}");
+    assert!(log[2].contains("it is not JSON"), "{log:?}");
     assert_eq!(log.len(), 11, "{log:?}");
     assert!(log[10].contains("are not shown"), "{log:?}");
+}
+
+/// Commands that end right after their last note, in every way that a command can end.
+#[tokio::test]
+async fn the_last_note_of_a_command_is_kept_however_soon_it_ends() {
+    let server = Server::start_with(&["--allow", "shell", "--slots", "8"]);
+    let client = server.client();
+    let note = r#"echo '{"checkpoint": 1}' >"$PUNCTUAL_NOTES""#;
+    let endings = [
+        format!("{note}; exit 1"),
+        format!("{note}; kill -9 $$"),
+        format!("trap '{{ {}; }}; exit 1' TERM; sleep 1000 & wait", note.replace('\'', "'\\''")),
+    ];
+    let mut jobs = Vec::new();
+    for ending in endings.iter().flat_map(|ending| std::iter::repeat_n(ending, 20)) {
+        let mut job = shell(ending, 0);
+        job["timeout_secs"] = json!(2);
+        jobs.push(server.submit(job).await);
+    }
+    for job in jobs {
+        client.wait(job).await.unwrap();
+        let ended = client.execution(job.occurrence(1).attempt(1)).await.unwrap();
+        assert_eq!(checkpoint(&ended), Some(json!(1)), "{ended:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_last_note_that_cannot_be_read_is_told_however_soon_the_command_ends() {
+    let server = Server::start_with(&["--allow", "shell", "--slots", "8"]);
+    let client = server.client();
+    let mut jobs = Vec::new();
+    for _ in 0..20 {
+        jobs.push(server.submit(shell(r#"echo 40 % >"$PUNCTUAL_NOTES""#, 0)).await);
+    }
+    for job in jobs {
+        client.wait(job).await.unwrap();
+        let ended = client.execution(job.occurrence(1).attempt(1)).await.unwrap();
+        let log = said(&server, &ended, LogStreamBody::Log).await;
+        assert!(log.len() == 1 && log[0].contains("counts for nothing: it is not JSON"), "{log:?}");
+    }
 }
 
 async fn say(server: &Server, verb: &str, body: Value) -> (StatusCode, Value) {

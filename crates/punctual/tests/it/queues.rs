@@ -52,6 +52,16 @@ async fn a_pause_of_a_queue_outlives_the_server() {
     assert_eq!(server.client().wait(job).await.unwrap().status, JobStatus::Completed);
 }
 
+#[tokio::test]
+async fn a_queue_without_a_name_is_not_there() {
+    let server = standing_at(start());
+    for verb in ["pause", "resume"] {
+        let (status, problem) = server.post(&format!("/api/v1/queues//{verb}"), "").await;
+        assert_eq!(status, reqwest::StatusCode::NOT_FOUND, "{problem}");
+    }
+    assert_eq!(server.client().queues().await.unwrap().items, []);
+}
+
 #[test]
 fn the_command_line_holds_queues() {
     let server = standing_at(start());

@@ -3,7 +3,9 @@
 use crate::redact::shown;
 use crate::server::{BINARY, Server, eventually};
 use serde_json::json;
-use std::process::{Command, Output};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::process::{Command, Output, Stdio};
 
 fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -26,6 +28,10 @@ async fn names_that_are_nearly_right_are_offered() {
     insta::assert_snapshot!("slip_list", shown(&server.cli(&["job", "list", "--queue", "report"])));
     insta::assert_snapshot!("slip_queue", shown(&server.cli(&["queue", "pause", "reprots"])));
     assert_eq!(server.cli(&["job", "list", "--queue", "other"]).stderr, b"");
+    insta::assert_snapshot!("slip_queue_shown", shown(&server.cli(&["queue", "show", "reprots"])));
+    let unlike = server.cli(&["queue", "show", "nope"]);
+    assert_eq!(stderr(&unlike), "note: no job is in queue nope\n");
+    assert_eq!(stderr(&server.cli(&["queue", "show", "reports"])), "");
 }
 
 #[tokio::test]
@@ -47,7 +53,9 @@ async fn a_job_can_be_named_by_the_beginning_of_its_id() {
         assert_eq!(both.status.code(), Some(2));
         assert!(stderr(&both).contains("2 ids begin with"), "{}", stderr(&both));
     }
-    assert_eq!(server.cli(&["job", "show", &ids[0][..7]]).status.code(), Some(5));
+    let short = server.cli(&["job", "show", &ids[0][..7]]);
+    assert_eq!(short.status.code(), Some(5));
+    assert!(stderr(&short).contains("at least the first 8 letters are needed"), "{}", stderr(&short));
     assert_eq!(server.cli(&["job", "show", "ffffffff"]).status.code(), Some(5));
 }
 
@@ -85,12 +93,60 @@ fn command_lines_that_are_nearly_right_are_answered_with_right_ones() {
         ("job submit x --cron 30 2 * * MON-FRI", "such as --cron \"30 2 * * MON-FRI\""),
         ("job submit x --cron 30 2 Cargo.toml src Cargo.toml src", "put the cron expression in quotes"),
         ("schedule preview --cron 0 8 * * *", "such as --cron \"0 8 * * *\""),
+        ("job submit x --timeout 10", "must have a unit, such as 10s"),
+        ("job submit x --retry-steps 1m,5", "must have a unit, such as 5s"),
+        ("job wait x --wait-timeout 10", "must have a unit, such as 10s"),
+        ("job submit x --payload @/nonexistent", "cannot read /nonexistent"),
         ("job submit x --delay 1h1h", "must name each unit once, the longer before the shorter"),
         ("job submit x --end-at 9999-12-31T00:00:00Z", "must be before 9999-12-30T00:00:00Z"),
     ] {
         let refused = Command::new(BINARY).args(line.split(' ')).output().unwrap();
         assert_eq!(refused.status.code(), Some(2), "{line}");
         assert!(stderr(&refused).contains(said), "{line}: {}", stderr(&refused));
+    }
+}
+
+#[tokio::test]
+async fn a_payload_comes_from_a_file_or_from_standard_input() {
+    let server = Server::start();
+    let file = server.data_dir().join("payload.json");
+    std::fs::write(&file, "{\"ms\": 1}\n").unwrap();
+    let named = format!("@{}", file.display());
+    server.said(&["job", "submit", "nap", "--type", "sleep", "--payload", &named, "--wait"]);
+    let mut updating = Command::new(BINARY)
+        .args(["job", "update", "nap", "--payload", "@-", "--data-dir"])
+        .arg(server.data_dir())
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    updating.stdin.take().unwrap().write_all(b"{\"ms\": 2}").unwrap();
+    assert!(updating.wait().unwrap().success());
+    let job = server.said(&["job", "show", "nap"]);
+    assert!(job.contains("{\"ms\":2}"), "{job}");
+}
+
+#[test]
+fn what_is_not_punctual_is_told_as_such() {
+    for (answer, said) in [
+        ("501 Not Implemented", "(501 Not Implemented)"),
+        ("404 Not Found", "(404 Not Found)"),
+        ("200 OK", "(200 OK)"),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let other = std::thread::spawn(move || {
+            let (mut connection, _) = listener.accept().unwrap();
+            let _ = connection.read(&mut [0; 4096]).unwrap();
+            let page = "<!DOCTYPE HTML>";
+            let head = format!("HTTP/1.1 {answer}\r\ncontent-length: {}\r\nconnection: close", page.len());
+            connection.write_all(format!("{head}\r\n\r\n{page}").as_bytes()).unwrap();
+        });
+        let line = ["job", "list", "--token", "pt_admin_x", "--server", &address];
+        let failed = Command::new(BINARY).args(line).output().unwrap();
+        other.join().unwrap();
+        assert_eq!(failed.status.code(), Some(3), "{}", stderr(&failed));
+        let expected = format!("error: what answers at http://{address} is not Punctual {said}\n");
+        assert!(stderr(&failed).starts_with(&expected), "{}", stderr(&failed));
     }
 }
 

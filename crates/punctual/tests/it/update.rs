@@ -131,3 +131,23 @@ fn the_command_line_updates_what_its_flags_name() {
     insta::assert_snapshot!("update_unknown", shown(&update(&["--unset", "colour"])));
     insta::assert_snapshot!("update_shown", shown(&server.cli(&["job", "show", "tick"])));
 }
+
+#[test]
+fn a_new_command_or_script_takes_the_place_of_the_old() {
+    let server = Server::start_with(&["--allow", "shell,process"]);
+    let payload = |server: &Server| -> Value {
+        let job = server.said(&["job", "show", "greet", "-o", "json"]);
+        let job: Value = serde_json::from_str(&job).unwrap();
+        json!([job["job_type"], job["payload"]])
+    };
+    let first = r#"{"script": "echo one", "env": {"A": "1"}}"#;
+    server.said(&["job", "submit", "greet", "--type", "shell", "--payload", first, "--every", "1d"]);
+    server.said(&["job", "update", "greet", "--shell", "echo two"]);
+    assert_eq!(payload(&server), json!(["shell", {"script": "echo two", "env": {"A": "1"}}]));
+    let mut line = std::process::Command::new(crate::server::BINARY);
+    line.args(["job", "update", "greet", "--data-dir"])
+        .arg(server.data_dir())
+        .args(["--", "echo", "-n", "three"]);
+    assert!(line.status().unwrap().success());
+    assert_eq!(payload(&server), json!(["process", {"command": ["echo", "-n", "three"], "env": {"A": "1"}}]));
+}

@@ -1,8 +1,10 @@
 //! What whoever waits for a job sees.
 
-use crate::server::Server;
+use crate::server::{BINARY, Server};
 use crate::terminal::Terminal;
 use serde_json::json;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 #[tokio::test]
 async fn a_terminal_shows_where_a_job_is_until_it_is_over() {
@@ -31,4 +33,46 @@ async fn a_retry_is_waited_for_and_nothing_but_its_result_is_on_stdout() {
     assert_eq!(done.status.code(), Some(0), "{}", String::from_utf8_lossy(&done.stderr));
     assert!(String::from_utf8_lossy(&done.stdout).ends_with("is SUCCEEDED\n"));
     assert!(String::from_utf8_lossy(&done.stderr).starts_with("retries with execution "));
+}
+
+/// Has a command wait for something in a paused queue, across a restart of the server to another port.
+async fn across_a_restart(line: &[&str], begun: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start_in(directory.path(), &[]);
+    server.client().pause_queue("held").await.unwrap();
+    server.submit(json!({"name": "held", "job_type": "noop", "queue": "held"})).await;
+    server.submit(json!({"name": "later", "job_type": "noop", "queue": "held", "interval": "100d"})).await;
+    let mut waiting = Command::new(BINARY)
+        .args(line)
+        .arg("--data-dir")
+        .arg(directory.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = BufReader::new(waiting.stderr.take().unwrap()).lines().map(|line| line.unwrap());
+    assert!(told.any(|line| line.contains(begun)), "{line:?} never says {begun}");
+    server.kill();
+    assert!(told.any(|line| line.contains("asking again")), "{line:?} never says that the server is away");
+    let server = Server::start_in(directory.path(), &[]);
+    server.client().resume_queue("held").await.unwrap();
+    let said = told.collect::<Vec<_>>();
+    assert!(waiting.wait().unwrap().success(), "{line:?}: {said:?}");
+}
+
+#[tokio::test]
+async fn whoever_waits_goes_on_when_the_server_is_started_anew() {
+    across_a_restart(&["job", "wait", "held"], "queue held is paused").await;
+    across_a_restart(&["job", "wait", "held", "--wait-timeout", "10m"], "queue held is paused").await;
+    let submit = ["job", "submit", "new", "--type", "noop", "--queue", "held", "--wait"];
+    across_a_restart(&submit, "queue held is paused").await;
+    across_a_restart(&["job", "trigger", "later", "--wait"], "triggered execution").await;
+}
+
+#[test]
+fn a_server_that_never_was_there_is_not_waited_for() {
+    let server = Server::start();
+    let id = "01a1dfad-4895-78d4-aed7-08e40c2fa753";
+    let gone = server.cli(&["job", "wait", id, "--server", "127.0.0.1:1", "--wait-timeout", "10m"]);
+    assert_eq!(gone.status.code(), Some(3));
 }

@@ -1,11 +1,13 @@
 //! Workers are looked at, held, and sent home.
 
 use crate::driven::reaches;
-use crate::server::{Server, eventually};
+use crate::server::{PATIENCE, Server, eventually};
 use punctual_client::worker::{Context, HandlerError, Worker};
-use punctual_client::{ExecutionStatus, WorkerState};
+use punctual_client::{Client, ExecutionStatus, WorkerState};
 use punctual_core::job::JobStatus;
 use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpListener;
 
 /// A worker in this process that handles `greet` until it is sent home.
 fn start_worker(server: &Server, name: &str) -> tokio::task::JoinHandle<()> {
@@ -37,6 +39,15 @@ async fn a_paused_worker_gets_nothing_and_a_drained_one_goes_home() {
     let passes = server.submit(json!({"name": "other", "job_type": "noop"})).await;
     assert_eq!(client.wait(passes).await.unwrap().status, JobStatus::Completed);
     assert_eq!(client.execution(job.occurrence(1).attempt(1)).await.unwrap().status, ExecutionStatus::Queued);
+    let (_, explained) = server.get(&format!("/api/v1/jobs/{job}/explain")).await;
+    let held =
+        "Worker remote, the only one with its handler, is paused: it takes nothing until it is resumed.";
+    assert_eq!(explained["summary"], held);
+    assert_eq!(explained["advice"], json!([{"action": "resume_worker", "worker_id": "remote"}]));
+    let reason = client.job(job).await.unwrap().status_reason;
+    assert_eq!(reason.as_deref(), Some("waits for a worker that takes work: remote is paused"));
+    let said = server.said(&["job", "submit", "again", "--type", "greet"]);
+    assert!(said.contains("waits for a worker that takes work: remote is paused"), "{said}");
     client.resume_worker(&shown.session_id.to_string()).await.unwrap();
     assert_eq!(client.wait(job).await.unwrap().status, JobStatus::Completed);
 
@@ -55,7 +66,9 @@ async fn a_drained_embedded_worker_does_not_end_its_server() {
     let client = server.client();
     let nap = server.submit(json!({"name": "nap", "job_type": "sleep", "payload": {"ms": 200}})).await;
     reaches(&server, nap.occurrence(1).attempt(1), ExecutionStatus::Running).await;
-    client.drain_worker("embedded").await.unwrap();
+    let drained = server.cli(&["workers", "drain", "embedded"]);
+    let said = String::from_utf8_lossy(&drained.stderr).into_owned();
+    assert!(said.contains("the server runs no handlers until it is started again"), "{said}");
     assert_eq!(client.wait(nap).await.unwrap().status, JobStatus::Completed, "what runs finishes");
     eventually("its session is closed", async || client.workers().await.unwrap().items.is_empty()).await;
     let (status, _) = server.get("/readyz").await;
@@ -79,4 +92,21 @@ async fn a_node_and_a_token_say_who_they_are() {
     assert!(said.contains("PAUSED"), "{said}");
     assert!(server.said(&["nodes"]).contains(&server.address));
     assert_eq!(server.cli(&["workers", "drain", "nobody"]).status.code(), Some(5));
+}
+
+#[tokio::test]
+async fn a_worker_that_was_given_the_address_of_something_else_says_so_and_ends() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = Client::new(&listener.local_addr().unwrap().to_string(), "pt_admin_x").unwrap();
+    std::thread::spawn(move || {
+        let (mut connection, _) = listener.accept().unwrap();
+        let _ = connection.read(&mut [0; 4096]).unwrap();
+        let answer = "HTTP/1.1 404 Not Found\r\ncontent-length: 6\r\nconnection: close\r\n\r\n<html>";
+        connection.write_all(answer.as_bytes()).unwrap();
+    });
+    let handler = |_: Context, _: Option<Value>| async { Ok::<_, HandlerError>(()) };
+    let worker = Worker::builder(client).name("lost").handler("greet", handler).build();
+    let refused = tokio::time::timeout(PATIENCE, worker.run()).await.expect("it ends").unwrap_err();
+    let cause = std::error::Error::source(&refused).expect("a cause").to_string();
+    assert!(cause.contains("is not Punctual (404 Not Found)"), "{cause}");
 }

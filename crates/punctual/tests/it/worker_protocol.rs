@@ -419,6 +419,26 @@ fn the_python_worker_is_as_short_as_promised() {
 }
 
 #[tokio::test]
+async fn the_python_worker_takes_an_address_and_says_why_it_is_refused() {
+    let server = Server::start();
+    let worker = |token: &str| {
+        let mut command = Command::new("python3");
+        command.arg("-B").arg(examples().join("worker.py")).stdin(Stdio::null());
+        command
+            .env("PUNCTUAL_SERVER", &server.address)
+            .env("PUNCTUAL_TOKEN", token)
+            .env("WORKER_NAME", "plain");
+        command
+    };
+    let refused = worker("pt_admin_wrong").output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("opened no session: HTTP Error 401"), "{said}");
+    assert!(said.contains("detail") && !said.contains("Traceback"), "{said}");
+    let _worker = PythonWorker(worker(&server.token).spawn().unwrap());
+    eventually("it is connected", async || server.client().worker("plain").await.is_ok()).await;
+}
+
+#[tokio::test]
 async fn the_python_worker_processes_an_image() {
     let server = Server::start();
     let _worker = PythonWorker::start(&server, &examples().join("worker.py"), "python", LONG_LEASE_SECS);

@@ -3,7 +3,6 @@
 
 use super::{Auditor, Verdict, Violation, rule};
 use punctual_core::ids::{ExecutionId, JobId};
-use punctual_core::job::JobMark;
 use punctual_core::ports::{FinishedEvent, FinishedPage, HistorySpan};
 use std::collections::BTreeSet;
 
@@ -55,7 +54,8 @@ impl Auditor {
         self.followed.missed.clear();
         for execution in self.followed.untold.clone() {
             let occurrence = execution.occurrence;
-            if self.job(occurrence.job)?.mark == JobMark::Deleted {
+            // What belonged to a deleted job is told until that is purged.
+            if self.job(occurrence.job)?.is_purged {
                 self.followed.untold.remove(&execution);
             } else if self.is_retained(execution)? {
                 rule!(
@@ -90,7 +90,7 @@ impl Auditor {
             (attempt.status, attempt.completed_at) == (event.finished.status, event.finished.completed_at)
         });
         rule!(
-            is_right && event.queue == job.spec().queue && job.mark != JobMark::Deleted,
+            is_right && event.queue == job.spec().queue && !job.is_purged,
             "what is told of an end is what happened",
             "{event:?} tells of {attempt:?}, the job is {:?} in {}",
             job.mark,

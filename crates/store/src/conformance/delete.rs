@@ -90,11 +90,11 @@ pub async fn a_purge_removes_what_is_left_of_deleted_jobs(store: Arc<dyn Store>)
         message: "hello".to_owned(),
     };
     house.store.append_logs(vec![line]).await.unwrap();
-    assert!(!house.store.purge(100).await.unwrap(), "nothing is deleted yet");
+    assert!(!house.store.purge(at(1_000_000), 100).await.unwrap(), "nothing is deleted yet");
     assert_eq!(house.ended(job(1).id).await.len(), 1);
     house.done(at(3), job(1).id, Verb::Delete).await;
     assert_eq!(house.try_submit(at(4), job(1)).await, SubmitOutcome::AlreadyThere, "its row is there");
-    assert!(!house.store.purge(100).await.unwrap());
+    assert!(!house.store.purge(at(1_000_000), 100).await.unwrap());
     assert_eq!(house.ended(job(1).id).await, []);
     assert_eq!(house.store.logs(execution, None, 10).await.unwrap().items, []);
     house.submit(at(5), job(1)).await;
@@ -107,11 +107,32 @@ pub async fn a_purge_waits_for_what_runs(store: Arc<dyn Store>) {
     house.submit(at(1), job(1)).await;
     let running = worker.claim_one(at(2)).await;
     house.done(at(3), job(1).id, Verb::Delete).await;
-    assert!(!house.store.purge(100).await.unwrap());
+    assert!(!house.store.purge(at(1_000_000), 100).await.unwrap());
     assert_eq!(house.try_submit(at(4), job(1)).await, SubmitOutcome::AlreadyThere);
     worker.end(at(5), &running, succeeded(5)).await;
-    assert!(!house.store.purge(100).await.unwrap());
+    assert!(!house.store.purge(at(1_000_000), 100).await.unwrap());
     assert!(matches!(house.try_submit(at(6), job(1)).await, SubmitOutcome::Created(_)));
+}
+
+pub async fn a_purge_leaves_what_has_just_ended(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let mut worker = house.worker().await;
+    for n in [1, 2] {
+        house.submit(at(i64::from(n)), job(n)).await;
+    }
+    let running = worker.claim_one(at(3)).await;
+    for n in [1, 2] {
+        house.done(at(4), job(n).id, Verb::Delete).await;
+    }
+    worker.end(at(20), &running, succeeded(20)).await;
+    assert!(!house.store.purge(at(4), 100).await.unwrap());
+    assert_eq!(house.ended(job(2).id).await.len(), 1, "it was deleted just then");
+    assert!(!house.store.purge(at(20), 100).await.unwrap());
+    assert_eq!(house.ended(job(2).id).await, []);
+    assert_eq!(house.ended(job(1).id).await.len(), 1, "it ran on and has ended just then");
+    assert!(!house.store.purge(at(20), 1).await.unwrap(), "asking again at once would not help");
+    assert!(!house.store.purge(at(21), 100).await.unwrap());
+    assert_eq!(house.ended(job(1).id).await, []);
 }
 
 pub async fn a_purge_is_bounded_and_says_when_there_is_more(store: Arc<dyn Store>) {
@@ -129,7 +150,7 @@ pub async fn a_purge_is_bounded_and_says_when_there_is_more(store: Arc<dyn Store
     house.done(at(52), job.id, Verb::Delete).await;
     let mut left = Vec::new();
     for _call in 0..10 {
-        let more = house.store.purge(2).await.unwrap();
+        let more = house.store.purge(at(1_000_000), 2).await.unwrap();
         left.push(house.ended(job.id).await.len());
         if !more {
             break;

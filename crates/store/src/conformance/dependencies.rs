@@ -286,7 +286,7 @@ pub async fn a_child_that_was_deleted_stays_deleted(store: Arc<dyn Store>) {
     house.submit(at(1), job(1)).await;
     house.submit(at(2), child(2, &[1])).await;
     house.done(at(3), job(2).id, Verb::Delete).await;
-    assert!(!house.store.purge(100).await.unwrap());
+    assert!(!house.store.purge(at(1_000_000), 100).await.unwrap());
     assert_eq!(worker.run(at(4), succeeded(4)).await.1, Begun::default());
     assert_eq!(house.store.job(job(2).id).await.unwrap(), None);
 }

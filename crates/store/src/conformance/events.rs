@@ -41,7 +41,7 @@ pub async fn places_are_never_given_twice(store: Arc<dyn Store>) {
     worker.run(at(2), succeeded(2)).await;
     let seen = house.store.finished_after(0, 10).await.unwrap().looked_to;
     house.done(at(3), job(1).id, Verb::Delete).await;
-    house.store.purge(100).await.unwrap();
+    house.store.purge(at(1_000_000), 100).await.unwrap();
     assert_eq!(house.store.history_span().await.unwrap(), HistorySpan { begins_after: 0, ends_at: seen });
     house.submit(at(4), job(2)).await;
     let (second, _) = worker.run(at(5), succeeded(5)).await;
@@ -67,17 +67,24 @@ pub async fn what_retention_took_away_is_told(store: Arc<dyn Store>) {
     assert_eq!(house.store.finished_after(0, 10).await.unwrap().items, []);
 }
 
-pub async fn what_belongs_to_deleted_jobs_is_passed_over(store: Arc<dyn Store>) {
+pub async fn what_belonged_to_deleted_jobs_is_told_until_they_are_purged(store: Arc<dyn Store>) {
     let house = House::new(store);
     let mut worker = house.worker().await;
     for number in 1..=2 {
         house.submit(at(1), job(number)).await;
         worker.run(at(2), succeeded(2)).await;
     }
-    house.done(at(3), job(2).id, Verb::Delete).await;
+    house.submit(at(1), job(3)).await;
+    for number in [2, 3] {
+        house.done(at(3), job(number).id, Verb::Delete).await;
+    }
     let page = house.store.finished_after(0, 10).await.unwrap();
-    assert_eq!(executions(&page), [job(1).id.occurrence(1).attempt(1)]);
-    assert_eq!(page.looked_to, house.store.history_span().await.unwrap().ends_at);
+    let all = [1, 2, 3].map(|number| job(number).id.occurrence(1).attempt(1));
+    assert_eq!(executions(&page), all, "also of what the deletion itself has ended");
+    assert_eq!(page.items[2].finished.status, Status::Cancelled);
+    house.store.purge(at(4), 100).await.unwrap();
+    let page = house.store.finished_after(0, 10).await.unwrap();
+    assert_eq!(executions(&page), all[..1]);
 }
 
 pub async fn open_executions_are_shown_as_they_stand(store: Arc<dyn Store>) {

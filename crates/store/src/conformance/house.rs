@@ -91,7 +91,7 @@ pub async fn jobs_that_finished_long_ago_are_retired(store: Arc<dyn Store>) {
         left.extend(house.store.job(job(n).id).await.unwrap().map(|_| n));
     }
     assert_eq!(left, [2, 5, 6], "what ended later, what is queued and what is to come");
-    assert!(!house.store.purge(100).await.unwrap());
+    assert!(!house.store.purge(at(1_000_000), 100).await.unwrap());
     assert_eq!((house.ended(job(0).id).await.len(), house.ended(job(2).id).await.len()), (0, 1));
     assert_eq!(house.store.retire(at(501), step).await.unwrap().jobs, 0);
 }

@@ -213,7 +213,7 @@ macro_rules! each_conformance_case {
                 what_finished_is_followed_in_the_order_of_the_commits,
                 places_are_never_given_twice,
                 what_retention_took_away_is_told,
-                what_belongs_to_deleted_jobs_is_passed_over,
+                what_belonged_to_deleted_jobs_is_told_until_they_are_purged,
                 open_executions_are_shown_as_they_stand,
                 all_that_runs_is_walked_over_in_pages,
                 executions_of_all_jobs_are_listed_by_how_they_stand,
@@ -340,6 +340,7 @@ macro_rules! each_conformance_case {
                 what_runs_of_a_deleted_job_still_reports,
                 a_purge_removes_what_is_left_of_deleted_jobs,
                 a_purge_waits_for_what_runs,
+                a_purge_leaves_what_has_just_ended,
                 a_purge_is_bounded_and_says_when_there_is_more,
             }
             dead_letters {
@@ -380,6 +381,13 @@ macro_rules! each_conformance_case {
                 dead_letters_are_listed_latest_first_in_pages,
                 depths_count_what_is_live_by_lane,
                 jobs_are_counted_by_status,
+            }
+            pages {
+                a_page_of_jobs_is_bounded_by_its_payloads,
+                a_page_holds_one_item_however_large,
+                pages_of_what_has_ended_are_bounded_by_results,
+                a_page_of_dead_letters_is_bounded_by_errors,
+                a_page_of_log_lines_is_bounded_by_what_they_say,
             }
             house {
                 log_lines_are_read_in_order_and_in_pages,

@@ -4,8 +4,8 @@
 use super::connection::{self, Durability};
 use super::fault::Fault;
 use super::migrate;
-use super::reads::cut;
-use super::rows::{Code, all, count, counter, decode, job_id, limit, one, time};
+use super::reads::{Item, Room, page};
+use super::rows::{Code, count, counter, decode, job_id, limit, one, time};
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::limits;
 use punctual_core::ports::{LogLine, LogStream, Page, StoreError};
@@ -189,10 +189,7 @@ pub(crate) fn read_lines(
     after: Option<u64>,
     wanted: usize,
 ) -> Result<Page<LogLine, u64>, StoreError> {
-    let wanted = wanted.clamp(1, limits::PAGE_ITEMS_MAX);
-    let mut items = try_read_lines(conn, execution, after, wanted + 1)?;
-    let next = cut(&mut items, wanted, |last| last.number);
-    Ok(Page { items, next })
+    Ok(try_read_lines(conn, execution, after, wanted.clamp(1, limits::PAGE_ITEMS_MAX))?)
 }
 
 fn try_read_lines(
@@ -200,19 +197,19 @@ fn try_read_lines(
     execution: ExecutionId,
     after: Option<u64>,
     wanted: usize,
-) -> Result<Vec<LogLine>, Fault> {
+) -> Result<Page<LogLine, u64>, Fault> {
     let occurrence = execution.occurrence;
     let bounds = params![
         occurrence.job.as_bytes(),
         occurrence.number,
         execution.attempt,
         after.map_or(0, counter),
-        limit(wanted)
+        limit(wanted + 1)
     ];
-    all(&mut *conn.prepare_cached(LINES_OF_EXECUTION)?, bounds, read_line)
+    page(&mut *conn.prepare_cached(LINES_OF_EXECUTION)?, bounds, Room::of(wanted), read_item)
 }
 
-/// The last lines of one execution, in their order.
+/// The last lines of one execution, in their order: as many as a page has room for.
 pub(crate) fn read_last_lines(
     conn: &Connection,
     execution: ExecutionId,
@@ -230,7 +227,13 @@ fn try_read_last_lines(
 ) -> Result<Vec<LogLine>, Fault> {
     let occurrence = execution.occurrence;
     let bounds = params![occurrence.job.as_bytes(), occurrence.number, execution.attempt, limit(wanted)];
-    all(&mut *conn.prepare_cached(LAST_LINES)?, bounds, read_line)
+    let last = page(&mut *conn.prepare_cached(LAST_LINES)?, bounds, Room::of(wanted), read_item)?;
+    Ok(last.items)
+}
+
+fn read_item(row: &Row<'_>) -> Result<Item<LogLine, u64>, Fault> {
+    let line = read_line(row)?;
+    Ok(Item { bytes: line.message.len(), cursor: line.number, value: line })
 }
 
 fn read_line(row: &Row<'_>) -> Result<LogLine, Fault> {

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 pub(crate) const MAIN_FILE: &str = "punctual.db";
 /// The database of log lines.
 pub(crate) const LOGS_FILE: &str = "logs.db";
+/// What SQLite has written to the main database last.
+const WAL_FILE: &str = "punctual.db-wal";
 /// The file whose lock says that a process has the directory open.
 pub(crate) const LOCK_FILE: &str = "punctual.lock";
 
@@ -72,14 +74,24 @@ fn identity(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-/// Refuses to begin anew where a store has been: the main file is empty, but the log lines of its jobs are there.
+/// Refuses to begin anew where a store has been: the main file is empty or gone, but the log lines of its jobs, or its
+/// own latest writes, are there. SQLite would throw those writes away.
 pub(crate) fn refuse_emptied(main: &Path, logs: &Path) -> Result<(), OpenError> {
-    let length = |path: &Path| fs::metadata(path).map(|metadata| metadata.len());
-    if !(matches!(length(main), Ok(0)) && matches!(length(logs), Ok(1..))) {
+    let is_filled = |path: &Path| fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0);
+    let what = match fs::metadata(main) {
+        Ok(metadata) if metadata.len() == 0 => "is empty",
+        Err(error) if error.kind() == io::ErrorKind::NotFound => "is gone",
+        // What else is wrong with it is found out by opening it.
+        _ => return Ok(()),
+    };
+    let beside = [logs.to_owned(), main.with_file_name(WAL_FILE)];
+    let Some(left) = beside.iter().filter(|path| is_filled(path)).find_map(|path| path.file_name()) else {
         return Ok(());
-    }
+    };
     let reason = format!(
-        "the file is empty, although {LOGS_FILE} beside it is not: restore both from a backup, or remove both to begin anew"
+        "the file {what}, although {} beside it is not: restore {MAIN_FILE} and {LOGS_FILE} from a backup, or move all \
+         files of the directory away to begin anew",
+        left.display()
     );
     Err(OpenError::Database { path: main.to_owned(), source: StoreError::Broken(reason) })
 }

@@ -542,9 +542,9 @@ impl Store for SqliteStore {
         written!(self, Write::Retire { now, retirement }, WriteReply::Retired(retired) => retired)
     }
 
-    async fn purge(&self, limit: usize) -> Result<bool, StoreError> {
+    async fn purge(&self, before: Timestamp, limit: usize) -> Result<bool, StoreError> {
         let purged: Result<Purged, StoreError> =
-            written!(self, Write::Purge { limit }, WriteReply::Purged(purged) => purged);
+            written!(self, Write::Purge { before, limit }, WriteReply::Purged(purged) => purged);
         let Purged { jobs, more } = purged?;
         if !jobs.is_empty() {
             // If this does not come to pass, the lines go when they are old.

@@ -122,6 +122,7 @@ pub enum Write {
         retirement: Retirement,
     },
     Purge {
+        before: Timestamp,
         limit: usize,
     },
     Probe {
@@ -153,7 +154,7 @@ impl Write {
             Write::Recover { limit, .. }
             | Write::Resolve { limit, .. }
             | Write::Retain { limit, .. }
-            | Write::Purge { limit } => *limit,
+            | Write::Purge { limit, .. } => *limit,
             Write::Retire { retirement, .. } => retirement.limit,
             Write::Resync { .. }
             | Write::OpenSession { .. }

@@ -414,6 +414,10 @@ fn batches(schemas: &mut Schemas) {
             ("status", the("JobStatus", "Where it is in its life.")),
             ("next_run_time", time("When it runs next.").or_null()),
             (
+                "status_reason",
+                text("Why it does not run when it should: there while the server is stopping.").sometimes(),
+            ),
+            (
                 "existing",
                 flag(
                     "An earlier submit with the same `idempotency_key` had created it: nothing new was \

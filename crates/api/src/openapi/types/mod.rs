@@ -122,6 +122,11 @@ fn advice(schemas: &mut Schemas) {
             ("action", one_of("What to do. Later versions may add words: ignore those you do not know.", &words)),
             ("job_id", the("JobId", "Of `*_job`: the job.").sometimes()),
             ("queue", text("Of `*_queue`: the queue.").sometimes()),
+            (
+                "worker_id",
+                text("Of `resume_worker`: the worker's name, or its session id if others have the name, too.")
+                    .sometimes(),
+            ),
             ("occurrence_id", the("OccurrenceId", "Of `redrive_dead_letter`: its occurrence.").sometimes()),
             (
                 "override",

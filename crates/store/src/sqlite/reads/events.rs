@@ -2,14 +2,14 @@
 //! open ones stand.
 
 use super::Reads;
+use super::page::{Room, bytes_of};
 use crate::sqlite::fault::Fault;
 use crate::sqlite::names::last_history_number;
 use crate::sqlite::rows::{
-    LiveRow, all, count, counter, decode_or_none, history_columns, limit, live_columns, one, read_finished,
+    LiveRow, all, count, counter, history_columns, limit, live_columns, one, read_finished,
 };
 use punctual_core::defects::{Defect, planted};
 use punctual_core::ids::{OccurrenceId, SessionId};
-use punctual_core::job::JobMark;
 use punctual_core::limits;
 use punctual_core::occurrence::LiveState;
 use punctual_core::ports::{
@@ -18,12 +18,12 @@ use punctual_core::ports::{
 use rusqlite::params;
 use std::collections::BTreeMap;
 
-/// Columns before the place, the lane and the mark of the job.
+/// Columns before the place and the lane of the job.
 const HISTORY_COLUMNS: usize = 16;
 pub(crate) const FINISHED_AFTER: &str = concat!(
     "SELECT ",
     history_columns!(),
-    ", history.seq, jobs.lane, jobs.mark FROM history LEFT JOIN workers ON workers.id = history.worker \
+    ", history.seq, jobs.lane FROM history LEFT JOIN workers ON workers.id = history.worker \
      LEFT JOIN jobs ON jobs.id = history.job WHERE history.seq > ?1 ORDER BY history.seq LIMIT ?2"
 );
 const OPEN: &str =
@@ -65,24 +65,28 @@ impl Reads<'_> {
 
     fn page_of_finished(&mut self, after: u64, wanted: usize) -> Result<FinishedPage, Fault> {
         let (conn, lanes) = (self.conn, &mut *self.lanes);
-        let rows =
-            all(&mut *conn.prepare_cached(FINISHED_AFTER)?, params![counter(after), limit(wanted)], |row| {
-                let place = count(row, HISTORY_COLUMNS, "history.seq")?;
-                // Without its row, a job is gone; with that mark, it is as good as gone.
-                let mark: Option<JobMark> = decode_or_none(row, HISTORY_COLUMNS + 2, "jobs.mark")?;
-                if mark.is_none_or(|mark| mark == JobMark::Deleted) {
-                    return Ok((place, None));
+        let mut select = conn.prepare_cached(FINISHED_AFTER)?;
+        let mut rows = select.query(params![counter(after), limit(wanted)])?;
+        let mut page = FinishedPage { items: vec![], looked_to: after, more: false };
+        let (mut room, mut looked_at) = (Room::of(wanted), 0);
+        while let Some(row) = rows.next()? {
+            let place = count(row, HISTORY_COLUMNS, "history.seq")?;
+            // Without its row, a job is gone. One that is only marked as deleted has still to be told of.
+            if let Some(lane) = row.get(HISTORY_COLUMNS + 1)? {
+                let queue = lanes.lane(conn, lane)?.queue().to_owned();
+                let finished = read_finished(row)?;
+                if !room.take(bytes_of(&finished)) {
+                    page.more = true;
+                    break;
                 }
-                let queue = lanes.lane(conn, row.get(HISTORY_COLUMNS + 1)?)?.queue().to_owned();
-                Ok((place, Some(FinishedEvent { place, queue, finished: read_finished(row)? })))
-            })?;
-        let more = rows.len() == wanted;
-        let skipped = u64::from(more && planted(Defect::SkipHistoryRow));
-        Ok(FinishedPage {
-            looked_to: rows.last().map_or(after, |(place, _)| *place) + skipped,
-            more,
-            items: rows.into_iter().filter_map(|(_, event)| event).collect(),
-        })
+                page.items.push(FinishedEvent { place, queue, finished });
+            }
+            page.looked_to = place;
+            looked_at += 1;
+        }
+        page.more |= looked_at == wanted;
+        page.looked_to += u64::from(page.more && planted(Defect::SkipHistoryRow));
+        Ok(page)
     }
 
     fn span(&mut self) -> Result<HistorySpan, Fault> {

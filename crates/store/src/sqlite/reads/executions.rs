@@ -2,6 +2,7 @@
 
 use super::Reads;
 use super::jobs::IS_DELETED;
+use super::page::{Item, Room, bytes_of, page};
 use crate::sqlite::fault::Fault;
 use crate::sqlite::names::Lanes;
 use crate::sqlite::rows::{
@@ -72,10 +73,7 @@ impl Reads<'_> {
         before: Option<ExecutionId>,
         count: usize,
     ) -> Result<Page<Finished, ExecutionId>, StoreError> {
-        let wanted = count.clamp(1, limits::PAGE_ITEMS_MAX);
-        let mut items = self.history_before(job, before, wanted + 1)?;
-        let next = cut(&mut items, wanted, |last| last.id);
-        Ok(Page { items, next })
+        Ok(self.page_of_history(job, before, count.clamp(1, limits::PAGE_ITEMS_MAX))?)
     }
 
     pub fn execution(&mut self, id: ExecutionId) -> Result<Option<ExecutionView>, StoreError> {
@@ -95,20 +93,24 @@ impl Reads<'_> {
     /// The execution that ended last, as far as the latest few can tell: occurrences that overlap may end in any
     /// order.
     pub(super) fn last_finished(&mut self, job: JobId) -> Result<Option<Finished>, Fault> {
-        let latest = self.history_before(job, None, LATEST_LOOKED_AT)?;
+        let latest = self.page_of_history(job, None, LATEST_LOOKED_AT)?.items;
         Ok(latest.into_iter().max_by_key(|finished| (finished.completed_at, finished.id)))
     }
 
-    fn history_before(
+    fn page_of_history(
         &mut self,
         job: JobId,
         before: Option<ExecutionId>,
-        count: usize,
-    ) -> Result<Vec<Finished>, Fault> {
+        wanted: usize,
+    ) -> Result<Page<Finished, ExecutionId>, Fault> {
         let (occurrence, attempt) =
             before.map_or((i64::MAX, 0), |id| (i64::from(id.occurrence.number), id.attempt));
         let mut select = self.conn.prepare_cached(HISTORY_OF_JOB)?;
-        all(&mut select, params![job.as_bytes(), occurrence, attempt, limit(count)], read_finished)
+        let bounds = params![job.as_bytes(), occurrence, attempt, limit(wanted + 1)];
+        page(&mut select, bounds, Room::of(wanted), |row| {
+            let finished = read_finished(row)?;
+            Ok(Item { bytes: bytes_of(&finished), cursor: finished.id, value: finished })
+        })
     }
 
     fn find_execution(&mut self, id: ExecutionId) -> Result<Option<ExecutionView>, Fault> {
@@ -146,33 +148,32 @@ impl Reads<'_> {
     }
 
     fn page_of_dead_letters(&mut self, query: &DeadLetterQuery) -> Result<Page<DeadLetter, u64>, Fault> {
-        let wanted = query.limit.clamp(1, limits::PAGE_ITEMS_MAX);
         let before = query.before.map_or(i64::MAX, counter);
         let (conn, lanes) = (self.conn, &mut *self.lanes);
-        let read = |row: &Row<'_>| read_dead_letter(row, conn, lanes);
-        let looked_at = match query.job {
-            None => {
-                all(&mut *conn.prepare_cached(DEAD_LETTERS)?, params![before, limit(LOOKED_AT_MAX)], read)?
-            }
-            Some(job) => all(
-                &mut *conn.prepare_cached(DEAD_LETTERS_OF_JOB)?,
-                params![before, limit(LOOKED_AT_MAX), job.as_bytes()],
-                read,
-            )?,
+        let sql = if query.job.is_some() { DEAD_LETTERS_OF_JOB } else { DEAD_LETTERS };
+        let mut select = conn.prepare_cached(sql)?;
+        let mut rows = match &query.job {
+            None => select.query(params![before, limit(LOOKED_AT_MAX)])?,
+            Some(job) => select.query(params![before, limit(LOOKED_AT_MAX), job.as_bytes()])?,
         };
-        let is_cut_off = looked_at.len() == LOOKED_AT_MAX;
-        let mut items = Vec::new();
-        let mut last = None;
-        for letter in looked_at {
-            if items.len() == wanted {
+        let (mut items, mut last) = (Vec::new(), None);
+        let (mut room, mut looked_at) = (Room::of(query.limit), 0);
+        while let Some(row) = rows.next()? {
+            if room.is_full() {
                 return Ok(Page { items, next: last });
             }
-            last = Some(letter.number);
+            let letter = read_dead_letter(row, conn, lanes)?;
+            let number = letter.number;
             if is_wanted(query, &letter) {
+                if !room.take(letter.error.as_ref().map_or(0, String::len)) {
+                    return Ok(Page { items, next: last });
+                }
                 items.push(letter);
             }
+            last = Some(number);
+            looked_at += 1;
         }
-        Ok(Page { items, next: last.filter(|_| is_cut_off) })
+        Ok(Page { items, next: last.filter(|_| looked_at == LOOKED_AT_MAX) })
     }
 }
 
@@ -211,13 +212,4 @@ pub(crate) fn read_dead_letter(
         error: row.get(5)?,
         noted: row.get(11)?,
     })
-}
-
-/// Cuts a list that was read one item too far back to its page; the cursor of the next one, if there is one.
-pub(crate) fn cut<T, C>(items: &mut Vec<T>, wanted: usize, cursor: impl FnOnce(&T) -> C) -> Option<C> {
-    if items.len() <= wanted {
-        return None;
-    }
-    items.truncate(wanted);
-    items.last().map(cursor)
 }

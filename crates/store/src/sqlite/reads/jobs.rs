@@ -1,6 +1,7 @@
 //! One job, and lists of them.
 
 use super::Reads;
+use super::page::{Room, bytes_of};
 use crate::sqlite::fault::Fault;
 use crate::sqlite::rows::{
     Code, JobRow, LiveRow, ScheduleRow, all, decode, job_columns, job_id, limit, live_columns, one,
@@ -89,21 +90,24 @@ impl Reads<'_> {
         let candidates = self.candidates(query, looked_at_max)?;
         let is_cut_off = candidates.len() == looked_at_max;
         let text = query.text.as_ref().map(|text| text.to_lowercase());
-        let mut items = Vec::new();
-        let mut last = None;
+        let (mut items, mut last) = (Vec::new(), None);
+        let mut room = Room::of(wanted);
         for candidate in &candidates {
-            if items.len() == wanted {
+            if room.is_full() {
                 return Ok(Page { items, next: last });
             }
-            last = Some(candidate.id);
             let lane = self.lanes.lane(self.conn, candidate.lane)?;
             if candidate.matches(query, &lane)
                 && self.has_tags_and_text(candidate, &lane, &query.tags, text.as_deref())?
                 && let Some(view) = self.view(candidate.id)?
                 && query.status.is_none_or(|status| view.status() == status)
             {
+                if !room.take(bytes_of_view(&view)) {
+                    return Ok(Page { items, next: last });
+                }
                 items.push(view);
             }
+            last = Some(candidate.id);
         }
         Ok(Page { items, next: last.filter(|_| is_cut_off) })
     }
@@ -172,6 +176,11 @@ impl Reads<'_> {
         }
         Ok(candidates)
     }
+}
+
+/// The bytes of what people and handlers have put into a job.
+fn bytes_of_view(view: &JobView) -> usize {
+    view.job.spec.payload.len() + view.last_finished.as_ref().map_or(0, bytes_of)
 }
 
 fn is_filtered(query: &JobQuery) -> bool {

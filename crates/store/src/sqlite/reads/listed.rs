@@ -2,6 +2,7 @@
 
 use super::Reads;
 use super::events::RUNNING;
+use super::page::{Room, bytes_of};
 use crate::sqlite::fault::Fault;
 use crate::sqlite::rows::{
     LiveRow, all, count, counter, decode, decode_or_none, history_columns, limit, live_columns, one,
@@ -43,7 +44,13 @@ pub(crate) const NAME_OF_JOB: &str =
 /// A row that was looked at: where the walk stands after it, and what it shows if it is meant.
 struct Looked {
     walk: ExecutionWalk,
-    shown: Option<(ExecutionView, Lane)>,
+    shown: Option<(Shown, Lane)>,
+}
+
+/// What has ended is read once it is clear that there is room for it: results and errors are large.
+enum Shown {
+    Live(ExecutionView),
+    Finished { place: u64 },
 }
 
 impl Reads<'_> {
@@ -76,16 +83,32 @@ impl Reads<'_> {
         };
         let is_cut_off = looked_at.len() == looked_at_max;
         let (mut items, mut last) = (Vec::new(), None);
+        let mut room = Room::of(wanted);
         for Looked { walk, shown } in looked_at {
-            if items.len() == wanted {
+            if room.is_full() {
                 return Ok(Page { items, next: last });
             }
-            last = Some(walk);
-            if let Some((view, lane)) = shown {
-                items.extend(self.listed(view, &lane)?);
+            if let Some(listed) = self.shown(shown)? {
+                if !room.take(bytes_of_listed(&listed)) {
+                    return Ok(Page { items, next: last });
+                }
+                items.push(listed);
             }
+            last = Some(walk);
         }
         Ok(Page { items, next: last.filter(|_| is_cut_off) })
+    }
+
+    fn shown(&mut self, shown: Option<(Shown, Lane)>) -> Result<Option<ListedExecution>, Fault> {
+        let Some((shown, lane)) = shown else { return Ok(None) };
+        let view = match shown {
+            Shown::Live(view) => Some(view),
+            Shown::Finished { place } => {
+                let mut select = self.conn.prepare_cached(FINISHED_AT)?;
+                one(&mut select, [counter(place)], read_finished)?.map(ExecutionView::Finished)
+            }
+        };
+        view.map_or(Ok(None), |view| self.listed(view, &lane))
     }
 
     fn look_at_running(
@@ -110,7 +133,7 @@ impl Reads<'_> {
             let is_meant = is_meant(query, &lane, open.worker.as_deref());
             let view = ExecutionView::Live { live: open.live, worker: open.worker };
             let walk = ExecutionWalk::Running { after: Some(place) };
-            looked_at.push(Looked { walk, shown: is_meant.then_some((view, lane)) });
+            looked_at.push(Looked { walk, shown: is_meant.then_some((Shown::Live(view), lane)) });
         }
         Ok(looked_at)
     }
@@ -139,7 +162,7 @@ impl Reads<'_> {
             let lane = self.lanes.lane(self.conn, lane)?;
             let is_meant = is_in_state && is_meant(query, &lane, None);
             let view = ExecutionView::Live { live, worker: None };
-            looked_at.push(Looked { walk, shown: is_meant.then(|| (view, lane.clone())) });
+            looked_at.push(Looked { walk, shown: is_meant.then(|| (Shown::Live(view), lane.clone())) });
         }
         Ok(looked_at)
     }
@@ -170,11 +193,8 @@ impl Reads<'_> {
             let mut shown = None;
             if let Some(lane) = lane {
                 let lane = self.lanes.lane(conn, lane)?;
-                if is_meant(query, &lane, worker.as_deref()) {
-                    let mut select = conn.prepare_cached(FINISHED_AT)?;
-                    let finished = one(&mut select, [counter(place)], read_finished)?;
-                    shown = finished.map(|finished| (ExecutionView::Finished(finished), lane.clone()));
-                }
+                let is_meant = is_meant(query, &lane, worker.as_deref());
+                shown = is_meant.then(|| (Shown::Finished { place }, lane.clone()));
             }
             looked_at.push(Looked { walk, shown });
         }
@@ -201,6 +221,13 @@ impl Reads<'_> {
             queue: lane.queue().to_owned(),
             max_retries,
         }))
+    }
+}
+
+fn bytes_of_listed(listed: &ListedExecution) -> usize {
+    match &listed.view {
+        ExecutionView::Live { .. } => 0,
+        ExecutionView::Finished(finished) => bytes_of(finished),
     }
 }
 

@@ -1,5 +1,5 @@
 //! What is read without writing: by people, by the loops that look for work, and by the simulator. Every list
-//! looks at a bounded number of rows, whatever the size of the database.
+//! looks at a bounded number of rows and holds a bounded number of bytes, whatever the size of the database.
 
 mod due;
 mod events;
@@ -8,9 +8,11 @@ mod jobs;
 mod listed;
 mod notes;
 mod overview;
+mod page;
 
-pub(crate) use executions::{DEAD_LETTER, LATEST_DEAD_LETTER, cut, read_dead_letter};
+pub(crate) use executions::{DEAD_LETTER, LATEST_DEAD_LETTER, read_dead_letter};
 pub(crate) use jobs::{IS_DELETED, JOB, OPEN_OF_JOB};
+pub(crate) use page::{Item, Room, page};
 
 use super::names::Lanes;
 use rusqlite::Connection;

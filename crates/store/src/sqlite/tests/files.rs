@@ -55,6 +55,23 @@ async fn an_emptied_database_is_refused_instead_of_begun_anew() {
 }
 
 #[tokio::test]
+async fn a_database_that_is_gone_is_refused_instead_of_begun_anew() {
+    for (left, removed) in [("logs.db", "punctual.db-wal"), ("punctual.db-wal", "logs.db")] {
+        let dir = tempfile::tempdir().unwrap();
+        open(dir.path()).close();
+        std::fs::remove_file(dir.path().join("punctual.db")).unwrap();
+        let _ = std::fs::remove_file(dir.path().join(removed));
+        std::fs::write(dir.path().join(left), "what was written last").unwrap();
+        let refused = SqliteStore::open(&SqliteOptions::new(dir.path()), Arc::new(Still)).err().unwrap();
+        let reason = refused.source().unwrap().to_string();
+        assert!(reason.contains(&format!("the file is gone, although {left}")), "{reason}");
+        assert!(reason.contains("restore punctual.db and logs.db"), "{reason}");
+        assert!(!dir.path().join("punctual.db").exists());
+        assert_eq!(std::fs::read(dir.path().join(left)).unwrap(), b"what was written last");
+    }
+}
+
+#[tokio::test]
 async fn nothing_is_acknowledged_once_the_file_is_deleted_or_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());

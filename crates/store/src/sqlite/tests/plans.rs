@@ -48,7 +48,7 @@ const SEARCHES: &[(&str, &str)] = &[
     (IS_UNFINISHED, "live USING PRIMARY KEY (job=?)"),
     (JOBS_AFTER, "jobs USING PRIMARY KEY (id>?)"),
     (LAST_COMPLETED, "history USING INDEX history_job (job=?)"),
-    (PURGEABLE, "jobs USING COVERING INDEX jobs_marked (mark=?)"),
+    (PURGEABLE, "jobs USING INDEX jobs_marked (mark=?)"),
     (RETAIN_REQUESTS, "requests USING COVERING INDEX requests_begun (begun_at<?)"),
     (AHEAD, "live USING COVERING INDEX live_claim (lane=? AND (rank,job,occurrence)<(?,?,?))"),
     (FINISHED_AFTER, "history USING INTEGER PRIMARY KEY (rowid>?)"),

@@ -142,7 +142,7 @@ fn people_act_on_what_was_there() {
     let controls = all.map(|n| Control { job: id(n), verb: Verb::Delete }).to_vec();
     apply(&mut core, Write::Control { now: at(137), controls });
     check(&core);
-    apply(&mut core, Write::Purge { limit: 100 });
+    apply(&mut core, Write::Purge { before: at(1_000_000), limit: 100 });
     let left: i64 = core.connection().query_row("SELECT count(*) FROM jobs", [], |row| row.get(0)).unwrap();
     assert_eq!(left, 1, "one of them runs");
     check(&core);

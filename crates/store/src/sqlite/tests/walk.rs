@@ -380,7 +380,7 @@ impl Walk {
         let write = match self.draw(3) {
             0 => Write::Resolve { now: self.now, limit: 2 },
             1 => Write::Retire { now: self.now, retirement },
-            _ => Write::Purge { limit: 3 },
+            _ => Write::Purge { before: self.now, limit: 3 },
         };
         format!("{:?}", apply(&mut self.core, write))
     }

@@ -1,6 +1,5 @@
 //! What people do to jobs: what stands is read, the rules say what changes, and that is written.
 
-use super::tags;
 use super::begin::{begun, schedule_due};
 use super::dependents::FORGET_PARENTS;
 use super::fire::{SCHEDULE_OF_JOB, record_skips};
@@ -8,6 +7,7 @@ use super::keys;
 use super::lease::find_live;
 use super::notes;
 use super::report::{JobTerms, Settling, follow, terms_of};
+use super::tags;
 use crate::sqlite::core::Tx;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::reads::{DEAD_LETTER, IS_DELETED, JOB, LATEST_DEAD_LETTER, OPEN_OF_JOB, read_dead_letter};
@@ -276,7 +276,8 @@ fn unbury(tx: &mut Tx<'_>, id: OccurrenceId) -> Result<bool, Fault> {
 /// waiting.
 pub(super) fn forget(tx: &mut Tx<'_>, job: JobId) -> Result<(), Fault> {
     keys::free(tx.conn, job)?;
-    let dead = tx.conn.prepare_cached("DELETE FROM dead_letters WHERE job = ?1")?.execute([job.as_bytes()])?;
+    let dead =
+        tx.conn.prepare_cached("DELETE FROM dead_letters WHERE job = ?1")?.execute([job.as_bytes()])?;
     tx.memory.tally.dead_letters(-(dead as i64));
     tx.conn.prepare_cached(FORGET_PARENTS)?.execute([job.as_bytes()])?;
     notes::forget_job(tx.conn, job)

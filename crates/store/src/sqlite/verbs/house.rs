@@ -28,7 +28,10 @@ pub(crate) const JOBS_AFTER: &str =
 pub(crate) const LAST_COMPLETED: &str = "SELECT completed_at FROM history WHERE job = ?1 \
      ORDER BY occurrence DESC, attempt DESC LIMIT 1";
 pub(crate) const PURGEABLE: &str = "SELECT id FROM jobs WHERE mark = 4 AND mark <> 0 \
-     AND NOT EXISTS (SELECT 1 FROM live WHERE job = id) LIMIT ?1";
+     AND coalesce(updated_at, created_at) < ?2 AND NOT EXISTS (SELECT 1 FROM live WHERE job = id) LIMIT ?1";
+/// Whether one of the latest executions ended at this time or later. Of all that ever ran, it looks at a bounded number.
+const ENDED_SINCE: &str = "SELECT 1 FROM (SELECT completed_at FROM history WHERE job = ?1 \
+     ORDER BY occurrence DESC, attempt DESC LIMIT 1000) WHERE completed_at >= ?2";
 const PURGE_HISTORY: &str =
     "DELETE FROM history WHERE seq IN (SELECT seq FROM history WHERE job = ?1 LIMIT ?2)";
 const PURGE_SKIPPED: &str =
@@ -96,29 +99,37 @@ fn is_over(conn: &Connection, job: JobId, changed_at: Timestamp, before: Timesta
     Ok(last.is_none_or(|last| last < before) && !dead.exists([job.as_bytes()])?)
 }
 
-/// Deletes what is left of deleted jobs of which nothing is live: up to `count` rows in all.
-pub(super) fn purge(tx: &mut Tx<'_>, count: usize) -> Result<Purged, Fault> {
-    let jobs = all(&mut *tx.conn.prepare_cached(PURGEABLE)?, [limit(count)], |row| job_id(row, 0))?;
-    let mut purged = Purged { jobs: vec![], more: jobs.len() == count };
+/// Deletes what is left of deleted jobs of which nothing is live: up to `count` rows in all. One of which
+/// something ended later than `before` stays: whoever follows history may not have been told of it yet.
+pub(super) fn purge(tx: &mut Tx<'_>, before: Timestamp, count: usize) -> Result<Purged, Fault> {
+    let mut select = tx.conn.prepare_cached(PURGEABLE)?;
+    let jobs = all(&mut select, params![limit(count), before.as_micros()], |row| job_id(row, 0))?;
+    let mut purged = Purged { jobs: vec![], more: false };
+    let is_cut_off = jobs.len() == count;
     let mut left = count;
     if !jobs.is_empty() {
         let given = tx.memory.history.given(tx.conn)?;
         tx.conn.prepare_cached(KEEP_BOUNDS)?.execute(params![given, 0])?;
     }
     for job in jobs {
+        if tx.conn.prepare_cached(ENDED_SINCE)?.exists(params![job.as_bytes(), before.as_micros()])? {
+            continue;
+        }
         for sql in [PURGE_HISTORY, PURGE_SKIPPED] {
             let bounds = params![job.as_bytes(), limit(left)];
             left -= tx.conn.prepare_cached(sql)?.execute(bounds)?;
         }
         if left == 0 {
             purged.more = true;
-            break;
+            return Ok(purged);
         }
         tags::forget(tx.conn, job)?;
         tx.conn.prepare_cached("DELETE FROM jobs WHERE id = ?1")?.execute([job.as_bytes()])?;
         left -= 1;
         purged.jobs.push(job);
     }
+    // If nothing could go, it is not yet old enough, and asking again at once would not help.
+    purged.more = is_cut_off && left < count;
     Ok(purged)
 }
 

@@ -29,7 +29,8 @@ pub(crate) use {
     claim::NEXT_LANE_WITH_WORK, claim::NEXT_OF_LANE, dependents::CHILDREN, dependents::FORGET_PARENTS,
     dependents::HAS_PARENT, fire::COUNT_OPEN, fire::LENGTHEN_SKIPPED, fire::SCHEDULE_OF_JOB,
     house::JOBS_AFTER, house::LAST_COMPLETED, house::PURGEABLE, house::RETAIN_REQUESTS, keys::IS_UNFINISHED,
-    lease::FIRST_BEHIND, lease::LIVE_OF_SESSION, notes::CHECKPOINT, notes::FORGET_NOTES, report::HAS_OPEN_NOT_IN_LINE, tags::FORGET_TAGS,
+    lease::FIRST_BEHIND, lease::LIVE_OF_SESSION, notes::CHECKPOINT, notes::FORGET_NOTES,
+    report::HAS_OPEN_NOT_IN_LINE, tags::FORGET_TAGS,
 };
 
 pub(crate) fn perform(tx: &mut Tx<'_>, write: Write) -> Result<WriteReply, Fault> {
@@ -76,7 +77,7 @@ pub(crate) fn perform(tx: &mut Tx<'_>, write: Write) -> Result<WriteReply, Fault
         }
         Write::Retain { horizon, limit } => WriteReply::Retained(house::retain(tx, horizon, limit)?),
         Write::Retire { now, retirement } => WriteReply::Retired(house::retire(tx, now, retirement)?),
-        Write::Purge { limit } => WriteReply::Purged(house::purge(tx, limit)?),
+        Write::Purge { before, limit } => WriteReply::Purged(house::purge(tx, before, limit)?),
         Write::Probe { now } => {
             house::probe(tx, now)?;
             WriteReply::Probed

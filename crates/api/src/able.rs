@@ -1,0 +1,50 @@
+//! Which of the connected workers could run a job, and which of those take nothing new.
+
+use punctual_core::job::JobSpec;
+use punctual_core::ports::SessionRow;
+use punctual_core::session::SessionMode;
+
+/// The workers that have a job's handler and serve its queue.
+pub struct Able<'a> {
+    /// Those that take work.
+    pub open: Vec<&'a SessionRow>,
+    /// Those that are paused or draining.
+    pub held: Vec<&'a SessionRow>,
+}
+
+impl<'a> Able<'a> {
+    pub fn to_run(spec: &JobSpec, sessions: &'a [SessionRow]) -> Self {
+        let able = sessions.iter().filter(|row| has_handler(row, spec) && serves(row, &spec.queue));
+        let (open, held) = able.partition(|row| row.mode == SessionMode::Open);
+        Able { open, held }
+    }
+
+    /// Those that keep the job waiting: all that could run it, if none of them takes work.
+    pub fn in_the_way(&self) -> &[&'a SessionRow] {
+        if self.open.is_empty() { &self.held } else { &[] }
+    }
+}
+
+pub fn has_handler(row: &SessionRow, spec: &JobSpec) -> bool {
+    row.job_types.contains(&spec.job_type)
+}
+
+fn serves(row: &SessionRow, queue: &str) -> bool {
+    row.about.queues.is_empty() || row.about.queues.iter().any(|served| served == queue)
+}
+
+/// The worker by the name that its routes take: a name that several sessions have would not do.
+pub fn unmistakable(row: &SessionRow, sessions: &[SessionRow]) -> String {
+    let is_shared = sessions.iter().filter(|other| other.worker == row.worker).count() > 1;
+    if is_shared { row.pulse.session.to_string() } else { row.worker.clone() }
+}
+
+/// A worker and what keeps it from taking work.
+pub fn held(row: &SessionRow) -> String {
+    let how = match row.mode {
+        SessionMode::Open => "open",
+        SessionMode::Paused => "paused",
+        SessionMode::Draining => "draining",
+    };
+    format!("{} is {how}", row.worker)
+}

@@ -1,0 +1,129 @@
+//! Jobs in files that name what they depend on: names are looked for in the file, then on the server, and ids take
+//! their place.
+
+use crate::job::which;
+use punctual_client::Client;
+use punctual_core::ids::JobId;
+use serde::Deserialize;
+use serde_json::value::{RawValue, to_raw_value};
+use std::collections::BTreeMap;
+
+/// What a job says of itself and its parents. What is not said like this is for the server to refuse.
+#[derive(Deserialize)]
+struct Depending {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    depends_on: Vec<String>,
+}
+
+/// What is known of the jobs of one file, place by place.
+pub struct Family {
+    names: Vec<String>,
+    /// The parents that each names, not those of which it gives the id.
+    parents: Vec<Vec<String>>,
+}
+
+/// What is to be done with a job.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// A parent in the same file was not submitted yet.
+    Waits,
+    /// All parents in the same file are there: their ids, by name.
+    Ready(BTreeMap<String, JobId>),
+    /// It cannot be submitted, and why.
+    Hopeless(String),
+}
+
+/// What became of a job of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    Open,
+    Taken(JobId),
+    Refused,
+}
+
+impl Family {
+    pub fn of(jobs: &[Box<RawValue>]) -> Family {
+        let read = jobs.iter().map(|job| {
+            let Depending { name, mut depends_on } = serde_json::from_str(job.get())
+                .unwrap_or_else(|_| Depending { name: String::new(), depends_on: vec![] });
+            depends_on.retain(|parent| parent.parse::<JobId>().is_err());
+            (name, depends_on)
+        });
+        let (names, parents) = read.unzip();
+        Family { names, parents }
+    }
+
+    /// Whether the job at this place can be submitted, going by what became of all.
+    pub fn turn(&self, place: usize, fates: &[Fate]) -> Turn {
+        let mut ids = BTreeMap::new();
+        for parent in &self.parents[place] {
+            let mut named = self.names.iter().zip(fates).filter(|(name, _)| *name == parent);
+            match (named.next(), named.next()) {
+                (None, _) => {}
+                (Some((_, Fate::Open)), None) => return Turn::Waits,
+                (Some((_, Fate::Taken(id))), None) => drop(ids.insert(parent.clone(), *id)),
+                (Some((_, Fate::Refused)), None) => {
+                    return Turn::Hopeless(format!("depends_on names {parent}, which was refused"));
+                }
+                (Some(_), Some(_)) => {
+                    let message =
+                        format!("depends_on names {parent}, as more than one job of the file is named");
+                    return Turn::Hopeless(message);
+                }
+            }
+        }
+        Turn::Ready(ids)
+    }
+
+    /// The job with ids in the place of its parents' names: those that are known, or that the server knows.
+    pub async fn with_ids(
+        &self,
+        client: &Client,
+        (place, job): (usize, &RawValue),
+        mut known: BTreeMap<String, JobId>,
+    ) -> anyhow::Result<Box<RawValue>> {
+        if self.parents[place].is_empty() {
+            return Ok(job.to_owned());
+        }
+        for parent in &self.parents[place] {
+            if !known.contains_key(parent) {
+                known.insert(parent.clone(), which::find(client, parent).await?);
+            }
+        }
+        // Every other value stays as it was written.
+        let mut fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(job.get())?;
+        let Depending { depends_on, .. } = serde_json::from_str(job.get())?;
+        let ids = depends_on.into_iter().map(|parent| known.get(&parent).map_or(parent, JobId::to_string));
+        fields.insert("depends_on".to_owned(), to_raw_value(&ids.collect::<Vec<_>>())?);
+        Ok(to_raw_value(&fields)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_core::time::Timestamp;
+
+    #[test]
+    fn a_job_waits_for_its_parents_in_the_file() {
+        let id = JobId::new(Timestamp::EPOCH, 1);
+        let file = format!(
+            r#"[{{"name":"load","depends_on":["fetch","{id}"]}},{{"name":"fetch"}},{{"name":"x","depends_on":["twin"]}},
+                {{"name":"twin"}},{{"name":"twin"}},{{"name":"y","depends_on":["elsewhere"]}},{{"depends_on":1}}]"#
+        );
+        let jobs: Vec<Box<RawValue>> = serde_json::from_str(&file).unwrap();
+        let family = Family::of(&jobs);
+        let mut fates = vec![Fate::Open; jobs.len()];
+        assert_eq!(family.turn(0, &fates), Turn::Waits);
+        assert_eq!(family.turn(1, &fates), Turn::Ready(BTreeMap::new()));
+        assert!(matches!(family.turn(2, &fates), Turn::Hopeless(why) if why.contains("more than one job")));
+        assert_eq!(family.turn(5, &fates), Turn::Ready(BTreeMap::new()));
+        assert_eq!(family.turn(6, &fates), Turn::Ready(BTreeMap::new()));
+        fates[1] = Fate::Taken(id);
+        assert_eq!(family.turn(0, &fates), Turn::Ready(BTreeMap::from([("fetch".to_owned(), id)])));
+        fates[1] = Fate::Refused;
+        assert!(matches!(family.turn(0, &fates), Turn::Hopeless(why) if why.contains("was refused")));
+    }
+}

@@ -1,0 +1,75 @@
+//! What a job does when things go wrong or late, in a line each.
+
+use punctual_client::{JobBody, RetryStrategy, Span};
+use punctual_core::retry::RetryPolicy;
+use punctual_core::schedule::{MisfirePolicy, OverlapPolicy};
+use std::time::Duration;
+
+/// How often and when a failed attempt is made again.
+pub fn retries(job: &JobBody) -> String {
+    let count = match job.max_retries {
+        0 => return "no retries".to_owned(),
+        1 => "1 retry".to_owned(),
+        count => format!("{count} retries"),
+    };
+    let growth = match job.retry.timeout_growth {
+        Some(growth) if growth.percent != 100 => {
+            format!("; the time limit is {} times as long each time", f64::from(growth.percent) / 100.0)
+        }
+        _ => String::new(),
+    };
+    format!("{count}, {}{growth}", pauses(job))
+}
+
+fn pauses(job: &JobBody) -> String {
+    let retry = &job.retry;
+    // A server fills in all of them; what it leaves out is as by default.
+    let RetryPolicy::Exponential { delay_ms, max_delay_ms } = RetryPolicy::default() else {
+        return String::new();
+    };
+    let of_millis = |millis| Span::from(Duration::from_millis(millis));
+    let delay = retry.delay.unwrap_or(of_millis(delay_ms));
+    match retry.strategy.unwrap_or(RetryStrategy::Exponential) {
+        RetryStrategy::Exponential => {
+            format!("exponential from {delay} to {}", retry.max_delay.unwrap_or(of_millis(max_delay_ms)))
+        }
+        RetryStrategy::Fixed => format!("each after {delay}"),
+        RetryStrategy::Ladder => {
+            let steps = retry.steps.iter().flatten().map(Span::to_string).collect::<Vec<_>>();
+            format!("after {}", steps.join(", "))
+        }
+    }
+}
+
+/// What becomes of runs that were missed, unless it is the usual.
+pub fn missed(job: &JobBody) -> Option<String> {
+    let mut text = match job.misfire_policy.unwrap_or_default() {
+        MisfirePolicy::SkipMissed => return None,
+        MisfirePolicy::RunOnce => "one run makes up for all".to_owned(),
+        MisfirePolicy::RunAll => "all are made up for".to_owned(),
+    };
+    if let Some(limit) = job.misfire_limit {
+        text += &format!(", at most {limit}");
+    }
+    if let Some(lateness) = job.max_lateness {
+        text += &format!(", up to {lateness} late");
+    }
+    if let Some(rate) = job.replay_rate {
+        text += &format!(", {rate}");
+    }
+    Some(text)
+}
+
+/// What a run that is due while another is open does, unless it is the usual.
+pub fn overlap(job: &JobBody) -> Option<String> {
+    let text = match job.overlap_policy.unwrap_or_default() {
+        OverlapPolicy::Skip => return None,
+        OverlapPolicy::Allow => "runs beside each other".to_owned(),
+        OverlapPolicy::Queue => match job.overlap_limit {
+            Some(limit) => format!("runs wait for each other, at most {limit}"),
+            None => "runs wait for each other".to_owned(),
+        },
+        OverlapPolicy::Replace => "a new run replaces the last".to_owned(),
+    };
+    Some(text)
+}

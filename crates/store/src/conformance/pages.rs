@@ -1,0 +1,144 @@
+//! Pages are bounded by the bytes of what is in them, and lead on to the rest.
+
+use super::fixture::{House, at, died, every, job, job_with, succeeded};
+use punctual_core::ids::ExecutionId;
+use punctual_core::lifecycle::Status;
+use punctual_core::limits;
+use punctual_core::occurrence::End;
+use punctual_core::ports::{
+    DeadLetterQuery, ExecutionQuery, ExecutionView, ExecutionWalk, JobQuery, LogLine, LogStream, Store,
+};
+use punctual_core::schedule::OverlapPolicy;
+use std::sync::Arc;
+
+/// Items of which four fit into a page and five do not.
+const LARGE_BYTES: usize = limits::PAGE_BYTES_MAX / 4;
+const PER_PAGE: usize = 4;
+const COUNT: usize = 10;
+
+/// A text of so many bytes that is JSON as well.
+fn large(bytes: usize) -> String {
+    format!("\"{}\"", "x".repeat(bytes - 2))
+}
+
+/// Follows a list to its end, beginning at its first place: the items of each page. A macro, because an async closure
+/// that borrows would not be `Send` in all the ways that a case must be.
+macro_rules! followed {
+    ($place:ident => $page:expr) => {{
+        let (mut $place, mut pages) = (None, Vec::new());
+        loop {
+            let page = $page.await.unwrap();
+            pages.push(page.items);
+            $place = page.next;
+            if $place.is_none() || pages.len() > 2 * COUNT {
+                break pages;
+            }
+        }
+    }};
+}
+
+fn sizes<T>(pages: &[Vec<T>]) -> Vec<usize> {
+    pages.iter().map(Vec::len).collect()
+}
+
+pub async fn a_page_of_jobs_is_bounded_by_its_payloads(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    for number in 1..=COUNT as u32 {
+        house.submit(at(1), job_with(number, |spec| spec.payload = large(LARGE_BYTES))).await;
+    }
+    let latest_first: Vec<_> = (1..=COUNT as u32).rev().map(|number| job(number).id).collect();
+    for name in [None, Some("report".to_owned())] {
+        let query = |before| JobQuery { before, limit: 1_000, name: name.clone(), ..JobQuery::default() };
+        let pages = followed!(before => house.store.jobs(query(before)));
+        assert_eq!(sizes(&pages), [PER_PAGE, PER_PAGE, 2], "by name {name:?}");
+        let found: Vec<_> = pages.iter().flatten().map(|view| view.job.id).collect();
+        assert_eq!(found, latest_first);
+    }
+}
+
+pub async fn a_page_holds_one_item_however_large(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    for number in 1..=2 {
+        house.submit(at(1), job_with(number, |spec| spec.payload = large(limits::PAGE_BYTES_MAX + 1))).await;
+    }
+    let query = |before| JobQuery { before, limit: 10, ..JobQuery::default() };
+    assert_eq!(sizes(&followed!(before => house.store.jobs(query(before)))), [1, 1]);
+}
+
+/// A job with ten executions that ended, each with a large result; in the order in which they did.
+async fn ended_with_large_results(house: &House) -> Vec<ExecutionId> {
+    let mut worker = house.worker().await;
+    let job = job_with(1, |spec| {
+        spec.settings.schedule = every(5);
+        spec.settings.overlap = OverlapPolicy::Allow;
+    });
+    house.submit(at(1), job.clone()).await;
+    house.fired(at(5 * COUNT as i64), job.id, 1).await;
+    let mut ended = Vec::new();
+    for _ in 0..COUNT {
+        let end = End { result: Some(large(LARGE_BYTES)), ..succeeded(200) };
+        ended.push(worker.run(at(200), end).await.0);
+    }
+    ended
+}
+
+pub async fn pages_of_what_has_ended_are_bounded_by_results(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let mut ended = ended_with_large_results(&house).await;
+    let mut told = Vec::new();
+    let mut after = 0;
+    loop {
+        let page = house.store.finished_after(after, 100).await.unwrap();
+        assert!(page.items.len() <= PER_PAGE, "{}", page.items.len());
+        told.extend(page.items.iter().map(|event| event.finished.id));
+        after = page.looked_to;
+        if !page.more {
+            break;
+        }
+    }
+    assert_eq!(told, ended, "events");
+    let listed = followed!(walk => {
+        let walk = walk.unwrap_or(ExecutionWalk::Finished { status: Status::Succeeded, before: None });
+        house.store.executions(ExecutionQuery { walk, limit: 1_000, queue: None, job_type: None, worker: None })
+    });
+    assert_eq!(sizes(&listed), [PER_PAGE, PER_PAGE, 2], "executions");
+    let listed = listed.iter().flatten().map(|item| match &item.view {
+        ExecutionView::Finished(finished) => finished.id,
+        ExecutionView::Live { live, .. } => live.execution(),
+    });
+    ended.reverse();
+    assert_eq!(listed.collect::<Vec<_>>(), ended);
+    let history = followed!(before => house.store.history(job(1).id, before, 1_000));
+    assert_eq!(sizes(&history), [PER_PAGE, PER_PAGE, 2], "history");
+    ended.sort_unstable_by(|a, b| b.cmp(a));
+    assert_eq!(history.iter().flatten().map(|finished| finished.id).collect::<Vec<_>>(), ended);
+}
+
+pub async fn a_page_of_dead_letters_is_bounded_by_errors(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let mut worker = house.worker().await;
+    for number in 1..=COUNT as u32 {
+        house.submit(at(1), job(number)).await;
+        worker.run(at(2), End { error: Some(large(LARGE_BYTES)), ..died(2) }).await;
+    }
+    let query = |before| DeadLetterQuery { before, limit: 1_000, ..DeadLetterQuery::default() };
+    let pages = followed!(before => house.store.dead_letters(query(before)));
+    assert_eq!(sizes(&pages), [PER_PAGE, PER_PAGE, 2]);
+}
+
+pub async fn a_page_of_log_lines_is_bounded_by_what_they_say(store: Arc<dyn Store>) {
+    let execution = job(1).id.occurrence(1).attempt(1);
+    let line = |number: usize| LogLine {
+        number: 0,
+        execution,
+        timestamp: at(number as i64),
+        stream: LogStream::Stdout,
+        message: large(LARGE_BYTES),
+    };
+    store.append_logs((0..COUNT).map(line).collect()).await.unwrap();
+    let pages = followed!(after => store.logs(execution, after, 1_000));
+    assert_eq!(sizes(&pages), [PER_PAGE, PER_PAGE, 2]);
+    let last = store.last_logs(execution, 1_000).await.unwrap();
+    let times: Vec<_> = last.iter().map(|line| line.timestamp).collect();
+    assert_eq!(times, [at(6), at(7), at(8), at(9)], "the last ones, as many as fit");
+}
