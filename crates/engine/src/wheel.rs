@@ -19,8 +19,9 @@ pub(crate) struct Wheel {
     occupied: Vec<u64>,
     /// The earliest slot that may hold anything, as a count of slots since the epoch.
     cursor: i64,
-    /// What is held, so that reading the same row again adds nothing.
-    held: BTreeSet<DueKind>,
+    /// What is held and for when, so that reading the same row again adds nothing, and a row that was moved to another
+    /// time is not missed because its old time is still held: the store refuses to act on that.
+    held: BTreeSet<(DueKind, Timestamp)>,
 }
 
 impl Wheel {
@@ -43,7 +44,7 @@ impl Wheel {
         if slot_of(due.at) >= self.cursor + SLOTS as i64 || self.held.len() >= ENTRIES_MAX {
             return false;
         }
-        if self.held.insert(due.what) {
+        if self.held.insert((due.what, due.at)) {
             // What is overdue already is taken with the very next slot.
             let slot = slot_of(due.at).max(self.cursor).rem_euclid(SLOTS as i64) as usize;
             self.occupied[slot / 64] |= 1 << (slot % 64);
@@ -65,7 +66,7 @@ impl Wheel {
             let room = limit - taken.len();
             let over = if due.len() > room { due.split_off(room) } else { Vec::new() };
             for entry in &due {
-                self.held.remove(&entry.what);
+                self.held.remove(&(entry.what, entry.at));
             }
             taken.extend(due);
             self.slots[index].extend(over);
@@ -152,6 +153,17 @@ mod tests {
         assert!(wheel.add(at(0), due(1, 500)));
         assert_eq!(wheel.take_due(at(500), 10).len(), 1);
         assert_eq!(wheel.take_due(at(500), 10).len(), 0);
+    }
+
+    #[test]
+    fn what_is_moved_to_another_time_comes_out_at_that_time() {
+        let mut wheel = Wheel::new();
+        for us in [5_000, 9_000, 2_000] {
+            assert!(wheel.add(at(0), due(1, us)));
+        }
+        for us in [2_000, 5_000, 9_000] {
+            assert_eq!(wheel.take_due(at(us), 10), [due(1, us)]);
+        }
     }
 
     #[test]

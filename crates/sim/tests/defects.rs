@@ -21,6 +21,8 @@ fn check(defect: Defect) {
 /// Where to begin, for defects that few seeds show: any seed below a thousand would do.
 fn first_seed(defect: Defect) -> u64 {
     match defect {
+        Defect::AcceptStaleNote => 36,
+        Defect::DropEpoch => 42,
         Defect::LoseWakeUp => 80,
         _ => 0,
     }

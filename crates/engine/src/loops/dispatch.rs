@@ -7,20 +7,20 @@ use punctual_core::ports::{Claim, ClaimOutcome, Offer};
 use std::pin::pin;
 
 pub(crate) async fn dispatch(context: &Context) {
-    let (clock, interval) = (&context.host.clock, context.config.dispatch_interval);
-    let mut all_woken_at = clock.monotonic();
+    let clock = &context.host.clock;
+    let interval = context.config.dispatch_interval;
+    let mut look_at_all = clock.monotonic().plus(interval);
     loop {
-        // By its own time, not by how long nothing has happened: on a node that is never quiet, work that another
-        // node has queued would lie for good beside a poll that waits here.
-        let left = interval.saturating_sub(clock.monotonic().since(all_woken_at));
-        if left.is_zero() {
+        // By a time of its own, not after so long without a wake-up: on a node that is never quiet for that long, work
+        // that another node has queued would lie beside a poll that waits here.
+        let now = clock.monotonic();
+        if now >= look_at_all {
             context.desk.wake_all();
-            all_woken_at = clock.monotonic();
+            look_at_all = now.plus(interval);
         }
         let claims = context.desk.take_unchecked();
         if claims.is_empty() {
-            let left = if left.is_zero() { interval } else { left };
-            select(pin!(context.desk.unchecked()), clock.sleep(left)).await;
+            select(pin!(context.desk.unchecked()), clock.sleep(look_at_all.since(now))).await;
             continue;
         }
         claim(context, claims).await;
