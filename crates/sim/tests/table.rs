@@ -8,9 +8,9 @@ use punctual_core::witness::{event_name, state_name};
 use punctual_sim::{Moves, Options, simulate};
 
 /// Seeds that between them use every entry; `--moves` shows which seed is the first to use one.
-const SEEDS: [u64; 28] = [
-    0, 1, 2, 4, 5, 7, 11, 24, 31, 33, 40, 41, 48, 55, 57, 62, 111, 126, 163, 207, 210, 298, 311, 318, 414,
-    459, 461, 630,
+const SEEDS: [u64; 36] = [
+    0, 1, 2, 4, 5, 7, 11, 24, 31, 33, 40, 41, 48, 55, 57, 62, 106, 111, 126, 152, 163, 207, 210, 234, 268,
+    292, 298, 311, 318, 414, 459, 461, 477, 630, 767, 787,
 ];
 
 #[test]

@@ -105,9 +105,11 @@ async fn fire_batch(context: &Context, due: Vec<Due>) -> Result<(), StoreError> 
             }
         }
     }
-    let (fired, opened) =
-        join(fire_schedules(context, now, fires, &due_at, fire_places), look(context, now, looks, look_places))
-            .await;
+    let (fired, opened) = join(
+        fire_schedules(context, now, fires, &due_at, fire_places),
+        look(context, now, looks, look_places),
+    )
+    .await;
     fired.and(opened)
 }
 
