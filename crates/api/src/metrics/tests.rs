@@ -9,9 +9,8 @@ use std::path::Path;
 const PAGE_HEAD: &str = "\
 # Metrics
 
-What `GET /metrics` answers, in the text format of Prometheus. A test compares this page with the list in
-`crates/api/src/metrics/catalog.rs`; `UPDATE_DOCS=1 cargo nextest run -p punctual-api` writes it anew. How to scrape
-them and what to watch: [Metrics and alerts](../guides/metrics-and-alerts.md).
+What `GET /metrics` answers, in the text format of Prometheus. How to scrape them and what to watch:
+[Metrics and alerts](../guides/metrics-and-alerts.md).
 
 Counters and histograms begin at zero when the server starts. Gauges say what is in the store, whoever put it there.
 Durations are in seconds and sizes in bytes, as the names say. Of queues and job types at most 200 pairs are shown apart;
