@@ -5,9 +5,9 @@ use crate::connect::ConnectArgs;
 use crate::exit::Exit;
 use crate::job::progress;
 use crate::output::{OutputArgs, optional_time, shortened, table};
+use crate::pages;
 use clap::Subcommand;
-use punctual_client::{Client, ClientError, ExecutionBody, ExecutionFilter, ExecutionStatus, Page};
-use punctual_core::limits;
+use punctual_client::{ExecutionBody, ExecutionFilter, ExecutionStatus, Page};
 
 #[derive(Subcommand)]
 pub enum ExecutionsCommand {
@@ -58,27 +58,13 @@ pub async fn run(command: ExecutionsCommand) -> anyhow::Result<Exit> {
         limit: None,
         cursor: args.cursor,
     };
-    let page = collect(&args.connect.client()?, filter, args.limit).await?;
+    let client = args.connect.client()?;
+    let read = async |limit, cursor| {
+        client.all_executions(&ExecutionFilter { limit: Some(limit), cursor, ..filter.clone() }).await
+    };
+    let page = pages::collect(args.limit, filter.cursor.clone(), read).await?;
     args.output.print(&page, executions_table)?;
     Ok(Exit::Done)
-}
-
-/// As many as asked for, over as many pages as it takes.
-async fn collect(
-    client: &Client,
-    mut filter: ExecutionFilter,
-    limit: usize,
-) -> Result<Page<ExecutionBody>, ClientError> {
-    let mut items = Vec::new();
-    loop {
-        filter.limit = Some((limit - items.len()).clamp(1, limits::PAGE_ITEMS_MAX));
-        let page = client.all_executions(&filter).await?;
-        items.extend(page.items);
-        if page.next_cursor.is_none() || items.len() >= limit {
-            return Ok(Page { items, next_cursor: page.next_cursor });
-        }
-        filter.cursor = page.next_cursor;
-    }
 }
 
 fn executions_table(page: &Page<ExecutionBody>) -> String {

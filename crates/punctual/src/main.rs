@@ -20,6 +20,7 @@ mod man;
 mod mistakes;
 mod nodes;
 mod output;
+mod pages;
 mod patience;
 mod queue;
 mod reference;

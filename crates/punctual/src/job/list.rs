@@ -4,6 +4,7 @@ use crate::args;
 use crate::connect::ConnectArgs;
 use crate::exit::Exit;
 use crate::output::{OutputArgs, optional_time, shortened, table, tell};
+use crate::pages;
 use crate::suggest::did_you_mean;
 use punctual_client::{Client, JobBody, JobFilter, Page, PriorityBody, ScheduleType};
 use punctual_core::job::JobStatus;
@@ -106,18 +107,11 @@ async fn misspelled(client: &Client, filter: &JobFilter) -> Vec<String> {
     notes.into_iter().flatten().collect()
 }
 
-/// As many jobs as asked for, over as many pages as it takes.
-pub async fn collect(client: &Client, mut filter: JobFilter, limit: usize) -> anyhow::Result<Page<JobBody>> {
-    let mut items = Vec::new();
-    loop {
-        filter.limit = Some((limit - items.len()).clamp(1, limits::PAGE_ITEMS_MAX));
-        let page = client.jobs(&filter).await?;
-        items.extend(page.items);
-        if page.next_cursor.is_none() || items.len() >= limit {
-            return Ok(Page { items, next_cursor: page.next_cursor });
-        }
-        filter.cursor = page.next_cursor;
-    }
+/// As many jobs as asked for.
+pub async fn collect(client: &Client, filter: JobFilter, limit: usize) -> anyhow::Result<Page<JobBody>> {
+    let read =
+        async |limit, cursor| client.jobs(&JobFilter { limit: Some(limit), cursor, ..filter.clone() }).await;
+    Ok(pages::collect(limit, filter.cursor.clone(), read).await?)
 }
 
 fn jobs_table(page: &Page<JobBody>) -> String {

@@ -1,0 +1,22 @@
+//! Lists that come in pages.
+
+use punctual_client::{ClientError, Page};
+use punctual_core::limits;
+
+/// As many items as asked for, over as many pages as it takes; `read` gets the items wanted of a page and where to go on.
+pub async fn collect<T>(
+    limit: usize,
+    mut cursor: Option<String>,
+    mut read: impl AsyncFnMut(usize, Option<String>) -> Result<Page<T>, ClientError>,
+) -> Result<Page<T>, ClientError> {
+    let mut items = Vec::new();
+    loop {
+        let wanted = (limit - items.len()).clamp(1, limits::PAGE_ITEMS_MAX);
+        let page = read(wanted, cursor).await?;
+        items.extend(page.items);
+        if page.next_cursor.is_none() || items.len() >= limit {
+            return Ok(Page { items, next_cursor: page.next_cursor });
+        }
+        cursor = page.next_cursor;
+    }
+}
