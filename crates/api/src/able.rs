@@ -14,7 +14,7 @@ pub struct Able<'a> {
 
 impl<'a> Able<'a> {
     pub fn to_run(spec: &JobSpec, sessions: &'a [SessionRow]) -> Self {
-        let able = sessions.iter().filter(|row| has_handler(row, spec) && serves(row, &spec.queue));
+        let able = sessions.iter().filter(|row| row.has_handler(&spec.job_type) && row.serves(&spec.queue));
         let (open, held) = able.partition(|row| row.mode == SessionMode::Open);
         Able { open, held }
     }
@@ -23,14 +23,6 @@ impl<'a> Able<'a> {
     pub fn in_the_way(&self) -> &[&'a SessionRow] {
         if self.open.is_empty() { &self.held } else { &[] }
     }
-}
-
-pub fn has_handler(row: &SessionRow, spec: &JobSpec) -> bool {
-    row.job_types.contains(&spec.job_type)
-}
-
-fn serves(row: &SessionRow, queue: &str) -> bool {
-    row.about.queues.is_empty() || row.about.queues.iter().any(|served| served == queue)
 }
 
 /// The worker by the name that its routes take: a name that several sessions have would not do.

@@ -33,7 +33,7 @@ pub fn of_queueing(spec: &JobSpec, sessions: &[SessionRow]) -> Option<String> {
         let held: Vec<String> = able.held.iter().map(|row| able::held(row)).collect();
         return Some(format!("waits for a worker that takes work: {}", held.join(", ")));
     }
-    let serves = if sessions.iter().any(|row| able::has_handler(row, spec)) {
+    let serves = if sessions.iter().any(|row| row.has_handler(&spec.job_type)) {
         format!(" and serves the queue {queue}")
     } else {
         String::new()

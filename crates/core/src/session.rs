@@ -7,6 +7,7 @@
 //! agreement between their wall clocks.
 
 use crate::ids::SessionId;
+use crate::ports::SessionRow;
 use crate::time::Monotonic;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,6 +18,18 @@ pub struct Pulse {
     pub session: SessionId,
     pub beat: u64,
     pub lease: Duration,
+}
+
+/// What a worker said of itself when it opened the session: what may be handed to it.
+impl SessionRow {
+    pub fn has_handler(&self, job_type: &str) -> bool {
+        self.job_types.iter().any(|handled| handled == job_type)
+    }
+
+    /// A worker that names no queues serves all.
+    pub fn serves(&self, queue: &str) -> bool {
+        self.about.queues.is_empty() || self.about.queues.iter().any(|served| served == queue)
+    }
 }
 
 /// What people have made of a session.

@@ -183,7 +183,7 @@ fn all_held(held: &[&SessionRow]) -> String {
 fn nobody_able(spec: &JobSpec, sessions: &[SessionRow]) -> String {
     let elsewhere: Vec<String> = sessions
         .iter()
-        .filter(|row| able::has_handler(row, spec))
+        .filter(|row| row.has_handler(&spec.job_type))
         .map(|row| {
             format!("{} serves {}", row.worker, listed(row.about.queues.clone(), row.about.queues.len()))
         })
