@@ -49,6 +49,7 @@ mod restart;
 mod scenarios;
 mod server;
 mod slips;
+mod small_disk;
 mod slow_connections;
 mod terminal;
 #[cfg(feature = "top")]
