@@ -8,6 +8,7 @@ mod inspect;
 mod outages;
 mod plans;
 mod tally;
+mod torn;
 mod upgrade;
 mod walk;
 
