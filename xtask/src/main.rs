@@ -2,6 +2,7 @@
 
 mod api;
 mod check;
+mod services;
 mod test;
 mod tools;
 
@@ -9,11 +10,13 @@ use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+/// Of all chores but the services, which say their own.
 const USAGE: &str = "\
 cargo xtask check           the mechanical rules of the repository, a line per violation
 cargo xtask fuzz-api [--cases N] [--seed N]
                             asks a server of its own made-up requests and holds its answers against docs/openapi.json
-cargo xtask test [--full]   everything that must pass: format, rules, lints, tests; --full adds the documentation";
+cargo xtask test [--full]   everything that must pass: format, rules, lints, tests; --full adds MySQL and the documentation
+";
 
 fn main() -> Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -21,13 +24,14 @@ fn main() -> Result<ExitCode> {
     match words[..] {
         ["check"] => check::run(&root()),
         ["fuzz-api", ref rest @ ..] => api::run_fuzz(&root(), &api::fuzz_arguments(rest)?),
+        ["services", ref rest @ ..] => services::run(&root(), rest),
         ["test"] => test::run(&root(), test::Extent::Quick),
         ["test", "--full"] => test::run(&root(), test::Extent::Full),
         [] | ["help" | "--help" | "-h"] => {
-            println!("{USAGE}");
+            println!("{USAGE}{}", services::USAGE);
             Ok(ExitCode::SUCCESS)
         }
-        _ => bail!("no such chore: {}\n\n{USAGE}", words.join(" ")),
+        _ => bail!("no such chore: {}\n\n{USAGE}{}", words.join(" "), services::USAGE),
     }
 }
 

@@ -1,5 +1,6 @@
 //! `cargo xtask test`: the one command that says whether a change may go in.
 
+use crate::services::{Running, Service};
 use crate::{api, check, tools};
 use anyhow::{Context, Result};
 use std::ffi::OsString;
@@ -22,7 +23,10 @@ pub fn run(root: &Path, extent: Extent) -> Result<ExitCode> {
     for step in steps(extent) {
         println!("\n== {}", step.name);
         let started = Instant::now();
-        let passed = step.run(root)?;
+        let passed = step.run(root).unwrap_or_else(|error| {
+            println!("{error:#}");
+            false
+        });
         let result = StepResult { name: step.name, passed, took: started.elapsed() };
         println!("== {result}");
         results.push(result);
@@ -41,32 +45,42 @@ enum Action {
     Check,
     /// Something of xtask's own that passes or not.
     Own(fn(&Path) -> Result<bool>),
-    /// All tests; by what, is known only once the tools are there.
-    Tests,
+    /// All tests, with servers to test against; by what, is known only once the tools are there.
+    Tests(Vec<Service>),
     Cargo {
         arguments: Vec<&'static str>,
         environment: Vec<(&'static str, &'static str)>,
     },
 }
 
-/// The steps in order, the quick ones first. Tests that need databases or brokers will have their own step
-/// here, which starts what it needs, once there are adapters to test.
+/// Adapters that nobody has to build who does not need them, and that are tested none the less.
+const FEATURES: &str = "--features=punctual-store/postgres,punctual-store/mysql";
+
+/// What the tests run against. MySQL takes longest to get and to start, and shares its adapter with MariaDB.
+fn services(extent: Extent) -> Vec<Service> {
+    match extent {
+        Extent::Quick => vec![Service::Postgres, Service::MariaDb],
+        Extent::Full => vec![Service::Postgres, Service::MariaDb, Service::MySql],
+    }
+}
+
+/// The steps in order, the quick ones first.
 fn steps(extent: Extent) -> Vec<Step> {
     let mut steps = vec![
         Step { name: "tools", action: Action::Own(tools::install) },
         Step::cargo("format", &["fmt", "--all", "--check"]),
         Step { name: "rules", action: Action::Check },
-        Step::cargo("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+        Step::cargo("lints", &["clippy", "--workspace", "--all-targets", FEATURES, "--", "-D", "warnings"]),
         Step { name: "api document", action: Action::Own(api::validate) },
-        Step { name: "tests", action: Action::Tests },
+        Step { name: "tests", action: Action::Tests(services(extent)) },
         Step { name: "api fuzzing", action: Action::Own(api::fuzz_briefly) },
     ];
     if extent == Extent::Full {
-        steps.push(Step::cargo("documented examples", &["test", "--workspace", "--doc"]));
+        steps.push(Step::cargo("documented examples", &["test", "--workspace", "--doc", FEATURES]));
         steps.push(Step {
             name: "documentation",
             action: Action::Cargo {
-                arguments: vec!["doc", "--workspace", "--no-deps"],
+                arguments: vec!["doc", "--workspace", "--no-deps", FEATURES],
                 environment: vec![("RUSTDOCFLAGS", "-D warnings")],
             },
         });
@@ -76,9 +90,9 @@ fn steps(extent: Extent) -> Vec<Step> {
 
 fn tests_arguments(has_nextest: bool, is_ci: bool) -> Vec<&'static str> {
     match (has_nextest, is_ci) {
-        (true, true) => vec!["nextest", "run", "--workspace", "--profile", "ci"],
-        (true, false) => vec!["nextest", "run", "--workspace"],
-        (false, _) => vec!["test", "--workspace", "--all-targets", "--no-fail-fast"],
+        (true, true) => vec!["nextest", "run", "--workspace", FEATURES, "--profile", "ci"],
+        (true, false) => vec!["nextest", "run", "--workspace", FEATURES],
+        (false, _) => vec!["test", "--workspace", "--all-targets", "--no-fail-fast", FEATURES],
     }
 }
 
@@ -102,21 +116,35 @@ impl Step {
         match &self.action {
             Action::Check => Ok(check::run(root)? == ExitCode::SUCCESS),
             Action::Own(check) => check(root),
-            Action::Tests => {
-                let is_ci = std::env::var_os("CI").is_some();
-                run_cargo(root, &tests_arguments(is_nextest_installed(), is_ci), &[])
-            }
+            Action::Tests(services) => run_tests(root, services),
             Action::Cargo { arguments, environment } => run_cargo(root, arguments, environment),
         }
     }
 }
 
+/// Builds the tests before there are servers, so that these need not wait for the compiler.
+fn run_tests(root: &Path, services: &[Service]) -> Result<bool> {
+    let is_ci = std::env::var_os("CI").is_some();
+    let arguments = tests_arguments(is_nextest_installed(), is_ci);
+    if !run_cargo(root, &[&arguments[..], &["--no-run"]].concat(), &[])? {
+        return Ok(false);
+    }
+    let running = Running::start(root, services)?;
+    running.describe(&mut std::io::stderr())?;
+    Ok(running.run(&mut cargo_command(root, &arguments)?)?.success())
+}
+
 fn run_cargo(root: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Result<bool> {
-    let mut command = Command::new(cargo());
-    command.args(arguments).envs(environment.iter().copied()).current_dir(root);
-    command.env("PATH", tools::search_path(root)?);
+    let mut command = cargo_command(root, arguments)?;
+    command.envs(environment.iter().copied());
     let status = command.status().with_context(|| format!("start cargo {}", arguments.join(" ")))?;
     Ok(status.success())
+}
+
+fn cargo_command(root: &Path, arguments: &[&str]) -> Result<Command> {
+    let mut command = Command::new(cargo());
+    command.args(arguments).current_dir(root).env("PATH", tools::search_path(root)?);
+    Ok(command)
 }
 
 struct StepResult {
@@ -156,6 +184,23 @@ mod tests {
             summary(&[result("lints", false), result("tests", true)]),
             "1 of 2 steps FAILED: lints in 1.2 s"
         );
+    }
+
+    #[test]
+    fn every_adapter_is_linted_and_tested() {
+        for arguments in
+            [tests_arguments(true, true), tests_arguments(true, false), tests_arguments(false, true)]
+        {
+            assert!(arguments.contains(&FEATURES), "{arguments:?}");
+        }
+        let is_linted = |step: &Step| matches!(&step.action, Action::Cargo { arguments, .. } if arguments.contains(&FEATURES));
+        assert!(steps(Extent::Quick).iter().any(|step| step.name == "lints" && is_linted(step)));
+    }
+
+    #[test]
+    fn mysql_belongs_to_the_full_extent() {
+        assert!(!services(Extent::Quick).contains(&Service::MySql));
+        assert!(services(Extent::Full).contains(&Service::MySql));
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub fn search_path(root: &Path) -> Result<OsString> {
     std::env::join_paths(folders).context("the search path has an odd folder")
 }
 
-fn tools_folder(root: &Path) -> PathBuf {
+pub fn tools_folder(root: &Path) -> PathBuf {
     target_folder(root).join("tools")
 }
 
@@ -120,7 +120,7 @@ impl PythonTools {
     }
 }
 
-fn succeed(command: &mut Command) -> Result<()> {
+pub fn succeed(command: &mut Command) -> Result<()> {
     let status = command.stdin(Stdio::null()).status().with_context(|| format!("start {command:?}"))?;
     if !status.success() {
         bail!("{command:?} failed: {status}");

@@ -127,21 +127,25 @@ async fn admit(api: &Api, method: &Method, headers: &HeaderMap) -> Result<Caller
 async fn authenticate(api: &Api, headers: &HeaderMap) -> Result<Token, ApiError> {
     let (id, secret) = bearer(headers)?;
     let now = api.clock.monotonic();
-    let token = match api.tokens.get(id, now) {
-        Some(token) => Some(token),
-        None => api.store().token(id).await?,
-    };
     let presented = secret_sha256(secret);
+    if let Some(token) = api.tokens.get(id, now).filter(|token| is_proven(Some(token), &presented)) {
+        return Ok(token);
+    }
+    // One that is remembered may have been replaced meanwhile, here or by another process.
+    let kept = api.store().token(id).await?;
     // An unknown id takes the same comparison as a wrong secret.
-    let kept = token.as_ref().map_or([0; 32], |token| token.secret_sha256);
-    let proven = bool::from(kept.ct_eq(&presented));
-    match token {
-        Some(token) if proven => {
+    match (is_proven(kept.as_ref(), &presented), kept) {
+        (true, Some(token)) => {
             api.tokens.put(token.clone(), now);
             Ok(token)
         }
         _ => Err(ApiError::Unauthorized("the token is not known here")),
     }
+}
+
+fn is_proven(token: Option<&Token>, presented: &[u8; 32]) -> bool {
+    let kept = token.map_or([0; 32], |token| token.secret_sha256);
+    bool::from(kept.ct_eq(presented)) && token.is_some()
 }
 
 /// The id and secret of the token in the `Authorization` header.

@@ -140,6 +140,12 @@ impl Api {
         routes::router(self)
     }
 
+    /// Only what says how this process is: whether it lives, whether it is ready, and its metrics. For processes that
+    /// take no requests about jobs.
+    pub fn health_router(self) -> Router {
+        routes::health_router(self)
+    }
+
     fn store(&self) -> &dyn Store {
         &**self.engine.store()
     }

@@ -64,11 +64,11 @@ pub struct NodeBody {
     pub tzdb_version: String,
     /// How far this machine's clock is ahead of the time that the cluster goes by, in milliseconds.
     pub clock_offset_ms: i64,
-    /// The kind of its store: `sqlite`.
+    /// The kind of its store: `sqlite`, `postgres` or `mysql`.
     pub store: String,
     /// The version of the store's tables.
     pub schema_version: usize,
-    /// Whether the store lives in the server's own process.
+    /// Whether the store lives in the server's own process. If not, there may be other servers on it.
     pub embedded_store: bool,
 }
 

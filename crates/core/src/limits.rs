@@ -167,6 +167,25 @@ pub const SESSION_LEASE: Duration = Duration::from_secs(6);
 /// Shortest and longest lease that a worker may ask for.
 pub const SESSION_LEASE_MIN: Duration = Duration::from_millis(500);
 pub const SESSION_LEASE_MAX: Duration = Duration::from_secs(600);
+/// Shortest pause between two looks for work that another process has queued and nobody told of: after a look that found
+/// some. Each look that finds nothing doubles the pause.
+pub const LOOK_PAUSE_MIN: Duration = Duration::from_millis(10);
+/// Longest such pause where processes that share a store cannot tell each other: what one of them queues while all are
+/// idle starts at most so much later.
+pub const LOOK_PAUSE_MAX: Duration = Duration::from_millis(500);
+/// The pause while others can be heard: a look then only finds what was told in vain.
+pub const LOOK_PAUSE_HEARING: Duration = Duration::from_secs(5);
+/// Pause between two words to others about work that they could claim. What is queued meanwhile is told in one.
+pub const TELL_PAUSE: Duration = Duration::from_millis(10);
+/// How far ahead a process that looks after nothing but its own commits remembers what they made due. Later times are
+/// found by the scans of schedulers, at least twice before they have come.
+pub const OWN_LOOK_AHEAD: Duration = Duration::from_secs(2);
+/// Running executions that one look compares to tell listeners what other processes have started. Of more, some are not
+/// told before they end.
+pub const WATCHED_RUNNING_MAX: usize = 10_000;
+/// First and longest pause after the store failed a loop. Each failure doubles it, and a success ends it.
+pub const STORE_ERROR_PAUSE_MIN: Duration = Duration::from_millis(100);
+pub const STORE_ERROR_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Pairs of queue and job type that metrics show apart; what is in others is added up.
 pub const METRIC_LANES_MAX: usize = 200;
 /// How long what is left of a deleted job is kept after its last execution has ended, so that whoever listens to
@@ -176,3 +195,43 @@ pub const DELETED_KEPT: Duration = Duration::from_secs(10);
 pub const REQUESTS_KEPT: Duration = Duration::from_secs(24 * 3_600);
 /// Longest time after which an occurrence expires. A longer one is refused.
 pub const EXPIRES_AFTER_MAX: Duration = INTERVAL_MAX;
+
+/// Connections to a database server that read, when the configuration names no number.
+pub const DATABASE_READERS_DEFAULT: usize = 8;
+/// Connections to a database server that write, when the configuration names no number.
+pub const DATABASE_WRITERS_DEFAULT: usize = 4;
+/// How long a connection to a database server may take to be made. Then the store is unavailable.
+pub const DATABASE_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a read waits for a free connection. Then the store is unavailable.
+pub const DATABASE_POOL_WAIT_MAX: Duration = Duration::from_secs(10);
+/// How long one read may take, with all its statements. Then its connection is given up, and the store is unavailable.
+pub const DATABASE_READ_TIME_MAX: Duration = Duration::from_secs(60);
+/// How long lists are read from the primary after its replica could not be read from.
+pub const REPLICA_REST: Duration = Duration::from_secs(30);
+/// How long one statement may take. Then the database ends it, and the store is unavailable.
+pub const DATABASE_STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a statement waits for a row that another transaction has locked. Then it is a conflict, and tried again.
+pub const DATABASE_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a transaction may stay open without a statement, so that a node that hangs lets go of its locks.
+pub const DATABASE_IDLE_TRANSACTION_MAX: Duration = Duration::from_secs(30);
+/// How long a database server may be silent before its connection counts as dead.
+pub const DATABASE_SILENCE_MAX: Duration = Duration::from_secs(15);
+/// Rows that one statement takes from a list, where a database reads lists out of a document. The rest goes in the next one.
+pub const DATABASE_LIST_ROWS_MAX: usize = 2_000;
+/// Bytes of one statement with its values, beside a single row that is larger. The rest goes in the next one. MariaDB takes
+/// 16 MiB by default, MySQL 64.
+pub const DATABASE_PACKET_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// How much time one partition of history and logs covers on a database server. What is kept goes back that much further
+/// at most, because retention drops whole partitions.
+pub const PARTITION_WIDTH: Duration = Duration::from_secs(24 * 3_600);
+/// Partitions that are made ahead of time.
+pub const PARTITIONS_AHEAD: i64 = 3;
+/// Rows of a partition that are counted before it is dropped; of more, the database's own estimate is told.
+pub const PARTITION_ROWS_COUNTED_MAX: i64 = 100_000;
+
+/// Rows that are read from one store and written to another at a time, in one transaction.
+pub const MOVING_PAGE_ROWS_MAX: usize = 5_000;
+/// Bytes of these rows, beside a single row that is larger. The rest goes with the next ones.
+pub const MOVING_PAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// How long a move waits for those who were just stopped to be gone from a database. Then it is refused.
+pub const MOVING_LEAVE_MAX: Duration = Duration::from_secs(5);

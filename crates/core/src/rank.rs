@@ -29,7 +29,7 @@ pub fn rank(available_at: Timestamp, priority: Priority, share_lag: Duration) ->
 
 /// The shares of owners within their queues, as seen by one process: for each the virtual time up to which
 /// its submitted work reaches. Held in memory only: losing it costs a moment of fairness, nothing else.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Shares {
     reach: BTreeMap<(String, String), Timestamp>,
 }

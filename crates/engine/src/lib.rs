@@ -20,6 +20,8 @@ mod loops;
 #[doc(hidden)]
 pub mod measured;
 mod measures;
+mod others;
+mod pause;
 mod submit;
 mod timekeeper;
 mod wheel;
@@ -37,29 +39,48 @@ use batcher::Batcher;
 use counters::Counters;
 use desk::Desk;
 use events::Events;
-use futures_util::future::{join, join5};
+use futures_util::future::{join3, join5};
 use measures::Measures;
+use others::Others;
 use punctual_core::ids::{ExecutionId, JobId, SegmentSet};
 use punctual_core::job::Job;
 use punctual_core::lifecycle::Status;
+use punctual_core::limits;
 use punctual_core::notes::{Note, NoteAnswer};
 use punctual_core::ports::{
-    Beat, BeatOutcome, Begun, Host, Lane, LeaseRef, Offer, Report, ReportAnswer, Store, StoreError,
+    Beat, BeatOutcome, Begun, Host, Lane, LeaseRef, Offer, Report, ReportAnswer, Store, StoreError, Wakes,
 };
 use punctual_core::time::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
 use timekeeper::Timekeeper;
 
+/// What a node looks after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Duties {
+    /// All that is in the store: whatever falls due, silent sessions, dependents, what has been kept long enough.
+    Everything,
+    /// What this node commits itself, and the polls that wait here. The rest is left to the schedulers of the cluster.
+    OwnCommits,
+}
+
 /// What an operator may tune.
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
+    pub duties: Duties,
+    /// Whether other processes commit to the store, too.
+    pub shares_store: bool,
     /// How far ahead due times are held in memory. At most [`wheel::SPAN_MAX`].
     pub look_ahead: Duration,
     /// How often the store is asked for due times: the safety net under what this node committed itself.
     pub refill_interval: Duration,
-    /// How often parked polls are checked although nobody woke them.
+    /// How long at most parked polls are not checked because nobody woke them: so late is work found that another
+    /// process has queued without a word.
     pub dispatch_interval: Duration,
+    /// The same while others can be heard.
+    pub dispatch_interval_hearing: Duration,
+    /// How soon they are checked again after a check that found such work.
+    pub dispatch_interval_min: Duration,
     /// How often sessions are observed.
     pub recover_interval: Duration,
     /// How often old history is looked for.
@@ -72,21 +93,45 @@ pub struct EngineConfig {
     pub resolve_interval: Duration,
     /// How often the offset to the store's clock is measured.
     pub clock_interval: Duration,
+    /// How often listeners are told what other processes have started.
+    pub watch_interval: Duration,
     pub segments: SegmentSet,
+}
+
+impl EngineConfig {
+    /// For one of several processes on one store.
+    pub fn sharing_store(self, duties: Duties) -> Self {
+        let look_ahead = match duties {
+            Duties::Everything => self.look_ahead,
+            Duties::OwnCommits => limits::OWN_LOOK_AHEAD,
+        };
+        EngineConfig {
+            duties,
+            shares_store: true,
+            look_ahead,
+            dispatch_interval: limits::LOOK_PAUSE_MAX,
+            ..self
+        }
+    }
 }
 
 impl Default for EngineConfig {
     fn default() -> Self {
         EngineConfig {
+            duties: Duties::Everything,
+            shares_store: false,
             look_ahead: Duration::from_secs(5),
             refill_interval: Duration::from_secs(1),
             dispatch_interval: Duration::from_secs(1),
+            dispatch_interval_hearing: limits::LOOK_PAUSE_HEARING,
+            dispatch_interval_min: limits::LOOK_PAUSE_MIN,
             recover_interval: Duration::from_secs(1),
             retain_interval: Duration::from_secs(60),
             history_kept: Duration::from_secs(30 * 24 * 3_600),
             jobs_kept: None,
             resolve_interval: Duration::from_secs(1),
             clock_interval: Duration::from_secs(1),
+            watch_interval: Duration::from_secs(1),
             segments: SegmentSet::ALL,
         }
     }
@@ -116,10 +161,21 @@ struct Context {
     counters: Counters,
     measures: Measures,
     events: Events,
+    others: Others,
 }
 
 impl Engine {
     pub fn new(config: EngineConfig, host: Host, store: Arc<dyn Store>) -> Arc<Engine> {
+        Engine::among_others(config, host, store, None)
+    }
+
+    /// An engine whose store carries words between the processes that share it.
+    pub fn among_others(
+        config: EngineConfig,
+        host: Host,
+        store: Arc<dyn Store>,
+        wakes: Option<Arc<dyn Wakes>>,
+    ) -> Arc<Engine> {
         let context = Arc::new(Context {
             time: Timekeeper::new(host.calendar.clone()),
             desk: Desk::default(),
@@ -128,6 +184,7 @@ impl Engine {
             counters: Counters::default(),
             measures: Measures::default(),
             events: Events::default(),
+            others: Others::reached_by(wakes),
             config,
             host,
             store,
@@ -157,7 +214,8 @@ impl Engine {
             loops::recover(context),
             loops::resolve(context),
         );
-        join(punctual, loops::retain(context)).await;
+        let others = join3(loops::hear(context), loops::tell(context), loops::watch(context));
+        join3(punctual, loops::retain(context), others).await;
     }
 
     /// The store, for reading.
@@ -229,11 +287,12 @@ impl Context {
         }
     }
 
-    /// Lets the dispatch loop look at the polls that these lanes concern.
+    /// Lets the dispatch loop look at the polls that these lanes concern, here and elsewhere.
     fn wake(&self, lanes: impl IntoIterator<Item = Lane>) {
         let lanes: std::collections::BTreeSet<Lane> = lanes.into_iter().collect();
         if !lanes.is_empty() {
             self.desk.wake(&lanes);
+            self.others.queued(&lanes);
         }
     }
 

@@ -1,8 +1,9 @@
 //! `punctual backup`: a copy of the embedded database, while its server runs or stands still.
 
-use crate::data_dir::DataDirArgs;
+use crate::data_dir::{DataDirArgs, must_hold_database};
 use crate::exit::Exit;
 use crate::output::OutputArgs;
+use crate::store::StoreArgs;
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use punctual_store::sqlite;
@@ -16,6 +17,8 @@ pub struct BackupArgs {
     #[command(flatten)]
     data_dir: DataDirArgs,
     #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
     output: OutputArgs,
 }
 
@@ -27,9 +30,12 @@ struct Copied {
 }
 
 pub async fn run(args: BackupArgs) -> anyhow::Result<Exit> {
-    let data_dir = args.data_dir.resolve()?;
-    data_dir.must_hold_database()?;
-    let (from, to) = (data_dir.path().to_owned(), args.to.clone());
+    let around = args.data_dir.surroundings()?;
+    let place = args.store.place(&around, args.data_dir.within(&around)?.path())?;
+    let directory =
+        place.directory("back it up with the tools of the database, such as pg_dump or mysqldump")?;
+    must_hold_database(directory)?;
+    let (from, to) = (directory.to_owned(), args.to.clone());
     tokio::task::spawn_blocking(move || {
         let bar = ProgressBar::new(0).with_style(style());
         sqlite::backup(&from, &to, |progress| {
@@ -40,7 +46,7 @@ pub async fn run(args: BackupArgs) -> anyhow::Result<Exit> {
     })
     .await
     .context("the backup broke off")??;
-    let copied = Copied { from: data_dir.path().to_owned(), to: args.to };
+    let copied = Copied { from: directory.to_owned(), to: args.to };
     args.output
         .print(&copied, |copied| format!("copied {} to {}", copied.from.display(), copied.to.display()))?;
     Ok(Exit::Done)

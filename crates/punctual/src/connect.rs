@@ -35,8 +35,11 @@ pub struct Connection {
 
 impl ConnectArgs {
     pub fn client(&self) -> anyhow::Result<Client> {
-        let Connection { server, token, token_origin, data_dir, .. } =
-            self.connection_within(&self.surroundings()?)?;
+        self.client_within(&self.surroundings()?)
+    }
+
+    pub fn client_within(&self, around: &Surroundings) -> anyhow::Result<Client> {
+        let Connection { server, token, token_origin, data_dir, .. } = self.connection_within(around)?;
         let Some(token) = token else {
             return Err(CliError::not_found(format!(
                 "no token: there is no {}; start `punctual serve` here, or name one with --token-file, \
@@ -50,6 +53,15 @@ impl ConnectArgs {
 
     pub fn surroundings(&self) -> Result<Surroundings, CliError> {
         self.data_dir.surroundings()
+    }
+
+    /// Whether a flag names the server.
+    pub fn names_server(&self) -> bool {
+        self.client.has("client.server")
+    }
+
+    pub fn data_dir_within(&self, around: &Surroundings) -> Result<DataDir, CliError> {
+        self.data_dir.within(around)
     }
 
     pub fn connection_within(&self, around: &Surroundings) -> anyhow::Result<Connection> {

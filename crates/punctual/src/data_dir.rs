@@ -42,10 +42,6 @@ impl DataDirArgs {
         };
         Ok(DataDir { path, option })
     }
-
-    pub fn resolve(&self) -> Result<DataDir, CliError> {
-        self.within(&self.surroundings()?)
-    }
 }
 
 #[derive(Debug, Clone)]
@@ -75,17 +71,12 @@ impl DataDir {
     /// Creates the directory, closed to others, and finds out whether it can be written. A full disk is no reason not
     /// to start: the store has kept what it has.
     pub fn prepare(&self) -> Result<(), CliError> {
-        let unusable = |error: io::Error| {
+        prepare(&self.path).map_err(|error| {
             CliError::cannot_start(format!(
                 "the data directory {} cannot be used: {error}; choose another with --data-dir",
                 self.path.display()
             ))
-        };
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path).map_err(unusable)?;
-        match tempfile::tempfile_in(&self.path) {
-            Err(error) if !is_full(&error) => Err(unusable(error)),
-            _ => Ok(()),
-        }
+        })
     }
 
     /// Refuses to begin anew where a server has been: its database is gone. A token alone may be there before the
@@ -100,17 +91,6 @@ impl DataDir {
         Err(CliError::cannot_start(format!(
             "there is no {DATABASE_FILE} in {dir}, although a server has run there ({file}): restore {DATABASE_FILE} and \
              logs.db from a backup, or move all files of the directory away to begin anew"
-        )))
-    }
-
-    /// Refuses a directory without a database: commands that only look must not create one.
-    pub fn must_hold_database(&self) -> Result<(), CliError> {
-        if self.path.join(DATABASE_FILE).is_file() {
-            return Ok(());
-        }
-        let dir = self.path.display();
-        Err(CliError::not_found(format!(
-            "there is no database in {dir}; name its data directory with --data-dir"
         )))
     }
 
@@ -152,6 +132,26 @@ impl DataDir {
             let _ = fs::remove_file(&file);
         })
     }
+}
+
+/// Creates a directory, closed to others, and finds out whether it can be written.
+pub fn prepare(directory: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    match tempfile::tempfile_in(directory) {
+        Err(error) if !is_full(&error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a directory without a database: commands that only look must not create one.
+pub fn must_hold_database(directory: &Path) -> Result<(), CliError> {
+    if directory.join(DATABASE_FILE).is_file() {
+        return Ok(());
+    }
+    let dir = directory.display();
+    Err(CliError::not_found(format!(
+        "there is no database in {dir}; name its data directory with --data-dir"
+    )))
 }
 
 /// Whether there is no room for more.

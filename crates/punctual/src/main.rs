@@ -17,6 +17,8 @@ mod exit;
 mod hints;
 mod job;
 mod man;
+mod migrate;
+mod migrate_data;
 mod mistakes;
 mod nodes;
 mod output;
@@ -28,6 +30,7 @@ mod schedule;
 mod serve;
 mod shim;
 mod stats;
+mod store;
 mod suggest;
 #[cfg(feature = "top")]
 mod top;
@@ -50,6 +53,12 @@ struct Cli {
 enum Command {
     /// Run the server: API, scheduler and a worker in one process
     Serve(serve::ServeArgs),
+    /// Run one of several API servers on a shared database
+    Api(serve::ApiArgs),
+    /// Run one of several schedulers on a shared database
+    Scheduler(serve::SchedulerArgs),
+    /// Run a worker: on a shared database, or for a server elsewhere
+    Worker(serve::WorkerArgs),
     /// Submit jobs, look at them and act on them
     #[command(subcommand)]
     Job(job::JobCommand),
@@ -68,7 +77,7 @@ enum Command {
     /// Look at workers, and hold or drain them
     #[command(subcommand)]
     Workers(workers::WorkersCommand),
-    /// Show the servers
+    /// Show the server that answers: what it does, its version, its store, its clock
     Nodes(nodes::NodesArgs),
     /// Show how much there is to do and how much was done
     Stats(stats::StatsArgs),
@@ -84,6 +93,11 @@ enum Command {
     Backup(backup::BackupArgs),
     /// Verify the embedded database of a stopped server
     Check(check::CheckArgs),
+    /// Look at the tables of a shared database, or bring them up to this version
+    #[command(subcommand)]
+    Migrate(migrate::MigrateCommand),
+    /// Copy everything from one store to another, such as from the embedded one to PostgreSQL
+    MigrateData(migrate_data::MigrateDataArgs),
     /// Show the configuration and where it comes from, check it, or begin one
     #[command(subcommand)]
     Config(config::ConfigCommand),
@@ -101,6 +115,13 @@ enum Command {
     Reference,
 }
 
+impl Command {
+    /// Whether it is a process that goes on and has a log.
+    const fn has_log(&self) -> bool {
+        matches!(self, Command::Serve(_) | Command::Api(_) | Command::Scheduler(_) | Command::Worker(_))
+    }
+}
+
 /// How long the store may take to close its files. A crash would not lose anything either, so this is short.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -114,7 +135,7 @@ fn main() -> ExitCode {
     }
     let cli = Cli::try_parse().unwrap_or_else(|error| misunderstood(&error));
     // A server tells them in its log.
-    if !matches!(cli.command, Command::Serve(_)) {
+    if !cli.command.has_log() {
         for unknown in config::unknown_variables(&Cli::command()) {
             output::tell(&format!("warning: {unknown}"));
         }
@@ -157,6 +178,9 @@ fn misunderstood(error: &clap::Error) -> ! {
 async fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Serve(args) => serve::run(args).await,
+        Command::Api(args) => serve::run_api(args).await,
+        Command::Scheduler(args) => serve::run_scheduler(args).await,
+        Command::Worker(args) => serve::run_worker(args).await,
         Command::Job(command) => job::run(command).await,
         Command::Executions(command) => executions::run(command).await,
         Command::Schedule(command) => schedule::run(command).await,
@@ -171,6 +195,8 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Clock(command) => clock::run(command).await,
         Command::Backup(args) => backup::run(args).await,
         Command::Check(args) => check::run(args).await,
+        Command::Migrate(command) => migrate::run(command).await,
+        Command::MigrateData(args) => migrate_data::run(args).await,
         Command::Config(command) => config::run(command),
         Command::Doctor(args) => doctor::run(args).await,
         Command::Bench(command) => bench::run(command).await,

@@ -1,4 +1,4 @@
-//! `punctual nodes`: the servers.
+//! `punctual nodes`: the server that answers.
 
 use crate::connect::ConnectArgs;
 use crate::exit::Exit;
@@ -32,5 +32,11 @@ fn nodes_table(page: &Page<NodeBody>) -> String {
             time_to_millis(node.started_at),
         ]
     });
-    table(&["NODE", "ADDRESS", "ROLES", "VERSION", "STORE", "TZDB", "CLOCK OFFSET", "STARTED"], rows)
+    let listed =
+        table(&["NODE", "ADDRESS", "ROLES", "VERSION", "STORE", "TZDB", "CLOCK OFFSET", "STARTED"], rows);
+    // The list must not look complete where it need not be.
+    if page.items.iter().all(|node| node.embedded_store) {
+        return listed;
+    }
+    format!("{listed}\n\nthis is the process that answered; others on the same store are not listed")
 }

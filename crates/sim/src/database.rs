@@ -9,7 +9,8 @@ use crate::world::World;
 use punctual_core::job::JobStatus;
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::{DeadLetterQuery, ExecutionView, JobCounts, JobQuery, JobView, StoreError};
-use punctual_store::sqlite::{Reads, SqliteCore, Write, WriteReply};
+use punctual_store::sqlite::{Call, Reads, Reply, SqliteCore, Upkeep, UpkeepReply, Write, WriteReply};
+use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -27,12 +28,12 @@ pub struct Database {
     transactions: Mutex<u64>,
 }
 
-/// A write that has arrived and waits for its transaction.
+/// A call that has arrived and waits for its transaction.
 struct Waiting {
     node: usize,
-    write: Write,
+    call: Call,
     fate: Fate,
-    reply: oneshot::Sender<Result<WriteReply, StoreError>>,
+    reply: oneshot::Sender<Result<Reply, StoreError>>,
 }
 
 /// What is to become of one call.
@@ -53,8 +54,8 @@ impl Database {
         Ok(Arc::new(Database { world, core, rng, waiting, transactions }))
     }
 
-    /// Carries a write to the store and its answer back.
-    pub async fn write(self: &Arc<Self>, node: usize, write: Write) -> Result<WriteReply, StoreError> {
+    /// Carries a call that writes to the store and its answer back.
+    pub async fn call(self: &Arc<Self>, node: usize, call: Call) -> Result<Reply, StoreError> {
         let (reply, answer) = oneshot::channel();
         let (database, fate) = (self.clone(), self.draw());
         self.world.executor.spawn_in_world(async move {
@@ -64,7 +65,7 @@ impl Database {
                 let _ = reply.send(Err(unavailable("it cannot be reached")));
                 return;
             }
-            lock(&database.waiting).push(Waiting { node, write, fate, reply });
+            lock(&database.waiting).push(Waiting { node, call, fate, reply });
             if fate.gathers {
                 executor.sleep(fate.returns).await;
             }
@@ -135,12 +136,12 @@ impl Database {
         if batch.len() > 1 {
             self.world.count("batches of several writes");
         }
-        let writes: Vec<Write> = batch.iter().map(|waiting| waiting.write.clone()).collect();
-        let results = lock(&self.core).apply(writes);
+        let calls: Vec<Call> = batch.iter().map(|waiting| waiting.call.clone()).collect();
+        let results = lock(&self.core).apply(&calls);
         self.recount_now_and_then();
-        for (Waiting { node, write, fate, reply }, result) in batch.into_iter().zip(results) {
-            self.world.note(format_args!("store for node {node}: {write:?} -> {result:?}"));
-            self.world.audit(|auditor| applied(auditor, &write, &result));
+        for (Waiting { node, call, fate, reply }, result) in batch.into_iter().zip(results) {
+            self.world.note(format_args!("store for node {node}: {call:?} -> {result:?}"));
+            self.world.audit(|auditor| applied(auditor, &call, &result));
             let sleep = self.world.executor.sleep(fate.returns);
             let lost = fate.reply_lost;
             if lost {
@@ -251,12 +252,37 @@ fn unavailable(why: &str) -> StoreError {
     StoreError::Unavailable(why.to_owned())
 }
 
-fn applied(auditor: &mut Auditor, write: &Write, result: &Result<WriteReply, StoreError>) -> Verdict {
-    use {Write as W, WriteReply as R};
+fn applied(auditor: &mut Auditor, call: &Call, result: &Result<Reply, StoreError>) -> Verdict {
     let reply = result.as_ref().map_err(|error| Violation {
         rule: "the store does not fail by itself",
-        detail: format!("{write:?}: {error}"),
+        detail: format!("{call:?}: {error}"),
     })?;
+    match (call, reply) {
+        (Call::Write(write), Reply::Write(reply)) => written(auditor, write, reply),
+        (Call::Upkeep(upkeep), Reply::Upkeep(reply)) => kept(auditor, upkeep, reply),
+        (call, reply) => Err(not_in_kind(call, reply)),
+    }
+}
+
+fn kept(auditor: &mut Auditor, upkeep: &Upkeep, reply: &UpkeepReply) -> Verdict {
+    use {Upkeep as U, UpkeepReply as R};
+    match (upkeep, reply) {
+        (U::Retain { horizon, limit }, R::Retained(retained)) => auditor.retained(*horizon, *limit, retained),
+        (U::Retire { now, retirement }, R::Retired(retired)) => auditor.retired(*now, retirement, retired),
+        (U::Purge { .. }, R::Purged(purged)) => auditor.purged(&purged.jobs),
+        (upkeep, reply) => Err(not_in_kind(upkeep, reply)),
+    }
+}
+
+fn not_in_kind(call: &impl Debug, reply: &impl Debug) -> Violation {
+    Violation {
+        rule: "every call is answered in kind, and none comes that a cluster does not make",
+        detail: format!("{call:?} -> {reply:?}"),
+    }
+}
+
+fn written(auditor: &mut Auditor, write: &Write, reply: &WriteReply) -> Verdict {
+    use {Write as W, WriteReply as R};
     match (write, reply) {
         (W::Submit { now, jobs }, R::Submitted(outcomes)) => {
             auditor.submitted(*now, jobs, outcomes)?;
@@ -306,12 +332,6 @@ fn applied(auditor: &mut Auditor, write: &Write, result: &Result<WriteReply, Sto
         (W::AnswerRequest { request, answer }, R::RequestAnswered) => {
             auditor.request_answered(request, answer)
         }
-        (W::Retain { horizon, limit }, R::Retained(retained)) => auditor.retained(*horizon, *limit, retained),
-        (W::Retire { now, retirement }, R::Retired(retired)) => auditor.retired(*now, retirement, retired),
-        (W::Purge { .. }, R::Purged(purged)) => auditor.purged(&purged.jobs),
-        (write, reply) => Err(Violation {
-            rule: "every call is answered in kind, and none comes that a cluster does not make",
-            detail: format!("{write:?} -> {reply:?}"),
-        }),
+        (write, reply) => Err(not_in_kind(write, reply)),
     }
 }

@@ -10,7 +10,7 @@ use punctual_core::queue::QueueSettings;
 use punctual_core::schedule::SkipRange;
 use punctual_core::session::{Pulse, SessionDraining, SessionMode, SessionOrder};
 use punctual_core::time::Timestamp;
-use punctual_store::sqlite::{Write, WriteReply};
+use punctual_store::sqlite::{Call, Purged, Reply, Upkeep, UpkeepReply, Write, WriteReply};
 use std::sync::Arc;
 
 pub struct NodeStore {
@@ -21,8 +21,18 @@ pub struct NodeStore {
 /// Sends a write and takes the answer out of its variant.
 macro_rules! write {
     ($store:expr, $write:expr, $variant:path) => {
-        match $store.database.write($store.node, $write).await? {
-            $variant(answer) => Ok(answer),
+        match $store.database.call($store.node, Call::Write($write)).await? {
+            Reply::Write($variant(answer)) => Ok(answer),
+            other => Err(StoreError::Broken(format!("answered with {other:?}"))),
+        }
+    };
+}
+
+/// As `write`, for housekeeping.
+macro_rules! keep {
+    ($store:expr, $upkeep:expr, $variant:path) => {
+        match $store.database.call($store.node, Call::Upkeep($upkeep)).await? {
+            Reply::Upkeep($variant(answer)) => Ok(answer),
             other => Err(StoreError::Broken(format!("answered with {other:?}"))),
         }
     };
@@ -178,8 +188,8 @@ impl Store for NodeStore {
     }
 
     async fn answer_request(&self, request: RequestKey, answer: StoredAnswer) -> Result<(), StoreError> {
-        match self.database.write(self.node, Write::AnswerRequest { request, answer }).await? {
-            WriteReply::RequestAnswered => Ok(()),
+        match self.database.call(self.node, Call::Write(Write::AnswerRequest { request, answer })).await? {
+            Reply::Write(WriteReply::RequestAnswered) => Ok(()),
             other => Err(StoreError::Broken(format!("answered with {other:?}"))),
         }
     }
@@ -226,8 +236,8 @@ impl Store for NodeStore {
     }
 
     async fn set_queue(&self, queue: String, settings: QueueSettings) -> Result<(), StoreError> {
-        match self.database.write(self.node, Write::SetQueue { queue, settings }).await? {
-            WriteReply::QueueSet => Ok(()),
+        match self.database.call(self.node, Call::Write(Write::SetQueue { queue, settings })).await? {
+            Reply::Write(WriteReply::QueueSet) => Ok(()),
             other => Err(StoreError::Broken(format!("answered with {other:?}"))),
         }
     }
@@ -297,18 +307,17 @@ impl Store for NodeStore {
     }
 
     async fn retain(&self, horizon: Horizon, limit: usize) -> Result<Retained, StoreError> {
-        write!(self, Write::Retain { horizon, limit }, WriteReply::Retained)
+        keep!(self, Upkeep::Retain { horizon, limit }, UpkeepReply::Retained)
     }
 
     async fn retire(&self, now: Timestamp, retirement: Retirement) -> Result<Retired, StoreError> {
-        write!(self, Write::Retire { now, retirement }, WriteReply::Retired)
+        keep!(self, Upkeep::Retire { now, retirement }, UpkeepReply::Retired)
     }
 
     async fn purge(&self, before: Timestamp, limit: usize) -> Result<bool, StoreError> {
-        match self.database.write(self.node, Write::Purge { before, limit }).await? {
-            WriteReply::Purged(purged) => Ok(purged.more),
-            other => Err(StoreError::Broken(format!("answered with {other:?}"))),
-        }
+        let purged: Result<Purged, StoreError> =
+            keep!(self, Upkeep::Purge { before, limit }, UpkeepReply::Purged);
+        Ok(purged?.more)
     }
 
     async fn probe(&self, _now: Timestamp) -> Result<(), StoreError> {

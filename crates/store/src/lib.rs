@@ -3,6 +3,23 @@
 //! This crate owns every line of SQL. It compares and swaps; the rules that say what to write are in
 //! `punctual_core`, and no other crate knows a table or a column.
 
+mod codes;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+#[cfg(any(test, feature = "postgres", feature = "mysql"))]
+mod draft;
+mod fault;
+mod kept;
+mod lists;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub mod moving;
+#[cfg(feature = "mysql")]
+pub mod mysql;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+mod rows;
 pub mod sqlite;
+mod tally;
+mod unfinished;
+mod verbs;
+mod write;

@@ -40,6 +40,13 @@ const ALLOWED: [(&str, &[&str]); 11] = [
 const DEFECTS_FEATURE: &str = "planted-defects";
 const MAY_PLANT_DEFECTS: [&str; 2] = ["punctual-sim", "punctual-core"];
 
+/// Who speaks to databases, outside of tests, and with what.
+const KNOWS_DATABASES: &str = "punctual-store";
+const EMBEDDED_DRIVER: &str = "rusqlite";
+/// Each behind a feature: whoever has no such server need not build its driver.
+const SERVER_DRIVERS: [&str; 4] =
+    ["deadpool-postgres", "mysql_async", "tokio-postgres", "tokio-postgres-rustls"];
+
 #[derive(Deserialize)]
 struct Metadata {
     packages: Vec<Package>,
@@ -55,6 +62,11 @@ struct Package {
 struct Dependency {
     name: String,
     features: Vec<String>,
+    #[serde(default)]
+    optional: bool,
+    /// `dev`, `build`, or nothing for what is part of the product.
+    #[serde(default)]
+    kind: Option<String>,
 }
 
 /// Checks what `cargo metadata --no-deps` says about the workspace.
@@ -82,6 +94,7 @@ fn check_package(package: &Package, metadata: &Metadata) -> Vec<Violation> {
                 package.name, dependency.name
             )));
         }
+        violations.extend(misplaced_driver(package, dependency).map(violation));
         let plants = dependency.features.iter().any(|feature| feature == DEFECTS_FEATURE);
         if plants && !MAY_PLANT_DEFECTS.contains(&package.name.as_str()) {
             violations.push(violation(format!(
@@ -91,6 +104,22 @@ fn check_package(package: &Package, metadata: &Metadata) -> Vec<Violation> {
         }
     }
     violations
+}
+
+fn misplaced_driver(package: &Package, dependency: &Dependency) -> Option<String> {
+    let name = dependency.name.as_str();
+    let is_server_driver = SERVER_DRIVERS.contains(&name);
+    if dependency.kind.is_some() || !(is_server_driver || name == EMBEDDED_DRIVER) {
+        return None;
+    }
+    if package.name != KNOWS_DATABASES {
+        return Some(format!(
+            "{} must not know {name}: only {KNOWS_DATABASES} speaks to databases",
+            package.name
+        ));
+    }
+    (is_server_driver && !dependency.optional)
+        .then(|| format!("{name} must be optional: a feature turns the adapter on that needs it"))
 }
 
 #[cfg(test)]
@@ -143,6 +172,22 @@ mod tests {
             package("punctual-core", ""),
         ];
         assert!(advice(&packages.join(","))[0].contains("must not turn on planted-defects"));
+    }
+
+    #[test]
+    fn only_the_store_speaks_to_databases_and_to_servers_only_if_asked_to() {
+        let of_kind = |name, rest| format!("{{\"name\": \"{name}\", \"features\": [], {rest}}}");
+        let dependencies =
+            [of_kind("rusqlite", "\"optional\": false"), of_kind("tokio-postgres", "\"optional\": true")];
+        assert_eq!(advice(&package("punctual-store", &dependencies.join(","))), [""; 0]);
+        let always = of_kind("mysql_async", "\"optional\": false");
+        assert!(advice(&package("punctual-store", &always))[0].contains("mysql_async must be optional"));
+        let elsewhere = of_kind("tokio-postgres", "\"optional\": true, \"kind\": null");
+        assert!(
+            advice(&package("punctual", &elsewhere))[0].contains("punctual must not know tokio-postgres")
+        );
+        let in_tests = of_kind("tokio-postgres", "\"optional\": false, \"kind\": \"dev\"");
+        assert_eq!(advice(&package("punctual", &in_tests)), [""; 0]);
     }
 
     #[test]

@@ -24,6 +24,12 @@ impl Listed {
         Listed { router: self.router.nest(prefix, inner.router), ..self }
     }
 
+    /// Adds the paths of another one as they are.
+    pub fn join(mut self, other: Listed) -> Self {
+        self.paths.extend(other.paths);
+        Listed { router: self.router.merge(other.router), ..self }
+    }
+
     /// Changes the router without adding paths.
     pub fn map(self, change: impl FnOnce(Router<Api>) -> Router<Api>) -> Self {
         Listed { router: change(self.router), ..self }

@@ -34,9 +34,16 @@ use listed::Listed;
 use punctual_client::API_PREFIX;
 
 pub fn router(api: Api) -> Router {
-    all()
-        .into_router()
-        .fallback(not_found)
+    guarded(all().into_router().fallback(not_found), api)
+}
+
+/// What there is of a process that takes no requests about jobs.
+pub fn health_router(api: Api) -> Router {
+    guarded(health().into_router().fallback(health_only), api)
+}
+
+fn guarded(routes: Router<Api>, api: Api) -> Router {
+    routes
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn_with_state(api.clone(), auth::guard))
@@ -97,11 +104,24 @@ fn all() -> Listed {
         .route("/", get(health::root))
         .route(API_PREFIX, get(health::api_root))
         .route(&format!("{API_PREFIX}/"), get(health::api_root))
+        .join(health())
+        .route("/openapi.json", get(openapi::serve))
+        .route("/docs", get(openapi::page))
+}
+
+fn health() -> Listed {
+    Listed::new()
         .route("/livez", get(health::live))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(stats::metrics))
-        .route("/openapi.json", get(openapi::serve))
-        .route("/docs", get(openapi::page))
+}
+
+async fn health_only(request: Request) -> ApiError {
+    ApiError::NotFound(format!(
+        "nothing is at {}: this process takes no requests but /livez, /readyz and /metrics; the API is where `punctual \
+         serve` or `punctual api` listens",
+        request.uri().path()
+    ))
 }
 
 async fn not_found(request: Request) -> ApiError {

@@ -7,6 +7,7 @@ mod host;
 mod house;
 mod store;
 mod token;
+mod wakes;
 mod worker;
 
 pub use executions::{
@@ -19,4 +20,5 @@ pub use host::{Clock, DrivenClock, Host, Random, Spawn, Task};
 pub use house::{Horizon, Retained, Retired, Retirement};
 pub use store::*;
 pub use token::{Role, Token};
+pub use wakes::{Heard, Wakes};
 pub use worker::*;

@@ -1,44 +1,71 @@
-//! Claims queued work for parked polls.
+//! Claims queued work for parked polls: what this node has queued at once, what others have when they say so or when a
+//! look finds it.
 
 use crate::Context;
 use crate::desk::Reservation;
+use crate::pause::LookPause;
 use futures_util::future::select;
 use punctual_core::ports::{Claim, ClaimOutcome, Offer};
 use std::pin::pin;
 
 pub(crate) async fn dispatch(context: &Context) {
     let clock = &context.host.clock;
-    let interval = context.config.dispatch_interval;
-    let mut look_at_all = clock.monotonic().plus(interval);
+    let config = &context.config;
+    let mut pause = LookPause::new(config.dispatch_interval_min);
+    let mut looked_at = clock.monotonic();
     loop {
         // By a time of its own, not after so long without a wake-up: on a node that is never quiet for that long, work
         // that another node has queued would lie beside a poll that waits here.
         let now = clock.monotonic();
-        if now >= look_at_all {
+        let is_hearing = context.others.is_hearing();
+        let most = if is_hearing { config.dispatch_interval_hearing } else { config.dispatch_interval };
+        let look_at = looked_at.plus(pause.within(most));
+        let is_look = now >= look_at;
+        if is_look {
             context.desk.wake_all();
-            look_at_all = now.plus(interval);
+            looked_at = now;
         }
         let claims = context.desk.take_unchecked();
         if claims.is_empty() {
-            select(pin!(context.desk.unchecked()), clock.sleep(look_at_all.since(now))).await;
+            if is_look {
+                pause.found(0);
+            } else {
+                select(pin!(context.desk.unchecked()), clock.sleep(look_at.since(now))).await;
+            }
             continue;
         }
-        claim(context, claims).await;
+        let round = claim(context, claims).await;
+        if is_look {
+            pause.found(round.claimed);
+        } else if config.shares_store && round.is_any_empty {
+            // No proof that there is nothing: a claim passes over what another process has locked at that moment, be it
+            // only to look at it, and nobody tells of it once more.
+            pause.start_anew();
+            looked_at = now;
+        }
     }
 }
 
-async fn claim(context: &Context, claims: Vec<Claim>) {
+/// What one call to claim brought.
+struct Round {
+    claimed: usize,
+    /// Whether there was nothing for at least one of the polls.
+    is_any_empty: bool,
+}
+
+async fn claim(context: &Context, claims: Vec<Claim>) -> Round {
     let offers: Vec<Offer> =
         claims.iter().map(|claim| Offer { session: claim.session, turn: claim.turn }).collect();
     match context.store.claim(context.time.now(), claims).await {
         Ok(outcomes) => {
             let mut undelivered = Vec::new();
-            let (now, mut claimed) = (context.time.now(), 0);
+            let (now, mut round) = (context.time.now(), Round { claimed: 0, is_any_empty: false });
             for (offer, mut outcome) in offers.into_iter().zip(outcomes) {
                 if let ClaimOutcome::Claimed { assignments, begun } = &mut outcome {
                     context.counters.claimed.add(assignments.len() as u64);
                     context.measures.leased(now, assignments.iter());
-                    claimed += assignments.len();
+                    round.claimed += assignments.len();
+                    round.is_any_empty |= assignments.is_empty();
                     context.events.touched(assignments.iter().map(|one| one.execution.occurrence));
                     context.follow_up([std::mem::take(begun)], Reservation::default());
                 }
@@ -47,10 +74,11 @@ async fn claim(context: &Context, claims: Vec<Claim>) {
                     undelivered.push((offer, leases));
                 }
             }
-            if claimed > 0 {
-                context.measures.batches.claim.observe(claimed as u64);
+            if round.claimed > 0 {
+                context.measures.batches.claim.observe(round.claimed as u64);
             }
             context.return_undelivered(undelivered);
+            round
         }
         Err(error) => {
             tracing::warn!(%error, "work could not be claimed; its workers will ask again");
@@ -58,6 +86,8 @@ async fn claim(context: &Context, claims: Vec<Claim>) {
             for offer in offers {
                 context.desk.failed(offer, &error.to_string());
             }
+            // The workers ask again.
+            Round { claimed: 0, is_any_empty: false }
         }
     }
 }

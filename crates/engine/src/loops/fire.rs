@@ -1,8 +1,9 @@
 //! Fires what is due: schedules, the time gates of waiting attempts, expiries. Due times come from the store ahead of
 //! time and from everyone on this node who commits one.
 
-use crate::Context;
 use crate::desk::Reservation;
+use crate::pause::ErrorPause;
+use crate::{Context, Duties};
 use futures_util::future::{join, pending, select};
 use punctual_core::ids::OccurrenceId;
 use punctual_core::limits;
@@ -16,14 +17,16 @@ use std::time::Duration;
 const SCAN_LIMIT: usize = 256;
 /// How old the store's time may be when something is fired by it: a clock that is set back is noticed within this.
 const CLOCK_AGE_MAX: Duration = Duration::from_millis(100);
-/// Pause after a failed call, so that a store in trouble is not hammered.
-const ERROR_PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) async fn fire(context: &Context) {
-    let mut refill_at = context.host.clock.monotonic();
+    let clock = &context.host.clock;
+    // Never on a node that fires its own commits only.
+    let mut refill_at = (context.config.duties == Duties::Everything).then(|| clock.monotonic());
+    // Two, because a store that can be read may still not be written to.
+    let (mut read_pause, mut write_pause) = (ErrorPause::default(), ErrorPause::default());
     loop {
-        if context.host.clock.monotonic() >= refill_at {
-            refill_at = refill(context).await;
+        if refill_at.is_some_and(|at| clock.monotonic() >= at) {
+            refill_at = Some(refill(context, &mut read_pause).await);
         }
         if context.agenda.next_due().is_some_and(|at| at <= context.time.now())
             && let Err(error) = context.time.refresh(&*context.store, CLOCK_AGE_MAX).await
@@ -33,21 +36,39 @@ pub(crate) async fn fire(context: &Context) {
         let due = context.agenda.take_due(context.time.now(), limits::STORE_BATCH_MAX);
         if due.is_empty() {
             sleep_until_due(context, refill_at).await;
-        } else if let Err(error) = fire_batch(context, due).await {
-            tracing::warn!(%error, "due work could not be fired; it is read again");
-            context.counters.store_errors.add(1);
-            context.host.clock.sleep(ERROR_PAUSE).await;
-            refill_at = context.host.clock.monotonic();
+            continue;
+        }
+        match fire_batch(context, due.clone()).await {
+            Ok(()) => write_pause.succeeded(),
+            Err(error) => {
+                tracing::warn!(%error, "due work could not be fired; trying again");
+                context.counters.store_errors.add(1);
+                clock.sleep(write_pause.failed()).await;
+                match &mut refill_at {
+                    Some(at) => *at = clock.monotonic(),
+                    // Nobody reads it again here.
+                    None => hold_again(context, due),
+                }
+            }
         }
     }
 }
 
+/// What was taken to be fired and may not have been.
+fn hold_again(context: &Context, due: Vec<Due>) {
+    let now = context.time.now();
+    for entry in due {
+        context.agenda.add(now, entry);
+    }
+}
+
 /// Reads ahead; returns when to do so again.
-async fn refill(context: &Context) -> Monotonic {
+async fn refill(context: &Context, read_pause: &mut ErrorPause) -> Monotonic {
     let now = context.time.now();
     let (clock, config) = (&context.host.clock, &context.config);
     match context.store.due(config.segments, context.agenda.horizon(now), SCAN_LIMIT).await {
         Ok(due) => {
+            read_pause.succeeded();
             let mut truncated = context.agenda.is_full();
             let mut counts = std::collections::BTreeMap::new();
             for entry in due {
@@ -63,7 +84,7 @@ async fn refill(context: &Context) -> Monotonic {
         Err(error) => {
             tracing::warn!(%error, "due work could not be read");
             context.counters.store_errors.add(1);
-            clock.monotonic().plus(ERROR_PAUSE)
+            clock.monotonic().plus(read_pause.failed())
         }
     }
 }
@@ -75,9 +96,12 @@ fn source(due: &Due) -> (bool, u8) {
     }
 }
 
-async fn sleep_until_due(context: &Context, refill_at: Monotonic) {
+async fn sleep_until_due(context: &Context, refill_at: Option<Monotonic>) {
     let host = &context.host;
-    let refill = host.clock.sleep(refill_at.since(host.clock.monotonic()));
+    let refill: Task = match refill_at {
+        Some(at) => host.clock.sleep(at.since(host.clock.monotonic())),
+        None => Box::pin(pending()),
+    };
     let due: Task = match context.agenda.next_due() {
         Some(at) => host.calendar.sleep(at.since(context.time.now())),
         None => Box::pin(pending()),

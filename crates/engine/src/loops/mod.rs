@@ -1,8 +1,10 @@
-//! The loops. Each goes round until it is dropped, and each round is complete in itself.
+//! The loops. Each goes round until it is dropped, and each round is complete in itself. One that is not among the
+//! node's duties ends at once.
 
 mod clock;
 mod dispatch;
 mod fire;
+mod others;
 mod recover;
 mod resolve;
 mod retain;
@@ -10,6 +12,7 @@ mod retain;
 pub(crate) use clock::keep_time;
 pub(crate) use dispatch::dispatch;
 pub(crate) use fire::fire;
+pub(crate) use others::{hear, tell, watch};
 pub(crate) use recover::recover;
 pub(crate) use resolve::resolve;
 pub(crate) use retain::retain;

@@ -1,13 +1,16 @@
 //! Finds silent sessions and puts their work back on its way.
 
-use crate::Context;
 use crate::desk::Reservation;
+use crate::{Context, Duties};
 use punctual_core::defects::{Defect, planted};
 use punctual_core::limits;
 use punctual_core::ports::{SessionRow, StoreError};
 use punctual_core::session::{Pulse, SessionObserver};
 
 pub(crate) async fn recover(context: &Context) {
+    if context.config.duties == Duties::OwnCommits {
+        return;
+    }
     let mut observer = SessionObserver::default();
     loop {
         if let Err(error) = round(context, &mut observer).await {

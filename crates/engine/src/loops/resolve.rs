@@ -1,11 +1,14 @@
 //! Releases or skips the dependents of finished jobs that the commit that finished them did not reach, because
 //! there were too many of them.
 
-use crate::Context;
 use crate::desk::Reservation;
+use crate::{Context, Duties};
 use punctual_core::limits;
 
 pub(crate) async fn resolve(context: &Context) {
+    if context.config.duties == Duties::OwnCommits {
+        return;
+    }
     loop {
         context.host.clock.sleep(context.config.resolve_interval).await;
         loop {

@@ -1,7 +1,7 @@
 //! Deletes what has been kept long enough, a bounded step at a time: history, logs, skipped ranges and answers to
 //! requests; finished jobs, if asked to; and all that is left of deleted jobs.
 
-use crate::Context;
+use crate::{Context, Duties};
 use punctual_core::limits;
 use punctual_core::ports::{Horizon, Retirement, StoreError};
 use std::time::Duration;
@@ -10,6 +10,9 @@ use std::time::Duration;
 const STEP_ROWS: usize = 1_000;
 
 pub(crate) async fn retain(context: &Context) {
+    if context.config.duties == Duties::OwnCommits {
+        return;
+    }
     loop {
         context.host.clock.sleep(context.config.retain_interval).await;
         if let Err(error) = round(context).await {

@@ -3,7 +3,7 @@
 
 use crate::bench::percentiles::Percentiles;
 use crate::bench::words::{grouped, percent};
-use crate::bench::{progress, sync};
+use crate::bench::{PlaceArgs, progress, sync};
 use anyhow::Context;
 use punctual_store::sqlite::{self, FloorOptions, measure_floor};
 use serde::Serialize;
@@ -18,11 +18,12 @@ const ROUNDS: u64 = 2;
 pub struct Floor {
     pub jobs: u64,
     pub batch: u64,
-    pub insert_per_second: f64,
-    pub claim_complete_per_second: f64,
+    /// The rates are absent for database servers: there is no floor for them yet.
+    pub insert_per_second: Option<f64>,
+    pub claim_complete_per_second: Option<f64>,
     /// Jobs of the future inserted.
-    pub hold_per_second: f64,
-    /// One durable write of a page.
+    pub hold_per_second: Option<f64>,
+    /// One durable write of a page on this machine, which a database server need not be.
     pub fdatasync_us: Percentiles,
 }
 
@@ -34,8 +35,21 @@ pub struct FloorJobs {
     pub payload_bytes: u64,
 }
 
-pub async fn measure(dir: &Path, like: FloorJobs) -> anyhow::Result<Floor> {
+pub async fn measure(place: &PlaceArgs, dir: &Path, like: FloorJobs) -> anyhow::Result<Floor> {
     let dir = dir.to_owned();
+    if place.database_server()?.is_some() {
+        let fdatasync_us = sync::measure(&dir)?;
+        let (jobs, batch) = (0, like.batch);
+        let [insert_per_second, claim_complete_per_second, hold_per_second] = [None; 3];
+        return Ok(Floor {
+            jobs,
+            batch,
+            insert_per_second,
+            claim_complete_per_second,
+            hold_per_second,
+            fdatasync_us,
+        });
+    }
     let measured = tokio::task::spawn_blocking(move || measure_blocking(&dir, like));
     measured.await.context("the floor broke off")?
 }
@@ -63,15 +77,23 @@ fn measure_blocking(dir: &Path, like: FloorJobs) -> anyhow::Result<Floor> {
     Ok(Floor {
         jobs,
         batch: like.batch,
-        insert_per_second: best.insert_per_sec,
-        claim_complete_per_second: best.claim_complete_per_sec,
-        hold_per_second: best.hold_per_sec,
+        insert_per_second: Some(best.insert_per_sec),
+        claim_complete_per_second: Some(best.claim_complete_per_sec),
+        hold_per_second: Some(best.hold_per_sec),
         fdatasync_us,
     })
 }
 
 /// A rate, and what share of the bare database's it is.
-pub fn beside(rate: f64, floor: f64) -> String {
+pub fn beside(rate: f64, floor: Option<f64>) -> String {
+    let Some(floor) = floor else {
+        return format!("{} jobs/s; the bare database is not measured on a server", grouped(rate));
+    };
     let share = percent(rate / floor.max(f64::EPSILON));
     format!("{} jobs/s, {share} of the {} of the bare database on one thread", grouped(rate), grouped(floor))
+}
+
+/// A rate as a share of the floor's, where that is known.
+pub fn share(rate: f64, floor: Option<f64>) -> Option<f64> {
+    floor.map(|floor| rate / floor)
 }

@@ -7,7 +7,7 @@ use crate::bench::ledger::Fires;
 use crate::bench::load::{self, LoadArgs};
 use crate::bench::machine::Machine;
 use crate::bench::recorder::JOB_TYPE;
-use crate::bench::stage::{Disk, Stage, StageOptions};
+use crate::bench::stage::{Disk, Stage, StageOptions, describe_disk};
 use crate::bench::usage::{Cost, Meter};
 use crate::bench::words::{grouped, megabytes, per_second};
 use crate::bench::{PlaceArgs, progress};
@@ -73,10 +73,10 @@ struct HoldReport {
     /// On the empty store.
     before: Today,
     load_per_second: f64,
-    load_of_floor: f64,
+    load_of_floor: Option<f64>,
     load_cost: Cost,
-    disk_bytes_per_future_job: f64,
-    disk: Disk,
+    disk_bytes_per_future_job: Option<f64>,
+    disk: Option<Disk>,
     /// Beside the held jobs, in the same server.
     beside: Today,
     ratios: Ratios,
@@ -98,7 +98,7 @@ pub async fn run(args: HoldArgs) -> anyhow::Result<Exit> {
 
     let beside = today(&mut stage, &args).await?;
     let like = FloorJobs { jobs: args.jobs, batch: args.load.batch, payload_bytes: args.load.payload_bytes };
-    let floor = floor::measure(stage.dir(), like).await?;
+    let floor = floor::measure(&args.place, stage.dir(), like).await?;
     let load_per_second = per_second(args.jobs, load_time);
     let report = HoldReport {
         machine,
@@ -107,9 +107,11 @@ pub async fn run(args: HoldArgs) -> anyhow::Result<Exit> {
         ratios: Ratios::of(&beside, &before),
         before,
         load_per_second,
-        load_of_floor: load_per_second / floor.hold_per_second,
+        load_of_floor: floor::share(load_per_second, floor.hold_per_second),
         load_cost,
-        disk_bytes_per_future_job: disk.bytes.saturating_sub(disk_before.bytes) as f64 / args.jobs as f64,
+        disk_bytes_per_future_job: disk
+            .zip(disk_before)
+            .map(|(after, before)| after.bytes.saturating_sub(before.bytes) as f64 / args.jobs as f64),
         disk,
         beside,
         server_peak_memory_bytes: stage.usage()?.peak_bytes,
@@ -164,14 +166,7 @@ fn describe(report: &HoldReport) -> String {
         ),
         ("Submitted", Some(beside(report.load_per_second, report.floor.hold_per_second))),
         cpu,
-        (
-            "Disk",
-            Some(format!(
-                "{:.0} bytes per future job, {}",
-                report.disk_bytes_per_future_job,
-                report.disk.describe()
-            )),
-        ),
+        ("Disk", Some(describe_disk(report.disk_bytes_per_future_job, "per future job", report.disk))),
         (
             "Memory",
             Some(format!(

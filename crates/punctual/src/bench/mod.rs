@@ -16,6 +16,7 @@ mod percentiles;
 mod pipe;
 mod plot;
 mod recorder;
+mod scratch;
 mod slope;
 mod soak;
 mod stage;
@@ -26,11 +27,14 @@ mod throughput;
 mod usage;
 mod words;
 
+use crate::config::Surroundings;
 use crate::exit::{CliError, Exit};
+use crate::store::{ServerPlace, StoreArgs, StorePlace};
 use anyhow::Context;
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Subcommand)]
@@ -60,6 +64,24 @@ struct PlaceArgs {
     /// behind
     #[arg(long, alias = "data-dir", default_value = ".", value_name = "DIR")]
     dir: PathBuf,
+    /// Measures a database server instead, in a database of its own that is made there and dropped
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+impl PlaceArgs {
+    /// The database server to measure; none for the embedded store. Only flags count: what is configured for a server
+    /// that works is not meant.
+    fn database_server(&self) -> Result<Option<ServerPlace>, CliError> {
+        let nothing = Surroundings { variables: BTreeMap::new(), file: None };
+        match self.store.place(&nothing, Path::new(""))? {
+            StorePlace::Server(server) => Ok(Some(*server)),
+            StorePlace::Sqlite(directory) if directory.as_os_str().is_empty() => Ok(None),
+            StorePlace::Sqlite(_) => {
+                Err(bad_option("--store: where SQLite is measured is chosen with --dir"))
+            }
+        }
+    }
 }
 
 pub async fn run(command: BenchCommand) -> anyhow::Result<Exit> {

@@ -3,14 +3,15 @@
 
 use crate::bench::pipe::{Ask, Counts, Moment, Tell};
 use crate::bench::recorder::StartRecorder;
+use crate::config::Surroundings;
 use crate::exit::Exit;
+use crate::store::{self, StoreArgs};
 use crate::{args, serve};
 use anyhow::Context;
 use punctual_api::{Api, Server, ServerLimits, secret_sha256};
 use punctual_client::{Span, host};
-use punctual_core::ports::{Executor, Host, Role, Store, Token};
-use punctual_engine::{Engine, EngineConfig};
-use punctual_store::sqlite::{SqliteOptions, SqliteStore};
+use punctual_core::ports::{Executor, Host, Role, Token};
+use punctual_engine::{Duties, Engine, EngineConfig};
 use punctual_worker::{Worker, WorkerConfig, builtin_executors};
 use std::fmt::Write as _;
 use std::io::{self, BufRead, Write};
@@ -32,6 +33,9 @@ const RETAIN_INTERVAL_MAX: Duration = Duration::from_secs(60);
 pub struct NodeArgs {
     #[arg(long)]
     data_dir: PathBuf,
+    /// The store, by variables: a flag would show its password
+    #[command(flatten)]
+    store: StoreArgs,
     #[arg(long, value_parser = args::slots)]
     slots: usize,
     #[arg(long)]
@@ -44,14 +48,13 @@ pub struct NodeArgs {
 /// Serves until stdin ends.
 pub async fn run(args: NodeArgs) -> anyhow::Result<Exit> {
     let host = host::this_machine().context("cannot read randomness")?;
-    let store = SqliteStore::open(&SqliteOptions::new(&args.data_dir), host.calendar.clone())
-        .with_context(|| format!("cannot open a database in {}", args.data_dir.display()))?;
-    let store: Arc<dyn Store> = Arc::new(store);
-    let engine = serve::start_engine(engine_config(args.keep), &host, store).await?;
+    let place = args.store.place(&Surroundings::without_file(), &args.data_dir)?;
+    let open = store::open(&place, &host).await?;
+    let engine = serve::start_engine(engine_config(args.keep), Duties::Everything, &host, &open).await?;
     let (tell, told) = unbounded_channel();
     tokio::task::spawn_blocking(move || write_lines(told));
     tokio::spawn(engine.clone().run());
-    let _draining = start_worker(&args, &host, &engine, &tell);
+    let _draining = start_worker(&args, &host, &engine, open.is_embedded, &tell);
     let token = make_token(&engine).await?;
     let (address, _stop) = start_api(&host, &engine).await?;
     let _ = tell.send(Tell::Ready { address, token });
@@ -74,6 +77,7 @@ fn start_worker(
     args: &NodeArgs,
     host: &Host,
     engine: &Arc<Engine>,
+    embedded: bool,
     tell: &UnboundedSender<Tell>,
 ) -> watch::Sender<bool> {
     let recorder = StartRecorder { clock: host.clock.clone(), tell: tell.clone() };
@@ -83,7 +87,7 @@ fn start_worker(
         name: "bench".to_owned(),
         slots: args.slots,
         prefetch: args.prefetch,
-        embedded: true,
+        embedded,
         ..WorkerConfig::default()
     };
     let (drain, draining) = watch::channel(false);

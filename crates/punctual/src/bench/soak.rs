@@ -132,7 +132,7 @@ struct SoakReport {
     cost: Cost,
     floor: Floor,
     /// The rate as a share of what the bare database does of claims and completions.
-    rate_of_floor: f64,
+    rate_of_floor: Option<f64>,
     samples: Vec<Sample>,
 }
 
@@ -148,7 +148,7 @@ pub async fn run(args: SoakArgs) -> anyhow::Result<Exit> {
     let counts = soak.finish(&mut stage).await?;
     let cost = meter.stop(&stage, soak.expected)?;
     let like = FloorJobs { jobs: FLOOR_JOBS, batch: BATCH_MAX, payload_bytes: args.payload_bytes };
-    let floor = floor::measure(stage.dir(), like).await?;
+    let floor = floor::measure(&args.place, stage.dir(), like).await?;
     let trends = Trends::of(&soak.samples);
     let exact = counts.succeeded == soak.expected && counts.otherwise == 0 && soak.early == 0;
     let report = SoakReport {
@@ -163,7 +163,7 @@ pub async fn run(args: SoakArgs) -> anyhow::Result<Exit> {
         otherwise: counts.otherwise,
         early: soak.early,
         exact,
-        rate_of_floor: trends.done_per_second.mean / floor.claim_complete_per_second,
+        rate_of_floor: floor::share(trends.done_per_second.mean, floor.claim_complete_per_second),
         trends,
         cost,
         floor,
@@ -197,7 +197,7 @@ fn describe(report: &SoakReport) -> String {
         ("Memory", Some(trends.server_memory_bytes.describe(Unit::Bytes))),
         ("", row(|sample| sample.server_memory_bytes as f64)),
         ("Files", Some(trends.disk_bytes.describe(Unit::Bytes))),
-        ("", row(|sample| sample.disk_bytes as f64)),
+        ("", row(|sample| sample.disk_bytes.unwrap_or(0) as f64)),
         ("Rate", Some(trends.done_per_second.describe(Unit::JobsPerSecond))),
         ("", row(|sample| sample.done_per_second)),
         ("Lateness p99", Some(trends.late_p99_us.describe(Unit::Microseconds))),
@@ -217,7 +217,7 @@ impl Trends {
         };
         Trends {
             server_memory_bytes: trend(Unit::Bytes, |sample| Some(sample.server_memory_bytes as f64)),
-            disk_bytes: trend(Unit::Bytes, |sample| Some(sample.disk_bytes as f64)),
+            disk_bytes: trend(Unit::Bytes, |sample| sample.disk_bytes.map(|bytes| bytes as f64)),
             done_per_second: trend(Unit::JobsPerSecond, |sample| Some(sample.done_per_second)),
             late_p99_us: trend(Unit::Microseconds, |sample| sample.late_p99_us.map(|late| late as f64)),
         }

@@ -4,6 +4,7 @@
 use crate::bench::PlaceArgs;
 use crate::bench::node;
 use crate::bench::pipe::{Ask, Counts, Start, Tell};
+use crate::bench::scratch::Scratch;
 use crate::bench::usage::Usage;
 use crate::bench::words::megabytes;
 use crate::exit::CliError;
@@ -41,13 +42,19 @@ pub struct Stage {
     counts: UnboundedReceiver<Counts>,
     // Before the directory: fields are dropped in this order, and the server writes there until it is gone.
     server: ServerProcess,
+    /// Its database, where that is on a database server.
+    scratch: Option<Scratch>,
     directory: TempDir,
 }
 
 impl Stage {
     pub async fn set_up(place: &PlaceArgs, options: StageOptions) -> anyhow::Result<Self> {
         let directory = temporary_directory(place)?;
-        let (server, stdout) = ServerProcess::start(directory.path(), options)?;
+        let scratch = match place.database_server()? {
+            Some(server) => Some(Scratch::create(server).await?),
+            None => None,
+        };
+        let (server, stdout) = ServerProcess::start(directory.path(), scratch.as_ref(), options)?;
         let (ready_sender, mut ready) = unbounded_channel();
         let (start_sender, starts) = unbounded_channel();
         let (count_sender, counts) = unbounded_channel();
@@ -58,7 +65,7 @@ impl Stage {
             bail!("the server to be measured did not start");
         };
         let client = Client::new(&address, token)?;
-        Ok(Stage { client, starts, counts, server, directory })
+        Ok(Stage { client, starts, counts, server, scratch, directory })
     }
 
     pub fn dir(&self) -> &Path {
@@ -77,8 +84,11 @@ impl Stage {
         Usage::of_process(self.server.child.id())
     }
 
-    /// The bytes of its files.
-    pub fn disk(&self) -> anyhow::Result<Disk> {
+    /// The bytes of its files; unknown of a database server.
+    pub fn disk(&self) -> anyhow::Result<Option<Disk>> {
+        if self.scratch.is_some() {
+            return Ok(None);
+        }
         let mut disk = Disk { bytes: 0, write_ahead_log_bytes: 0 };
         for entry in std::fs::read_dir(self.dir())? {
             let entry = entry?;
@@ -88,7 +98,7 @@ impl Stage {
                 disk.write_ahead_log_bytes += bytes;
             }
         }
-        Ok(disk)
+        Ok(Some(disk))
     }
 }
 
@@ -107,6 +117,14 @@ impl Disk {
     }
 }
 
+/// What a share of the files is, or why it is not known.
+pub fn describe_disk(share: Option<f64>, of: &str, disk: Option<Disk>) -> String {
+    match share.zip(disk) {
+        Some((bytes, disk)) => format!("{bytes:.0} bytes {of}; {}", disk.describe()),
+        None => "the database server's; not measured".to_owned(),
+    }
+}
+
 pub fn temporary_directory(place: &PlaceArgs) -> Result<TempDir, CliError> {
     let made = tempfile::Builder::new().prefix("punctual-bench-").tempdir_in(&place.dir);
     made.map_err(|error| {
@@ -120,7 +138,11 @@ struct ServerProcess {
 }
 
 impl ServerProcess {
-    fn start(dir: &Path, options: StageOptions) -> anyhow::Result<(Self, ChildStdout)> {
+    fn start(
+        dir: &Path,
+        scratch: Option<&Scratch>,
+        options: StageOptions,
+    ) -> anyhow::Result<(Self, ChildStdout)> {
         let program = std::env::current_exe().context("cannot find this program")?;
         let mut command = Command::new(program);
         command.args(["bench", node::SUBCOMMAND]).arg("--data-dir").arg(dir);
@@ -128,6 +150,19 @@ impl ServerProcess {
         command.arg("--prefetch").arg(options.prefetch.to_string());
         if let Some(keep) = options.keep {
             command.arg("--keep").arg(Span::from(keep).to_string());
+        }
+        // What somebody has set for a server is not meant for this one.
+        for setting in ["URL", "PASSWORD", "PASSWORD_FILE", "POOL", "WRITERS", "STATEMENT_TIMEOUT", "REPLICA"]
+        {
+            command.env_remove(format!("PUNCTUAL_STORE_{setting}"));
+        }
+        command.env_remove("PUNCTUAL_STORE");
+        if let Some(scratch) = scratch {
+            let server = scratch.server();
+            command.env("PUNCTUAL_STORE", scratch.url());
+            command.env("PUNCTUAL_STORE_POOL", server.pool.to_string());
+            command.env("PUNCTUAL_STORE_WRITERS", server.writers.to_string());
+            command.env("PUNCTUAL_STORE_STATEMENT_TIMEOUT", Span::from(server.statement_timeout).to_string());
         }
         // A group of its own: Ctrl-C reaches only the measuring process, which then ends the server.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);

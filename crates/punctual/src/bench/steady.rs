@@ -43,9 +43,10 @@ impl SteadyLoad {
 pub struct Sample {
     pub seconds: f64,
     pub server_memory_bytes: u64,
-    pub disk_bytes: u64,
+    /// Unknown of a database server.
+    pub disk_bytes: Option<u64>,
     /// Part of the above. It grows until the log is first written back, whatever else happens.
-    pub write_ahead_log_bytes: u64,
+    pub write_ahead_log_bytes: Option<u64>,
     pub done_per_second: f64,
     /// Of the scheduled jobs that started since the last sample; absent if none did.
     pub late_p99_us: Option<u64>,
@@ -160,8 +161,8 @@ impl Steady {
         self.samples.push(Sample {
             seconds: at.as_secs_f64(),
             server_memory_bytes: stage.usage()?.resident_bytes,
-            disk_bytes: disk.bytes,
-            write_ahead_log_bytes: disk.write_ahead_log_bytes,
+            disk_bytes: disk.map(|disk| disk.bytes),
+            write_ahead_log_bytes: disk.map(|disk| disk.write_ahead_log_bytes),
             done_per_second,
             late_p99_us: (!late.is_empty()).then(|| Percentiles::of(&late).p99),
         });

@@ -49,7 +49,7 @@ struct SubmitReport {
     #[serde(flatten)]
     load: LoadArgs,
     bulk_per_second: f64,
-    bulk_of_floor: f64,
+    bulk_of_floor: Option<f64>,
     bulk_cost: Cost,
     singles: u64,
     connections: u64,
@@ -79,7 +79,7 @@ pub async fn run(args: SubmitArgs) -> anyhow::Result<Exit> {
     let singles_cost = meter.stop(&stage, args.singles)?;
 
     let like = FloorJobs { jobs: args.jobs, batch: args.load.batch, payload_bytes: args.load.payload_bytes };
-    let floor = floor::measure(stage.dir(), like).await?;
+    let floor = floor::measure(&args.place, stage.dir(), like).await?;
     let bulk_per_second = per_second(args.jobs, bulk_time);
     let singles_per_second = per_second(args.singles, singles.time);
     let report = SubmitReport {
@@ -87,7 +87,7 @@ pub async fn run(args: SubmitArgs) -> anyhow::Result<Exit> {
         jobs: args.jobs,
         load: args.load,
         bulk_per_second,
-        bulk_of_floor: bulk_per_second / floor.insert_per_second,
+        bulk_of_floor: floor::share(bulk_per_second, floor.insert_per_second),
         bulk_cost,
         singles: args.singles,
         connections: args.connections,

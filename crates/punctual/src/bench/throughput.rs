@@ -7,7 +7,7 @@ use crate::bench::machine::Machine;
 use crate::bench::pace::{self, Pace};
 use crate::bench::pipe::Moment;
 use crate::bench::plot::Look;
-use crate::bench::stage::{Disk, Stage, StageOptions};
+use crate::bench::stage::{Disk, Stage, StageOptions, describe_disk};
 use crate::bench::usage::{Cost, Meter};
 use crate::bench::words::{grouped, per_second, percent};
 use crate::bench::{PlaceArgs, progress};
@@ -48,18 +48,18 @@ struct ThroughputReport {
     prefetch: u64,
     /// All jobs submitted over HTTP while their queue is paused.
     submit_per_second: f64,
-    submit_of_floor: f64,
+    submit_of_floor: Option<f64>,
     /// All of them executed to their recorded outcome.
     drain: Pace,
-    drain_of_floor: f64,
+    drain_of_floor: Option<f64>,
     drain_cost: Cost,
     /// On a fresh server: submitted over HTTP while they are executed, from the first submit to the last outcome.
     together: Pace,
     /// As a share of what the bare database would take for both on its one thread.
-    together_of_floor: f64,
+    together_of_floor: Option<f64>,
     together_cost: Cost,
-    disk_bytes_per_job: f64,
-    disk: Disk,
+    disk_bytes_per_job: Option<f64>,
+    disk: Option<Disk>,
     /// Raw rows on one thread, in this run: the better of two measurements.
     floor: Floor,
 }
@@ -77,14 +77,14 @@ pub async fn run(args: ThroughputArgs) -> anyhow::Result<Exit> {
         slots: args.slots,
         prefetch: args.prefetch,
         submit_per_second: drained.submit_per_second,
-        submit_of_floor: drained.submit_per_second / floor.insert_per_second,
-        drain_of_floor: drained.pace.per_second / floor.claim_complete_per_second,
+        submit_of_floor: floor::share(drained.submit_per_second, floor.insert_per_second),
+        drain_of_floor: floor::share(drained.pace.per_second, floor.claim_complete_per_second),
         drain: drained.pace,
         drain_cost: drained.cost,
-        together_of_floor: together.pace.per_second / both_per_second,
+        together_of_floor: floor::share(together.pace.per_second, both_per_second),
         together: together.pace,
         together_cost: together.cost,
-        disk_bytes_per_job: drained.disk.bytes as f64 / args.jobs as f64,
+        disk_bytes_per_job: drained.disk.map(|disk| disk.bytes as f64 / args.jobs as f64),
         disk: drained.disk,
         floor,
     };
@@ -97,16 +97,11 @@ fn describe(report: &ThroughputReport) -> String {
     let [drain_cpu, drain_memory] = report.drain_cost.rows();
     let [together_cpu, together_memory] = report.together_cost.rows();
     let floor = &report.floor;
-    let together = format!(
-        "{} jobs/s submitted and executed, {} of the bare database's for both",
-        grouped(report.together.per_second),
-        percent(report.together_of_floor)
-    );
-    let disk = format!(
-        "{:.0} bytes per job, history included; {}",
-        report.disk_bytes_per_job,
-        report.disk.describe()
-    );
+    let share = report
+        .together_of_floor
+        .map_or_else(String::new, |share| format!(", {} of the bare database's for both", percent(share)));
+    let together = format!("{} jobs/s submitted and executed{share}", grouped(report.together.per_second));
+    let disk = describe_disk(report.disk_bytes_per_job, "per job, history included", report.disk);
     let rows = [
         (
             "Jobs",
@@ -136,7 +131,7 @@ struct Drained {
     submit_per_second: f64,
     pace: Pace,
     cost: Cost,
-    disk: Disk,
+    disk: Option<Disk>,
 }
 
 /// Submits everything while the queue is paused, then lets it run.
@@ -186,13 +181,14 @@ async fn together(args: &ThroughputArgs) -> anyhow::Result<Together> {
 struct FloorAnd {
     floor: Floor,
     /// Inserted, claimed and completed one after the other.
-    both_per_second: f64,
+    both_per_second: Option<f64>,
 }
 
 async fn measure_floor(args: &ThroughputArgs) -> anyhow::Result<FloorAnd> {
     let directory = crate::bench::stage::temporary_directory(&args.place)?;
     let like = FloorJobs { jobs: args.jobs, batch: args.load.batch, payload_bytes: args.load.payload_bytes };
-    let floor = floor::measure(directory.path(), like).await?;
-    let seconds = 1.0 / floor.insert_per_second + 1.0 / floor.claim_complete_per_second;
-    Ok(FloorAnd { floor, both_per_second: 1.0 / seconds })
+    let floor = floor::measure(&args.place, directory.path(), like).await?;
+    let both = floor.insert_per_second.zip(floor.claim_complete_per_second);
+    let both_per_second = both.map(|(insert, complete)| 1.0 / (1.0 / insert + 1.0 / complete));
+    Ok(FloorAnd { floor, both_per_second })
 }

@@ -89,11 +89,16 @@ impl<T> Flags<T> {
     pub fn is_empty(&self) -> bool {
         self.given.is_empty()
     }
+
+    /// Whether the flag of this setting was given.
+    pub fn has(&self, key: &str) -> bool {
+        self.given.contains_key(key)
+    }
 }
 
 impl<T: Table> clap::Args for Flags<T> {
     fn augment_args(command: clap::Command) -> clap::Command {
-        T::SETTINGS.iter().fold(command, |command, setting| command.arg(flag(setting)))
+        T::settings().into_iter().fold(command, |command, setting| command.arg(flag(setting)))
     }
 
     fn augment_args_for_update(command: clap::Command) -> clap::Command {
@@ -107,7 +112,7 @@ impl<T: Table> clap::FromArgMatches for Flags<T> {
             let words = matches.get_many::<String>(setting.key)?;
             Some((setting.key, Raw::Words(words.cloned().collect())))
         };
-        Ok(Flags { given: T::SETTINGS.iter().filter_map(given).collect(), table: PhantomData })
+        Ok(Flags { given: T::settings().into_iter().filter_map(given).collect(), table: PhantomData })
     }
 
     fn update_from_arg_matches(&mut self, matches: &clap::ArgMatches) -> Result<(), clap::Error> {
@@ -189,7 +194,7 @@ impl Surroundings {
     /// Where a setting's value was found, for errors about what it names.
     pub fn origin<T: Table>(&self, flags: &Flags<T>, key: &str) -> String {
         let layers = Layers { flags: &flags.given, surroundings: self, problems: Vec::new() };
-        let setting = T::SETTINGS.iter().find(|setting| setting.key == key);
+        let setting = T::settings().into_iter().find(|setting| setting.key == key);
         match setting.map(|setting| layers.find(setting).1) {
             Some(source @ Source::File { .. }) => format!("{source}: {key}"),
             Some(source @ (Source::Flag { .. } | Source::Variable { .. })) => source.to_string(),
@@ -205,7 +210,7 @@ impl Surroundings {
             let value = raw.and_then(|raw| (setting.check)(&raw, layers.directory(&source)).ok());
             (setting, value.unwrap_or(Json::Null), source)
         };
-        T::SETTINGS.iter().map(found).collect()
+        T::settings().into_iter().map(found).collect()
     }
 }
 
@@ -289,8 +294,9 @@ mod tests {
         let both = surroundings(&[("PUNCTUAL_SLOTS", "3")], "slots = 2");
         let file = surroundings(&[("PUNCTUAL_SLOTS", "")], "slots = 2");
         let nothing = surroundings(&[], "");
-        let slots =
-            |around: &Surroundings, flags: &Flags<ServeSettings>| around.read(flags).unwrap().slots.get();
+        let slots = |around: &Surroundings, flags: &Flags<ServeSettings>| {
+            around.read(flags).unwrap().worker.slots.get()
+        };
         assert_eq!(slots(&both, &flags("slots", &["4"])), 4);
         assert_eq!(slots(&both, &Flags::default()), 3);
         assert_eq!(slots(&file, &Flags::default()), 2);
@@ -300,7 +306,7 @@ mod tests {
     #[test]
     fn lists_come_from_commas_repeated_flags_and_arrays() {
         let queues = |around: &Surroundings, flags: &Flags<ServeSettings>| {
-            let queues = around.read(flags).unwrap().queues;
+            let queues = around.read(flags).unwrap().worker.queues;
             queues.into_iter().map(|queue| queue.0).collect::<Vec<_>>().join("+")
         };
         let file = surroundings(&[], "queues = [\"a\", \"b\"]");

@@ -12,11 +12,16 @@ mod variables;
 pub use file::{ConfigFile, USUAL_FILE};
 pub use layers::{ConfigFlag, Flags, Surroundings, refusal};
 pub use secret_file::exposure;
-pub use settings::{ClientSettings, Place, ServeSettings};
+pub use settings::{
+    ApiRoleSettings, ApiSettings, ClientSettings, ClockSettings, LogSettings, Place, RoleSettings,
+    SchedulerRoleSettings, SchedulerSettings, ServeSettings, StoreSettings, WorkerRoleSettings,
+    WorkerSettings,
+};
 pub use variables::unknown_variables;
 
 use crate::exit::{CliError, Exit};
 use crate::output::{self, OutputArgs, table};
+use crate::store::StoreUrl;
 use clap::Subcommand;
 use layers::{Problem, Source};
 use serde::Serialize;
@@ -42,7 +47,7 @@ pub struct ShowArgs {
     #[command(flatten)]
     place: Flags<Place>,
     #[command(flatten)]
-    serve: Flags<ServeSettings>,
+    roles: Flags<RoleSettings>,
     #[command(flatten)]
     client: Flags<ClientSettings>,
     #[command(flatten)]
@@ -87,10 +92,10 @@ fn show(args: &ShowArgs) -> Result<Shown, CliError> {
     let around = Surroundings::find(&args.config)?;
     // What cannot be used is told rather than shown.
     around.read(&args.place)?;
-    around.read(&args.serve)?.check()?;
+    around.read(&args.roles)?.serve.check()?;
     around.read(&args.client)?;
     let mut rows = around.sources(&args.place);
-    rows.extend(around.sources(&args.serve));
+    rows.extend(around.sources(&args.roles));
     rows.extend(around.sources(&args.client));
     let shown = |(setting, value, source): (&'static settings::Setting, _, _)| ShownSetting {
         key: setting.key,
@@ -127,18 +132,26 @@ fn check(args: CheckArgs) -> anyhow::Result<()> {
     let file = ConfigFile::read(&file).map_err(|problems| refusal(&problems))?;
     let path = file.path.clone();
     let alone = Surroundings { variables: Default::default(), file: Some(file) };
-    alone.read(&Flags::<ServeSettings>::default())?.check()?;
+    alone.read(&Flags::<RoleSettings>::default())?.serve.check()?;
     output::print_text(&format!("{} is right", path.display()))
 }
 
 impl ServeSettings {
     /// What single values cannot tell: whether they fit together.
     pub fn check(&self) -> Result<(), CliError> {
-        if self.clock_start.is_some() && self.clock != crate::serve::ClockKind::Manual {
+        let is_manual = self.clock.clock == crate::serve::ClockKind::Manual;
+        if self.clock.clock_start.is_some() && !is_manual {
             let message =
                 "it is only for a manual clock: add --clock manual, or clock = \"manual\" to the file"
                     .to_owned();
             return Err(refusal(&[Problem::new("clock_start", message)]));
+        }
+        if let (true, Some(StoreUrl::Server(url))) = (is_manual, &self.store.url) {
+            let message = format!(
+                "a manual clock is only for the embedded store, which one process has alone; others on {url} would go \
+                 by another time"
+            );
+            return Err(refusal(&[Problem::new("clock", message)]));
         }
         Ok(())
     }

@@ -36,8 +36,8 @@ pub fn template() -> String {
 const PAGE_OPENING: &str = "\
 # Configuration
 
-Every setting of `punctual serve`, and what commands need to find a server. [punctual.toml](punctual.toml) is a file with
-all of them, as `punctual config template` prints it.
+Every setting of `punctual serve`, `api`, `scheduler` and `worker`, and what commands need to find a server.
+[punctual.toml](punctual.toml) is a file with all of them, as `punctual config template` prints it.
 
 A setting can be given in three ways. Flags count before variables, variables before the file, the file before defaults:
 
@@ -49,17 +49,18 @@ drain_grace = \"1m\"                           # punctual.toml
 
 - The file is `punctual.toml` in the working directory if it is there, or what `--config` or `PUNCTUAL_CONFIG` names.
 - `log.level` is the key `level` below `[log]`. Flags and variables write it `--log-level` and `PUNCTUAL_LOG_LEVEL`; those
-  of `[client]` go without the name of the table.
+  of `[client]` go without the name of the table, and `store.url` is `--store` and `PUNCTUAL_STORE`.
 - Durations are `30s`, `5m`, `1h30m`, `1d` or ISO 8601 such as `PT1M`. Lists are arrays of texts in the file; flags and
   variables separate items by commas, and a flag can be given again.
 - Paths in the file are relative to the file, those of flags and variables to the working directory.
 - A key that is no setting, and a value that cannot be used, end the command with exit code 2 and are told with file and
   line. A variable that begins with `PUNCTUAL_` and is none of these is warned of.
-- Secrets have files of their own (`token_file`, `signing_key_file`) and stand neither in the file nor in flags. Commands
-  take a token from the variable `PUNCTUAL_TOKEN` as well.
+- Secrets have files of their own (`token_file`, `signing_key_file`, `password_file`) and stand neither in the file nor in
+  flags. Commands take a token from the variable `PUNCTUAL_TOKEN` as well, and servers the password of their database from
+  `PUNCTUAL_STORE_PASSWORD`. URLs are shown without it everywhere.
 
 `punctual config show` prints what counts and where each value comes from, `punctual config check [FILE]` tells what is
-wrong. Commands beside `serve` read `data_dir` and `[client]` only, but refuse a file with a mistake anywhere.
+wrong. Commands that start no server read `data_dir` and `[client]` only, but refuse a file with a mistake anywhere.
 ";
 
 /// The reference page.

@@ -2,9 +2,10 @@
 //! template and the reference page all follow from these tables.
 
 use super::layers::Layers;
-use super::value::{self, Address, Count, Length, QueueName, Raw, ServerAddress, Value};
+use super::value::{self, Address, Count, Length, Name, QueueName, Raw, ServerAddress, Value};
 use crate::args::{Kept, SLOTS_MAX};
 use crate::serve::{Allowed, ClockKind, Level, LogFormat, Network};
+use crate::store::StoreUrl;
 use punctual_core::limits;
 use punctual_core::time::Timestamp;
 use serde_json::Value as Json;
@@ -36,10 +37,13 @@ pub enum Default {
 
 /// The table of what commands need to find a server. Its flags and variables go without the table's name.
 const CLIENT_TABLE: &str = "client.";
+/// What a table is about before all: its flag and variable are the table's name.
+const URL: &str = ".url";
 
 impl Setting {
     fn plain_name(&self) -> &'static str {
-        self.key.strip_prefix(CLIENT_TABLE).unwrap_or(self.key)
+        let name = self.key.strip_prefix(CLIENT_TABLE).unwrap_or(self.key);
+        name.strip_suffix(URL).unwrap_or(name)
     }
 
     /// The flag, without its dashes.
@@ -64,7 +68,7 @@ impl Setting {
 
 /// Some settings that are read together.
 pub trait Table: Sized {
-    const SETTINGS: &'static [Setting];
+    fn settings() -> Vec<&'static Setting>;
 
     /// Reads what is set; problems are added to those of the layers, and a default takes the place.
     fn read(layers: &mut Layers<'_>) -> Self;
@@ -86,7 +90,7 @@ macro_rules! settings {
             pub $field: $type,
         )+}
 
-        impl Table for $table {
+        impl $table {
             const SETTINGS: &'static [Setting] = &[$(Setting {
                 key: $key,
                 about: concat!($($about),+).trim_ascii(),
@@ -98,12 +102,39 @@ macro_rules! settings {
                     value::read::<$type>(raw).map(|value| value.seen_from(directory).written())
                 },
             }),+];
+        }
+
+        impl Table for $table {
+            fn settings() -> Vec<&'static Setting> {
+                Self::SETTINGS.iter().collect()
+            }
 
             fn read(layers: &mut Layers<'_>) -> Self {
                 let mut settings = Self::SETTINGS.iter();
                 $table {$(
                     $field: layers.value::<$type>(settings.next().expect("a setting for each field")),
                 )+}
+            }
+        }
+    };
+}
+
+/// Puts tables together for a command that reads them all, so that what is wrong with any is told at once.
+macro_rules! tables {
+    ($(#[$meta:meta])* pub struct $name:ident { $($field:ident: $table:ty),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone)]
+        pub struct $name {
+            $(pub $field: $table,)+
+        }
+
+        impl Table for $name {
+            fn settings() -> Vec<&'static Setting> {
+                [$(<$table>::settings()),+].concat()
+            }
+
+            fn read(layers: &mut Layers<'_>) -> Self {
+                $name { $($field: <$table>::read(layers)),+ }
             }
         }
     };
@@ -150,38 +181,14 @@ settings! {
 }
 
 settings! {
-    /// What `punctual serve` does.
-    pub struct ServeSettings {
+    /// How requests are taken.
+    pub struct ApiSettings {
         /// Where to listen; port 0 takes any free one
         listen: Address = "listen", is("127.0.0.1:7070"),
             "Beyond loopback the connection is not encrypted: put TLS before it.";
-        /// Handlers that the embedded worker runs at once
-        slots: Count<1, {SLOTS_MAX as u64}> = "slots", is("16"),
-            "What is due beyond them waits in its queue.";
-        /// Executions that the embedded worker holds ready beyond its slots
-        prefetch: Count<0, 10_000> = "prefetch", is("64"),
-            "They save a wait between short jobs: the worker holds no more than it will start within 100 ms, and gives back what it has held for 500 ms. What is held is not given to other workers; 0 holds nothing.";
-        /// The queues that the embedded worker serves; all if empty
-        queues: Vec<QueueName> = "queues", is(""),
-            "Other queues wait for workers of their own.";
-        /// Commands that the embedded worker runs for whoever may submit jobs: process, shell
-        allow: Vec<Allowed> = "allow", is(""),
-            "They run as the user of the server. Jobs of a type that is not allowed wait for a worker that has it.";
-        /// How long the embedded worker may be silent before its work is given to others
-        lease: Length<LEASE_MIN, LEASE_MAX> = "lease", is("6s"),
-            "Short leases recover sooner; a machine that stalls for longer than its lease loses its work to a retry.";
-        /// How long running handlers may take to finish when the server stops
-        drain_grace: Length<0, DRAIN_GRACE_MAX> = "drain_grace", is("30s"),
-            "What still runs then is stopped and ends LOST. It counts as an attempt: it runs again if it has retries left, and is a dead letter with max_retries 0. Let TimeoutStopSec of systemd be longer.";
         /// How long open requests may take to finish once the handlers have
         shutdown_grace: Length<0, HOUR> = "shutdown_grace", is("10s"),
             "Requests that take longer are cut off.";
-        /// How long to keep jobs after they have finished; those with dead letters stay
-        keep_finished_jobs: Kept = "keep_finished_jobs", is("forever"),
-            "The history of a job goes with it.";
-        /// How long to keep the history and logs of executions
-        keep_history: Kept = "keep_history", is("30d"),
-            "Older ones are deleted in small steps, once a minute. The space is used again; the file does not shrink.";
         /// Connections at once
         connections_max: Count<1, 1_000_000> = "connections_max", is("4096"),
             "A further one takes the place of an idle one, or is answered 503 if all are at work. Each needs a file descriptor.";
@@ -200,12 +207,30 @@ settings! {
         /// Bytes of a request's path and query
         uri_bytes_max: Count<256, 65_536> = "uri_bytes_max", is("8192"),
             "A longer one is answered 414.";
-        /// What schedules go by: this machine's clock, or one that stands still until `punctual clock` moves it
-        clock: ClockKind = "clock", is("system"),
-            "A manual clock is for tests of schedules.";
-        /// Where a manual clock starts; now if left out
-        clock_start: Option<Timestamp> = "clock_start", unset("2026-03-29T00:00:00Z"),
-            "Only with clock = \"manual\".";
+    }
+}
+
+settings! {
+    /// What a worker does: the one of `punctual serve`, or one that runs by itself.
+    pub struct WorkerSettings {
+        /// Handlers that the worker runs at once
+        slots: Count<1, {SLOTS_MAX as u64}> = "slots", is("16"),
+            "What is due beyond them waits in its queue.";
+        /// Executions that the worker holds ready beyond its slots
+        prefetch: Count<0, 10_000> = "prefetch", is("64"),
+            "They save a wait between short jobs: the worker holds no more than it will start within 100 ms, and gives back what it has held for 500 ms. What is held is not given to other workers; 0 holds nothing.";
+        /// The queues that the worker serves; all if empty
+        queues: Vec<QueueName> = "queues", is(""),
+            "Other queues wait for workers of their own.";
+        /// Commands that the worker runs for whoever may submit jobs: process, shell
+        allow: Vec<Allowed> = "allow", is(""),
+            "They run as the user of the server. Jobs of a type that is not allowed wait for a worker that has it.";
+        /// How long the worker may be silent before its work is given to others
+        lease: Length<LEASE_MIN, LEASE_MAX> = "lease", is("6s"),
+            "Short leases recover sooner; a machine that stalls for longer than its lease loses its work to a retry.";
+        /// How long running handlers may take to finish when the server stops
+        drain_grace: Length<0, DRAIN_GRACE_MAX> = "drain_grace", is("30s"),
+            "What still runs then is stopped and ends LOST. It counts as an attempt: it runs again if it has retries left, and is a dead letter with max_retries 0. Let TimeoutStopSec of systemd be longer.";
         /// Where http jobs may go beyond the public internet, such as 10.0.0.0/8 or internal.example:8080
         http_allow: Vec<Network> = "http.allow", is(""),
             "Calls to other private addresses fail for good.";
@@ -215,19 +240,142 @@ settings! {
         /// A file with certificates (PEM) that http jobs trust beside the well-known ones
         http_ca_file: Option<PathBuf> = "http.ca_file", unset("/etc/punctual/ca.pem"),
             "Read at the start.";
+    }
+}
+
+settings! {
+    /// What schedulers keep.
+    pub struct SchedulerSettings {
+        /// How long to keep jobs after they have finished; those with dead letters stay
+        keep_finished_jobs: Kept = "keep_finished_jobs", is("forever"),
+            "The history of a job goes with it.";
+        /// How long to keep the history and logs of executions
+        keep_history: Kept = "keep_history", is("30d"),
+            "Older ones are deleted in small steps, once a minute. The space is used again; the file does not shrink.";
+    }
+}
+
+settings! {
+    /// What schedules go by.
+    pub struct ClockSettings {
+        /// What schedules go by: this machine's clock, or one that stands still until `punctual clock` moves it
+        clock: ClockKind = "clock", is("system"),
+            "A manual clock is for tests of schedules.";
+        /// Where a manual clock starts; now if left out
+        clock_start: Option<Timestamp> = "clock_start", unset("2026-03-29T00:00:00Z"),
+            "Only with clock = \"manual\".";
+    }
+}
+
+settings! {
+    /// What is told on the way.
+    pub struct LogSettings {
         /// Lines for people, or one JSON object per line
-        log_format: LogFormat = "log.format", is("text"),
+        format: LogFormat = "log.format", is("text"),
             "The log goes to standard error.";
         /// error, warn, info, debug or trace; also by module, such as info,punctual_engine=debug
-        log_level: Level = "log.level", is("info"),
+        level: Level = "log.level", is("info"),
             "A warning that repeats itself is shown once in 30 seconds, with a count.";
+    }
+}
+
+settings! {
+    /// Where jobs are kept.
+    pub struct StoreSettings {
+        /// Where jobs are kept: sqlite:DIRECTORY, postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE; by default SQLite in the data directory
+        url: Option<StoreUrl> = "store.url", unset("postgres://punctual@db.example.org/punctual"),
+            "SQLite belongs to one process; a PostgreSQL or MySQL database can be shared by any number. The password has a file or a variable of its own.";
+        /// A file with the password of the database; PUNCTUAL_STORE_PASSWORD counts before it
+        password_file: Option<PathBuf> = "store.password_file", unset("/etc/punctual/store.password"),
+            "Read at the start. Only its owner should be able to read it; if others can, the server warns.";
+        /// Connections that this process reads through
+        pool: Count<1, 1_000> = "store.pool", is("8"),
+            "A read that finds all of them busy waits. Not for SQLite.";
+        /// Connections that this process writes through, each with a transaction of its own
+        writers: Count<1, 64> = "store.writers", is("4"),
+            "What waits to be written shares transactions: more writers help only where the database is far away. Not for SQLite.";
+        /// How long one statement may take
+        statement_timeout: Length<{SECOND / 10}, HOUR> = "store.statement_timeout", is("30s"),
+            "A longer one is broken off, and the request is answered 503. Not for SQLite.";
+        /// A copy of the database that lists and views may be read from
+        replica: Option<StoreUrl> = "store.replica", unset("postgres://punctual@replica.example.org/punctual"),
+            "It may be behind: what is decided is never read from it. Not for SQLite.";
+    }
+}
+
+settings! {
+    /// Where processes that take no requests about jobs say how they are.
+    pub struct HealthSettings {
+        /// Where `punctual scheduler` and `punctual worker` answer /livez, /readyz and /metrics; a scheduler does on 127.0.0.1:7071 unless told otherwise, a worker only if told
+        listen: Option<Address> = "health.listen", unset("127.0.0.1:7071"),
+            "Beyond loopback the connection is not encrypted. /metrics needs a token, the others do not.";
+    }
+}
+
+settings! {
+    /// Who a worker is that runs by itself.
+    pub struct WorkerName {
+        /// The name of `punctual worker`, the same after a restart; the machine's by default
+        worker_name: Option<Name> = "worker_name", unset("reports-1"),
+            "People see it with `punctual workers list`.";
+    }
+}
+
+tables! {
+    /// What `punctual serve` does.
+    pub struct ServeSettings {
+        api: ApiSettings,
+        worker: WorkerSettings,
+        scheduler: SchedulerSettings,
+        clock: ClockSettings,
+        log: LogSettings,
+        store: StoreSettings,
+    }
+}
+
+tables! {
+    /// What `punctual api` does.
+    pub struct ApiRoleSettings {
+        api: ApiSettings,
+        log: LogSettings,
+        store: StoreSettings,
+    }
+}
+
+tables! {
+    /// What `punctual scheduler` does.
+    pub struct SchedulerRoleSettings {
+        health: HealthSettings,
+        scheduler: SchedulerSettings,
+        log: LogSettings,
+        store: StoreSettings,
+    }
+}
+
+tables! {
+    /// What `punctual worker` does.
+    pub struct WorkerRoleSettings {
+        name: WorkerName,
+        worker: WorkerSettings,
+        health: HealthSettings,
+        log: LogSettings,
+        store: StoreSettings,
+    }
+}
+
+tables! {
+    /// All that any role reads.
+    #[expect(dead_code, reason = "some are read by their own roles, and here only listed and checked")]
+    pub struct RoleSettings {
+        serve: ServeSettings,
+        name: WorkerName,
+        health: HealthSettings,
     }
 }
 
 /// Every setting, in the order of a file: those before all tables first.
 pub fn all() -> Vec<&'static Setting> {
-    let mut all: Vec<&Setting> =
-        [Place::SETTINGS, ServeSettings::SETTINGS, ClientSettings::SETTINGS].into_iter().flatten().collect();
+    let mut all = [Place::settings(), RoleSettings::settings(), ClientSettings::settings()].concat();
     all.sort_by_key(|setting| !setting.table().is_empty());
     all
 }
@@ -258,6 +406,8 @@ mod tests {
         assert_eq!(names("drain_grace"), expect("drain-grace", "PUNCTUAL_DRAIN_GRACE"));
         assert_eq!(names("http.ca_file"), expect("http-ca-file", "PUNCTUAL_HTTP_CA_FILE"));
         assert_eq!(names("client.token_file"), expect("token-file", "PUNCTUAL_TOKEN_FILE"));
+        assert_eq!(names("store.url"), expect("store", "PUNCTUAL_STORE"));
+        assert_eq!(names("store.replica"), expect("store-replica", "PUNCTUAL_STORE_REPLICA"));
         let mut variables: Vec<String> = all().iter().map(|setting| setting.variable()).collect();
         variables.sort();
         variables.dedup();

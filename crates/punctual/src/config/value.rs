@@ -3,6 +3,7 @@
 use crate::args::{self, Kept};
 use clap::ValueEnum;
 use punctual_client::Span;
+use punctual_core::limits;
 use punctual_core::time::Timestamp;
 use serde_json::Value as Json;
 use std::path::{Path, PathBuf};
@@ -299,6 +300,35 @@ impl Value for ServerAddress {
 /// Whether somebody has put a user, a password, a query or a fragment into an address. They may be secret.
 fn holds_more_than_an_address(text: &str) -> bool {
     text.contains(['@', '?', '#'])
+}
+
+/// What somebody calls something, in one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Name(pub String);
+
+impl Value for Name {
+    fn kind() -> String {
+        format!("a name of 1 to {} bytes in one line", limits::NAME_BYTES_MAX)
+    }
+
+    fn placeholder() -> String {
+        "NAME".to_owned()
+    }
+
+    fn read(raw: &Raw) -> Result<Self, String> {
+        let is_name = |text: &&str| {
+            !text.is_empty() && text.len() <= limits::NAME_BYTES_MAX && !text.contains(char::is_control)
+        };
+        raw.text()
+            .map(str::trim)
+            .filter(is_name)
+            .map(|name| Name(name.to_owned()))
+            .ok_or_else(must_be::<Self>)
+    }
+
+    fn written(&self) -> Json {
+        self.0.as_str().into()
+    }
 }
 
 impl Value for PathBuf {

@@ -5,6 +5,9 @@ use std::collections::BTreeSet;
 
 const PREFIX: &str = "PUNCTUAL_";
 
+/// How the names begin by which the tests of Punctual itself find their databases.
+const OF_TESTS: &str = "PUNCTUAL_TEST_";
+
 /// How alike two names must be for one to be offered for the other, from 0 to 1.
 const SIMILARITY_MIN: f64 = 0.8;
 
@@ -21,7 +24,8 @@ const OF_JOBS: [&str; 6] = [
 /// A sentence for each variable of this process that nobody reads.
 pub fn unknown_variables(command_line: &clap::Command) -> Vec<String> {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    let names: Vec<String> = names.filter(|name| name.starts_with(PREFIX)).collect();
+    let is_ours = |name: &String| name.starts_with(PREFIX) && !name.starts_with(OF_TESTS);
+    let names: Vec<String> = names.filter(is_ours).collect();
     // Most commands have none, and need not look.
     if names.is_empty() { vec![] } else { unknown(names, &known(command_line)) }
 }

@@ -3,7 +3,7 @@
 
 use super::finding::Finding;
 use crate::config::exposure;
-use crate::data_dir::DataDir;
+use crate::data_dir::{DataDir, must_hold_database};
 use crate::output;
 use punctual_store::sqlite::{Inspection, StoreState, inspect};
 use std::io::{self, Write};
@@ -51,6 +51,19 @@ pub fn check(data_dir: &DataDir) -> (Vec<Finding>, Here) {
     findings.extend(disk(path));
     findings.push(sync(path));
     (findings, here)
+}
+
+/// The same where jobs are kept in a database elsewhere: what is left is the token for commands on this machine.
+pub fn check_beside_database(data_dir: &DataDir) -> (Vec<Finding>, Here) {
+    match std::fs::metadata(data_dir.path()) {
+        Ok(metadata) if metadata.is_dir() => {
+            (vec![directory(data_dir.path(), &metadata), token(data_dir)], Here::Nothing)
+        }
+        _ => {
+            let found = format!("there is no {}; only API servers need one", data_dir.path().display());
+            (vec![Finding::skipped("data directory", found)], Here::Nothing)
+        }
+    }
 }
 
 fn missing(path: &Path, error: &io::Error) -> Finding {
@@ -121,7 +134,7 @@ fn store(data_dir: &DataDir) -> (Finding, Here) {
         let fix = "restore a backup; the server does not start until then";
         return (Finding::failed("store", lost.message, fix), Here::Nothing);
     }
-    if data_dir.must_hold_database().is_err() {
+    if must_hold_database(data_dir.path()).is_err() {
         let found = "there is no database yet; `punctual serve` makes it";
         return (Finding::skipped("store", found), Here::Nothing);
     }

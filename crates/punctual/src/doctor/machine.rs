@@ -58,11 +58,13 @@ fn user() -> Finding {
 
 /// The server raises its soft limit to the hard one, so only that counts.
 fn open_files(settings: &ServeSettings) -> Finding {
-    let needed = settings.connections_max.get() + DESCRIPTORS_BESIDE;
+    let needed = settings.api.connections_max.get() + DESCRIPTORS_BESIDE;
     match getrlimit(Resource::Nofile).maximum {
         Some(limit) if limit < needed => {
-            let found =
-                format!("{limit} at most, but {} connections need {needed}", settings.connections_max.get());
+            let found = format!(
+                "{limit} at most, but {} connections need {needed}",
+                settings.api.connections_max.get()
+            );
             let fix = format!("raise the limit (LimitNOFILE={needed} in the unit), or lower connections_max");
             Finding::warning("open files", found, fix)
         }
@@ -72,7 +74,7 @@ fn open_files(settings: &ServeSettings) -> Finding {
 }
 
 async fn commands(settings: &ServeSettings) -> Vec<Finding> {
-    if settings.allow.is_empty() {
+    if settings.worker.allow.is_empty() {
         let found = "process and shell jobs are not allowed here; `serve --allow process,shell` allows them";
         return vec![Finding::skipped("commands", found)];
     }

@@ -1,6 +1,7 @@
 //! `punctual doctor`: looks at everything that a server needs and says what to do about what is wrong. Changes nothing,
 //! and works with a running server, a stopped one, and none at all.
 
+mod database;
 mod files;
 mod finding;
 mod machine;
@@ -10,6 +11,7 @@ use crate::config::{Flags, ServeSettings, Surroundings};
 use crate::connect::ConnectArgs;
 use crate::exit::Exit;
 use crate::output::OutputArgs;
+use crate::store::{StoreArgs, StorePlace};
 use files::Here;
 use finding::{Finding, Report};
 
@@ -19,16 +21,19 @@ pub struct DoctorArgs {
     #[command(flatten)]
     connect: ConnectArgs,
     #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
     output: OutputArgs,
 }
 
 pub async fn run(args: DoctorArgs) -> anyhow::Result<Exit> {
-    let report = Report::new(findings(&args.connect).await);
+    let report = Report::new(findings(&args).await);
     args.output.print(&report, Report::table)?;
     Ok(if report.ok { Exit::Done } else { Exit::Failed })
 }
 
-async fn findings(connect: &ConnectArgs) -> Vec<Finding> {
+async fn findings(args: &DoctorArgs) -> Vec<Finding> {
+    let connect = &args.connect;
     let (around, mut findings) = surroundings(connect);
     let settings = match around.read(&Flags::<ServeSettings>::default()).and_then(|settings| {
         settings.check()?;
@@ -56,14 +61,28 @@ async fn findings(connect: &ConnectArgs) -> Vec<Finding> {
             return findings;
         }
     };
-    let data_dir = connection.data_dir.clone();
-    let looked = tokio::task::spawn_blocking(move || files::check(&data_dir)).await;
+    let place = match args.store.place(&around, connection.data_dir.path()) {
+        Ok(place) => place,
+        Err(error) => {
+            findings.push(Finding::failed("store", error.message, "mend it, see `punctual config show`"));
+            StorePlace::Sqlite(connection.data_dir.path().to_owned())
+        }
+    };
+    let (data_dir, is_embedded) = (connection.data_dir.clone(), place.is_embedded());
+    let looked = tokio::task::spawn_blocking(move || match is_embedded {
+        true => files::check(&data_dir),
+        false => files::check_beside_database(&data_dir),
+    })
+    .await;
     let (of_files, here) = looked.unwrap_or_else(|error| {
         let finding =
             Finding::failed("data directory", format!("the look at it broke off: {error}"), "report this");
         (vec![finding], Here::Nothing)
     });
     findings.extend(of_files);
+    if let StorePlace::Server(server) = &place {
+        findings.extend(database::check(server).await);
+    }
     findings.extend(machine::check(&settings).await);
     findings.extend(server::check(&connection, here).await);
     findings

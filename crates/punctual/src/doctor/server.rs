@@ -167,6 +167,8 @@ async fn work(client: &Client) -> Vec<Finding> {
         let jobs = client.jobs(&filter).await?;
         let scheduled: Lanes = jobs.items.into_iter().map(|job| (job.job_type, job.queue)).collect();
         let workers = client.workers().await?.items;
+        // Of several on one store, any may be without a worker.
+        let has_own_worker = client.nodes().await?.items.iter().any(|node| node.embedded_store);
         let paused = client.queues().await?.items.into_iter().filter(|queue| queue.paused);
         let paused: Vec<String> = paused.map(|queue| queue.queue).collect();
         let letters =
@@ -176,7 +178,7 @@ async fn work(client: &Client) -> Vec<Finding> {
             None => letters.items.len().to_string(),
         };
         Ok::<_, ClientError>(vec![
-            handlers(&stats, scheduled, &workers),
+            handlers(&stats, scheduled, &workers, has_own_worker),
             paused_queues(&paused),
             dead_letters(&dead),
             overdue(&stats),
@@ -190,7 +192,12 @@ async fn work(client: &Client) -> Vec<Finding> {
 /// Job types, each with a queue in which it is wanted.
 type Lanes = BTreeSet<(String, String)>;
 
-fn handlers(stats: &StatsBody, scheduled: Lanes, workers: &[WorkerSessionBody]) -> Finding {
+fn handlers(
+    stats: &StatsBody,
+    scheduled: Lanes,
+    workers: &[WorkerSessionBody],
+    has_own_worker: bool,
+) -> Finding {
     let waiting = stats.queues.iter().filter(|lane| lane.queued + lane.waiting > 0);
     let waiting = waiting.map(|lane| (lane.job_type.clone(), lane.queue.clone()));
     let wanted: Lanes = waiting.chain(scheduled).collect();
@@ -213,8 +220,9 @@ fn handlers(stats: &StatsBody, scheduled: Lanes, workers: &[WorkerSessionBody]) 
         })
         .collect();
     orphaned.dedup();
-    // A server has a worker of its own from its start on, unless somebody has drained it.
-    let is_drained = !workers.iter().any(|worker| worker.embedded && worker.state != WorkerState::Draining);
+    // Such a server has a worker of its own from its start on, unless somebody has drained it.
+    let is_drained = has_own_worker
+        && !workers.iter().any(|worker| worker.embedded && worker.state != WorkerState::Draining);
     if orphaned.is_empty() && is_drained && open.is_empty() {
         let found = "nobody runs jobs: the server's own worker is gone, and there is no other";
         return Finding::warning(

@@ -3,6 +3,7 @@
 use crate::config::exposure;
 use crate::data_dir::DataDir;
 use crate::exit::CliError;
+use crate::store::OpenStore;
 use anyhow::Context;
 use punctual_api::secret_sha256;
 use punctual_core::ports::{Role, Store, Token};
@@ -24,18 +25,22 @@ pub enum AdminToken {
     Usual,
     /// A new one in place of an earlier one, which no longer works.
     Replaced,
+    /// One that another server of the same store has made. It counts, but is not known here.
+    Elsewhere,
 }
 
 /// Makes sure that there is an admin token: a new one on the first start, when asked for, or when its file is
-/// gone. The store keeps only a hash, so a token whose file is gone could not be used from here again.
+/// gone. The store keeps only a hash, so a token whose file is gone could not be used from here again. Of a store that is
+/// shared, the file may be with another server: that token is left alone unless somebody asks for a new one.
 ///
 /// The file is written last: a crash before that leaves no file, and the next start makes another token.
 pub async fn ensure(
-    store: &dyn Store,
+    open: &OpenStore,
     data_dir: &DataDir,
     now: Timestamp,
     replace: bool,
 ) -> anyhow::Result<AdminToken> {
+    let store = &*open.store;
     let kept = store.token(ADMIN).await.context("cannot read the admin token")?;
     let is_kept = kept.is_some();
     match data_dir.token()?.filter(|_| !replace) {
@@ -52,6 +57,7 @@ pub async fn ensure(
             }
             Ok(AdminToken::Usual)
         }
+        None if is_kept && !replace && !open.is_embedded => Ok(AdminToken::Elsewhere),
         None => {
             let secret = new_secret()?;
             data_dir.remove_token()?;

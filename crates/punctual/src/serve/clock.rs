@@ -1,7 +1,7 @@
 //! Which clock the server goes by: the machine's, or one that is driven over the API.
 
 use super::manual_clock::ManualClock;
-use crate::config::ServeSettings;
+use crate::config::ClockSettings;
 use crate::config::value::choice;
 use punctual_client::host;
 use punctual_core::ports::{DrivenClock, Host};
@@ -16,7 +16,7 @@ pub enum ClockKind {
 choice!(ClockKind);
 
 /// The host with the calendar that was chosen, and the clock to drive if there is one.
-pub fn choose(settings: &ServeSettings, host: Host) -> (Host, Option<Arc<dyn DrivenClock>>) {
+pub fn choose(settings: &ClockSettings, host: Host) -> (Host, Option<Arc<dyn DrivenClock>>) {
     match settings.clock {
         ClockKind::System => (host, None),
         ClockKind::Manual => {

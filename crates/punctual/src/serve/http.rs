@@ -1,6 +1,6 @@
 //! Web calls as the operator wants them: where they may go, how they are signed, whom they trust.
 
-use crate::config::{ServeSettings, exposure};
+use crate::config::{WorkerSettings, exposure};
 use crate::exit::CliError;
 use punctual_core::ports::{Executor, Host};
 use punctual_worker::http::{Allow, HttpConfig, HttpExecutor, SigningKey};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// The executor of http jobs. `origin` says where a setting comes from, for errors.
 pub fn executor(
-    settings: &ServeSettings,
+    settings: &WorkerSettings,
     origin: impl Fn(&str) -> String,
     host: &Host,
 ) -> Result<Arc<dyn Executor>, CliError> {
@@ -30,7 +30,7 @@ pub fn executor(
     Ok(Arc::new(executor))
 }
 
-fn allow(settings: &ServeSettings) -> Result<Vec<Allow>, CliError> {
+fn allow(settings: &WorkerSettings) -> Result<Vec<Allow>, CliError> {
     let parse = |network: &super::Network| {
         let wrong = |error| CliError::cannot_start(format!("http.allow {}: {error}", network.0));
         network.0.parse().map_err(wrong)

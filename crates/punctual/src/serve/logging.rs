@@ -1,7 +1,7 @@
 //! The server's log, on stderr.
 
 use super::repeats::Limited;
-use crate::config::ServeSettings;
+use crate::config::LogSettings;
 use crate::config::value::{Raw, Value, choice};
 use crate::exit::CliError;
 use std::io::{self, IsTerminal, Write};
@@ -50,15 +50,15 @@ impl Value for Level {
     }
 }
 
-pub fn start(settings: &ServeSettings) -> Result<(), CliError> {
-    let filter = EnvFilter::try_new(&settings.log_level.0)
+pub fn start(settings: &LogSettings) -> Result<(), CliError> {
+    let filter = EnvFilter::try_new(&settings.level.0)
         .map_err(|error| CliError::cannot_start(format!("log.level cannot be understood: {error}")))?;
     // A log that cannot be written is reported to nobody: the attempt would go the same way, and fail loudly.
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| Unfailing(std::io::stderr()))
         .log_internal_errors(false);
-    let started = match settings.log_format {
+    let started = match settings.format {
         LogFormat::Json => {
             let lines = Limited::new(format::format().json().flatten_event(true), LogFormat::Json);
             log.fmt_fields(JsonFields::new()).event_format(lines).try_init()

@@ -1,11 +1,11 @@
 //! How long the server keeps what is over.
 
 use crate::args::Kept;
-use crate::config::ServeSettings;
+use crate::config::SchedulerSettings;
 use punctual_engine::EngineConfig;
 use std::time::Duration;
 
-pub fn config(settings: &ServeSettings) -> EngineConfig {
+pub fn config(settings: &SchedulerSettings) -> EngineConfig {
     EngineConfig {
         jobs_kept: match settings.keep_finished_jobs {
             Kept::For(time) => Some(time),

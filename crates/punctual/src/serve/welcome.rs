@@ -3,6 +3,7 @@
 use super::admin_token::AdminToken;
 use crate::data_dir::DataDir;
 use crate::output;
+use crate::store::StorePlace;
 use punctual_core::time::Timestamp;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -10,6 +11,8 @@ use std::path::Path;
 
 pub struct Welcome<'a> {
     pub data_dir: &'a DataDir,
+    /// The store, where it is not in the data directory.
+    pub store: Option<&'a StorePlace>,
     pub config_file: Option<&'a Path>,
     pub address: SocketAddr,
     pub token: AdminToken,
@@ -52,11 +55,15 @@ impl Welcome<'_> {
         let note = match self.token {
             AdminToken::Usual => "",
             AdminToken::Replaced => " (new; the earlier one no longer works)",
+            AdminToken::Elsewhere => {
+                " (not there: another server of this store made the token; copy its file here)"
+            }
         };
         let mut lines = vec![
             ("data", self.data_dir.path().display().to_string()),
             ("token", format!("{}{note}", self.data_dir.token_file().display())),
         ];
+        lines.extend(self.store.map(|store| ("store", store.to_string())));
         lines.extend(self.config_file.map(|file| ("config", file.display().to_string())));
         lines.extend(self.manual_clock.map(|now| {
             ("clock", format!("manual, stands at {now}; move it with punctual clock advance 1h{option}"))

@@ -31,7 +31,7 @@ fn bash_completes_commands_flags_and_values() {
     let directory = tempfile::tempdir().unwrap();
     let script = directory.path().join("punctual.bash");
     std::fs::write(&script, said(&["completions", "bash"])).unwrap();
-    assert_eq!(completed(&script, &["punctual", "sch"]), ["schedule"]);
+    assert_eq!(completed(&script, &["punctual", "compl"]), ["completions"]);
     assert_eq!(completed(&script, &["punctual", "job", "sub"]), ["submit"]);
     assert_eq!(completed(&script, &["punctual", "job", "submit", "--misfire-p"]), ["--misfire-policy"]);
     assert_eq!(completed(&script, &["punctual", "job", "list", "--output", "y"]), ["yaml"]);

@@ -11,8 +11,12 @@ mod cli;
 mod cli_terminal;
 mod cli_words;
 mod clock;
+#[cfg(feature = "postgres")]
+mod cluster;
 mod config;
 mod control;
+#[cfg(feature = "postgres")]
+mod database_away;
 mod dead_letters;
 mod demo;
 mod dependencies;
@@ -36,6 +40,8 @@ mod kill;
 mod lifecycle;
 mod limits;
 mod metrics;
+#[cfg(feature = "postgres")]
+mod migrate_data;
 mod notes;
 mod openapi;
 mod overlap;
@@ -46,11 +52,12 @@ mod queues;
 mod raw;
 mod redact;
 mod restart;
+mod roles;
 mod scenarios;
 mod server;
 mod slips;
-mod small_disk;
 mod slow_connections;
+mod small_disk;
 mod terminal;
 #[cfg(feature = "top")]
 mod top;

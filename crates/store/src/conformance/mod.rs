@@ -6,6 +6,12 @@
 #![expect(clippy::missing_panics_doc, reason = "a case that fails panics: that is how it reports")]
 
 mod fixture;
+mod sight;
+mod walk;
+
+pub use walk::{PORTION, Pair, walk_alike};
+#[cfg(all(test, feature = "postgres", feature = "mysql"))]
+pub(crate) use {sight::all_of, walk::walk_partly};
 
 use punctual_core::job::JobStatus;
 use punctual_core::limits;
@@ -401,6 +407,35 @@ macro_rules! each_conformance_case {
                 every_finished_status_is_retired,
                 retirement_walks_over_the_jobs_in_steps,
                 retention_reaches_skipped_ranges,
+            }
+            racing {
+                two_claimers_share_all_there_is,
+                eight_claimers_share_all_there_is,
+                a_claim_against_a_cancel,
+                a_claim_against_a_give_back,
+                a_claim_against_a_resync_of_another,
+                a_claim_against_a_resync_with_the_same_turn,
+                a_report_against_the_loss_of_its_session,
+                one_report_from_many_at_once,
+                two_schedulers_fire_each_time_once,
+                eight_schedulers_fire_each_time_once,
+                a_fire_against_an_update,
+                a_fire_against_a_pause,
+                a_fire_against_a_delete,
+                a_fire_against_a_report_under_queue,
+                a_fire_against_a_report_under_replace,
+                a_fire_against_a_report_under_skip,
+                one_submit_from_many_at_once,
+                one_idempotency_key_from_many_at_once,
+                one_unique_key_from_many_at_once,
+                a_submit_against_the_end_of_the_holder_of_its_unique_key,
+                a_child_against_the_success_of_its_parent,
+                a_child_against_the_failure_of_its_parent,
+                two_parents_that_succeed_at_once,
+                two_parents_that_end_differently_at_once,
+                a_trigger_against_the_last_end,
+                a_redrive_against_a_discard,
+                housekeeping_against_all_the_rest,
             }
         }
     };

@@ -169,6 +169,8 @@ pub async fn lists_filter_by_schedule_tags_and_text(store: Arc<dyn Store>) {
         (text(&id[..id.len() - 1]), vec![2]),
         (text("nowhere"), vec![]),
         (JobQuery { tags: tags(&["mail"]), ..text("eu") }, vec![1]),
+        (JobQuery { tags: tags(&["eu-2"]), ..text(&id) }, vec![2]),
+        (JobQuery { tags: tags(&["mail"]), ..text(&id) }, vec![]),
     ];
     for (query, expected) in queries {
         let expected: Vec<_> = expected.into_iter().map(|n| job(n).id).collect();

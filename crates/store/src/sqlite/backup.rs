@@ -1,8 +1,8 @@
 //! Copying a store while it is in use.
 
 use super::connection::{create_private, open_for_reading};
-use super::fault::Fault;
 use super::open::{LOGS_FILE, MAIN_FILE};
+use crate::fault::Fault;
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
 use std::fs::DirBuilder;

@@ -5,8 +5,8 @@
 //! then little is left to copy, and the log starts over.
 
 use super::connection::open_for_checkpoints;
-use super::fault::Fault;
 use super::figures::Figures;
+use crate::fault::Fault;
 use rusqlite::Connection;
 use std::path::Path;
 use std::sync::Arc;

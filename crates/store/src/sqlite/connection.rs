@@ -1,6 +1,6 @@
 //! How connections are opened and set: the one place that knows the pragmas.
 
-use super::fault::Fault;
+use crate::fault::Fault;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use std::fs::OpenOptions;

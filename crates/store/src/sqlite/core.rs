@@ -3,13 +3,17 @@
 //! that users run.
 
 use super::connection::{self, Durability};
-use super::fault::Fault;
-use super::migrate;
 use super::names::{HistoryNumbers, Lanes, QueueTable, SessionWorkers};
+use super::open::is_unfinished;
 use super::reads::Reads;
-use super::tally::Tally;
-use super::verbs;
-use super::write::{Write, WriteReply};
+use super::tally;
+use super::tx::Tx;
+use super::write::{Call, Reply};
+use super::{house, migrate};
+use crate::fault::Fault;
+use crate::tally::Tally;
+use crate::unfinished::UNFINISHED;
+use crate::verbs;
 use punctual_core::ports::StoreError;
 use punctual_core::rank::Shares;
 use rusqlite::Connection;
@@ -44,12 +48,6 @@ impl Memory {
     }
 }
 
-/// A write under way: inside a transaction, with what the core remembers.
-pub(crate) struct Tx<'a> {
-    pub conn: &'a Connection,
-    pub memory: &'a mut Memory,
-}
-
 impl SqliteCore {
     /// Opens or creates the database file and brings it to this binary's version.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
@@ -65,17 +63,20 @@ impl SqliteCore {
     }
 
     fn migrated(mut conn: Connection) -> Result<Self, StoreError> {
+        if is_unfinished(&conn)? {
+            return Err(StoreError::Broken(UNFINISHED.to_owned()));
+        }
         migrate::migrate(&mut conn, migrate::MAIN)?;
         Ok(SqliteCore { conn, memory: Memory::default() })
     }
 
-    /// Applies all writes in one transaction and answers each in its place.
+    /// Carries out all calls in one transaction and answers each in its place.
     ///
-    /// A write that fails by itself is undone alone. When the disk or the machine fails, none of them took
+    /// One that fails by itself is undone alone. When the disk or the machine fails, none of them took
     /// effect and all answers say so.
-    pub fn apply(&mut self, writes: Vec<Write>) -> Vec<Result<WriteReply, StoreError>> {
-        let count = writes.len();
-        match self.try_apply(writes) {
+    pub fn apply(&mut self, calls: &[Call]) -> Vec<Result<Reply, StoreError>> {
+        let count = calls.len();
+        match self.try_apply(calls) {
             Ok(replies) => replies,
             Err(fault) => {
                 self.abandon();
@@ -132,42 +133,46 @@ impl SqliteCore {
         &self.conn
     }
 
-    fn try_apply(&mut self, writes: Vec<Write>) -> Result<Vec<Result<WriteReply, StoreError>>, Fault> {
-        self.run("BEGIN IMMEDIATE")?;
-        let mut replies = Vec::with_capacity(writes.len());
-        for write in writes {
-            replies.push(self.apply_one(write)?);
+    fn try_apply(&mut self, calls: &[Call]) -> Result<Vec<Result<Reply, StoreError>>, Fault> {
+        run(&self.conn, "BEGIN IMMEDIATE")?;
+        let mut tx = Tx::new(&self.conn, &mut self.memory);
+        let mut replies = Vec::with_capacity(calls.len());
+        for call in calls {
+            replies.push(apply_one(&mut tx, call)?);
         }
-        self.memory.tally.write(&self.conn)?;
+        tally::write(tx.conn, tx.memory.tally.take())?;
         #[cfg(test)]
-        assert_eq!(super::integrity::tally_problems(&self.conn)?, Vec::<String>::new());
-        self.run("COMMIT")?;
+        assert_eq!(super::integrity::tally_problems(tx.conn)?, Vec::<String>::new());
+        run(tx.conn, "COMMIT")?;
         Ok(replies)
     }
+}
 
-    /// One write within its own savepoint. The outer error is an outage, which ends the whole transaction.
-    fn apply_one(&mut self, write: Write) -> Result<Result<WriteReply, StoreError>, Fault> {
-        self.run("SAVEPOINT one")?;
-        let result = verbs::perform(&mut Tx { conn: &self.conn, memory: &mut self.memory }, write);
-        match result {
-            Ok(reply) => {
-                self.run("RELEASE one")?;
-                self.memory.tally.keep();
-                Ok(Ok(reply))
-            }
-            Err(fault) if fault.is_outage() => Err(fault),
-            Err(fault) => {
-                self.run("ROLLBACK TO one")?;
-                self.run("RELEASE one")?;
-                self.memory.forget();
-                self.memory.tally.undo();
-                Ok(Err(fault.into()))
-            }
+/// One call within its own savepoint. The outer error is an outage, which ends the whole transaction.
+fn apply_one(tx: &mut Tx<'_>, call: &Call) -> Result<Result<Reply, StoreError>, Fault> {
+    run(tx.conn, "SAVEPOINT one")?;
+    let result = match call {
+        Call::Write(write) => verbs::perform(tx, write).map(Reply::Write),
+        Call::Upkeep(upkeep) => house::perform(tx, upkeep).map(Reply::Upkeep),
+    };
+    match result {
+        Ok(reply) => {
+            run(tx.conn, "RELEASE one")?;
+            tx.memory.tally.keep();
+            Ok(Ok(reply))
+        }
+        Err(fault) if fault.is_outage() => Err(fault),
+        Err(fault) => {
+            run(tx.conn, "ROLLBACK TO one")?;
+            run(tx.conn, "RELEASE one")?;
+            tx.memory.forget();
+            tx.memory.tally.undo();
+            Ok(Err(fault.into()))
         }
     }
+}
 
-    fn run(&self, sql: &str) -> Result<(), Fault> {
-        self.conn.prepare_cached(sql)?.execute([])?;
-        Ok(())
-    }
+fn run(conn: &Connection, sql: &str) -> Result<(), Fault> {
+    conn.prepare_cached(sql)?.execute([])?;
+    Ok(())
 }

@@ -1,8 +1,8 @@
 //! How the shell has fared since it was opened: transactions, checkpoints, the sizes of its files. For metrics;
 //! nothing is decided by it.
 
-use super::fault::Fault;
 use super::open::{LOGS_FILE, MAIN_FILE};
+use crate::fault::Fault;
 use punctual_core::histogram::{Histogram, ITEMS, SHORT_US};
 use punctual_core::ports::StoreFigures;
 use rusqlite::Connection;

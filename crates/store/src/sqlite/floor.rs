@@ -3,14 +3,15 @@
 //! any machine.
 
 use super::core::SqliteCore;
-use super::fault::Fault;
 use super::names::last_history_number;
 use super::rows::{
-    INSERT_HISTORY, INSERT_JOB, INSERT_LIVE, LiveRow, PUT_SCHEDULE, UPDATE_LIVE, insert_history, insert_live,
+    INSERT_HISTORY, INSERT_JOB, INSERT_LIVE, PUT_SCHEDULE, UPDATE_LIVE, insert_history, insert_live,
     put_schedule, update_live, write_job,
 };
-use super::tally::Tally;
-use super::verbs::{DELETE_LIVE, FIRST_OF_LANE};
+use super::tx::{DELETE_LIVE, FIRST_OF_LANE};
+use crate::fault::Fault;
+use crate::rows::LiveRow;
+use crate::tally::Tally;
 use punctual_core::ids::{JobId, SessionId};
 use punctual_core::job::{Job, JobMark, JobSpec};
 use punctual_core::occurrence::{End, Finished, Live};

@@ -1,9 +1,9 @@
 //! A look at a store from outside that changes nothing: no lock is held, no log is recovered, no file is made.
 
-use super::fault::Fault;
 use super::migrate;
 use super::open::{LOCK_FILE, MAIN_FILE, OpenError};
 use super::rows::all;
+use crate::fault::Fault;
 use punctual_core::ports::StoreError;
 use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{FlockOperation, flock};

@@ -1,7 +1,7 @@
 //! What must be true of every database between two transactions, whatever happened before.
 
-use super::fault::Fault;
 use super::rows::all;
+use crate::fault::Fault;
 use rusqlite::Connection;
 
 /// Rules between tables, each with a query for what breaks it.

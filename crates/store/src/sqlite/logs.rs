@@ -2,13 +2,16 @@
 //! their file. Synchronous like [`super::SqliteCore`].
 
 use super::connection::{self, Durability};
-use super::fault::Fault;
 use super::migrate;
-use super::reads::{Item, Room, page};
-use super::rows::{Code, count, counter, decode, job_id, limit, one, time};
+use super::reads::{Item, page};
+use super::rows::{count, counter, decode, job_id, limit, one, time};
+use crate::codes::Code;
+use crate::fault::Fault;
+use crate::kept::Kept;
+use crate::lists::Room;
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::limits;
-use punctual_core::ports::{LogLine, LogStream, Page, StoreError};
+use punctual_core::ports::{LogLine, Page, StoreError};
 use punctual_core::time::Timestamp;
 use rusqlite::{Connection, Row, params};
 use std::collections::BTreeMap;
@@ -30,27 +33,6 @@ pub struct LogCore {
     kept: BTreeMap<ExecutionId, Kept>,
 }
 
-/// How much is kept of an execution's lines.
-#[derive(Debug, Clone, Copy, Default)]
-struct Kept {
-    lines: usize,
-    bytes: usize,
-}
-
-impl Kept {
-    /// Whether the limit was reached before: then the last line says so, and nothing more is kept.
-    fn is_full(self) -> bool {
-        self.lines > LINES_MAX || self.bytes > BYTES_MAX
-    }
-
-    fn with(self, message: &str) -> Kept {
-        Kept { lines: self.lines + 1, bytes: self.bytes + message.len() }
-    }
-}
-
-/// A little more than a worker that keeps to the limits sends, so that its own last word on them fits.
-const LINES_MAX: usize = limits::LOG_LINES_PER_EXECUTION_MAX + 1;
-const BYTES_MAX: usize = limits::LOG_BYTES_PER_EXECUTION_MAX + 2 * limits::LOG_LINE_BYTES_MAX;
 /// Executions of which it is remembered how much is kept; beyond that all are counted anew when they write.
 const EXECUTIONS_REMEMBERED_MAX: usize = 10_000;
 const COUNT_LINES: &str = "SELECT count(*), coalesce(sum(length(CAST(message AS BLOB))), 0) FROM lines \
@@ -136,29 +118,19 @@ impl LogCore {
         }
         let transaction = self.conn.transaction()?;
         for line in lines {
-            let kept = match self.kept.get(&line.execution) {
+            let mut kept = match self.kept.get(&line.execution) {
                 Some(kept) => *kept,
                 None => count_lines(&transaction, line.execution)?,
             };
-            let with_it = kept.with(&line.message);
-            if !with_it.is_full() {
-                insert_line(&transaction, line)?;
-            } else if !kept.is_full() {
-                let last = LogLine { stream: LogStream::Log, message: DROPPED.to_owned(), ..line.clone() };
-                insert_line(&transaction, &last)?;
+            if let Some(line) = kept.admit(line) {
+                insert_line(&transaction, &line)?;
             }
-            let is_new_or_grown = !kept.is_full() || !self.kept.contains_key(&line.execution);
-            if is_new_or_grown {
-                self.kept.insert(line.execution, with_it);
-            }
+            self.kept.insert(line.execution, kept);
         }
         transaction.commit()?;
         Ok(())
     }
 }
-
-/// What stands where lines were dropped.
-const DROPPED: &str = "the log is full: this and all further lines are dropped";
 
 fn insert_line(conn: &Connection, line: &LogLine) -> Result<(), Fault> {
     let occurrence = line.execution.occurrence;

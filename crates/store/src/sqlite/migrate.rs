@@ -1,6 +1,6 @@
 //! Brings a database to the version that this binary knows, one numbered step at a time.
 
-use super::fault::Fault;
+use crate::fault::Fault;
 use punctual_core::ports::StoreError;
 use rusqlite::Connection;
 

@@ -7,9 +7,11 @@ mod backup;
 mod checkpoint;
 mod connection;
 mod core;
-mod fault;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) mod export;
 mod figures;
 mod floor;
+mod house;
 mod inspect;
 mod integrity;
 mod lock;
@@ -22,12 +24,13 @@ mod rows;
 mod store;
 mod tally;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod threads;
-mod verbs;
+mod tx;
 mod write;
 
 pub use self::core::SqliteCore;
+pub use crate::write::{Write, WriteReply};
 pub use backup::{BackupError, BackupProgress, backup};
 pub use floor::{Floor, FloorError, FloorOptions, measure_floor};
 pub use inspect::{Inspection, StoreState, inspect};
@@ -35,7 +38,7 @@ pub use logs::LogCore;
 pub use open::{OpenError, SqliteOptions};
 pub use reads::Reads;
 pub use store::SqliteStore;
-pub use write::{Write, WriteReply};
+pub use write::{Call, Purged, Reply, Upkeep, UpkeepReply};
 
 /// Row writes that a no-op job costs from submit to success: insert the job, insert its live row, claim it,
 /// delete it, append to history. What a transaction shares, such as a session's turn and the counts of

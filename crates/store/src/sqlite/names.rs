@@ -2,8 +2,8 @@
 //! writer is the only one to change these tables, so what is remembered of committed rows stays true; what was
 //! learned in a transaction that did not commit must be forgotten.
 
-use super::fault::Fault;
 use super::rows::{all, count, one, time_or_none};
+use crate::fault::Fault;
 use punctual_core::ids::SessionId;
 use punctual_core::ports::{Lane, QueueRow};
 use punctual_core::queue::QueueSettings;
@@ -64,16 +64,10 @@ impl Lanes {
     }
 
     /// All lanes that lead through a queue.
-    pub fn through(&mut self, conn: &Connection, queue: &str) -> Result<Vec<Lane>, Fault> {
+    pub fn through(&mut self, conn: &Connection, queue: &str) -> Result<Vec<(i64, Lane)>, Fault> {
         self.load_once(conn)?;
         let numbers = self.by_name.get(queue).into_iter().flat_map(BTreeMap::values);
-        Ok(numbers.filter_map(|number| self.by_id.get(number)).cloned().collect())
-    }
-
-    /// The numbers of all lanes that lead through a queue.
-    pub fn numbers_through(&mut self, conn: &Connection, queue: &str) -> Result<Vec<i64>, Fault> {
-        self.load_once(conn)?;
-        Ok(self.by_name.get(queue).into_iter().flat_map(BTreeMap::values).copied().collect())
+        Ok(numbers.filter_map(|number| Some((*number, self.by_id.get(number)?.clone()))).collect())
     }
 
     /// Forgets everything; the next look-up reads the table again.
@@ -114,12 +108,8 @@ impl Lanes {
 pub(crate) struct QueueTable(Option<BTreeMap<String, QueueRow>>);
 
 impl QueueTable {
-    pub fn is_paused(&mut self, conn: &Connection, queue: &str) -> Result<bool, Fault> {
-        Ok(self.rows(conn)?.get(queue).is_some_and(|row| row.paused_at.is_some()))
-    }
-
-    pub fn settings(&mut self, conn: &Connection, queue: &str) -> Result<QueueSettings, Fault> {
-        Ok(self.rows(conn)?.get(queue).map_or_else(QueueSettings::default, |row| row.settings))
+    pub fn find(&mut self, conn: &Connection, queue: &str) -> Result<Option<&QueueRow>, Fault> {
+        Ok(self.rows(conn)?.get(queue))
     }
 
     /// Forgets everything; the next look-up reads the table again.

@@ -1,6 +1,9 @@
 //! Where a store lives on disk and how it is opened.
 
+use crate::fault::Fault;
+use crate::unfinished::NOTES_TABLE;
 use punctual_core::ports::StoreError;
+use rusqlite::{Connection, OptionalExtension};
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -94,4 +97,10 @@ pub(crate) fn refuse_emptied(main: &Path, logs: &Path) -> Result<(), OpenError> 
         left.display()
     );
     Err(OpenError::Database { path: main.to_owned(), source: StoreError::Broken(reason) })
+}
+
+/// Whether a store may not be opened because it is the target of a move that is not complete.
+pub(crate) fn is_unfinished(conn: &Connection) -> Result<bool, Fault> {
+    let sql = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?1";
+    Ok(conn.query_row(sql, [NOTES_TABLE], |_| Ok(())).optional()?.is_some())
 }

@@ -13,8 +13,8 @@ use super::names::Lanes;
 use super::open::{LOCK_FILE, LOGS_FILE, MAIN_FILE, OpenError, OpenFile, SqliteOptions, refuse_emptied};
 use super::reads::Reads;
 use super::threads::{Batcher, Pool, gone, panicked};
-use super::verbs::Purged;
-use super::write::{Write, WriteReply};
+use super::write::{Call, Purged, Reply, Upkeep, UpkeepReply};
+use crate::write::{Write, WriteReply};
 use async_trait::async_trait;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
 use punctual_core::notes::{Checkpoint, Note, NoteAnswer, Noted};
@@ -50,7 +50,7 @@ const TRANSACTION_LINES_MAX: usize = 10_000;
 pub struct SqliteStore {
     // In this order: the writers close last of the connections, so that theirs is the one that checkpoints.
     readers: Pool<Reader>,
-    writer: Batcher<WriteRequest>,
+    writer: Batcher<CallRequest>,
     log_writer: Batcher<LogRequest>,
     clock: Arc<dyn Clock>,
     figures: Arc<Figures>,
@@ -58,9 +58,9 @@ pub struct SqliteStore {
     _lock: DirectoryLock,
 }
 
-struct WriteRequest {
-    write: Write,
-    answer: oneshot::Sender<Result<WriteReply, StoreError>>,
+struct CallRequest {
+    call: Call,
+    answer: oneshot::Sender<Result<Reply, StoreError>>,
 }
 
 enum LogRequest {
@@ -137,10 +137,10 @@ impl SqliteStore {
         self.readers.run(check).await
     }
 
-    /// Writes one verb; it shares its transaction with whatever else is waiting.
-    pub async fn write(&self, write: Write) -> Result<WriteReply, StoreError> {
+    /// Has one call carried out; it shares its transaction with whatever else is waiting.
+    pub async fn call(&self, call: Call) -> Result<Reply, StoreError> {
         let (answer, answered) = oneshot::channel();
-        self.writer.send(WriteRequest { write, answer }).await?;
+        self.writer.send(CallRequest { call, answer }).await?;
         answered.await.map_err(|_| gone())?
     }
 
@@ -175,15 +175,15 @@ struct WriterSide {
 }
 
 impl WriterSide {
-    /// Applies all writes, whatever happens: a panic is an answer like any other.
-    fn apply(&mut self, writes: Vec<Write>) -> Vec<Result<WriteReply, StoreError>> {
-        let count = writes.len();
+    /// Carries out all calls, whatever happens: a panic is an answer like any other.
+    fn apply(&mut self, calls: &[Call]) -> Vec<Result<Reply, StoreError>> {
+        let count = calls.len();
         if let Err(gone) = self.file.is_still_there() {
             return vec![Err(gone); count];
         }
         let core = &mut self.core;
         let started = Instant::now();
-        let replies = catch_unwind(AssertUnwindSafe(|| core.apply(writes))).unwrap_or_else(|panic| {
+        let replies = catch_unwind(AssertUnwindSafe(|| core.apply(calls))).unwrap_or_else(|panic| {
             core.abandon();
             answers_after_panic(&*panic, count)
         });
@@ -194,12 +194,12 @@ impl WriterSide {
     }
 }
 
-fn spawn_writer(mut side: WriterSide) -> std::io::Result<Batcher<WriteRequest>> {
-    let weight = |request: &WriteRequest| request.write.weight();
-    Batcher::spawn("store-writer", TRANSACTION_ROWS_MAX, weight, move |requests: Vec<WriteRequest>| {
-        let (writes, answers): (Vec<_>, Vec<_>) =
-            requests.into_iter().map(|request| (request.write, request.answer)).unzip();
-        for (answer, reply) in answers.into_iter().zip(side.apply(writes)) {
+fn spawn_writer(mut side: WriterSide) -> std::io::Result<Batcher<CallRequest>> {
+    let weight = |request: &CallRequest| request.call.weight();
+    Batcher::spawn("store-writer", TRANSACTION_ROWS_MAX, weight, move |requests: Vec<CallRequest>| {
+        let (calls, answers): (Vec<_>, Vec<_>) =
+            requests.into_iter().map(|request| (request.call, request.answer)).unzip();
+        for (answer, reply) in answers.into_iter().zip(side.apply(&calls)) {
             // Nobody listens any more when the caller was cancelled.
             let _ = answer.send(reply);
         }
@@ -207,10 +207,7 @@ fn spawn_writer(mut side: WriterSide) -> std::io::Result<Batcher<WriteRequest>> 
 }
 
 /// Whose write it was that panicked is not known when there were several: all may try again.
-fn answers_after_panic(
-    panic: &(dyn std::any::Any + Send),
-    count: usize,
-) -> Vec<Result<WriteReply, StoreError>> {
+fn answers_after_panic(panic: &(dyn std::any::Any + Send), count: usize) -> Vec<Result<Reply, StoreError>> {
     let error = panicked(panic);
     tracing::error!(%error, writes = count, "a transaction was abandoned");
     let error = match error {
@@ -266,9 +263,19 @@ fn handle_log_requests(logs: &mut LogCore, requests: Vec<LogRequest>) {
 /// Sends a write and takes the reply apart; a reply of another kind would be a defect of the core.
 macro_rules! written {
     ($store:expr, $write:expr, $reply:pat => $value:expr) => {
-        match $store.write($write).await? {
-            $reply => Ok($value),
+        match $store.call(Call::Write($write)).await? {
+            Reply::Write($reply) => Ok($value),
             other => Err(StoreError::Broken(format!("a write was answered with {other:?}"))),
+        }
+    };
+}
+
+/// As `written`, for housekeeping.
+macro_rules! kept {
+    ($store:expr, $upkeep:expr, $reply:pat => $value:expr) => {
+        match $store.call(Call::Upkeep($upkeep)).await? {
+            Reply::Upkeep($reply) => Ok($value),
+            other => Err(StoreError::Broken(format!("housekeeping was answered with {other:?}"))),
         }
     };
 }
@@ -531,7 +538,7 @@ impl Store for SqliteStore {
         let before = horizon.history;
         self.log_writer.send(LogRequest::Retain { before, limit, answer }).await?;
         let retained: Result<_, StoreError> =
-            written!(self, Write::Retain { horizon, limit }, WriteReply::Retained(retained) => retained);
+            kept!(self, Upkeep::Retain { horizon, limit }, UpkeepReply::Retained(retained) => retained);
         let retained = retained?;
         let logs = answered.await.map_err(|_| gone())??;
         let more = retained.more || (limit > 0 && logs == limit as u64);
@@ -539,12 +546,12 @@ impl Store for SqliteStore {
     }
 
     async fn retire(&self, now: Timestamp, retirement: Retirement) -> Result<Retired, StoreError> {
-        written!(self, Write::Retire { now, retirement }, WriteReply::Retired(retired) => retired)
+        kept!(self, Upkeep::Retire { now, retirement }, UpkeepReply::Retired(retired) => retired)
     }
 
     async fn purge(&self, before: Timestamp, limit: usize) -> Result<bool, StoreError> {
         let purged: Result<Purged, StoreError> =
-            written!(self, Write::Purge { before, limit }, WriteReply::Purged(purged) => purged);
+            kept!(self, Upkeep::Purge { before, limit }, UpkeepReply::Purged(purged) => purged);
         let Purged { jobs, more } = purged?;
         if !jobs.is_empty() {
             // If this does not come to pass, the lines go when they are old.
@@ -556,11 +563,11 @@ impl Store for SqliteStore {
     }
 
     async fn probe(&self, now: Timestamp) -> Result<(), StoreError> {
-        written!(self, Write::Probe { now }, WriteReply::Probed => ())
+        kept!(self, Upkeep::Probe { now }, UpkeepReply::Probed => ())
     }
 
     async fn put_token(&self, token: Token) -> Result<(), StoreError> {
-        written!(self, Write::PutToken { token }, WriteReply::TokenPut => ())
+        kept!(self, Upkeep::PutToken { token }, UpkeepReply::TokenPut => ())
     }
 
     async fn token(&self, id: &str) -> Result<Option<Token>, StoreError> {

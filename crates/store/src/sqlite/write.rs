@@ -1,117 +1,21 @@
-//! The writing verbs as values, so that many of them can share one transaction.
+//! What the writer of the main database is asked for: the writing verbs, and the housekeeping that shares their
+//! transactions.
 
-use super::verbs::Purged;
-use punctual_core::ids::{ExecutionId, OccurrenceId, SessionId};
-use punctual_core::notes::{Note, NoteAnswer};
-use punctual_core::ports::{
-    Beat, BeatOutcome, Begun, CancelOutcome, Claim, ClaimOutcome, Control, ControlOutcome, Fire, FireOutcome,
-    Horizon, LeaseRef, Look, LookOutcome, NewJob, NewRequest, Pausing, Recovered, Report, ReportOutcome,
-    RequestKey, RequestState, Resolved, Resync, ResyncOutcome, Retained, Retired, Retirement, SessionOpening,
-    StoredAnswer, SubmitOutcome, Token,
-};
-use punctual_core::queue::QueueSettings;
-use punctual_core::session::{Pulse, SessionDraining, SessionMode, SessionOrder};
+use crate::write::{Write, WriteReply};
+use punctual_core::ids::JobId;
+use punctual_core::ports::{Horizon, Retained, Retired, Retirement, Token};
 use punctual_core::time::Timestamp;
 
-/// One call of a writing verb of [`punctual_core::ports::Store`].
+/// One call of the writer.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Write {
-    Submit {
-        now: Timestamp,
-        jobs: Vec<NewJob>,
-    },
-    Fire {
-        now: Timestamp,
-        fires: Vec<Fire>,
-    },
-    Look {
-        now: Timestamp,
-        looks: Vec<Look>,
-    },
-    Claim {
-        now: Timestamp,
-        claims: Vec<Claim>,
-    },
-    Report {
-        now: Timestamp,
-        reports: Vec<Report>,
-    },
-    Note {
-        now: Timestamp,
-        notes: Vec<Note>,
-    },
-    GiveBack {
-        now: Timestamp,
-        session: SessionId,
-        leases: Vec<LeaseRef>,
-    },
-    Resync {
-        now: Timestamp,
-        resync: Resync,
-    },
-    OpenSession {
-        now: Timestamp,
-        opening: SessionOpening,
-    },
-    Beat {
-        now: Timestamp,
-        beats: Vec<Beat>,
-    },
-    LoseSessions {
-        now: Timestamp,
-        silent: Vec<Pulse>,
-    },
-    LoseEmbeddedSessions {
-        now: Timestamp,
-    },
-    Recover {
-        now: Timestamp,
-        limit: usize,
-    },
-    CloseSession {
-        now: Timestamp,
-        session: SessionId,
-    },
-    OrderSession {
-        session: SessionId,
-        order: SessionOrder,
-    },
-    Resolve {
-        now: Timestamp,
-        limit: usize,
-    },
-    Control {
-        now: Timestamp,
-        controls: Vec<Control>,
-    },
-    Cancel {
-        now: Timestamp,
-        executions: Vec<ExecutionId>,
-    },
-    Redrive {
-        now: Timestamp,
-        dead: Vec<OccurrenceId>,
-    },
-    Discard {
-        dead: Vec<OccurrenceId>,
-    },
-    PauseQueue {
-        now: Timestamp,
-        queue: String,
-        pausing: Pausing,
-    },
-    SetQueue {
-        queue: String,
-        settings: QueueSettings,
-    },
-    BeginRequest {
-        now: Timestamp,
-        request: NewRequest,
-    },
-    AnswerRequest {
-        request: RequestKey,
-        answer: StoredAnswer,
-    },
+pub enum Call {
+    Write(Write),
+    Upkeep(Upkeep),
+}
+
+/// Housekeeping: what is kept clean rather than decided, each database in its own way.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Upkeep {
     /// All but log lines: they are in a database of their own, see [`super::LogCore`].
     Retain {
         horizon: Horizon,
@@ -133,75 +37,59 @@ pub enum Write {
     },
 }
 
-impl Write {
+impl Call {
     /// About how much work this is, in rows: what a transaction may hold is bounded by it.
     pub fn weight(&self) -> usize {
-        let items = match self {
-            Write::Submit { jobs, .. } => jobs.len(),
-            Write::Fire { fires, .. } => fires.len(),
-            Write::Look { looks, .. } => looks.len(),
-            Write::Claim { claims, .. } => {
-                claims.iter().fold(0_usize, |sum, claim| sum.saturating_add(claim.limit))
-            }
-            Write::Report { reports, .. } => reports.len(),
-            Write::Note { notes, .. } => notes.len(),
-            Write::GiveBack { leases, .. } => leases.len(),
-            Write::Beat { beats, .. } => beats.len(),
-            Write::LoseSessions { silent, .. } => silent.len(),
-            Write::Control { controls, .. } => controls.len(),
-            Write::Cancel { executions, .. } => executions.len(),
-            Write::Redrive { dead, .. } | Write::Discard { dead } => dead.len(),
-            Write::Recover { limit, .. }
-            | Write::Resolve { limit, .. }
-            | Write::Retain { limit, .. }
-            | Write::Purge { limit, .. } => *limit,
-            Write::Retire { retirement, .. } => retirement.limit,
-            Write::Resync { .. }
-            | Write::OpenSession { .. }
-            | Write::LoseEmbeddedSessions { .. }
-            | Write::CloseSession { .. }
-            | Write::OrderSession { .. }
-            | Write::PauseQueue { .. }
-            | Write::SetQueue { .. }
-            | Write::BeginRequest { .. }
-            | Write::AnswerRequest { .. }
-            | Write::Probe { .. }
-            | Write::PutToken { .. } => 1,
-        };
-        items.max(1)
+        match self {
+            Call::Write(write) => write.weight(),
+            Call::Upkeep(upkeep) => upkeep.weight(),
+        }
     }
 }
 
-/// The answer to a [`Write`], of the variant that belongs to it.
+impl Upkeep {
+    fn weight(&self) -> usize {
+        let rows = match self {
+            Upkeep::Retain { limit, .. } | Upkeep::Purge { limit, .. } => *limit,
+            Upkeep::Retire { retirement, .. } => retirement.limit,
+            Upkeep::Probe { .. } | Upkeep::PutToken { .. } => 1,
+        };
+        rows.max(1)
+    }
+}
+
+impl From<Write> for Call {
+    fn from(write: Write) -> Self {
+        Call::Write(write)
+    }
+}
+
+impl From<Upkeep> for Call {
+    fn from(upkeep: Upkeep) -> Self {
+        Call::Upkeep(upkeep)
+    }
+}
+
+/// The answer to a [`Call`], of the variant that belongs to it.
 #[derive(Debug, Clone, PartialEq)]
-pub enum WriteReply {
-    Submitted(Vec<SubmitOutcome>),
-    Fired(Vec<FireOutcome>),
-    Looked(Vec<LookOutcome>),
-    Claimed(Vec<ClaimOutcome>),
-    Reported(Vec<ReportOutcome>),
-    Noted(Vec<NoteAnswer>),
-    GivenBack(Vec<Option<Begun>>),
-    Resynced(ResyncOutcome),
-    SessionOpened(SessionId),
-    Beaten(Vec<BeatOutcome>),
-    SessionsLost(Vec<bool>),
-    EmbeddedSessionsLost(usize),
-    Recovered(Recovered),
-    SessionClosed(ResyncOutcome),
-    SessionOrdered(Option<Result<SessionMode, SessionDraining>>),
-    Resolved(Resolved),
-    Controlled(Vec<ControlOutcome>),
-    Cancelled(Vec<CancelOutcome>),
-    Redriven(Vec<ControlOutcome>),
-    Discarded(Vec<bool>),
-    QueuePaused(Begun),
-    QueueSet,
-    RequestBegun(RequestState),
-    RequestAnswered,
+pub enum Reply {
+    Write(WriteReply),
+    Upkeep(UpkeepReply),
+}
+
+/// The answer to an [`Upkeep`], of the variant that belongs to it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum UpkeepReply {
     Retained(Retained),
     Retired(Retired),
     Purged(Purged),
     Probed,
     TokenPut,
+}
+
+/// Jobs of which nothing is left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Purged {
+    pub jobs: Vec<JobId>,
+    pub more: bool,
 }

@@ -76,9 +76,12 @@ fn stats() -> Operation {
 }
 
 fn nodes() -> Operation {
-    Operation::new(Method::GET, format!("{API_PREFIX}/nodes"), server("listNodes", "The servers"))
-        .about("Their versions, since when they run, and how far their clocks are off.")
-        .answers(200, "All of them.", "NodePage")
+    Operation::new(Method::GET, format!("{API_PREFIX}/nodes"), server("listNodes", "The server that answers"))
+        .about(
+            "The version of the server that answers, since when it runs, what it does, and how far its clock is off. \
+            Others on the same store are not listed: ask them.",
+        )
+        .answers(200, "The server that answers.", "NodePage")
         .fails(400, NO_PARAMETERS)
 }
 

@@ -97,12 +97,15 @@ fn nodes(schemas: &mut Schemas) {
                     "How far its machine's clock is ahead of the time that the cluster goes by, in milliseconds.",
                 ),
             ),
-            ("store", text("The kind of its store.").example("sqlite")),
+            ("store", text("The kind of its store: sqlite, postgres or mysql.").example("sqlite")),
             ("schema_version", count("The version of the store's tables.")),
-            ("embedded_store", flag("The store lives in the server's own process.")),
+            (
+                "embedded_store",
+                flag("The store lives in the server's own process. If not, there may be other servers on it."),
+            ),
         ],
     );
-    page(schemas, "NodePage", "The servers.", "Node");
+    page(schemas, "NodePage", "The server that answers.", "Node");
     schemas.answer::<MeBody>(
         "Me",
         "Whose token it is.",

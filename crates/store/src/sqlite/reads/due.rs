@@ -1,7 +1,7 @@
 //! What falls due.
 
 use super::Reads;
-use crate::sqlite::fault::Fault;
+use crate::fault::Fault;
 use crate::sqlite::rows::{all, job_id, limit, time};
 use punctual_core::ids::SegmentSet;
 use punctual_core::ports::{Due, DueKind, StoreError};

@@ -2,11 +2,12 @@
 //! open ones stand.
 
 use super::Reads;
-use super::page::{Room, bytes_of};
-use crate::sqlite::fault::Fault;
+use crate::fault::Fault;
+use crate::lists::{Room, bytes_of};
+use crate::rows::LiveRow;
 use crate::sqlite::names::last_history_number;
 use crate::sqlite::rows::{
-    LiveRow, all, count, counter, history_columns, limit, live_columns, one, read_finished,
+    all, count, counter, history_columns, limit, live_columns, one, read_finished, read_live,
 };
 use punctual_core::defects::{Defect, planted};
 use punctual_core::ids::{OccurrenceId, SessionId};
@@ -104,7 +105,7 @@ impl Reads<'_> {
         let mut select = self.conn.prepare_cached(OPEN)?;
         let mut rows = Vec::with_capacity(ids.len());
         for id in ids {
-            rows.extend(one(&mut select, params![id.job.as_bytes(), id.number], LiveRow::read)?);
+            rows.extend(one(&mut select, params![id.job.as_bytes(), id.number], read_live)?);
         }
         let open = self.named(rows)?;
         drop(snapshot);
@@ -124,7 +125,7 @@ impl Reads<'_> {
         };
         let snapshot = self.conn.unchecked_transaction()?;
         let mut select = self.conn.prepare_cached(RUNNING)?;
-        let rows = all(&mut select, params![session, job, number, limit(wanted)], LiveRow::read)?;
+        let rows = all(&mut select, params![session, job, number, limit(wanted)], read_live)?;
         let next = rows.last().filter(|_| rows.len() == wanted).and_then(|last| match last.live.state {
             LiveState::Running(lease) => {
                 Some(RunningPlace { session: lease.session, occurrence: last.live.id })

@@ -2,12 +2,13 @@
 
 use super::Reads;
 use super::jobs::IS_DELETED;
-use super::page::{Item, Room, bytes_of, page};
-use crate::sqlite::fault::Fault;
+use super::page::{Item, page};
+use crate::fault::Fault;
+use crate::lists::{LOOKED_AT_MAX, Room, bytes_of, is_letter_meant};
 use crate::sqlite::names::Lanes;
 use crate::sqlite::rows::{
-    LIVE_COLUMNS, LiveRow, all, count, counter, decode, history_columns, job_id, limit, live_columns, one,
-    read_finished, time,
+    LIVE_COLUMNS, all, count, counter, decode, history_columns, job_id, limit, live_columns, one,
+    read_finished, read_live, time,
 };
 use punctual_core::ids::{Epoch, ExecutionId, JobId};
 use punctual_core::limits;
@@ -62,8 +63,6 @@ pub(crate) const LATEST_DEAD_LETTER: &str = concat!(
 );
 /// Finished executions among which the last to end is looked for.
 const LATEST_LOOKED_AT: usize = 8;
-/// Dead letters that one page of a filtered list looks at.
-const LOOKED_AT_MAX: usize = 2_000;
 
 impl Reads<'_> {
     /// The finished executions of a job, latest occurrence and attempt first.
@@ -121,7 +120,7 @@ impl Reads<'_> {
         }
         let occurrence = params![id.occurrence.job.as_bytes(), id.occurrence.number];
         let live = one(&mut *self.conn.prepare_cached(LIVE_WITH_WORKER)?, occurrence, |row| {
-            Ok((LiveRow::read(row)?.live, row.get(LIVE_COLUMNS)?))
+            Ok((read_live(row)?.live, row.get(LIVE_COLUMNS)?))
         })?;
         let view = match live.filter(|(live, _)| live.attempt == id.attempt) {
             Some((live, worker)) => Some(ExecutionView::Live { live, worker }),
@@ -164,7 +163,7 @@ impl Reads<'_> {
             }
             let letter = read_dead_letter(row, conn, lanes)?;
             let number = letter.number;
-            if is_wanted(query, &letter) {
+            if is_letter_meant(query, &letter) {
                 if !room.take(letter.error.as_ref().map_or(0, String::len)) {
                     return Ok(Page { items, next: last });
                 }
@@ -175,19 +174,6 @@ impl Reads<'_> {
         }
         Ok(Page { items, next: last.filter(|_| looked_at == LOOKED_AT_MAX) })
     }
-}
-
-fn is_wanted(query: &DeadLetterQuery, letter: &DeadLetter) -> bool {
-    let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|text| text == value);
-    is(&query.name, &letter.job_name)
-        && is(&query.job_type, &letter.job_type)
-        && is(&query.queue, &letter.queue)
-        && query.died_from.is_none_or(|from| letter.died_at >= from)
-        && query.died_until.is_none_or(|until| letter.died_at < until)
-        && query
-            .error
-            .as_deref()
-            .is_none_or(|text| letter.error.as_deref().is_some_and(|error| error.contains(text)))
 }
 
 /// Reads the columns of [`DEAD_LETTER`] and its like.

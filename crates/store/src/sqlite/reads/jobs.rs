@@ -1,20 +1,18 @@
 //! One job, and lists of them.
 
 use super::Reads;
-use super::page::{Room, bytes_of};
-use crate::sqlite::fault::Fault;
+use crate::codes::Code;
+use crate::fault::Fault;
+use crate::lists::{Candidate, Room, Wanted, bytes_of_view, jobs_looked_at};
 use crate::sqlite::rows::{
-    Code, JobRow, LiveRow, ScheduleRow, all, decode, job_columns, job_id, limit, live_columns, one,
-    schedule_columns, schedule_type,
+    StoredJob, StoredSchedule, all, decode, job_columns, job_id, limit, live_columns, one, read_live,
+    schedule_columns,
 };
 use punctual_core::ids::JobId;
-use punctual_core::job::{DEFAULT_OWNER, JobMark, JobStatus};
-use punctual_core::limits;
-use punctual_core::ports::{JobQuery, JobView, Lane, OPEN_IN_VIEW_MAX, Page, ScheduleKind, StoreError};
+use punctual_core::job::{JobMark, JobStatus};
+use punctual_core::ports::{JobQuery, JobView, Lane, OPEN_IN_VIEW_MAX, Page, StoreError};
 use rusqlite::{Row, params};
 
-/// Rows that one page of a filtered list looks at.
-const LOOKED_AT_MAX: usize = 2_000;
 /// A key after all job ids.
 const AFTER_ALL: [u8; 17] = [0xFF; 17];
 
@@ -64,13 +62,13 @@ impl Reads<'_> {
     fn view(&mut self, id: JobId) -> Result<Option<JobView>, Fault> {
         let conn = self.conn;
         let key = [id.as_bytes()];
-        let Some(row) = one(&mut *conn.prepare_cached(JOB)?, key, JobRow::read)? else { return Ok(None) };
+        let Some(row) = one(&mut *conn.prepare_cached(JOB)?, key, StoredJob::read)? else { return Ok(None) };
         let lane = self.lanes.lane(conn, row.lane)?;
         let job = row.named(&lane);
         if job.mark == JobMark::Deleted {
             return Ok(None);
         }
-        let schedule = match one(&mut *conn.prepare_cached(SCHEDULE)?, key, ScheduleRow::read)? {
+        let schedule = match one(&mut *conn.prepare_cached(SCHEDULE)?, key, StoredSchedule::read)? {
             Some(schedule) => {
                 let lane = self.lanes.lane(conn, schedule.lane)?;
                 Some(schedule.named(&lane))
@@ -78,27 +76,25 @@ impl Reads<'_> {
             None => None,
         };
         let bounds = params![id.as_bytes(), limit(OPEN_IN_VIEW_MAX)];
-        let open = all(&mut *conn.prepare_cached(OPEN_OF_JOB)?, bounds, |row| Ok(LiveRow::read(row)?.live))?;
+        let open = all(&mut *conn.prepare_cached(OPEN_OF_JOB)?, bounds, |row| Ok(read_live(row)?.live))?;
         let last_finished = self.last_finished(id)?;
         Ok(Some(JobView { job, schedule, open, last_finished }))
     }
 
     fn page(&mut self, query: &JobQuery) -> Result<Page<JobView, JobId>, Fault> {
-        let wanted = query.limit.clamp(1, limits::PAGE_ITEMS_MAX);
-        // One more than the page holds tells whether there is a next one.
-        let looked_at_max = if is_filtered(query) { LOOKED_AT_MAX } else { wanted + 1 };
+        let looked_at_max = jobs_looked_at(query);
         let candidates = self.candidates(query, looked_at_max)?;
         let is_cut_off = candidates.len() == looked_at_max;
-        let text = query.text.as_ref().map(|text| text.to_lowercase());
+        let wanted = Wanted::of(query);
         let (mut items, mut last) = (Vec::new(), None);
-        let mut room = Room::of(wanted);
+        let mut room = Room::of(query.limit);
         for candidate in &candidates {
             if room.is_full() {
                 return Ok(Page { items, next: last });
             }
             let lane = self.lanes.lane(self.conn, candidate.lane)?;
             if candidate.matches(query, &lane)
-                && self.has_tags_and_text(candidate, &lane, &query.tags, text.as_deref())?
+                && self.has_tags_and_text(candidate, &lane, &wanted)?
                 && let Some(view) = self.view(candidate.id)?
                 && query.status.is_none_or(|status| view.status() == status)
             {
@@ -112,23 +108,18 @@ impl Reads<'_> {
         Ok(Page { items, next: last.filter(|_| is_cut_off) })
     }
 
-    /// Whether a job has all of these tags, and the text, which is in small letters, where it is looked for.
     fn has_tags_and_text(
         &self,
         candidate: &Candidate,
         lane: &Lane,
-        wanted: &[String],
-        text: Option<&str>,
+        wanted: &Wanted<'_>,
     ) -> Result<bool, Fault> {
-        let is_found = text.is_none_or(|text| candidate.has_text(text, lane));
-        // The first tag is what the candidates were found by.
-        if wanted.len() < 2 && is_found {
+        if !candidate.needs_tags(wanted, lane) {
             return Ok(true);
         }
         let mut select = self.conn.prepare_cached(TAGS_OF_JOB)?;
         let tags: Vec<String> = all(&mut select, [candidate.id.as_bytes()], |row| Ok(row.get(0)?))?;
-        let has_text = |text: &str| tags.iter().any(|tag| tag.to_lowercase().contains(text));
-        Ok(wanted.iter().all(|tag| tags.contains(tag)) && (is_found || text.is_some_and(has_text)))
+        Ok(candidate.has_tags_and_text(wanted, lane, &tags))
     }
 
     /// The latest jobs before the cursor that may have the status asked for, found without walking over all
@@ -138,19 +129,19 @@ impl Reads<'_> {
         let bounds = params![before, limit(count)];
         let marked = |mark: JobMark| {
             let mut select = self.conn.prepare_cached(MARKED_JOBS)?;
-            all(&mut select, params![before, limit(count), mark.code()], Candidate::read)
+            all(&mut select, params![before, limit(count), mark.code()], read_candidate)
         };
         if let Some(id) = query.text.as_ref().and_then(|text| text.parse::<JobId>().ok()) {
-            let found = one(&mut *self.conn.prepare_cached(ONE_JOB)?, [id.as_bytes()], Candidate::read)?;
+            let found = one(&mut *self.conn.prepare_cached(ONE_JOB)?, [id.as_bytes()], read_candidate)?;
             return Ok(found.into_iter().filter(|_| query.before.is_none_or(|before| id < before)).collect());
         }
         if let Some(tag) = query.tags.first() {
             let mut select = self.conn.prepare_cached(TAGGED_JOBS)?;
-            return all(&mut select, params![before, limit(count), tag], Candidate::read);
+            return all(&mut select, params![before, limit(count), tag], read_candidate);
         }
         match query.status {
             None | Some(JobStatus::Completed) => {
-                all(&mut *self.conn.prepare_cached(LATEST_JOBS)?, bounds, Candidate::read)
+                all(&mut *self.conn.prepare_cached(LATEST_JOBS)?, bounds, read_candidate)
             }
             Some(JobStatus::Paused) => marked(JobMark::Paused),
             Some(JobStatus::Failed) => marked(JobMark::Failed),
@@ -171,98 +162,21 @@ impl Reads<'_> {
         let mut select = self.conn.prepare_cached(ONE_JOB)?;
         let mut candidates = Vec::with_capacity(ids.len());
         for id in ids {
-            let found = one(&mut select, [id.as_bytes()], Candidate::read)?;
+            let found = one(&mut select, [id.as_bytes()], read_candidate)?;
             candidates.push(found.ok_or_else(|| Fault::Missing(format!("job {id}")))?);
         }
         Ok(candidates)
     }
 }
 
-/// The bytes of what people and handlers have put into a job.
-fn bytes_of_view(view: &JobView) -> usize {
-    view.job.spec.payload.len() + view.last_finished.as_ref().map_or(0, bytes_of)
-}
-
-fn is_filtered(query: &JobQuery) -> bool {
-    let JobQuery {
-        before: _,
-        limit: _,
-        status,
-        name,
-        job_type,
-        queue,
-        owner,
-        priority,
-        schedule,
-        tags,
-        text,
-    } = query;
-    schedule.is_some()
-        || text.is_some()
-        // Candidates are found by the first tag, or by the status.
-        || tags.len() > 1
-        || (!tags.is_empty() && status.is_some())
-        || *status == Some(JobStatus::Completed)
-        || name.is_some()
-        || job_type.is_some()
-        || queue.is_some()
-        || owner.is_some()
-        || priority.is_some()
-}
-
-/// What a list filters by.
-struct Candidate {
-    id: JobId,
-    lane: i64,
-    mark: JobMark,
-    priority: u8,
-    owner: Option<String>,
-    name: Option<String>,
-    schedule_type: i64,
-}
-
-impl Candidate {
-    fn read(row: &Row<'_>) -> Result<Self, Fault> {
-        Ok(Candidate {
-            id: job_id(row, 0)?,
-            lane: row.get(1)?,
-            mark: decode(row, 2, "jobs.mark")?,
-            priority: row.get(3)?,
-            owner: row.get(4)?,
-            name: row.get(5)?,
-            schedule_type: row.get(6)?,
-        })
-    }
-
-    /// Whether the text, which is in small letters, is in its name or type, or begins its id.
-    fn has_text(&self, text: &str, lane: &Lane) -> bool {
-        let name = self.name.as_deref().unwrap_or(lane.job_type());
-        [name, lane.job_type()].iter().any(|field| field.to_lowercase().contains(text))
-            || self.id.to_string().to_lowercase().starts_with(text)
-    }
-
-    fn matches(&self, query: &JobQuery, lane: &Lane) -> bool {
-        let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|text| text == value);
-        // What the mark leaves open, the job's view tells.
-        let may_have_status = match query.status {
-            Some(JobStatus::Active) => matches!(self.mark, JobMark::Active | JobMark::Failed),
-            Some(JobStatus::Completed) => matches!(self.mark, JobMark::Active | JobMark::Paused),
-            _ => self.mark != JobMark::Deleted,
-        };
-        may_have_status
-            && is(&query.name, self.name.as_deref().unwrap_or(lane.job_type()))
-            && is(&query.job_type, lane.job_type())
-            && is(&query.queue, lane.queue())
-            && is(&query.owner, self.owner.as_deref().unwrap_or(DEFAULT_OWNER))
-            && query.priority.is_none_or(|priority| priority.get() == self.priority)
-            && query.schedule.is_none_or(|schedule| code_of(schedule) == self.schedule_type)
-    }
-}
-
-fn code_of(schedule: ScheduleKind) -> i64 {
-    match schedule {
-        ScheduleKind::Immediate => schedule_type::IMMEDIATE,
-        ScheduleKind::OneTime => schedule_type::ONE_TIME,
-        ScheduleKind::Recurring => schedule_type::RECURRING,
-    }
+fn read_candidate(row: &Row<'_>) -> Result<Candidate, Fault> {
+    Ok(Candidate {
+        id: job_id(row, 0)?,
+        lane: row.get(1)?,
+        mark: decode(row, 2, "jobs.mark")?,
+        priority: row.get(3)?,
+        owner: row.get(4)?,
+        name: row.get(5)?,
+        schedule_type: row.get(6)?,
+    })
 }

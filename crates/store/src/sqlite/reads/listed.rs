@@ -2,24 +2,22 @@
 
 use super::Reads;
 use super::events::RUNNING;
-use super::page::{Room, bytes_of};
-use crate::sqlite::fault::Fault;
+use crate::fault::Fault;
+use crate::lists::{Room, bytes_of_listed, executions_looked_at, is_execution_meant};
+use crate::rows::LiveRow;
 use crate::sqlite::rows::{
-    LiveRow, all, count, counter, decode, decode_or_none, history_columns, limit, live_columns, one,
-    read_finished, read_settings, settings_columns,
+    all, count, counter, decode, decode_or_none, history_columns, limit, live_columns, one, read_finished,
+    read_live, read_settings, settings_columns,
 };
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::job::{JobMark, Settings};
 use punctual_core::lifecycle::Status;
-use punctual_core::limits;
 use punctual_core::occurrence::LiveState;
 use punctual_core::ports::{
     ExecutionQuery, ExecutionView, ExecutionWalk, Lane, ListedExecution, Page, RunningPlace, StoreError,
 };
 use rusqlite::params;
 
-/// Rows that one page of a filtered list looks at.
-const LOOKED_AT_MAX: usize = 2_000;
 /// A key after all job ids.
 const AFTER_ALL: [u8; 17] = [0xFF; 17];
 
@@ -69,9 +67,7 @@ impl Reads<'_> {
         &mut self,
         query: &ExecutionQuery,
     ) -> Result<Page<ListedExecution, ExecutionWalk>, Fault> {
-        let wanted = query.limit.clamp(1, limits::PAGE_ITEMS_MAX);
-        // One more than the page holds tells whether there is a next one.
-        let looked_at_max = if is_filtered(query) { LOOKED_AT_MAX } else { wanted + 1 };
+        let looked_at_max = executions_looked_at(query);
         let looked_at = match query.walk {
             ExecutionWalk::Running { after } => self.look_at_running(after, looked_at_max, query)?,
             ExecutionWalk::Queued { before } | ExecutionWalk::Waiting { before } => {
@@ -83,7 +79,7 @@ impl Reads<'_> {
         };
         let is_cut_off = looked_at.len() == looked_at_max;
         let (mut items, mut last) = (Vec::new(), None);
-        let mut room = Room::of(wanted);
+        let mut room = Room::of(query.limit);
         for Looked { walk, shown } in looked_at {
             if room.is_full() {
                 return Ok(Page { items, next: last });
@@ -124,13 +120,13 @@ impl Reads<'_> {
             None => (0, &[][..], 0),
         };
         let mut select = self.conn.prepare_cached(RUNNING)?;
-        let rows = all(&mut select, params![session, job, number, limit(most)], LiveRow::read)?;
+        let rows = all(&mut select, params![session, job, number, limit(most)], read_live)?;
         let mut looked_at = Vec::with_capacity(rows.len());
         for open in self.named(rows)? {
             let LiveState::Running(lease) = open.live.state else { continue };
             let place = RunningPlace { session: lease.session, occurrence: open.live.id };
             let lane = Lane::new(&open.queue, &open.job_type);
-            let is_meant = is_meant(query, &lane, open.worker.as_deref());
+            let is_meant = is_execution_meant(query, &lane, open.worker.as_deref());
             let view = ExecutionView::Live { live: open.live, worker: open.worker };
             let walk = ExecutionWalk::Running { after: Some(place) };
             looked_at.push(Looked { walk, shown: is_meant.then_some((Shown::Live(view), lane)) });
@@ -149,7 +145,7 @@ impl Reads<'_> {
             None => (&AFTER_ALL[..], 0),
         };
         let mut select = self.conn.prepare_cached(OPEN_BEFORE)?;
-        let rows = all(&mut select, params![job, number, limit(most)], LiveRow::read)?;
+        let rows = all(&mut select, params![job, number, limit(most)], read_live)?;
         let mut looked_at = Vec::with_capacity(rows.len());
         for LiveRow { live, lane, .. } in rows {
             let before = Some(live.id);
@@ -160,7 +156,7 @@ impl Reads<'_> {
                 _ => (ExecutionWalk::Waiting { before }, matches!(live.state, LiveState::Waiting(_))),
             };
             let lane = self.lanes.lane(self.conn, lane)?;
-            let is_meant = is_in_state && is_meant(query, &lane, None);
+            let is_meant = is_in_state && is_execution_meant(query, &lane, None);
             let view = ExecutionView::Live { live, worker: None };
             looked_at.push(Looked { walk, shown: is_meant.then(|| (Shown::Live(view), lane.clone())) });
         }
@@ -193,7 +189,7 @@ impl Reads<'_> {
             let mut shown = None;
             if let Some(lane) = lane {
                 let lane = self.lanes.lane(conn, lane)?;
-                let is_meant = is_meant(query, &lane, worker.as_deref());
+                let is_meant = is_execution_meant(query, &lane, worker.as_deref());
                 shown = is_meant.then(|| (Shown::Finished { place }, lane.clone()));
             }
             looked_at.push(Looked { walk, shown });
@@ -222,25 +218,4 @@ impl Reads<'_> {
             max_retries,
         }))
     }
-}
-
-fn bytes_of_listed(listed: &ListedExecution) -> usize {
-    match &listed.view {
-        ExecutionView::Live { .. } => 0,
-        ExecutionView::Finished(finished) => bytes_of(finished),
-    }
-}
-
-/// Whether rows that are looked at may not be meant.
-fn is_filtered(query: &ExecutionQuery) -> bool {
-    let ExecutionQuery { walk, limit: _, queue, job_type, worker } = query;
-    // Only what runs has an index of its own.
-    let is_all_of_walk = matches!(walk, ExecutionWalk::Running { .. });
-    !is_all_of_walk || queue.is_some() || job_type.is_some() || worker.is_some()
-}
-
-fn is_meant(query: &ExecutionQuery, lane: &Lane, worker: Option<&str>) -> bool {
-    query.queue.as_deref().is_none_or(|queue| queue == lane.queue())
-        && query.job_type.as_deref().is_none_or(|job_type| job_type == lane.job_type())
-        && query.worker.as_deref().is_none_or(|wanted| worker == Some(wanted))
 }

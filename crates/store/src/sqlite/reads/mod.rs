@@ -11,8 +11,8 @@ mod overview;
 mod page;
 
 pub(crate) use executions::{DEAD_LETTER, LATEST_DEAD_LETTER, read_dead_letter};
-pub(crate) use jobs::{IS_DELETED, JOB, OPEN_OF_JOB};
-pub(crate) use page::{Item, Room, page};
+pub(crate) use jobs::{JOB, OPEN_OF_JOB};
+pub(crate) use page::{Item, page};
 
 use super::names::Lanes;
 use rusqlite::Connection;

@@ -1,9 +1,9 @@
 //! What handlers have noted.
 
 use super::Reads;
-use crate::sqlite::fault::Fault;
+use crate::fault::Fault;
 use crate::sqlite::rows::{all, limit, time};
-use crate::sqlite::verbs::read_checkpoint;
+use crate::sqlite::tx::read_checkpoint;
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::limits;
 use punctual_core::notes::{Checkpoint, Noted, Percent, Progress};

@@ -1,7 +1,7 @@
 //! Small tables read whole: sessions, depths of lanes, tokens.
 
 use super::Reads;
-use crate::sqlite::fault::Fault;
+use crate::fault::Fault;
 use crate::sqlite::names::read_queues;
 use crate::sqlite::rows::{all, count, decode, limit, one, time, time_or_none};
 use crate::sqlite::tally::{self, LaneTally};

@@ -1,7 +1,8 @@
 //! Finished executions.
 
-use super::{Code, decode, decode_or_none, job_id, time, time_or_none};
-use crate::sqlite::fault::Fault;
+use super::{decode, decode_or_none, job_id, time, time_or_none};
+use crate::codes::Code;
+use crate::fault::Fault;
 use punctual_core::ids::{Epoch, SessionId};
 use punctual_core::occurrence::Finished;
 use punctual_core::time::Timestamp;

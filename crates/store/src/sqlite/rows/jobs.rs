@@ -1,19 +1,12 @@
 //! The wide rows of jobs.
 
-use super::{Code, decode, job_id, owner, owner_column, priority, text_or_none, time, time_or_none};
-use crate::sqlite::fault::Fault;
+use super::{decode, job_id, priority, text_or_none, time, time_or_none};
+use crate::codes::{Code, SettingsColumns, fired_column, owner_column, read_owner};
+use crate::fault::Fault;
+use crate::rows::JobFacts;
 use punctual_core::job::{Job, JobSpec, Settings};
 use punctual_core::ports::Lane;
-use punctual_core::schedule::Schedule;
 use rusqlite::{Row, Statement, params};
-use std::borrow::Cow;
-
-/// `jobs.schedule_type`.
-pub(crate) mod schedule_type {
-    pub const IMMEDIATE: i64 = 0;
-    pub const ONE_TIME: i64 = 1;
-    pub const RECURRING: i64 = 2;
-}
 
 pub(crate) const INSERT_JOB: &str = "INSERT INTO jobs (id, lane, mark, version, priority, schedule_type, execute_at, created_at, updated_at, \
      owner, name, settings, payload, numbered, fired) \
@@ -47,35 +40,6 @@ pub(crate) fn write_job(write: &mut Statement<'_>, job: &Job, lane: i64) -> Resu
     Ok(written == 1)
 }
 
-/// `jobs.fired`, which is nothing for nearly every job.
-pub(crate) fn fired_column(fired: u32) -> Option<u32> {
-    (fired > 0).then_some(fired)
-}
-
-/// A job's settings spread over their columns. The time of a one-time job has its own, so that the most common
-/// jobs need no document at all.
-struct SettingsColumns {
-    schedule_type: i64,
-    execute_at: Option<i64>,
-    document: Option<String>,
-}
-
-impl SettingsColumns {
-    fn of(settings: &Settings) -> Result<Self, Fault> {
-        let (schedule_type, execute_at, rest) = match settings.schedule {
-            Schedule::Immediate => (schedule_type::IMMEDIATE, None, Cow::Borrowed(settings)),
-            Schedule::OneTime { at } => {
-                let rest = Settings { schedule: Schedule::Immediate, ..settings.clone() };
-                (schedule_type::ONE_TIME, Some(at.as_micros()), Cow::Owned(rest))
-            }
-            _ => (schedule_type::RECURRING, None, Cow::Borrowed(settings)),
-        };
-        let is_default = *rest == Settings::default();
-        let document = (!is_default).then(|| serde_json::to_string(&*rest)).transpose()?;
-        Ok(SettingsColumns { schedule_type, execute_at, document })
-    }
-}
-
 /// The columns that [`read_settings`] expects one after the other.
 macro_rules! settings_columns {
     () => {
@@ -85,17 +49,28 @@ macro_rules! settings_columns {
 pub(crate) use settings_columns;
 
 pub(crate) fn read_settings(row: &Row<'_>, first: usize) -> Result<Settings, Fault> {
-    let mut settings: Settings = match text_or_none(row, first + 2)? {
-        None => Settings::default(),
-        Some(document) => serde_json::from_str(document)?,
-    };
-    if row.get::<_, i64>(first)? == schedule_type::ONE_TIME {
-        settings.schedule = Schedule::OneTime { at: time(row, first + 1)? };
-    }
-    Ok(settings)
+    SettingsColumns::read(row.get(first)?, row.get(first + 1)?, text_or_none(row, first + 2)?)
 }
 
-/// The columns of `jobs` in the order in which [`JobRow::read`] expects them.
+/// The columns that [`read_facts`] expects one after the other.
+macro_rules! job_facts_columns {
+    () => {
+        concat!("jobs.name, jobs.payload, jobs.version, ", settings_columns!())
+    };
+}
+pub(crate) use job_facts_columns;
+
+pub(crate) fn read_facts(row: &Row<'_>, first: usize, lane: &Lane) -> Result<JobFacts, Fault> {
+    let name: Option<String> = row.get(first)?;
+    Ok(JobFacts {
+        name: name.unwrap_or_else(|| lane.job_type().to_owned()),
+        payload: row.get(first + 1)?,
+        version: row.get(first + 2)?,
+        settings: read_settings(row, first + 3)?,
+    })
+}
+
+/// The columns of `jobs` in the order in which [`StoredJob::read`] expects them.
 macro_rules! job_columns {
     () => {
         "jobs.id, jobs.lane, jobs.mark, jobs.version, jobs.priority, jobs.schedule_type, jobs.execute_at, \
@@ -105,20 +80,20 @@ macro_rules! job_columns {
 pub(crate) use job_columns;
 
 /// A job row whose lane has not been named yet.
-pub(crate) struct JobRow {
+pub(crate) struct StoredJob {
     job: Job,
     name: Option<String>,
     pub lane: i64,
 }
 
-impl JobRow {
+impl StoredJob {
     pub fn read(row: &Row<'_>) -> Result<Self, Fault> {
         let created_at = time(row, 8)?;
         let spec = JobSpec {
             name: String::new(),
             job_type: String::new(),
             queue: String::new(),
-            owner: owner(row, 10)?,
+            owner: read_owner(row.get(10)?),
             priority: priority(row, 4)?,
             payload: row.get(12)?,
             settings: read_settings(row, 5)?,
@@ -133,7 +108,7 @@ impl JobRow {
             updated_at: time_or_none(row, 9)?.unwrap_or(created_at),
             spec,
         };
-        Ok(JobRow { job, name: row.get(11)?, lane: row.get(1)? })
+        Ok(StoredJob { job, name: row.get(11)?, lane: row.get(1)? })
     }
 
     pub fn named(self, lane: &Lane) -> Job {

@@ -1,28 +1,16 @@
 //! Open occurrences.
 
-use super::{Code, decode, job_id, priority, state, time, time_or_none};
-use crate::sqlite::fault::Fault;
-use crate::sqlite::tally::Tally;
-use punctual_core::gates::Gates;
-use punctual_core::ids::{Epoch, SessionId};
-use punctual_core::occurrence::{Lease, Live, LiveState, Ties};
+use super::{decode, job_id, priority, time, time_or_none};
+use crate::codes::{Code, StateColumns, live_ties, read_live_ties};
+use crate::fault::Fault;
+use crate::rows::LiveRow;
+use crate::tally::Tally;
+use punctual_core::ids::Epoch;
+use punctual_core::occurrence::{Live, LiveState};
 use punctual_core::time::Timestamp;
 use rusqlite::{Row, Statement, params};
 
-/// A live row beside the number of its lane.
-#[derive(Debug, Clone)]
-pub(crate) struct LiveRow {
-    pub live: Live,
-    pub lane: i64,
-    /// It is all that is left of an active job: when it has ended, the job is known to have ended without a look.
-    /// Where it is not set, nothing is known. Whatever people do to the job takes it away.
-    pub is_sole: bool,
-}
-
-/// The bit for [`LiveRow::is_sole`], among those of the ties.
-const SOLE: u8 = 128;
-
-/// The columns of `live` in the order in which [`LiveRow::read`] expects them first in a row.
+/// The columns of `live` in the order in which [`read_live`] expects them first in a row.
 macro_rules! live_columns {
     () => {
         "live.job, live.occurrence, live.lane, live.state, live.gates, live.rank, live.priority, \
@@ -35,86 +23,31 @@ pub(crate) use live_columns;
 /// How many columns [`live_columns`] names: the index of the next one.
 pub(crate) const LIVE_COLUMNS: usize = 19;
 
-impl LiveRow {
-    pub fn read(row: &Row<'_>) -> Result<Self, Fault> {
-        let (ties, is_sole) = read_ties(row)?;
-        let live = Live {
-            id: job_id(row, 0)?.occurrence(row.get(1)?),
-            state: read_state(row)?,
-            rank: row.get(5)?,
-            priority: priority(row, 6)?,
-            available_at: time(row, 7)?,
-            scheduled_time: time(row, 8)?,
-            origin: decode(row, 9, "live.origin")?,
-            job_version: row.get(10)?,
-            attempt: row.get(11)?,
-            charged: row.get(12)?,
-            epoch: Epoch(row.get(13)?),
-            expires_at: time_or_none(row, 17)?,
-            ties,
-        };
-        Ok(LiveRow { live, lane: row.get(2)?, is_sole })
-    }
-
-    /// What the column of ties holds.
-    fn ties_bits(&self) -> u8 {
-        self.live.ties.bits() | if self.is_sole { SOLE } else { 0 }
-    }
-}
-
-fn read_ties(row: &Row<'_>) -> Result<(Ties, bool), Fault> {
-    let bits: u8 = row.get(18)?;
-    let ties = Ties::from_bits(bits & !SOLE).ok_or_else(|| Fault::damaged("live.ties", bits))?;
-    Ok((ties, bits & SOLE != 0))
-}
-
-fn read_state(row: &Row<'_>) -> Result<LiveState, Fault> {
-    match row.get(3)? {
-        state::WAITING => {
-            let bits: u8 = row.get(4)?;
-            let gates = Gates::from_bits(bits).filter(|gates| !gates.is_empty());
-            gates.map(LiveState::Waiting).ok_or_else(|| Fault::damaged("live.gates", bits))
-        }
-        state::QUEUED => Ok(LiveState::Queued),
-        state::RUNNING => Ok(LiveState::Running(Lease {
-            session: SessionId(row.get(14)?),
-            claimed_at: time(row, 15)?,
-            cancel_requested: row.get(16)?,
-        })),
-        other => Err(Fault::damaged("live.state", other)),
-    }
-}
-
-/// A live state spread over its columns.
-struct StateColumns {
-    state: i64,
-    gates: u8,
-    session: Option<i64>,
-    claimed_at: Option<i64>,
-    cancel_requested: bool,
-}
-
-impl StateColumns {
-    fn of(live: &Live) -> Self {
-        let open = StateColumns {
-            state: state::QUEUED,
-            gates: 0,
-            session: None,
-            claimed_at: None,
-            cancel_requested: false,
-        };
-        match live.state {
-            LiveState::Waiting(gates) => StateColumns { state: state::WAITING, gates: gates.bits(), ..open },
-            LiveState::Queued => open,
-            LiveState::Running(lease) => StateColumns {
-                state: state::RUNNING,
-                session: Some(lease.session.0),
-                claimed_at: Some(lease.claimed_at.as_micros()),
-                cancel_requested: lease.cancel_requested,
-                ..open
-            },
-        }
-    }
+pub(crate) fn read_live(row: &Row<'_>) -> Result<LiveRow, Fault> {
+    let (ties, is_sole) = read_live_ties(row.get(18)?)?;
+    let state = StateColumns {
+        state: row.get(3)?,
+        gates: row.get(4)?,
+        session: row.get(14)?,
+        claimed_at: row.get(15)?,
+        cancel_requested: row.get(16)?,
+    };
+    let live = Live {
+        id: job_id(row, 0)?.occurrence(row.get(1)?),
+        state: state.read()?,
+        rank: row.get(5)?,
+        priority: priority(row, 6)?,
+        available_at: time(row, 7)?,
+        scheduled_time: time(row, 8)?,
+        origin: decode(row, 9, "live.origin")?,
+        job_version: row.get(10)?,
+        attempt: row.get(11)?,
+        charged: row.get(12)?,
+        epoch: Epoch(row.get(13)?),
+        expires_at: time_or_none(row, 17)?,
+        ties,
+    };
+    Ok(LiveRow { live, lane: row.get(2)?, is_sole })
 }
 
 macro_rules! whole_live_row {
@@ -153,7 +86,7 @@ pub(crate) const FORGET_SOLE: &str = "UPDATE live SET ties = ties & 127 WHERE jo
 
 fn write_whole(statement: &mut Statement<'_>, row: &LiveRow) -> Result<(), Fault> {
     let live = &row.live;
-    let columns = StateColumns::of(live);
+    let columns = StateColumns::of(live.state);
     statement.execute(params![
         live.id.job.as_bytes(),
         live.id.number,
@@ -175,7 +108,7 @@ fn write_whole(statement: &mut Statement<'_>, row: &LiveRow) -> Result<(), Fault
         columns.cancel_requested,
         live.expires_at.map(Timestamp::as_micros),
         live.look_at().map(Timestamp::as_micros),
-        row.ties_bits(),
+        live_ties(row),
     ])?;
     Ok(())
 }
@@ -199,7 +132,7 @@ pub(crate) fn update_live(
 
 /// As [`update_live`], for a row that stays in the state it was in.
 pub(crate) fn update_in_state(update: &mut Statement<'_>, live: &Live) -> Result<(), Fault> {
-    let columns = StateColumns::of(live);
+    let columns = StateColumns::of(live.state);
     update.execute(params![
         live.id.job.as_bytes(),
         live.id.number,

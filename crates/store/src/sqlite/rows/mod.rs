@@ -1,30 +1,27 @@
-//! Rows and what they mean: the integers that stand for enums, and the ways from a row to core's types and
-//! back. It knows columns, not rules.
+//! Rows and what they mean: the ways from a row to core's types and back. It knows columns, not rules.
 
-mod codes;
 mod history;
 mod jobs;
 mod live;
 mod schedules;
 
-pub(crate) use codes::{Code, key_kind, state};
 pub(crate) use history::{INSERT_HISTORY, history_columns, insert_history, read_finished};
 pub(crate) use jobs::{
-    INSERT_JOB, JobRow, UPDATE_JOB, fired_column, job_columns, read_settings, schedule_type,
+    INSERT_JOB, StoredJob, UPDATE_JOB, job_columns, job_facts_columns, read_facts, read_settings,
     settings_columns, write_job,
 };
 pub(crate) use live::{
-    FORGET_SOLE, INSERT_LIVE, LIVE_COLUMNS, LiveRow, REPLACE_LIVE, UPDATE_LIVE, insert_live, live_columns,
+    FORGET_SOLE, INSERT_LIVE, LIVE_COLUMNS, REPLACE_LIVE, UPDATE_LIVE, insert_live, live_columns, read_live,
     replace_live, update_in_state, update_live,
 };
 pub(crate) use schedules::{
-    ADVANCE_SCHEDULE, PUT_SCHEDULE, ScheduleRow, TIE_AWAITED, advance_schedule, put_schedule,
-    schedule_columns,
+    ADVANCE_SCHEDULE, PUT_SCHEDULE, StoredSchedule, advance_schedule, put_schedule, schedule_columns,
 };
 
-use super::fault::Fault;
+use crate::codes::Code;
+use crate::fault::Fault;
 use punctual_core::ids::JobId;
-use punctual_core::job::{DEFAULT_OWNER, Priority};
+use punctual_core::job::Priority;
 use punctual_core::time::Timestamp;
 use rusqlite::{Params, Row, Statement};
 
@@ -84,8 +81,7 @@ pub(crate) fn job_id(row: &Row<'_>, column: usize) -> Result<JobId, Fault> {
 }
 
 pub(crate) fn decode<T: Code>(row: &Row<'_>, column: usize, what: &'static str) -> Result<T, Fault> {
-    let code: i64 = row.get(column)?;
-    T::from_code(code).ok_or_else(|| Fault::damaged(what, code))
+    T::read(row.get(column)?, what)
 }
 
 pub(crate) fn decode_or_none<T: Code>(
@@ -94,18 +90,10 @@ pub(crate) fn decode_or_none<T: Code>(
     what: &'static str,
 ) -> Result<Option<T>, Fault> {
     let code: Option<i64> = row.get(column)?;
-    code.map(|code| T::from_code(code).ok_or_else(|| Fault::damaged(what, code))).transpose()
+    code.map(|code| T::read(code, what)).transpose()
 }
 
 fn priority(row: &Row<'_>, column: usize) -> Result<Priority, Fault> {
     let number: u8 = row.get(column)?;
     Priority::new(number).ok_or_else(|| Fault::damaged("priority", number))
-}
-
-fn owner_column(owner: &str) -> Option<&str> {
-    (owner != DEFAULT_OWNER).then_some(owner)
-}
-
-fn owner(row: &Row<'_>, column: usize) -> Result<String, Fault> {
-    Ok(row.get::<_, Option<String>>(column)?.unwrap_or_else(|| DEFAULT_OWNER.to_owned()))
 }

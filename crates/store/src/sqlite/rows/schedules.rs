@@ -1,18 +1,18 @@
 //! What is still to come of jobs.
 
-use super::{Code, decode, job_id, owner, owner_column, priority, text_or_none, time_or_none};
-use crate::sqlite::fault::Fault;
+use super::{decode, job_id, priority, text_or_none, time_or_none};
+use crate::codes::{
+    Code, ScheduleColumns, nominal_column, numbered_column, owner_column, read_owner, replay_column,
+};
+use crate::fault::Fault;
 use punctual_core::ports::Lane;
-use punctual_core::schedule::{Overlap, Replay, Schedule, ScheduleState};
+use punctual_core::schedule::ScheduleState;
 use punctual_core::time::Timestamp;
 use rusqlite::{Row, Statement, params};
-
-/// Bits of `schedules.ties`.
-const TIE_DEPENDS: u8 = 1;
-pub(crate) const TIE_AWAITED: u8 = 2;
+use std::borrow::Cow;
 
 /// A schedule row whose lane has not been named yet.
-pub(crate) struct ScheduleRow {
+pub(crate) struct StoredSchedule {
     state: ScheduleState,
     pub lane: i64,
 }
@@ -25,43 +25,40 @@ macro_rules! schedule_columns {
 }
 pub(crate) use schedule_columns;
 
-impl ScheduleRow {
+impl StoredSchedule {
     pub fn read(row: &Row<'_>) -> Result<Self, Fault> {
-        let due_at = time_or_none(row, 2)?;
-        let replay: Option<Replay> = text_or_none(row, 11)?.map(serde_json::from_str).transpose()?;
-        let nominal = time_or_none(row, 3)?.or(due_at.filter(|_| replay.is_none()));
-        let schedule = match (text_or_none(row, 10)?, nominal) {
-            (Some(text), _) => serde_json::from_str(text)?,
-            (None, Some(at)) => Schedule::OneTime { at },
-            (None, None) => return Err(Fault::damaged("schedules.nominal", "NULL")),
+        let (due_at, fired) = (time_or_none(row, 2)?, row.get(4)?);
+        let columns = ScheduleColumns {
+            nominal: row.get(3)?,
+            schedule: text_or_none(row, 10)?.map(Cow::Borrowed),
+            replay: text_or_none(row, 11)?.map(Cow::Borrowed),
+            numbered: row.get(12)?,
+            overlap_limit: row.get(13)?,
+            max_open: row.get(14)?,
+            expiry: text_or_none(row, 15)?.map(Cow::Borrowed),
+            ties: row.get(16)?,
         };
-        let fired = row.get(4)?;
-        let defaults = Overlap::default();
-        let ties: u8 = row.get(16)?;
+        let parts = columns.read(due_at, fired, decode(row, 8, "schedules.overlap")?)?;
         let state = ScheduleState {
             job: job_id(row, 0)?,
             version: row.get(1)?,
-            nominal,
+            nominal: parts.nominal,
             due_at,
-            replay,
+            replay: parts.replay,
             fired,
-            numbered: row.get::<_, Option<u32>>(12)?.unwrap_or(fired),
+            numbered: parts.numbered,
             job_version: row.get(5)?,
             queue: String::new(),
             job_type: String::new(),
-            owner: owner(row, 9)?,
+            owner: read_owner(row.get(9)?),
             priority: priority(row, 7)?,
-            overlap: Overlap {
-                policy: decode(row, 8, "schedules.overlap")?,
-                limit: row.get::<_, Option<u32>>(13)?.unwrap_or(defaults.limit),
-                max_open: row.get::<_, Option<u32>>(14)?.unwrap_or(defaults.max_open),
-            },
-            expiry: text_or_none(row, 15)?.map(serde_json::from_str).transpose()?,
-            depends: ties & TIE_DEPENDS != 0,
-            awaited: ties & TIE_AWAITED != 0,
-            schedule,
+            overlap: parts.overlap,
+            expiry: parts.expiry,
+            depends: parts.depends,
+            awaited: parts.awaited,
+            schedule: parts.schedule,
         };
-        Ok(ScheduleRow { state, lane: row.get(6)? })
+        Ok(StoredSchedule { state, lane: row.get(6)? })
     }
 
     pub fn named(self, lane: &Lane) -> ScheduleState {
@@ -76,31 +73,26 @@ pub(crate) const PUT_SCHEDULE: &str = "REPLACE INTO schedules (job, segment, ver
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
 
 pub(crate) fn put_schedule(put: &mut Statement<'_>, state: &ScheduleState, lane: i64) -> Result<(), Fault> {
-    let schedule = match state.schedule {
-        Schedule::OneTime { at } if state.nominal == Some(at) => None,
-        _ => Some(serde_json::to_string(&state.schedule)?),
-    };
-    let defaults = Overlap::default();
-    let ties = (u8::from(state.depends) * TIE_DEPENDS) | (u8::from(state.awaited) * TIE_AWAITED);
+    let columns = ScheduleColumns::of(state)?;
     put.execute(params![
         state.job.as_bytes(),
         state.job.segment().index(),
         state.version,
         state.due_at.map(Timestamp::as_micros),
-        nominal_column(state),
+        columns.nominal,
         state.fired,
         state.job_version,
         lane,
         state.priority.get(),
         state.overlap.policy.code(),
         owner_column(&state.owner),
-        schedule,
-        replay_column(state)?,
-        numbered_column(state),
-        (state.overlap.limit != defaults.limit).then_some(state.overlap.limit),
-        (state.overlap.max_open != defaults.max_open).then_some(state.overlap.max_open),
-        state.expiry.as_ref().map(serde_json::to_string).transpose()?,
-        ties,
+        columns.schedule,
+        columns.replay,
+        columns.numbered,
+        columns.overlap_limit,
+        columns.max_open,
+        columns.expiry,
+        columns.ties,
     ])?;
     Ok(())
 }
@@ -120,17 +112,4 @@ pub(crate) fn advance_schedule(update: &mut Statement<'_>, next: &ScheduleState)
         numbered_column(next),
     ])?;
     Ok(())
-}
-
-fn nominal_column(state: &ScheduleState) -> Option<i64> {
-    let is_implied = state.replay.is_none() && state.nominal == state.due_at;
-    state.nominal.filter(|_| !is_implied).map(Timestamp::as_micros)
-}
-
-fn replay_column(state: &ScheduleState) -> Result<Option<String>, Fault> {
-    Ok(state.replay.as_ref().map(serde_json::to_string).transpose()?)
-}
-
-fn numbered_column(state: &ScheduleState) -> Option<u32> {
-    (state.numbered != state.fired).then_some(state.numbered)
 }

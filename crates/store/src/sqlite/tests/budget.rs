@@ -1,8 +1,8 @@
 //! What a job costs, counted.
 
-use super::{apply, claim, future_job, job, open_session, report, submit};
+use super::{apply, claim, future_job, job, keep, open_session, report, submit};
 use crate::sqlite::{
-    ROW_WRITES_PER_JOB, ROW_WRITES_PER_OFFERED_JOB, SqliteCore, TALLY_WRITES_PER_TRANSACTION, Write,
+    ROW_WRITES_PER_JOB, ROW_WRITES_PER_OFFERED_JOB, SqliteCore, TALLY_WRITES_PER_TRANSACTION, Upkeep, Write,
     WriteReply,
 };
 use punctual_core::ports::{Horizon, NewJob, Offer, Outcome, SubmitOutcome};
@@ -52,10 +52,8 @@ fn a_call_that_finds_nothing_writes_nothing() {
     let before = core.total_changes();
     assert!(claim(&mut core, session, 1, 10).is_empty());
     apply(&mut core, Write::Recover { now: super::at(9), limit: 10 });
-    apply(
-        &mut core,
-        Write::Retain { horizon: Horizon { history: super::at(9), requests: super::at(9) }, limit: 10 },
-    );
+    let horizon = Horizon { history: super::at(9), requests: super::at(9) };
+    keep(&mut core, Upkeep::Retain { horizon, limit: 10 });
     assert_eq!(core.total_changes(), before);
 }
 

@@ -10,13 +10,16 @@ mod plans;
 mod tally;
 mod torn;
 mod upgrade;
-mod walk;
+pub(crate) mod walk;
 
-use crate::sqlite::{SqliteCore, SqliteOptions, SqliteStore, Write, WriteReply};
+use crate::sqlite::{
+    Call, Reply, SqliteCore, SqliteOptions, SqliteStore, Upkeep, UpkeepReply, Write, WriteReply,
+};
 use punctual_core::ids::{JobId, SessionId};
 use punctual_core::job::{Job, JobMark, JobSpec};
 use punctual_core::ports::{
-    Assignment, Claim, ClaimOutcome, Clock, NewJob, Outcome, Report, ReportAnswer, SessionOpening, Task,
+    Assignment, Claim, ClaimOutcome, Clock, NewJob, Outcome, Report, ReportAnswer, SessionOpening,
+    StoreError, Task,
 };
 use punctual_core::schedule::Schedule;
 use punctual_core::time::{Monotonic, Timestamp};
@@ -25,7 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A clock that stands still.
-struct Still;
+pub(crate) struct Still;
 
 impl Clock for Still {
     fn wall(&self) -> Timestamp {
@@ -41,16 +44,16 @@ impl Clock for Still {
     }
 }
 
-fn open(dir: &Path) -> SqliteStore {
+pub(crate) fn open(dir: &Path) -> SqliteStore {
     SqliteStore::open(&SqliteOptions::new(dir), Arc::new(Still)).unwrap()
 }
 
-fn at(seconds: i64) -> Timestamp {
+pub(crate) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_micros(1_763_195_400_000_000 + seconds * 1_000_000)
 }
 
 /// The n-th job of a test, with a payload of the size that budgets are stated for.
-fn job(number: u64) -> Job {
+pub(crate) fn job(number: u64) -> Job {
     let mut spec = JobSpec::named("noop");
     spec.payload = format!("\"{}\"", "x".repeat(198));
     let created_at = at(0).shifted(number as i64);
@@ -66,32 +69,53 @@ fn job(number: u64) -> Job {
     }
 }
 
-fn future_job(number: u64, seconds: i64) -> Job {
+pub(crate) fn future_job(number: u64, seconds: i64) -> Job {
     let mut job = job(number);
     job.spec.settings.schedule = Schedule::OneTime { at: at(seconds) };
     job
 }
 
-fn submit(jobs: impl IntoIterator<Item = Job>) -> Write {
+pub(crate) fn submit(jobs: impl IntoIterator<Item = Job>) -> Write {
     let jobs = jobs.into_iter().map(|job| NewJob { job, offer: None }).collect();
     Write::Submit { now: at(1), jobs }
 }
 
 /// Applies one write that must succeed.
 fn apply(core: &mut SqliteCore, write: Write) -> WriteReply {
-    core.apply(vec![write]).pop().unwrap().unwrap()
+    apply_all(core, vec![write]).pop().unwrap().unwrap()
 }
 
-fn open_session(core: &mut SqliteCore) -> SessionId {
-    let opening = SessionOpening {
+/// Applies writes in one transaction.
+fn apply_all(core: &mut SqliteCore, writes: Vec<Write>) -> Vec<Result<WriteReply, StoreError>> {
+    let replies = core.apply(&writes.into_iter().map(Call::Write).collect::<Vec<_>>());
+    let written = |reply| match reply {
+        Reply::Write(reply) => reply,
+        other => panic!("{other:?}"),
+    };
+    replies.into_iter().map(|reply| reply.map(written)).collect()
+}
+
+/// Does some housekeeping that must succeed.
+fn keep(core: &mut SqliteCore, upkeep: Upkeep) -> UpkeepReply {
+    match core.apply(&[upkeep.into()]).pop().unwrap().unwrap() {
+        Reply::Upkeep(reply) => reply,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(crate) fn opening() -> SessionOpening {
+    SessionOpening {
         worker: "w".to_owned(),
         lease: Duration::from_secs(6),
         embedded: false,
         job_types: vec!["noop".to_owned()],
         slots: 1,
         about: Default::default(),
-    };
-    match apply(core, Write::OpenSession { now: at(0), opening }) {
+    }
+}
+
+fn open_session(core: &mut SqliteCore) -> SessionId {
+    match apply(core, Write::OpenSession { now: at(0), opening: opening() }) {
         WriteReply::SessionOpened(session) => session,
         other => panic!("{other:?}"),
     }

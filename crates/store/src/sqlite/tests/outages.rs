@@ -1,6 +1,6 @@
 //! What a full disk, a damaged row or a panic does to the calls around it.
 
-use super::{apply, at, claim, job, open, open_session, submit};
+use super::{apply, apply_all, at, claim, job, open, open_session, submit};
 use crate::sqlite::{SqliteCore, Write, WriteReply};
 use punctual_core::ids::Epoch;
 use punctual_core::job::Job;
@@ -19,7 +19,8 @@ fn a_full_disk_fails_the_whole_transaction_and_the_next_one_works() {
     let mut core = SqliteCore::open_in_memory().unwrap();
     apply(&mut core, submit([job(0)]));
     core.connection().pragma_update(None, "max_page_count", 60).unwrap();
-    let results = core.apply(vec![submit([job(1)]), submit((2..3_000).map(job)), submit([job(3_001)])]);
+    let results =
+        apply_all(&mut core, vec![submit([job(1)]), submit((2..3_000).map(job)), submit([job(3_001)])]);
     assert_eq!(results.len(), 3);
     for result in results {
         assert!(matches!(&result, Err(error) if error.is_retryable()), "{result:?}");
@@ -35,11 +36,14 @@ fn a_write_that_fails_by_itself_is_undone_alone() {
     let mut core = SqliteCore::open_in_memory().unwrap();
     core.connection().execute_batch(BOOM).unwrap();
     // The failing write is the first to use its lane, and the next one uses the lane again.
-    let results = core.apply(vec![
-        submit([job(1)]),
-        submit([in_lane(2, "x", "default"), in_lane(3, "x", "boom")]),
-        submit([in_lane(4, "x", "default")]),
-    ]);
+    let results = apply_all(
+        &mut core,
+        vec![
+            submit([job(1)]),
+            submit([in_lane(2, "x", "default"), in_lane(3, "x", "boom")]),
+            submit([in_lane(4, "x", "default")]),
+        ],
+    );
     assert!(results[0].is_ok() && results[2].is_ok());
     assert!(matches!(&results[1], Err(StoreError::Broken(_))), "{:?}", results[1]);
     let there: Vec<bool> = (1..=4).map(|n| core.reads().job(job(n).id).unwrap().is_some()).collect();
@@ -92,11 +96,14 @@ async fn a_panic_is_answered_and_the_writer_lives_on() {
 #[test]
 fn the_simulator_gets_its_answers_in_the_order_of_its_writes() {
     let mut core = SqliteCore::open_in_memory().unwrap();
-    let replies = core.apply(vec![
-        submit([job(1)]),
-        Write::LoseEmbeddedSessions { now: at(1) },
-        Write::Recover { now: at(1), limit: 1 },
-    ]);
+    let replies = apply_all(
+        &mut core,
+        vec![
+            submit([job(1)]),
+            Write::LoseEmbeddedSessions { now: at(1) },
+            Write::Recover { now: at(1), limit: 1 },
+        ],
+    );
     assert!(matches!(replies[0], Ok(WriteReply::Submitted(_))));
     assert!(matches!(replies[1], Ok(WriteReply::EmbeddedSessionsLost(0))));
     assert!(matches!(replies[2], Ok(WriteReply::Recovered(_))));

@@ -2,6 +2,7 @@
 //! sorting. Costs must follow the work that is due.
 
 use super::{apply, claim, future_job, job, open_session, report, submit};
+use crate::sqlite::house::{JOBS_AFTER, LAST_COMPLETED, PURGEABLE, RETAIN_REQUESTS};
 use crate::sqlite::logs::{LAST_LINES, LINES_OF_EXECUTION};
 use crate::sqlite::reads::{
     ACTIVE_LIVE, ACTIVE_SCHEDULES, AHEAD, DEAD_LETTER, DEAD_LETTERS, DEAD_LETTERS_OF_JOB, DUE_LIVE,
@@ -11,10 +12,10 @@ use crate::sqlite::reads::{
 };
 use crate::sqlite::rows::FORGET_SOLE;
 use crate::sqlite::tally::{JOB_TALLY, LANE_TALLIES, STATUS_OF_JOB};
-use crate::sqlite::verbs::{
+use crate::sqlite::tx::{
     CHECKPOINT, CHILDREN, COUNT_OPEN, FIRST_BEHIND, FIRST_OF_LANE, FORGET_NOTES, FORGET_PARENTS, FORGET_TAGS,
-    HAS_OPEN_NOT_IN_LINE, HAS_PARENT, IS_UNFINISHED, JOBS_AFTER, LAST_COMPLETED, LENGTHEN_SKIPPED,
-    LIVE_OF_SESSION, NEXT_LANE_WITH_WORK, NEXT_OF_LANE, PURGEABLE, RETAIN_REQUESTS, SCHEDULE_OF_JOB,
+    HAS_OPEN_NOT_IN_LINE, HAS_PARENT, IS_UNFINISHED, LENGTHEN_SKIPPED, LIVE_OF_SESSION, NEXT_LANE_WITH_WORK,
+    NEXT_OF_LANE, SCHEDULE_OF_JOB,
 };
 use crate::sqlite::{LogCore, SqliteCore};
 use punctual_core::ports::Outcome;

@@ -1,7 +1,7 @@
 //! Counts that are kept beside the rows: exact after every transaction (which is checked whenever anything is
 //! written in any test of this crate), unmoved by what was undone, and found out when they are wrong.
 
-use super::{apply, at, claim, future_job, job, open_session, report, submit};
+use super::{apply, apply_all, at, claim, future_job, job, open_session, report, submit};
 use crate::sqlite::{SqliteCore, Write, WriteReply};
 use punctual_core::control::Verb;
 use punctual_core::ids::JobId;
@@ -79,7 +79,8 @@ fn what_was_undone_is_not_counted() {
         .unwrap();
     let mut refused = job(2);
     refused.spec.priority = punctual_core::job::Priority::new(9).unwrap();
-    let replies = core.apply(vec![submit([job(0)]), submit([job(1), refused]), submit([job(3)])]);
+    let writes = vec![submit([job(0)]), submit([job(1), refused]), submit([job(3)])];
+    let replies = apply_all(&mut core, writes);
     assert_eq!(replies.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
     assert_eq!(depth(&mut core), (0, 2, 0));
     assert_eq!(counts(&mut core).active, 2);

@@ -1,8 +1,8 @@
 //! A database of the first version, filled as its binary filled it, opened by this one.
 
-use super::{apply, at, claim, job, open_session, report};
+use super::{apply, at, claim, job, keep, open_session, report};
 use crate::sqlite::rows::one;
-use crate::sqlite::{SqliteCore, Write, WriteReply, migrate};
+use crate::sqlite::{SqliteCore, Upkeep, Write, WriteReply, migrate};
 use punctual_core::control::Verb;
 use punctual_core::ids::{Epoch, JobId, SegmentSet, SessionId};
 use punctual_core::job::JobStatus;
@@ -142,7 +142,7 @@ fn people_act_on_what_was_there() {
     let controls = all.map(|n| Control { job: id(n), verb: Verb::Delete }).to_vec();
     apply(&mut core, Write::Control { now: at(137), controls });
     check(&core);
-    apply(&mut core, Write::Purge { before: at(1_000_000), limit: 100 });
+    keep(&mut core, Upkeep::Purge { before: at(1_000_000), limit: 100 });
     let left: i64 = core.connection().query_row("SELECT count(*) FROM jobs", [], |row| row.get(0)).unwrap();
     assert_eq!(left, 1, "one of them runs");
     check(&core);

@@ -1,8 +1,8 @@
 //! Long walks of chosen-at-random calls. After every step the tables must agree with each other, and in the end
 //! every job must have come to its end, each attempt once and no occurrence twice.
 
-use super::{apply, at, job};
-use crate::sqlite::{SqliteCore, Write, WriteReply};
+use super::{apply, at, job, keep};
+use crate::sqlite::{SqliteCore, Upkeep, Write, WriteReply};
 use punctual_core::control::{Update, Verb};
 use punctual_core::ids::{JobId, SegmentSet, SessionId};
 use punctual_core::job::{Expiry, Job, JobStatus, Priority};
@@ -48,12 +48,17 @@ fn a_random_walk_among_people_ends_with_tables_that_agree() {
 
 /// Who else is on the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Company {
+pub(crate) enum Company {
     /// Plain jobs, and nobody who changes anything about them.
     WorkersOnly,
     /// Jobs of all kinds, and people who act on them.
     People,
+    /// The same, and nobody who cleans up after them: the journal tells all that has happened.
+    PeopleOnly,
 }
+
+/// Writes, and the answers to them.
+pub(crate) type Journal = Vec<(Write, WriteReply)>;
 
 struct Worker {
     session: SessionId,
@@ -62,10 +67,12 @@ struct Worker {
     held: Vec<Assignment>,
 }
 
-struct Walk {
+pub(crate) struct Walk {
     seed: u64,
     company: Company,
-    core: SqliteCore,
+    pub core: SqliteCore,
+    /// All that was written, and the answers.
+    pub journal: Journal,
     chance: u64,
     now: Timestamp,
     /// The jobs that were tried, as they were submitted.
@@ -76,20 +83,27 @@ struct Walk {
 }
 
 impl Walk {
-    fn new(seed: u64, company: Company) -> Self {
+    pub fn new(seed: u64, company: Company) -> Self {
         let mut core = SqliteCore::open_in_memory().unwrap();
-        let worker = open_worker(&mut core);
+        let mut journal = vec![];
+        let worker = open_worker(&mut core, &mut journal);
         let (tried, created, rescheduled) = (vec![], BTreeSet::new(), BTreeSet::new());
-        Walk { seed, company, core, chance: seed, now: at(0), tried, created, rescheduled, worker }
+        Walk { seed, company, core, journal, chance: seed, now: at(0), tried, created, rescheduled, worker }
     }
 
-    fn go(&mut self) {
+    pub fn go(&mut self) {
         for step in 0..STEPS {
             let what = self.step();
             self.check_tables(&format!("step {step}, {what}"));
         }
         self.finish();
         self.check_tables("the end");
+    }
+
+    fn apply(&mut self, write: Write) -> WriteReply {
+        let reply = apply(&mut self.core, write.clone());
+        self.journal.push((write, reply.clone()));
+        reply
     }
 
     fn check_tables(&self, when: &str) {
@@ -113,7 +127,7 @@ impl Walk {
     /// One step; what it was.
     fn step(&mut self) -> String {
         self.now = self.now.shifted(self.draw(10_000_000) as i64);
-        if self.company == Company::People && self.draw(3) == 0 {
+        if self.company != Company::WorkersOnly && self.draw(3) == 0 {
             return self.act();
         }
         match self.draw(13) {
@@ -139,7 +153,7 @@ impl Walk {
         let offer =
             (self.draw(3) == 0).then_some(Offer { session: self.worker.session, turn: self.worker.turn + 1 });
         let jobs = vec![NewJob { job: job.clone(), offer }];
-        let reply = apply(&mut self.core, Write::Submit { now: self.now, jobs });
+        let reply = self.apply(Write::Submit { now: self.now, jobs });
         let WriteReply::Submitted(mut outcomes) = reply else { panic!("{reply:?}") };
         if let Some(SubmitOutcome::Created(begun)) = outcomes.pop() {
             self.created.insert(job.id);
@@ -212,8 +226,8 @@ impl Walk {
         }
         // Twice, as two schedulers do that look at the same moment.
         for _ in 0..2 {
-            apply(&mut self.core, Write::Fire { now: self.now, fires: fires.clone() });
-            apply(&mut self.core, Write::Look { now: self.now, looks: looks.clone() });
+            self.apply(Write::Fire { now: self.now, fires: fires.clone() });
+            self.apply(Write::Look { now: self.now, looks: looks.clone() });
         }
     }
 
@@ -226,7 +240,7 @@ impl Walk {
             queues: vec![],
             job_types: vec!["noop".to_owned()],
         };
-        let reply = apply(&mut self.core, Write::Claim { now: self.now, claims: vec![claim] });
+        let reply = self.apply(Write::Claim { now: self.now, claims: vec![claim] });
         let WriteReply::Claimed(mut outcomes) = reply else { panic!("{reply:?}") };
         let Some(ClaimOutcome::Claimed { assignments, .. }) = outcomes.pop() else { panic!("{outcomes:?}") };
         if !assignments.is_empty() {
@@ -249,7 +263,7 @@ impl Walk {
             // Twice, as a worker does whose answer was lost.
             reports.extend([report.clone(), report]);
         }
-        apply(&mut self.core, Write::Report { now: self.now, reports });
+        self.apply(Write::Report { now: self.now, reports });
     }
 
     /// Notes something of all that it holds.
@@ -265,34 +279,34 @@ impl Walk {
                 checkpoint: (self.draw(2) == 0).then(|| Checkpoint::new(checkpoint).unwrap()),
             });
         }
-        apply(&mut self.core, Write::Note { now: self.now, notes });
+        self.apply(Write::Note { now: self.now, notes });
     }
 
     fn give_back(&mut self) {
         let leases = self.worker.held.pop().map(|assignment| assignment.lease()).into_iter().collect();
         let session = self.worker.session;
-        apply(&mut self.core, Write::GiveBack { now: self.now, session, leases });
+        self.apply(Write::GiveBack { now: self.now, session, leases });
     }
 
     /// Beats, and stops what it is asked to.
     fn beat(&mut self) {
         self.worker.beat += 1;
         let Worker { session, beat, .. } = self.worker;
-        let reply = apply(&mut self.core, Write::Beat { now: self.now, beats: vec![Beat { session, beat }] });
+        let reply = self.apply(Write::Beat { now: self.now, beats: vec![Beat { session, beat }] });
         let WriteReply::Beaten(mut outcomes) = reply else { panic!("{reply:?}") };
         let Some(BeatOutcome::Counted { cancel, .. }) = outcomes.pop() else { panic!("{outcomes:?}") };
         self.worker.held.retain(|assignment| !cancel.contains(&assignment.lease()));
         let end = Outcome::Cancelled.into_end(self.now, self.now);
         let reports = cancel.into_iter().map(|lease| Report { session, lease, end: end.clone() }).collect();
-        apply(&mut self.core, Write::Report { now: self.now, reports });
+        self.apply(Write::Report { now: self.now, reports });
     }
 
     fn lose(&mut self) {
         let Worker { session, beat, .. } = self.worker;
         let pulse = Pulse { session, beat, lease: Duration::from_secs(6) };
-        apply(&mut self.core, Write::LoseSessions { now: self.now, silent: vec![pulse] });
-        apply(&mut self.core, Write::Recover { now: self.now, limit: 1_000 });
-        self.worker = open_worker(&mut self.core);
+        self.apply(Write::LoseSessions { now: self.now, silent: vec![pulse] });
+        self.apply(Write::Recover { now: self.now, limit: 1_000 });
+        self.worker = open_worker(&mut self.core, &mut self.journal);
     }
 
     /// Someone does something to a job, an execution, a dead letter or a queue; what.
@@ -320,7 +334,7 @@ impl Walk {
     fn control(&mut self, job: JobId, verb: Verb) -> String {
         let what = format!("{verb:?} of {job}");
         let controls = vec![Control { job, verb }];
-        let reply = apply(&mut self.core, Write::Control { now: self.now, controls });
+        let reply = self.apply(Write::Control { now: self.now, controls });
         format!("{what}: {reply:?}")
     }
 
@@ -351,7 +365,7 @@ impl Walk {
     fn cancel_one(&mut self, job: JobId) -> String {
         let open = self.core.reads().job(job).unwrap().map(|view| view.open).unwrap_or_default();
         let executions = open.iter().take(1).map(|live| live.execution()).collect();
-        format!("{:?}", apply(&mut self.core, Write::Cancel { now: self.now, executions }))
+        format!("{:?}", self.apply(Write::Cancel { now: self.now, executions }))
     }
 
     fn redrive_or_discard(&mut self) -> String {
@@ -365,24 +379,24 @@ impl Walk {
             0 => Write::Discard { dead },
             _ => Write::Redrive { now: self.now, dead },
         };
-        format!("{:?}", apply(&mut self.core, write))
+        format!("{:?}", self.apply(write))
     }
 
     fn pause_queue(&mut self) -> String {
         let queue = self.pick(&["default", "bulk"]).to_owned();
         let pausing = self.pick(&[Pausing::Pause, Pausing::Resume]);
-        format!("{:?}", apply(&mut self.core, Write::PauseQueue { now: self.now, queue, pausing }))
+        format!("{:?}", self.apply(Write::PauseQueue { now: self.now, queue, pausing }))
     }
 
     fn keep_house(&mut self) -> String {
         let retirement =
             Retirement { finished_before: self.now.shifted(-900_000_000), after: None, limit: 10 };
-        let write = match self.draw(3) {
-            0 => Write::Resolve { now: self.now, limit: 2 },
-            1 => Write::Retire { now: self.now, retirement },
-            _ => Write::Purge { before: self.now, limit: 3 },
-        };
-        format!("{:?}", apply(&mut self.core, write))
+        let what = if self.company == Company::People { self.draw(3) } else { 0 };
+        match what {
+            0 => format!("{:?}", self.apply(Write::Resolve { now: self.now, limit: 2 })),
+            1 => format!("{:?}", keep(&mut self.core, Upkeep::Retire { now: self.now, retirement })),
+            _ => format!("{:?}", keep(&mut self.core, Upkeep::Purge { before: self.now, limit: 3 })),
+        }
     }
 
     /// Lets time pass and workers work until nothing is left to do.
@@ -392,7 +406,7 @@ impl Walk {
         }
         for queue in ["default", "bulk"] {
             let (queue, pausing) = (queue.to_owned(), Pausing::Resume);
-            apply(&mut self.core, Write::PauseQueue { now: self.now, queue, pausing });
+            self.apply(Write::PauseQueue { now: self.now, queue, pausing });
         }
         for job in self.created.clone() {
             self.control(job, Verb::Resume);
@@ -482,6 +496,10 @@ impl Walk {
     }
 }
 
-fn open_worker(core: &mut SqliteCore) -> Worker {
-    Worker { session: super::open_session(core), turn: 0, beat: 0, held: vec![] }
+fn open_worker(core: &mut SqliteCore, journal: &mut Journal) -> Worker {
+    let write = Write::OpenSession { now: at(0), opening: super::opening() };
+    let reply = apply(core, write.clone());
+    let WriteReply::SessionOpened(session) = reply else { panic!("{reply:?}") };
+    journal.push((write, reply));
+    Worker { session, turn: 0, beat: 0, held: vec![] }
 }

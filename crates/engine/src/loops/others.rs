@@ -1,0 +1,115 @@
+//! Words between this process and the others on its store, and a look at what those have started.
+
+use crate::Context;
+use crate::pause::ErrorPause;
+use punctual_core::ids::{Epoch, OccurrenceId};
+use punctual_core::limits;
+use punctual_core::ports::{Heard, RunningPlace, StoreError};
+use std::collections::BTreeMap;
+
+/// Looks at parked polls again when others say that there is work for them.
+pub(crate) async fn hear(context: &Context) {
+    let Some(wakes) = &context.others.wakes else { return };
+    let mut error_pause = ErrorPause::default();
+    loop {
+        match wakes.heard().await {
+            Ok(heard) => {
+                error_pause.succeeded();
+                context.others.set_hearing(true);
+                match heard {
+                    Heard::Queued(lanes) => context.desk.wake(&lanes),
+                    Heard::Anything => context.desk.wake_all(),
+                }
+            }
+            Err(error) => {
+                if context.others.is_hearing() {
+                    tracing::warn!(%error, "other processes cannot be heard; looking for their work instead");
+                }
+                context.others.set_hearing(false);
+                // The next look was put off for as long as others could be heard.
+                context.desk.wake_all();
+                context.host.clock.sleep(error_pause.failed()).await;
+            }
+        }
+    }
+}
+
+/// Tells others of work that they could claim.
+pub(crate) async fn tell(context: &Context) {
+    let Some(wakes) = &context.others.wakes else { return };
+    loop {
+        let lanes = context.others.untold().await;
+        if let Err(error) = wakes.tell(lanes).await {
+            tracing::debug!(%error, "other processes could not be told of work; they look for it from time to time");
+        }
+        context.host.clock.sleep(limits::TELL_PAUSE).await;
+    }
+}
+
+/// What runs, by the lease that it runs under.
+type Running = BTreeMap<OccurrenceId, Epoch>;
+
+/// Tells listeners of what other processes have started or moved. Those commits are not seen here, so what runs is
+/// compared from time to time; what has finished, listeners read from history themselves.
+pub(crate) async fn watch(context: &Context) {
+    if !context.config.shares_store {
+        return;
+    }
+    let mut seen = Running::new();
+    loop {
+        context.host.clock.sleep(context.config.watch_interval).await;
+        if !context.events.has_listeners() {
+            seen.clear();
+            continue;
+        }
+        match running(context).await {
+            Ok(now) => {
+                context.events.touched(moved(&seen, &now));
+                seen = now;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "what runs could not be read for listeners; trying again");
+                context.counters.store_errors.add(1);
+            }
+        }
+    }
+}
+
+async fn running(context: &Context) -> Result<Running, StoreError> {
+    let mut running = Running::new();
+    let mut after: Option<RunningPlace> = None;
+    loop {
+        let page = context.store.running(after, limits::PAGE_ITEMS_MAX).await?;
+        running.extend(page.items.into_iter().map(|open| (open.live.id, open.live.epoch)));
+        after = page.next;
+        if after.is_none() || running.len() >= limits::WATCHED_RUNNING_MAX {
+            return Ok(running);
+        }
+    }
+}
+
+/// What runs now and did not before, and the other way round.
+fn moved(before: &Running, now: &Running) -> Vec<OccurrenceId> {
+    let begun = now.iter().filter(|(id, epoch)| before.get(id) != Some(epoch));
+    let gone = before.iter().filter(|(id, _)| !now.contains_key(id));
+    begun.chain(gone).map(|(id, _)| *id).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_core::ids::JobId;
+    use punctual_core::time::Timestamp;
+
+    #[test]
+    fn what_began_ended_or_was_leased_anew_has_moved() {
+        let job = JobId::new(Timestamp::EPOCH, 1);
+        let running = |leases: &[(u32, u32)]| -> Running {
+            leases.iter().map(|(number, epoch)| (job.occurrence(*number), Epoch(*epoch))).collect()
+        };
+        let before = running(&[(1, 1), (2, 1), (3, 1)]);
+        let now = running(&[(1, 1), (2, 2), (4, 1)]);
+        assert_eq!(moved(&before, &now), [2, 4, 3].map(|number| job.occurrence(number)));
+        assert_eq!(moved(&now, &now), []);
+    }
+}

@@ -1,0 +1,47 @@
+//! A database of its own for every run on a database server, made before it and dropped after it. What is there already is
+//! not touched.
+
+use crate::store::{self, ServerPlace};
+use anyhow::Context;
+
+/// How its name begins, so that people know what one is that was left behind by a killed run.
+const PREFIX: &str = "punctual_bench_";
+
+pub struct Scratch {
+    /// The server, by a database that is there.
+    server: ServerPlace,
+    name: String,
+}
+
+impl Scratch {
+    pub async fn create(server: ServerPlace) -> anyhow::Result<Self> {
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).context("cannot read randomness")?;
+        let name = format!("{PREFIX}{:016x}", u64::from_le_bytes(random));
+        store::create_database(&server, &name).await?;
+        Ok(Scratch { server, name })
+    }
+
+    /// How to get to it, the password included.
+    pub fn url(&self) -> String {
+        self.server.url.on_database(&self.name).with_password(self.server.password.as_ref())
+    }
+
+    pub const fn server(&self) -> &ServerPlace {
+        &self.server
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let (server, name) = (self.server.clone(), self.name.clone());
+        // The runtime of the benchmark may be going down: a thread and a runtime of its own wait for the answer.
+        let dropping = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(store::drop_database(&server, &name)).map_err(anyhow::Error::from)
+        });
+        if !matches!(dropping.join(), Ok(Ok(()))) {
+            eprintln!("warning: the database {} could not be dropped on {}", self.name, self.server.url);
+        }
+    }
+}

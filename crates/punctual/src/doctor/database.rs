@@ -1,0 +1,101 @@
+//! A database on a server, looked at as a process that shares it would: can it be reached, are its tables right, how far
+//! is it away, and does its clock agree with this machine's?
+
+use super::finding::Finding;
+use crate::output;
+use crate::store::{self, ServerPlace, StorePlace};
+use punctual_client::host;
+use std::time::{Duration, Instant};
+
+/// Questions that are timed; the quickest counts, because anything else on the way can only slow them down.
+const ROUNDS: usize = 5;
+/// Every commit waits for several answers: a database that takes longer for one is felt.
+const ANSWER_SLOW: Duration = Duration::from_millis(10);
+/// A difference between two clocks that people notice.
+const CLOCK_DIFFERENCE: Duration = Duration::from_secs(1);
+
+pub async fn check(place: &ServerPlace) -> Vec<Finding> {
+    let host = match host::this_machine() {
+        Ok(host) => host,
+        Err(error) => return vec![Finding::skipped("store", format!("cannot read randomness: {error}"))],
+    };
+    let migration = match store::migration_status(place).await {
+        Ok(migration) => migration,
+        Err(error) => {
+            let fix = "start the database, and see store.url, its password and who may connect";
+            return vec![Finding::failed("store", error.message, fix)];
+        }
+    };
+    if !migration.is_done() {
+        let found = format!(
+            "{} has schema version {}, and this binary needs {}",
+            place.url, migration.version, migration.version_known
+        );
+        let fix = if migration.version > migration.version_known {
+            "use the newer binary that wrote it"
+        } else {
+            "run `punctual migrate up`; an empty database is set up by the first server"
+        };
+        return vec![Finding::failed("store", found, fix)];
+    }
+    let open = match store::open(&StorePlace::Server(Box::new(place.clone())), &host).await {
+        Ok(open) => open,
+        Err(error) => return vec![Finding::failed("store", error.message, "run `punctual migrate status`")],
+    };
+    let mut quickest: Option<(Duration, i64)> = None;
+    for _ in 0..ROUNDS {
+        let (wall, asked) = (host::wall_time(), Instant::now());
+        match open.store.clock().await {
+            Ok(theirs) => {
+                let took = asked.elapsed();
+                let ahead = theirs.as_micros() - wall.plus(took / 2).as_micros();
+                if quickest.is_none_or(|(before, _)| took < before) {
+                    quickest = Some((took, ahead));
+                }
+            }
+            Err(error) => return vec![Finding::failed("store", error.to_string(), "see the database's log")],
+        }
+    }
+    let (took, ahead) = quickest.unwrap_or_default();
+    vec![distance(place, migration.version, took), clocks(ahead)]
+}
+
+fn distance(place: &ServerPlace, version: usize, took: Duration) -> Finding {
+    let micros = took.as_micros();
+    let shown = if micros < 1_000 { format!("{micros}us") } else { output::span(took) };
+    let found = format!("{} answers in {shown}, schema version {version}", place.url);
+    if took < ANSWER_SLOW {
+        return Finding::good("store", found);
+    }
+    Finding::warning(
+        "store",
+        found,
+        "run servers close to their database: every commit waits for several answers",
+    )
+}
+
+fn clocks(ahead_us: i64) -> Finding {
+    let difference = Duration::from_micros(ahead_us.unsigned_abs());
+    let word = if ahead_us < 0 { "behind" } else { "ahead of" };
+    let found = format!("the database's clock is {} {word} this machine's", output::span(difference));
+    if difference < CLOCK_DIFFERENCE {
+        return Finding::good("store's clock", found);
+    }
+    let fix = "schedules go by the database's clock: let NTP keep it right, and this one too";
+    Finding::warning("store's clock", found, fix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::finding::Level;
+
+    #[test]
+    fn clocks_that_differ_by_a_second_are_told() {
+        assert_eq!([-999_999, 0, 999_999].map(|ahead| clocks(ahead).level), [Level::Good; 3]);
+        let behind = clocks(-2_000_000);
+        assert_eq!(behind.level, Level::Warning);
+        assert!(behind.found.contains("2s behind this machine's"), "{}", behind.found);
+        assert!(clocks(2_000_000).found.contains("2s ahead of this machine's"));
+    }
+}

@@ -1,0 +1,103 @@
+//! `punctual migrate`: the tables of a database that is shared, and bringing them up to this version. The embedded store
+//! does that by itself.
+
+use crate::data_dir::DataDirArgs;
+use crate::exit::Exit;
+use crate::output::{OutputArgs, details};
+use crate::store::{self, Migration, StoreArgs, StorePlace};
+use clap::Subcommand;
+use serde::Serialize;
+
+#[derive(Subcommand)]
+pub enum MigrateCommand {
+    /// Show the version of the tables and what is left to do; exit code 1 if anything is
+    Status(MigrateArgs),
+    /// Bring the tables up to this version; does nothing where they are
+    Up(MigrateArgs),
+    /// Compare the tables with what this version expects; exit code 1 if anything differs
+    Verify(MigrateArgs),
+}
+
+#[derive(clap::Args)]
+pub struct MigrateArgs {
+    #[command(flatten)]
+    data_dir: DataDirArgs,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// What there is to say of the tables.
+#[derive(Serialize)]
+struct Told {
+    store: String,
+    #[serde(flatten)]
+    migration: Option<Migration>,
+    /// What differs from what this version expects.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problems: Option<Vec<String>>,
+    /// What else there is to know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
+}
+
+/// What to say of the embedded store.
+const EMBEDDED: &str = "the embedded store needs no command: the server brings it up to its version when it starts; take a \
+                        `punctual backup` before an upgrade, because there is no way back";
+
+pub async fn run(command: MigrateCommand) -> anyhow::Result<Exit> {
+    let (MigrateCommand::Status(args) | MigrateCommand::Up(args) | MigrateCommand::Verify(args)) = &command;
+    let around = args.data_dir.surroundings()?;
+    let place = args.store.place(&around, args.data_dir.within(&around)?.path())?;
+    let mut told = Told { store: place.to_string(), migration: None, problems: None, note: None };
+    let exit = match (&place, &command) {
+        (StorePlace::Sqlite(_), _) => {
+            told.note = Some(EMBEDDED);
+            Exit::Done
+        }
+        (StorePlace::Server(server), MigrateCommand::Status(_)) => {
+            let migration = store::migration_status(server).await?;
+            let exit = if migration.is_done() { Exit::Done } else { Exit::Failed };
+            told.migration = Some(migration);
+            exit
+        }
+        (StorePlace::Server(server), MigrateCommand::Up(_)) => {
+            told.migration = Some(store::migrate_up(server).await?);
+            Exit::Done
+        }
+        (StorePlace::Server(server), MigrateCommand::Verify(_)) => {
+            let problems = store::verify_tables(server).await?;
+            let exit = if problems.is_empty() { Exit::Done } else { Exit::Failed };
+            told.problems = Some(problems);
+            exit
+        }
+    };
+    args.output.print(&told, describe)?;
+    Ok(exit)
+}
+
+fn describe(told: &Told) -> String {
+    if let Some(note) = told.note {
+        return format!("{}: {note}", told.store);
+    }
+    let pending = told.migration.as_ref().map(|migration| match migration.pending.as_slice() {
+        [] => "nothing".to_owned(),
+        steps => steps.join(", "),
+    });
+    let problems = told.problems.as_ref().map(|problems| match problems.as_slice() {
+        [] => "as this version expects them".to_owned(),
+        problems => problems.join("\n"),
+    });
+    let version = |version: usize| match version {
+        0 => "none yet".to_owned(),
+        version => version.to_string(),
+    };
+    details([
+        ("Store", Some(told.store.clone())),
+        ("Version", told.migration.as_ref().map(|migration| version(migration.version))),
+        ("This program", told.migration.as_ref().map(|migration| version(migration.version_known))),
+        ("Left to do", pending),
+        ("Tables", problems),
+    ])
+}

@@ -1,0 +1,196 @@
+//! `punctual migrate-data`: everything that one store holds, copied to another that is empty.
+
+use crate::exit::{CliError, Exit};
+use crate::output::{OutputArgs, table, tell};
+use crate::store::{Password, StoreUrl};
+use serde::Serialize;
+
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct MigrateDataArgs {
+    /// The store to copy from, at rest: sqlite:DIRECTORY, postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE
+    #[arg(long, value_name = "URL")]
+    from: String,
+    /// The store to copy to, empty or the unfinished copy of the same source
+    #[arg(long, value_name = "URL")]
+    to: String,
+    /// The password of the database to copy from
+    #[arg(
+        long,
+        env = "PUNCTUAL_FROM_PASSWORD",
+        hide_env_values = true,
+        hide = true,
+        value_name = "PASSWORD"
+    )]
+    from_password: Option<Password>,
+    /// The password of the database to copy to
+    #[arg(long, env = "PUNCTUAL_TO_PASSWORD", hide_env_values = true, hide = true, value_name = "PASSWORD")]
+    to_password: Option<Password>,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+const AFTER_HELP: &str = "Stop all servers of both stores first. The source is only read. A copy that was interrupted goes on \
+                          when the command is repeated; until it is complete, no server opens the target. Passwords: \
+                          PUNCTUAL_FROM_PASSWORD and PUNCTUAL_TO_PASSWORD.";
+
+/// What was moved where.
+#[derive(Serialize)]
+struct Told {
+    from: String,
+    to: String,
+    /// `new`, `went_on` or `anew`.
+    beginning: &'static str,
+    rows: u64,
+    tables: Vec<ToldTable>,
+}
+
+#[derive(Serialize)]
+struct ToldTable {
+    name: &'static str,
+    rows: u64,
+    /// The same for both stores.
+    checksum: String,
+}
+
+pub async fn run(args: MigrateDataArgs) -> anyhow::Result<Exit> {
+    let (from, to) = (parse("--from", &args.from)?, parse("--to", &args.to)?);
+    if matches!((&from, &to), (StoreUrl::Sqlite { .. }, StoreUrl::Sqlite { .. })) {
+        return Err(misunderstood("both are embedded stores: `punctual backup` copies one").into());
+    }
+    for (option, url) in [("from", &from), ("to", &to)] {
+        if matches!(url, StoreUrl::Server(server) if server.has_password()) {
+            let variable = option.to_uppercase();
+            tell(&format!(
+                "warning: --{option} holds a password, and everybody on this machine can see it: set \
+                 PUNCTUAL_{variable}_PASSWORD instead"
+            ));
+        }
+    }
+    let told = moving::run(&args, &from, &to).await?;
+    args.output.print(&told, describe)?;
+    Ok(Exit::Done)
+}
+
+/// The error does not repeat what was written, which may hold a password.
+fn parse(option: &str, text: &str) -> Result<StoreUrl, CliError> {
+    StoreUrl::parse(text).map_err(|problem| misunderstood(&format!("{option} {problem}")))
+}
+
+fn misunderstood(message: &str) -> CliError {
+    CliError { exit: Exit::Misunderstood, message: message.to_owned() }
+}
+
+fn describe(told: &Told) -> String {
+    let filled = told.tables.iter().filter(|each| each.rows > 0);
+    let rows =
+        filled.map(|each| vec![each.name.to_owned(), each.rows.to_string(), each.checksum[..16].to_owned()]);
+    format!(
+        "{}\n\nall was moved from {} to {}: {} rows, the same on both sides\n\
+         start servers on the new store only; sessions have ended, and what ran is given out again",
+        table(&["TABLE", "ROWS", "CHECKSUM"], rows),
+        told.from,
+        told.to,
+        told.rows
+    )
+}
+
+#[cfg(not(any(feature = "postgres", feature = "mysql")))]
+mod moving {
+    use super::{MigrateDataArgs, Told, misunderstood};
+    use crate::exit::CliError;
+    use crate::store::StoreUrl;
+
+    #[expect(clippy::unused_async, reason = "the other builds wait for databases")]
+    pub async fn run(_: &MigrateDataArgs, _: &StoreUrl, _: &StoreUrl) -> Result<Told, CliError> {
+        Err(misunderstood(
+            "this punctual was built without databases on servers: use one that was built with `--features \
+             postgres,mysql`",
+        ))
+    }
+}
+
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod moving {
+    use super::{MigrateDataArgs, Told, ToldTable};
+    use crate::exit::{CliError, Exit};
+    use crate::store::{self, Password, StoreUrl};
+    use indicatif::{ProgressBar, ProgressStyle};
+    use punctual_store::moving::{Beginning, MoveError, Progress, Stage, move_house};
+
+    pub async fn run(args: &MigrateDataArgs, from: &StoreUrl, to: &StoreUrl) -> Result<Told, CliError> {
+        let given = |password: &'_ Option<Password>| password.clone().filter(|password| !password.is_empty());
+        let source = store::home(from, given(&args.from_password).as_ref())?;
+        let target = store::home(to, given(&args.to_password).as_ref())?;
+        let mut bars = Bars::default();
+        let moved = move_house(&source, &target, &mut |progress| bars.show(progress)).await;
+        bars.end();
+        let moved = moved.map_err(|error| told(&error))?;
+        Ok(Told {
+            from: from.to_string(),
+            to: to.to_string(),
+            beginning: match moved.beginning {
+                Beginning::New => "new",
+                Beginning::WentOn => "went_on",
+                Beginning::Anew => "anew",
+            },
+            rows: moved.tables.iter().map(|table| table.rows).sum(),
+            tables: moved
+                .tables
+                .into_iter()
+                .map(|table| ToldTable { name: table.name, rows: table.rows, checksum: table.checksum })
+                .collect(),
+        })
+    }
+
+    fn told(error: &MoveError) -> CliError {
+        let exit = match error {
+            MoveError::NoStore(_) => Exit::NotFound,
+            MoveError::Store { .. } => Exit::ServerFailed,
+            MoveError::Differ(_) => Exit::Failed,
+            _ => Exit::CannotStart,
+        };
+        CliError { exit, message: format!("nothing is lost, but not all was moved: {error}") }
+    }
+
+    /// A bar for each table that is copied and for each that is verified; none without a terminal.
+    #[derive(Default)]
+    struct Bars {
+        current: Option<(Stage, &'static str, ProgressBar)>,
+    }
+
+    impl Bars {
+        fn show(&mut self, progress: Progress) {
+            let Progress { stage, table, rows_done, rows_total } = progress;
+            let is_same = self.current.as_ref().is_some_and(|(at, of, _)| (*at, *of) == (stage, table));
+            if !is_same {
+                self.end();
+                let words = match stage {
+                    Stage::Copying => "copying",
+                    Stage::Verifying => "verifying",
+                };
+                let bar = ProgressBar::new(rows_total).with_style(style());
+                self.current = Some((stage, table, bar.with_message(format!("{words} {table}"))));
+            }
+            if let Some((_, _, bar)) = &self.current
+                && rows_total > 0
+            {
+                bar.set_position(rows_done);
+            }
+        }
+
+        /// What was copied stays to be seen; what was verified makes room for the next.
+        fn end(&mut self) {
+            match self.current.take() {
+                Some((Stage::Copying, _, bar)) if bar.length() > Some(0) => bar.abandon(),
+                Some((_, _, bar)) => bar.finish_and_clear(),
+                None => {}
+            }
+        }
+    }
+
+    fn style() -> ProgressStyle {
+        ProgressStyle::with_template("{msg:24} [{bar:40}] {human_pos}/{human_len}")
+            .unwrap_or_else(|_| ProgressStyle::default_bar())
+    }
+}

@@ -1,0 +1,59 @@
+//! `punctual api`: takes requests, hands work to workers that ask over HTTP, and fires what it has committed itself and is
+//! due at once. Runs no handlers, and leaves the rest to schedulers.
+
+use super::listener::{limits, listen, server};
+use super::node::Node;
+use super::welcome::Welcome;
+use super::{
+    admin_token, api_of, begin, engine, tell_commands, warn_of_open_address, warn_of_seen_password,
+    warn_of_token,
+};
+use crate::config::{ApiRoleSettings, Flags};
+use crate::data_dir::DataDirArgs;
+use crate::exit::Exit;
+use crate::store::{self, PasswordArg, StorePlace};
+use anyhow::Context;
+use punctual_engine::{Duties, EngineConfig};
+use std::time::Duration;
+
+#[derive(clap::Args)]
+pub struct ApiArgs {
+    #[command(flatten)]
+    data_dir: DataDirArgs,
+    #[command(flatten)]
+    settings: Flags<ApiRoleSettings>,
+    #[command(flatten)]
+    password: PasswordArg,
+    /// Replace the admin token by a new one
+    #[arg(long)]
+    new_admin_token: bool,
+}
+
+pub async fn run(args: ApiArgs) -> anyhow::Result<Exit> {
+    let around = args.data_dir.surroundings()?;
+    let data_dir = args.data_dir.within(&around)?;
+    let settings = around.read(&args.settings)?;
+    let place = StorePlace::of(&settings.store, &args.password, data_dir.path())?;
+    place.must_be_shared("api")?;
+    let (mut signals, host) = begin(&settings.log)?;
+    warn_of_seen_password(settings.store.url.as_ref(), &around.origin(&args.settings, "store.url"));
+    data_dir.prepare()?;
+    let open = store::open(&place, &host).await?;
+    let listener = listen(&settings.api.listen.0, "--listen").await?;
+    let engine = engine::start(EngineConfig::default(), Duties::OwnCommits, &host, &open).await?;
+    let token = admin_token::ensure(&open, &data_dir, engine.now(), args.new_admin_token).await?;
+    let mut node = Node::new(Duration::ZERO);
+    let api = api_of(&engine, &host, &open, &node, &["api"], &listener);
+    let address = listener.local_addr().context("cannot tell where the server listens")?;
+    let http = server(&api, &host, listener, limits(&settings.api));
+    node.run_http(http.run(api.router(), node.stopping()));
+    node.run_loops(engine);
+    tell_commands(&data_dir, address);
+    let config_file = around.file.as_ref().map(|file| file.path.as_path());
+    let store = Some(&place);
+    Welcome { data_dir: &data_dir, store, config_file, address, token, manual_clock: None }.print()?;
+    tracing::info!(%address, store = %place, "taking requests");
+    warn_of_token(token, &data_dir);
+    warn_of_open_address(address);
+    Ok(node.until_stopped(&mut signals).await)
+}

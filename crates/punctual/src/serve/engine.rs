@@ -1,0 +1,66 @@
+//! The engine of a process, and the store below it.
+
+use crate::exit::CliError;
+use crate::store::OpenStore;
+use anyhow::Context;
+use punctual_core::ports::{Host, Store, StoreError};
+use punctual_engine::{Duties, Engine, EngineConfig};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a server with a manual clock waits for its worker, and the pause between two looks.
+const WORKER_TIMEOUT: Duration = Duration::from_secs(10);
+const WORKER_PAUSE: Duration = Duration::from_millis(2);
+
+/// An engine on this store, with what earlier processes left behind taken care of where that is known.
+pub async fn start(
+    config: EngineConfig,
+    duties: Duties,
+    host: &Host,
+    open: &OpenStore,
+) -> anyhow::Result<Arc<Engine>> {
+    let config = if open.is_embedded { config } else { config.sharing_store(duties) };
+    let engine = Engine::among_others(config, host.clone(), open.store.clone(), open.wakes.clone());
+    engine.start().await.map_err(|error| {
+        CliError::cannot_start(format!("cannot read the store's clock: {error}; is the database there?"))
+    })?;
+    // Where the store is this process's alone, the embedded workers of earlier processes died with them: their work need
+    // not wait for the lease. On a shared one they may be alive in another process.
+    if open.is_embedded {
+        lose_sessions_of_last_process(&*open.store, &engine).await?;
+    }
+    Ok(engine)
+}
+
+async fn lose_sessions_of_last_process(store: &dyn Store, engine: &Engine) -> anyhow::Result<()> {
+    match store.lose_embedded_sessions(engine.now()).await {
+        Ok(0) => Ok(()),
+        Ok(lost) => {
+            tracing::info!(
+                sessions = lost,
+                "the last process did not close its sessions; recovering their work"
+            );
+            Ok(())
+        }
+        // A full disk: they end with their leases.
+        Err(error @ StoreError::Unavailable(_)) => {
+            tracing::warn!(%error, "the sessions of the last process cannot be ended yet; their work waits for its leases");
+            Ok(())
+        }
+        Err(error) => Err(error).context("cannot end old sessions"),
+    }
+}
+
+/// Waits until the worker has its session. Driven time could pass before that, and all that falls due would run
+/// late.
+pub async fn worker_connected(host: &Host, store: &dyn Store) {
+    let gives_up_at = host.clock.monotonic().plus(WORKER_TIMEOUT);
+    while host.clock.monotonic() < gives_up_at {
+        match store.sessions().await {
+            Ok(sessions) if sessions.is_empty() => host.clock.sleep(WORKER_PAUSE).await,
+            // A store in trouble is reported by all that need it.
+            _ => return,
+        }
+    }
+    tracing::warn!("the worker is not connected yet; what falls due before it is will run late");
+}

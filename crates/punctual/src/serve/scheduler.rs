@@ -1,0 +1,56 @@
+//! `punctual scheduler`: fires what falls due, recovers what lost workers held, and deletes what has been kept long
+//! enough. Any number may run on one store: what they do is compared and swapped, so that nothing is done twice.
+
+use super::listener::{listen, server};
+use super::node::Node;
+use super::{api_of, begin, engine, retention, warn_of_open_address, warn_of_seen_password};
+use crate::config::{Flags, SchedulerRoleSettings};
+use crate::data_dir::DataDirArgs;
+use crate::exit::Exit;
+use crate::output;
+use crate::store::{self, PasswordArg, StorePlace};
+use anyhow::Context;
+use punctual_api::ServerLimits;
+use punctual_engine::Duties;
+use std::time::Duration;
+
+/// Where a scheduler says how it is unless told otherwise.
+const DEFAULT_ADDRESS: &str = "127.0.0.1:7071";
+
+#[derive(clap::Args)]
+pub struct SchedulerArgs {
+    #[command(flatten)]
+    data_dir: DataDirArgs,
+    #[command(flatten)]
+    settings: Flags<SchedulerRoleSettings>,
+    #[command(flatten)]
+    password: PasswordArg,
+}
+
+pub async fn run(args: SchedulerArgs) -> anyhow::Result<Exit> {
+    let around = args.data_dir.surroundings()?;
+    let data_dir = args.data_dir.within(&around)?;
+    let settings = around.read(&args.settings)?;
+    let place = StorePlace::of(&settings.store, &args.password, data_dir.path())?;
+    place.must_be_shared("scheduler")?;
+    let (mut signals, host) = begin(&settings.log)?;
+    warn_of_seen_password(settings.store.url.as_ref(), &around.origin(&args.settings, "store.url"));
+    let open = store::open(&place, &host).await?;
+    let address = settings.health.listen.as_ref().map_or(DEFAULT_ADDRESS, |address| address.0.as_str());
+    let listener = listen(address, "--health-listen").await?;
+    let engine =
+        engine::start(retention::config(&settings.scheduler), Duties::Everything, &host, &open).await?;
+    let mut node = Node::new(Duration::ZERO);
+    let api = api_of(&engine, &host, &open, &node, &["scheduler"], &listener);
+    let address = listener.local_addr().context("cannot tell where the scheduler listens")?;
+    let http = server(&api, &host, listener, ServerLimits::default());
+    node.run_http(http.run(api.health_router(), node.stopping()));
+    node.run_loops(engine);
+    let version = env!("CARGO_PKG_VERSION");
+    output::print_raw(&format!(
+        "Punctual {version} schedules on {place}, and says how it is on http://{address}"
+    ))?;
+    tracing::info!(%address, store = %place, "scheduling");
+    warn_of_open_address(address);
+    Ok(node.until_stopped(&mut signals).await)
+}

@@ -1,0 +1,193 @@
+//! `punctual worker`: runs handlers, and nothing else. It works on the store itself, as one of the processes that share
+//! it, or asks a server over the worker protocol.
+
+use super::listener::{host_name, listen, server};
+use super::node::{Drained, Node};
+use super::{api_of, begin, engine, warn_of_open_address, warn_of_seen_password};
+use crate::config::{Flags, Surroundings, WorkerRoleSettings, WorkerSettings};
+use crate::connect::ConnectArgs;
+use crate::exit::{CliError, Exit};
+use crate::output;
+use crate::store::{self, OpenStore, PasswordArg, StorePlace, StoreUrl};
+use anyhow::Context;
+use punctual_api::ServerLimits;
+use punctual_client::{Client, ClientError, RemotePort};
+use punctual_core::limits;
+use punctual_core::ports::{Executor, Host};
+use punctual_engine::{Duties, EngineConfig};
+use punctual_worker::{Worker, WorkerConfig, builtin_executors};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The name of a worker that lives in the process that holds the store.
+const EMBEDDED: &str = "embedded";
+
+#[derive(clap::Args)]
+pub struct WorkerArgs {
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    settings: Flags<WorkerRoleSettings>,
+    #[command(flatten)]
+    password: PasswordArg,
+}
+
+/// Where a worker gets its work from.
+#[derive(Debug, PartialEq, Eq)]
+enum Way {
+    Store,
+    Server,
+}
+
+pub async fn run(args: WorkerArgs) -> anyhow::Result<Exit> {
+    let around = args.connect.surroundings()?;
+    let settings = around.read(&args.settings)?;
+    match way(&args, &settings)? {
+        Way::Store => on_store(&args, &around, &settings).await,
+        Way::Server => on_server(&args, &around, &settings).await,
+    }
+}
+
+/// What a flag names counts; without one, a database that the configuration names; without that, the server that
+/// commands find.
+fn way(args: &WorkerArgs, settings: &WorkerRoleSettings) -> Result<Way, CliError> {
+    match (args.settings.has("store.url"), args.connect.names_server()) {
+        (true, true) => Err(CliError {
+            exit: Exit::Misunderstood,
+            message: "a worker works on a store or asks a server: give --store or --server, not both"
+                .to_owned(),
+        }),
+        (false, true) => Ok(Way::Server),
+        (true, false) => Ok(Way::Store),
+        (false, false) if matches!(settings.store.url, Some(StoreUrl::Server(_))) => Ok(Way::Store),
+        (false, false) => Ok(Way::Server),
+    }
+}
+
+async fn on_store(
+    args: &WorkerArgs,
+    around: &Surroundings,
+    settings: &WorkerRoleSettings,
+) -> anyhow::Result<Exit> {
+    let data_dir = args.connect.data_dir_within(around)?;
+    let place = StorePlace::of(&settings.store, &args.password, data_dir.path())?;
+    if place.is_embedded() {
+        return Err(CliError {
+            exit: Exit::Misunderstood,
+            message: "a worker cannot share the embedded SQLite store, which belongs to one process: let it ask the \
+                      server of that store, with --server and a token"
+                .to_owned(),
+        }
+        .into());
+    }
+    let (mut signals, host) = begin(&settings.log)?;
+    let origin = |key: &str| around.origin(&args.settings, key);
+    warn_of_seen_password(settings.store.url.as_ref(), &origin("store.url"));
+    let executors = executors(&settings.worker, origin, &host)?;
+    let open = store::open(&place, &host).await?;
+    let engine = engine::start(EngineConfig::default(), Duties::OwnCommits, &host, &open).await?;
+    let mut node = Node::new(settings.worker.drain_grace.get());
+    let mut said = format!("Punctual {} works on {place}", env!("CARGO_PKG_VERSION"));
+    if let Some(address) = &settings.health.listen {
+        let listener = listen(&address.0, "--health-listen").await?;
+        let address = listener.local_addr().context("cannot tell where the worker listens")?;
+        let api = api_of(&engine, &host, &open, &node, &["worker"], &listener);
+        let http = server(&api, &host, listener, ServerLimits::default());
+        node.run_http(http.run(api.health_router(), node.stopping()));
+        said += &format!(", and says how it is on http://{address}");
+        warn_of_open_address(address);
+    }
+    let config = config(&settings.worker, name(settings), false);
+    tracing::info!(store = %place, worker = config.name, "working");
+    node.run_worker(Worker::new(config, host.clone(), engine.clone(), executors), Drained::End);
+    node.run_loops(engine);
+    output::print_raw(&said)?;
+    Ok(node.until_stopped(&mut signals).await)
+}
+
+async fn on_server(
+    args: &WorkerArgs,
+    around: &Surroundings,
+    settings: &WorkerRoleSettings,
+) -> anyhow::Result<Exit> {
+    if settings.health.listen.is_some() {
+        return Err(CliError {
+            exit: Exit::Misunderstood,
+            message: "health.listen is for workers on a store: one that asks a server is seen there, with `punctual \
+                      workers list`"
+                .to_owned(),
+        }
+        .into());
+    }
+    let client = args.connect.client_within(around)?;
+    let (mut signals, host) = begin(&settings.log)?;
+    let executors = executors(&settings.worker, |key| around.origin(&args.settings, key), &host)?;
+    let mut node = Node::new(settings.worker.drain_grace.get());
+    let refusal: Arc<Mutex<Option<ClientError>>> = Arc::default();
+    let shown = client.server().to_owned();
+    let port = remote_port(client, &node, refusal.clone());
+    let config = remote_config(config(&settings.worker, name(settings), false));
+    tracing::info!(server = shown, worker = config.name, "working");
+    node.run_worker(Worker::new(config, host, Arc::new(port), executors), Drained::End);
+    output::print_raw(&format!("Punctual {} works for {shown}", env!("CARGO_PKG_VERSION")))?;
+    let exit = node.until_stopped(&mut signals).await;
+    let refused = refusal.lock().unwrap_or_else(PoisonError::into_inner).take();
+    refused.map_or(Ok(exit), |error| Err(error.into()))
+}
+
+/// The way to the server. One that will not have this worker, however often it asks, ends it.
+fn remote_port(client: Client, node: &Node, refusal: Arc<Mutex<Option<ClientError>>>) -> RemotePort {
+    let drain = node.drain();
+    RemotePort::new(client).when_refused(move |error| {
+        *refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        drain.send_replace(true);
+    })
+}
+
+/// The same with no more held ready than a server lets a worker elsewhere hold. Too many slots it refuses.
+fn remote_config(config: WorkerConfig) -> WorkerConfig {
+    let most = limits::LEASES_NAMED_MAX.saturating_sub(config.slots);
+    WorkerConfig { prefetch: config.prefetch.min(most), ..config }
+}
+
+/// What a worker is to be.
+pub fn config(settings: &WorkerSettings, name: String, embedded: bool) -> WorkerConfig {
+    WorkerConfig {
+        name,
+        slots: settings.slots.as_usize(),
+        prefetch: settings.prefetch.as_usize(),
+        queues: settings.queues.iter().map(|queue| queue.0.clone()).collect(),
+        lease: settings.lease.get(),
+        version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+        host: host_name(),
+        embedded,
+        drain_grace: settings.drain_grace.get(),
+        ..WorkerConfig::default()
+    }
+}
+
+fn name(settings: &WorkerRoleSettings) -> String {
+    match &settings.name.worker_name {
+        Some(name) => name.0.clone(),
+        None => host_name().unwrap_or_else(|| "worker".to_owned()),
+    }
+}
+
+/// The name of the worker of `punctual serve`: on a shared store others have one, too.
+pub fn name_beside_api(open: &OpenStore) -> String {
+    let name = if open.is_embedded { None } else { host_name() };
+    name.unwrap_or_else(|| EMBEDDED.to_owned())
+}
+
+/// The handlers of a worker.
+#[cfg_attr(not(feature = "http"), expect(unused_variables, reason = "only http jobs name files"))]
+pub fn executors(
+    settings: &WorkerSettings,
+    origin: impl Fn(&str) -> String,
+    host: &Host,
+) -> Result<Vec<Arc<dyn Executor>>, CliError> {
+    let mut executors = builtin_executors(host);
+    executors.extend(settings.allow.iter().map(|allowed| allowed.executor()));
+    #[cfg(feature = "http")]
+    executors.push(super::http::executor(settings, origin, host)?);
+    Ok(executors)
+}

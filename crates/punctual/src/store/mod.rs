@@ -1,0 +1,349 @@
+//! Which store a process works on, and opening it: the only place that names the adapters.
+
+#[cfg(feature = "mysql")]
+mod mysql;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod trouble;
+mod url;
+
+pub use url::{Dialect, Password, ServerUrl, StoreUrl};
+
+use crate::config::{Flags, StoreSettings, Surroundings, exposure};
+use crate::exit::{CliError, Exit};
+use punctual_core::ports::{Host, Store, Wakes};
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+use punctual_store::moving::Home;
+#[cfg(feature = "mysql")]
+use punctual_store::mysql::MySqlOptions;
+#[cfg(feature = "postgres")]
+use punctual_store::postgres::PostgresOptions;
+use punctual_store::sqlite::{OpenError, SqliteOptions, SqliteStore};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The flag of the store and those beside it, for commands that are about a database.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct StoreArgs {
+    #[command(flatten)]
+    settings: Flags<StoreSettings>,
+    #[command(flatten)]
+    password: PasswordArg,
+}
+
+impl StoreArgs {
+    pub fn place(&self, around: &Surroundings, data_dir: &Path) -> Result<StorePlace, CliError> {
+        let settings = around.read(&self.settings)?;
+        StorePlace::of(&settings, &self.password, data_dir)
+    }
+}
+
+/// The password in a variable: a flag could be seen by everybody on the machine.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct PasswordArg {
+    /// The password of the database
+    #[arg(
+        long,
+        env = "PUNCTUAL_STORE_PASSWORD",
+        hide_env_values = true,
+        hide = true,
+        value_name = "PASSWORD"
+    )]
+    store_password: Option<Password>,
+}
+
+/// Where jobs are kept, with all that is needed to get there.
+#[derive(Debug, Clone)]
+pub enum StorePlace {
+    /// The embedded store in this directory.
+    Sqlite(PathBuf),
+    Server(Box<ServerPlace>),
+}
+
+/// A database on a server, and how this process uses it.
+#[derive(Debug, Clone)]
+#[cfg_attr(
+    not(any(feature = "postgres", feature = "mysql")),
+    expect(dead_code, reason = "without an adapter nothing is read of it")
+)]
+pub struct ServerPlace {
+    pub url: ServerUrl,
+    pub password: Option<Password>,
+    pub pool: usize,
+    pub writers: usize,
+    pub statement_timeout: Duration,
+    pub replica: Option<ServerUrl>,
+}
+
+impl StorePlace {
+    /// What the settings name; the embedded store in the data directory if they name nothing.
+    pub fn of(settings: &StoreSettings, password: &PasswordArg, data_dir: &Path) -> Result<Self, CliError> {
+        let url = match &settings.url {
+            None | Some(StoreUrl::Sqlite { directory: None }) => {
+                return Ok(StorePlace::Sqlite(data_dir.to_owned()));
+            }
+            Some(StoreUrl::Sqlite { directory: Some(directory) }) => {
+                return Ok(StorePlace::Sqlite(directory.clone()));
+            }
+            Some(StoreUrl::Server(url)) => url.clone(),
+        };
+        if !url.dialect.is_built_in() {
+            return Err(not_built_in(url.dialect));
+        }
+        Ok(StorePlace::Server(Box::new(ServerPlace {
+            replica: replica(settings, &url)?,
+            password: read_password(settings, password)?,
+            pool: settings.pool.as_usize(),
+            writers: settings.writers.as_usize(),
+            statement_timeout: settings.statement_timeout.get(),
+            url,
+        })))
+    }
+
+    /// Whether the store belongs to one process alone.
+    pub const fn is_embedded(&self) -> bool {
+        matches!(self, StorePlace::Sqlite(_))
+    }
+
+    /// The directory of the embedded store, for commands about its files; others are told what to use instead.
+    pub fn directory(&self, instead: &str) -> Result<&Path, CliError> {
+        match self {
+            StorePlace::Sqlite(directory) => Ok(directory),
+            StorePlace::Server(place) => Err(misunderstood(format!(
+                "this is for the embedded SQLite store, but store.url is {}: {instead}",
+                place.url
+            ))),
+        }
+    }
+
+    /// Refuses the embedded store for a process that is one of several.
+    pub fn must_be_shared(&self, role: &str) -> Result<(), CliError> {
+        match self {
+            StorePlace::Server(_) => Ok(()),
+            StorePlace::Sqlite(_) => Err(misunderstood(format!(
+                "`punctual {role}` is one of several processes on one store, and the embedded SQLite store belongs to a \
+                 single one: run `punctual serve`, which is all of them in one process, or name a PostgreSQL or MySQL \
+                 database with --store"
+            ))),
+        }
+    }
+}
+
+/// As it is shown, without a password.
+impl std::fmt::Display for StorePlace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StorePlace::Sqlite(directory) => write!(f, "sqlite:{}", directory.display()),
+            StorePlace::Server(place) => place.url.fmt(f),
+        }
+    }
+}
+
+fn misunderstood(message: String) -> CliError {
+    CliError { exit: Exit::Misunderstood, message }
+}
+
+fn not_built_in(dialect: Dialect) -> CliError {
+    let (name, feature) = (dialect.name(), dialect.word());
+    misunderstood(format!(
+        "store.url names a {name} database, and this punctual was built without it: use one that was built with \
+         `--features {feature}`"
+    ))
+}
+
+fn replica(settings: &StoreSettings, url: &ServerUrl) -> Result<Option<ServerUrl>, CliError> {
+    match &settings.replica {
+        None => Ok(None),
+        Some(StoreUrl::Server(replica)) if replica.dialect == url.dialect => Ok(Some(replica.clone())),
+        Some(other) => Err(misunderstood(format!(
+            "store.replica must be a copy of store.url and so of the same kind, but is {other} beside {url}"
+        ))),
+    }
+}
+
+/// The variable counts before the file; without both, the password in the URL counts, if there is one.
+fn read_password(settings: &StoreSettings, variable: &PasswordArg) -> Result<Option<Password>, CliError> {
+    // An empty variable is as good as none.
+    if let Some(password) = variable.store_password.as_ref().filter(|password| !password.is_empty()) {
+        return Ok(Some(password.clone()));
+    }
+    let Some(file) = &settings.password_file else { return Ok(None) };
+    let wrong =
+        |why: String| CliError::cannot_start(format!("store.password_file {}: {why}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+    if let Ok(Some(exposed)) = exposure(file) {
+        tracing::warn!("{exposed}");
+    }
+    // Without the line end that editors leave.
+    match text.trim_end_matches(['\r', '\n']) {
+        "" => Err(wrong("the file is empty".to_owned())),
+        line if line.contains('\n') => Err(wrong("it has more than one line".to_owned())),
+        line => Ok(Some(Password::new(line))),
+    }
+}
+
+/// A store that is open, and what there is to know of it.
+#[derive(Clone)]
+pub struct OpenStore {
+    pub store: Arc<dyn Store>,
+    /// Carries words between the processes that share it, where it can.
+    pub wakes: Option<Arc<dyn Wakes>>,
+    /// `sqlite`, `postgres` or `mysql`.
+    pub kind: &'static str,
+    pub schema_version: usize,
+    /// Whether it belongs to this process alone.
+    pub is_embedded: bool,
+}
+
+/// How far the tables of a database are.
+#[derive(Debug, Clone, Serialize)]
+pub struct Migration {
+    /// None yet is 0.
+    pub version: usize,
+    /// What this program expects.
+    pub version_known: usize,
+    /// The steps that were done.
+    pub applied: Vec<String>,
+    /// The steps that are left to do.
+    pub pending: Vec<String>,
+}
+
+impl Migration {
+    /// Whether this program can work with the tables as they are.
+    pub const fn is_done(&self) -> bool {
+        self.version == self.version_known
+    }
+}
+
+pub async fn migration_status(place: &ServerPlace) -> Result<Migration, CliError> {
+    match place.url.dialect {
+        #[cfg(feature = "postgres")]
+        Dialect::Postgres => postgres::status(place).await,
+        #[cfg(feature = "mysql")]
+        Dialect::Mysql => mysql::status(place).await,
+        #[cfg(not(all(feature = "postgres", feature = "mysql")))]
+        dialect => Err(not_built_in(dialect)),
+    }
+}
+
+/// Brings the tables up to this version; tells how far they are then.
+pub async fn migrate_up(place: &ServerPlace) -> Result<Migration, CliError> {
+    match place.url.dialect {
+        #[cfg(feature = "postgres")]
+        Dialect::Postgres => postgres::up(place).await,
+        #[cfg(feature = "mysql")]
+        Dialect::Mysql => mysql::up(place).await,
+        #[cfg(not(all(feature = "postgres", feature = "mysql")))]
+        dialect => Err(not_built_in(dialect)),
+    }
+}
+
+/// What differs in the tables from what this version expects.
+pub async fn verify_tables(place: &ServerPlace) -> Result<Vec<String>, CliError> {
+    match place.url.dialect {
+        #[cfg(feature = "postgres")]
+        Dialect::Postgres => postgres::verify(place).await,
+        #[cfg(feature = "mysql")]
+        Dialect::Mysql => mysql::verify(place).await,
+        #[cfg(not(all(feature = "postgres", feature = "mysql")))]
+        dialect => Err(not_built_in(dialect)),
+    }
+}
+
+/// Makes a database beside the one that is named, for a benchmark.
+#[cfg_attr(
+    not(any(feature = "postgres", feature = "mysql")),
+    expect(unused_variables, reason = "nothing can be made without an adapter")
+)]
+pub async fn create_database(place: &ServerPlace, name: &str) -> Result<(), CliError> {
+    match place.url.dialect {
+        #[cfg(feature = "postgres")]
+        Dialect::Postgres => postgres::create_database(place, name).await,
+        #[cfg(feature = "mysql")]
+        Dialect::Mysql => mysql::create_database(place, name).await,
+        #[cfg(not(all(feature = "postgres", feature = "mysql")))]
+        dialect => Err(not_built_in(dialect)),
+    }
+}
+
+/// Drops one that was made so, with all that is in it.
+#[cfg_attr(
+    not(any(feature = "postgres", feature = "mysql")),
+    expect(unused_variables, reason = "nothing can be dropped without an adapter")
+)]
+pub async fn drop_database(place: &ServerPlace, name: &str) -> Result<(), CliError> {
+    match place.url.dialect {
+        #[cfg(feature = "postgres")]
+        Dialect::Postgres => postgres::drop_database(place, name).await,
+        #[cfg(feature = "mysql")]
+        Dialect::Mysql => mysql::drop_database(place, name).await,
+        #[cfg(not(all(feature = "postgres", feature = "mysql")))]
+        dialect => Err(not_built_in(dialect)),
+    }
+}
+
+/// A store as one end of a move.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub fn home(url: &StoreUrl, password: Option<&Password>) -> Result<Home, CliError> {
+    let server = match url {
+        StoreUrl::Sqlite { directory: Some(directory) } => return Ok(Home::Sqlite(directory.clone())),
+        StoreUrl::Sqlite { directory: None } => {
+            return Err(misunderstood(
+                "name the directory of the embedded store: sqlite:DIRECTORY".to_owned(),
+            ));
+        }
+        StoreUrl::Server(server) => server,
+    };
+    match server.dialect {
+        #[cfg(feature = "postgres")]
+        Dialect::Postgres => Ok(Home::Postgres(PostgresOptions::new(server.with_password(password)))),
+        #[cfg(feature = "mysql")]
+        Dialect::Mysql => Ok(Home::MySql(MySqlOptions::new(server.with_password(password)))),
+        #[cfg(not(all(feature = "postgres", feature = "mysql")))]
+        dialect => Err(not_built_in(dialect)),
+    }
+}
+
+/// Opens the store of a server.
+pub async fn open(place: &StorePlace, host: &Host) -> Result<OpenStore, CliError> {
+    match place {
+        StorePlace::Sqlite(directory) => open_sqlite(directory, host),
+        StorePlace::Server(place) => match place.url.dialect {
+            #[cfg(feature = "postgres")]
+            Dialect::Postgres => postgres::open(place).await,
+            #[cfg(feature = "mysql")]
+            Dialect::Mysql => mysql::open(place).await,
+            #[cfg(not(all(feature = "postgres", feature = "mysql")))]
+            dialect => Err(not_built_in(dialect)),
+        },
+    }
+}
+
+fn open_sqlite(directory: &Path, host: &Host) -> Result<OpenStore, CliError> {
+    let store = SqliteStore::open(&SqliteOptions::new(directory), host.calendar.clone());
+    Ok(OpenStore {
+        store: Arc::new(store.map_err(|error| cannot_open(directory, error))?),
+        wakes: None,
+        kind: "sqlite",
+        schema_version: SqliteStore::schema_version(),
+        is_embedded: true,
+    })
+}
+
+/// What went wrong with the files of the embedded store, in words that say what to do.
+pub fn cannot_open(directory: &Path, error: OpenError) -> CliError {
+    let dir = directory.display();
+    match error {
+        OpenError::InUse { .. } => CliError::cannot_start(format!(
+            "another process has the data directory {dir} open: stop it first, or choose another directory \
+             with --data-dir"
+        )),
+        error => CliError::cannot_start(format!(
+            "cannot open the store in {dir}: {:#}",
+            anyhow::Error::from(error)
+        )),
+    }
+}

@@ -1,0 +1,67 @@
+//! PostgreSQL, as the settings name it.
+
+use super::trouble::{unreachable, unusable};
+use super::{Migration, OpenStore, ServerPlace, ServerUrl};
+use crate::exit::CliError;
+use punctual_store::postgres::migrate::{self, MigrateError};
+use punctual_store::postgres::{self, OpenError, PostgresOptions, PostgresStore};
+use std::sync::Arc;
+
+fn options(place: &ServerPlace) -> PostgresOptions {
+    let with_password = |url: &ServerUrl| url.with_password(place.password.as_ref());
+    PostgresOptions {
+        replica_url: place.replica.as_ref().map(with_password),
+        readers: place.pool,
+        writers: place.writers,
+        statement_timeout: place.statement_timeout,
+        ..PostgresOptions::new(with_password(&place.url))
+    }
+}
+
+pub async fn open(place: &ServerPlace) -> Result<OpenStore, CliError> {
+    let store = PostgresStore::open(&options(place)).await.map_err(|error| match &error {
+        OpenError::Schema { .. } | OpenError::Options(_) => unusable(place, &error),
+        OpenError::Database { .. } => unreachable(place, &error),
+    })?;
+    Ok(OpenStore {
+        wakes: Some(store.wakes()),
+        store: Arc::new(store),
+        kind: place.url.dialect.word(),
+        schema_version: PostgresStore::schema_version(),
+        is_embedded: false,
+    })
+}
+
+pub async fn status(place: &ServerPlace) -> Result<Migration, CliError> {
+    let status = migrate::status(&options(place)).await.map_err(|error| failed(place, &error))?;
+    Ok(Migration {
+        version: status.version,
+        version_known: status.version_known,
+        applied: status.applied,
+        pending: status.pending,
+    })
+}
+
+pub async fn up(place: &ServerPlace) -> Result<Migration, CliError> {
+    migrate::up(&options(place)).await.map_err(|error| failed(place, &error))?;
+    status(place).await
+}
+
+pub async fn verify(place: &ServerPlace) -> Result<Vec<String>, CliError> {
+    migrate::verify(&options(place)).await.map_err(|error| failed(place, &error))
+}
+
+pub async fn create_database(place: &ServerPlace, name: &str) -> Result<(), CliError> {
+    postgres::create_database(&options(place), name).await.map_err(|error| failed(place, &error))
+}
+
+pub async fn drop_database(place: &ServerPlace, name: &str) -> Result<(), CliError> {
+    postgres::drop_database(&options(place), name).await.map_err(|error| failed(place, &error))
+}
+
+fn failed(place: &ServerPlace, error: &MigrateError) -> CliError {
+    match error {
+        MigrateError::Store(_) => unreachable(place, error),
+        other => unusable(place, other),
+    }
+}

@@ -1,0 +1,339 @@
+//! Where a store is, as people write it. A password in it is taken out at once: what is left can be shown anywhere.
+
+use crate::config::value::{Raw, Value};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use serde_json::Value as Json;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// What to write, for errors.
+const FORMS: &str = "sqlite:DIRECTORY, postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE";
+
+/// A store by its URL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreUrl {
+    /// The embedded store in a directory; in the data directory if none is named.
+    Sqlite { directory: Option<PathBuf> },
+    /// A database server.
+    Server(ServerUrl),
+}
+
+/// The database systems that several processes can share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    Postgres,
+    Mysql,
+}
+
+impl Dialect {
+    /// As `/nodes` and metrics say it; also the name of the feature that builds it in.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Dialect::Postgres => "postgres",
+            Dialect::Mysql => "mysql",
+        }
+    }
+
+    /// As people say it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Dialect::Postgres => "PostgreSQL",
+            Dialect::Mysql => "MySQL",
+        }
+    }
+
+    /// Whether this binary can speak to it.
+    pub const fn is_built_in(self) -> bool {
+        match self {
+            Dialect::Postgres => cfg!(feature = "postgres"),
+            Dialect::Mysql => cfg!(feature = "mysql"),
+        }
+    }
+}
+
+/// A database on a server. Taken apart by hand: PostgreSQL takes several hosts, which no URL may have otherwise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerUrl {
+    pub dialect: Dialect,
+    scheme: String,
+    /// As it was written, with what is escaped in it.
+    user: Option<String>,
+    /// The password that stood in it.
+    password: Option<Password>,
+    /// Hosts with their ports.
+    hosts: String,
+    database: String,
+    /// With its question mark, if there is one.
+    query: String,
+}
+
+/// A secret that no output repeats.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(String);
+
+impl Password {
+    pub fn new(text: impl Into<String>) -> Self {
+        Password(text.into())
+    }
+
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl std::str::FromStr for Password {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Password::new(text))
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(a password)")
+    }
+}
+
+impl StoreUrl {
+    /// The URL, or what would be right, beginning with "must". Repeats nothing of what was written.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let (scheme, rest) = text.split_once(':').ok_or_else(|| format!("must be {FORMS}"))?;
+        let dialect = match scheme {
+            "sqlite" => return sqlite(rest),
+            "postgres" | "postgresql" => Dialect::Postgres,
+            "mysql" | "mariadb" => Dialect::Mysql,
+            _ => return Err(format!("must be {FORMS}: nothing else can keep jobs")),
+        };
+        ServerUrl::parse(dialect, text).map(StoreUrl::Server)
+    }
+}
+
+fn sqlite(rest: &str) -> Result<StoreUrl, String> {
+    if rest.contains('\0') {
+        return Err("must name a directory without a NUL in it".to_owned());
+    }
+    // With or without the slashes that URLs usually have before a host.
+    let directory = rest.strip_prefix("//").unwrap_or(rest);
+    let directory = (!directory.is_empty()).then(|| PathBuf::from(directory));
+    Ok(StoreUrl::Sqlite { directory })
+}
+
+/// What stands in a user or password as an escape: all that would end it.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+impl ServerUrl {
+    fn parse(dialect: Dialect, text: &str) -> Result<Self, String> {
+        let form = format!("{}://USER@HOST/DATABASE", dialect.word());
+        let wrong = |why: &str| Err(format!("must be {form}{why}"));
+        let Some((scheme, rest)) = text.split_once("://") else { return wrong("") };
+        if rest.contains('#') {
+            return wrong(", without a #; in a password it is written %23");
+        }
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
+        let (user, hosts) = match authority.rsplit_once('@') {
+            Some((user, hosts)) => (Some(user), hosts),
+            None => (None, authority),
+        };
+        let is_option = |name: &str| query.split('&').any(|pair| pair.split('=').next() == Some(name));
+        if database.is_empty() || database.contains('/') {
+            return wrong(", with the name of the database at its end");
+        }
+        if hosts.is_empty() && !is_option("host") {
+            return wrong(", with the host of the database");
+        }
+        if !hosts.is_empty() && !hosts.split(',').all(is_host) {
+            return wrong(", with a port that is a number, if there is one");
+        }
+        if query.to_ascii_lowercase().contains("password") {
+            return wrong(
+                ", without a password among its parameters: write it to a file and name that with store.password_file, \
+                 or set PUNCTUAL_STORE_PASSWORD",
+            );
+        }
+        let (user, password) = match user.and_then(|user| user.split_once(':')) {
+            Some((user, password)) => (Some(user), Some(password)),
+            None => (user, None),
+        };
+        let decoded = |text: &str| percent_decode_str(text).decode_utf8().map(Password::new);
+        let Ok(password) = password.map(decoded).transpose() else {
+            return wrong(", with a password in UTF-8");
+        };
+        Ok(ServerUrl {
+            dialect,
+            scheme: scheme.to_owned(),
+            user: user.filter(|user| !user.is_empty()).map(str::to_owned),
+            password,
+            hosts: hosts.to_owned(),
+            database: database.to_owned(),
+            query: if query.is_empty() { String::new() } else { format!("?{query}") },
+        })
+    }
+
+    pub const fn has_password(&self) -> bool {
+        self.password.is_some()
+    }
+
+    /// With a password, for the connection alone: this one, or the one that stood in the URL.
+    pub fn with_password(&self, password: Option<&Password>) -> String {
+        let password = password.or(self.password.as_ref());
+        self.written_with(password.map(|Password(text)| utf8_percent_encode(text, ESCAPED).to_string()))
+    }
+
+    /// The same server with another database on it.
+    pub fn on_database(&self, name: &str) -> Self {
+        ServerUrl { database: name.to_owned(), ..self.clone() }
+    }
+
+    fn written_with(&self, password: Option<String>) -> String {
+        let user = self.user.as_deref().unwrap_or_default();
+        let who = match password {
+            Some(password) => format!("{user}:{password}@"),
+            None if user.is_empty() => String::new(),
+            None => format!("{user}@"),
+        };
+        format!("{}://{who}{}/{}{}", self.scheme, self.hosts, self.database, self.query)
+    }
+}
+
+/// A host, or an address, and maybe a port.
+fn is_host(text: &str) -> bool {
+    let rest = match text.strip_prefix('[') {
+        Some(address) => match address.split_once(']') {
+            Some((_, rest)) => rest,
+            None => return false,
+        },
+        None => text.find(':').map_or("", |colon| &text[colon..]),
+    };
+    !text.starts_with(':')
+        && (rest.is_empty() || rest.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok()))
+}
+
+/// Without a password.
+impl fmt::Display for ServerUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.written_with(None))
+    }
+}
+
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreUrl::Sqlite { directory: None } => f.write_str("sqlite:"),
+            StoreUrl::Sqlite { directory: Some(directory) } => write!(f, "sqlite:{}", directory.display()),
+            StoreUrl::Server(server) => server.fmt(f),
+        }
+    }
+}
+
+impl Value for StoreUrl {
+    fn kind() -> String {
+        FORMS.to_owned()
+    }
+
+    fn placeholder() -> String {
+        "URL".to_owned()
+    }
+
+    fn read(raw: &Raw) -> Result<Self, String> {
+        let url = StoreUrl::parse(raw.text().ok_or_else(|| format!("must be {FORMS}"))?)?;
+        match (&url, raw) {
+            (StoreUrl::Server(server), Raw::Text(_)) if server.has_password() => Err(
+                "must not hold the password: write that to a file of its own, and name it with store.password_file"
+                    .to_owned(),
+            ),
+            _ => Ok(url),
+        }
+    }
+
+    /// What cannot be read may hold a password anywhere.
+    fn found(_: &Raw) -> Option<String> {
+        None
+    }
+
+    fn written(&self) -> Json {
+        self.to_string().into()
+    }
+
+    fn seen_from(self, directory: &Path) -> Self {
+        match self {
+            StoreUrl::Sqlite { directory: Some(path) } => {
+                StoreUrl::Sqlite { directory: Some(directory.join(path)) }
+            }
+            other => other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(text: &str) -> ServerUrl {
+        match StoreUrl::parse(text) {
+            Ok(StoreUrl::Server(server)) => server,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn stores_are_named_by_their_urls() {
+        let sqlite =
+            |directory: Option<&str>| Ok(StoreUrl::Sqlite { directory: directory.map(PathBuf::from) });
+        assert_eq!(StoreUrl::parse("sqlite:"), sqlite(None));
+        assert_eq!(StoreUrl::parse("sqlite:data/here"), sqlite(Some("data/here")));
+        assert_eq!(StoreUrl::parse("sqlite:/var/lib/x"), sqlite(Some("/var/lib/x")));
+        assert_eq!(StoreUrl::parse("sqlite:///var/lib/x"), sqlite(Some("/var/lib/x")));
+        for text in [
+            "postgres://u@h/d",
+            "postgresql://h:5433/d?sslmode=require",
+            "postgres://u@one:5432,two:5432,[::1]:5433/d",
+            "postgres:///d?host=/run/postgresql",
+        ] {
+            assert_eq!(server(text).dialect, Dialect::Postgres);
+            assert_eq!(server(text).to_string(), text);
+        }
+        for text in ["mysql://u@h/d", "mariadb://u@h:3307/d"] {
+            assert_eq!(server(text).dialect, Dialect::Mysql);
+        }
+    }
+
+    #[test]
+    fn a_password_is_used_and_never_shown() {
+        let url = server("postgres://me:hun%40ter2@h/d");
+        let shown = format!("{url} {url:?} {}", StoreUrl::Server(url.clone()).written());
+        assert!(!shown.contains("hun") && shown.contains("postgres://me@h/d"), "{shown}");
+        assert_eq!(url.with_password(None), "postgres://me:hun%40ter2@h/d");
+        assert_eq!(url.with_password(Some(&Password::new("a b"))), "postgres://me:a%20b@h/d");
+        assert_eq!(url.on_database("other").with_password(None), "postgres://me:hun%40ter2@h/other");
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_what_would_be_right_and_without_what_was_written() {
+        for (text, told) in [
+            ("hunter2", "must be sqlite:DIRECTORY, postgres://"),
+            ("oracle://me:hunter2@h/d", "nothing else can keep jobs"),
+            ("postgres:hunter2", "must be postgres://USER@HOST/DATABASE"),
+            ("postgres:///d", "with the host of the database"),
+            ("postgres://me:hunter2@h", "with the name of the database at its end"),
+            ("postgres://me:hunter2@h:port/d", "with a port that is a number"),
+            ("postgres://me:hun#ter2@h/d", "it is written %23"),
+            ("postgres://me@h/d?password=hunter2", "without a password among its parameters"),
+            ("mysql://me@/d", "mysql://USER@HOST/DATABASE"),
+        ] {
+            let error = StoreUrl::parse(text).unwrap_err();
+            assert!(error.starts_with("must ") && error.contains(told), "{text}: {error}");
+            assert!(!error.contains("hunter2") && !error.contains("ter2"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_password_does_not_stand_in_the_file() {
+        let url = "postgres://me:hunter2@h/d";
+        let error = StoreUrl::read(&Raw::Text(url.to_owned())).unwrap_err();
+        assert!(error.contains("store.password_file") && !error.contains("hunter2"), "{error}");
+        assert!(StoreUrl::read(&Raw::word(url)).is_ok(), "a variable may hold it");
+    }
+}

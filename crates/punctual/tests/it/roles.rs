@@ -1,0 +1,210 @@
+//! Which store a process works on, and the roles that can run by themselves.
+
+use crate::server::{BINARY, Server, eventually};
+use punctual_core::job::JobStatus;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// The binary in a directory, without the variables of whoever runs the tests.
+fn punctual(dir: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(BINARY);
+    command.args(arguments).current_dir(dir);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("PUNCTUAL_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+fn run(dir: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = punctual(dir, arguments).output().expect("the binary starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+/// A process of some role. Killed when dropped.
+struct Role(Child);
+
+impl Role {
+    /// Starts it and waits for its first line, which it says when it is ready.
+    fn start(mut command: Command) -> (Self, String) {
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary starts");
+        let mut line = String::new();
+        let stdout = child.stdout.as_mut().expect("stdout is piped");
+        BufReader::new(stdout).read_line(&mut line).expect("a line");
+        (Role(child), line)
+    }
+
+    fn stop(mut self) -> Option<i32> {
+        kill_process(Pid::from_child(&self.0), Signal::TERM).expect("it still runs");
+        self.0.wait().expect("it is gone").code()
+    }
+}
+
+impl Drop for Role {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn roles_of_a_cluster_are_refused_on_the_embedded_store() {
+    let directory = tempfile::tempdir().unwrap();
+    for role in ["api", "scheduler"] {
+        for store in [&[][..], &["--store", "sqlite:"], &["--store", "sqlite:elsewhere"]] {
+            let (code, stdout, stderr) = run(directory.path(), &[&[role], store].concat());
+            assert_eq!((code, stdout.as_str()), (Some(2), ""), "{stderr}");
+            let expected = format!(
+                "error: `punctual {role}` is one of several processes on one store, and the embedded SQLite store belongs \
+                 to a single one: run `punctual serve`, which is all of them in one process, or name a PostgreSQL or \
+                 MySQL database with --store\n"
+            );
+            assert_eq!(stderr, expected);
+        }
+    }
+    let (code, _, stderr) = run(directory.path(), &["worker", "--store", "sqlite:"]);
+    assert!(
+        code == Some(2) && stderr.contains("let it ask the server of that store, with --server"),
+        "{stderr}"
+    );
+    let both = ["worker", "--store", "postgres://h/d", "--server", "127.0.0.1:1"];
+    let (code, _, stderr) = run(directory.path(), &both);
+    assert!(code == Some(2) && stderr.contains("give --store or --server, not both"), "{stderr}");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "nothing was started");
+}
+
+#[test]
+fn a_store_that_cannot_be_used_is_told_without_its_password() {
+    let directory = tempfile::tempdir().unwrap();
+    for (url, told) in [
+        ("oracle://me:hunter2@h/d", "--store: must be sqlite:DIRECTORY, postgres://USER@HOST/DATABASE"),
+        (
+            "postgres://me:hunter2@h",
+            "--store: must be postgres://USER@HOST/DATABASE, with the name of the database",
+        ),
+        ("postgres://h/d?password=hunter2", "or set PUNCTUAL_STORE_PASSWORD"),
+    ] {
+        for command in ["serve", "api", "scheduler", "worker", "check"] {
+            let (code, _, stderr) = run(directory.path(), &[command, "--store", url]);
+            assert!(code == Some(2) && stderr.contains(told), "{command} {url}: {stderr}");
+            assert!(!stderr.contains("hunter2"), "{stderr}");
+        }
+    }
+    std::fs::write(directory.path().join("punctual.toml"), "[store]\nurl = \"postgres://me:hunter2@h/d\"\n")
+        .unwrap();
+    let (code, _, stderr) = run(directory.path(), &["serve"]);
+    let told = "punctual.toml:2: store.url must not hold the password: write that to a file of its own, and name it with \
+                store.password_file";
+    assert!(code == Some(2) && stderr.contains(told) && !stderr.contains("hunter2"), "{stderr}");
+}
+
+#[test]
+fn a_database_that_this_build_cannot_speak_to_is_told_with_the_feature() {
+    let directory = tempfile::tempdir().unwrap();
+    for (scheme, feature, is_built_in) in
+        [("postgres", "postgres", cfg!(feature = "postgres")), ("mysql", "mysql", cfg!(feature = "mysql"))]
+    {
+        let (code, _, stderr) = run(directory.path(), &["serve", "--store", &format!("{scheme}://h/d")]);
+        let told = format!("use one that was built with `--features {feature}`");
+        assert!(is_built_in || (code == Some(2) && stderr.contains(&told)), "{stderr}");
+    }
+}
+
+#[test]
+fn settings_are_shown_without_the_password() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = punctual(directory.path(), &["config", "show", "-o", "json"]);
+    command.env("PUNCTUAL_STORE", "postgres://me:hunter2@h/d?sslmode=require");
+    let shown = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    assert!(shown.contains("postgres://me@h/d?sslmode=require") && !shown.contains("hunter2"), "{shown}");
+}
+
+#[test]
+fn a_manual_clock_is_for_the_embedded_store_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let arguments = ["serve", "--clock", "manual", "--store", "postgres://h/d"];
+    let (code, _, stderr) = run(directory.path(), &arguments);
+    assert!(
+        code == Some(2) && stderr.contains("clock: a manual clock is only for the embedded store"),
+        "{stderr}"
+    );
+}
+
+#[tokio::test]
+async fn the_embedded_store_can_lie_elsewhere() {
+    let directory = tempfile::tempdir().unwrap();
+    let [data, files, copy] = ["data", "files", "copy"].map(|name| directory.path().join(name));
+    let store = format!("sqlite:{}", files.display());
+    let server = Server::start_in(&data, &["--store", &store]);
+    let job = server.submit(json!({"name": "noop"})).await;
+    eventually("it ran", async || server.client().job(job).await.unwrap().status == JobStatus::Completed)
+        .await;
+    assert!(files.join("punctual.db").is_file() && !data.join("punctual.db").exists());
+    assert!(data.join("admin.token").is_file());
+    assert!(server.stop().success());
+    let store = ["--store", &store];
+    let copy = copy.to_str().unwrap();
+    for command in [&["check"][..], &["backup", copy]] {
+        let (code, _, stderr) = run(directory.path(), &[command, &store].concat());
+        assert_eq!((code, stderr.as_str()), (Some(0), ""), "{command:?}");
+    }
+}
+
+#[test]
+fn the_embedded_store_needs_no_migration() {
+    let directory = tempfile::tempdir().unwrap();
+    for step in ["status", "up", "verify"] {
+        let (code, stdout, stderr) = run(directory.path(), &["migrate", step]);
+        assert_eq!(code, Some(0), "{stderr}");
+        assert!(stdout.contains("the server brings it up to its version when it starts"), "{stdout}");
+    }
+}
+
+#[tokio::test]
+async fn a_worker_asks_the_server_beside_it_and_finishes_what_runs_when_it_stops() {
+    // The server's own worker serves another queue.
+    let server = Server::start_with(&["--queues", "other"]);
+    let data_dir = server.data_dir().to_str().unwrap();
+    let arguments = ["worker", "--data-dir", data_dir, "--worker-name", "helping", "--allow", "shell"];
+    let (worker, said) = Role::start(punctual(server.data_dir(), &arguments));
+    assert!(said.contains(&format!("works for http://{}", server.address)), "{said}");
+    let job = server.submit(json!({"name": "shell", "payload": {"script": "echo 7"}})).await;
+    eventually("it ran", async || server.client().job(job).await.unwrap().status == JobStatus::Completed)
+        .await;
+    let (_, page) = server.get(&format!("/api/v1/jobs/{job}/executions")).await;
+    assert_eq!((&page["items"][0]["worker_id"], &page["items"][0]["result"]), (&json!("helping"), &json!(7)));
+    let slow = server.submit(json!({"name": "shell", "payload": {"script": "sleep 1; echo 8"}})).await;
+    eventually("it runs", async || {
+        let (_, page) = server.get(&format!("/api/v1/jobs/{slow}/executions")).await;
+        page["items"][0]["status"] == "RUNNING"
+    })
+    .await;
+    assert_eq!(worker.stop(), Some(0));
+    let (_, page) = server.get(&format!("/api/v1/jobs/{slow}/executions")).await;
+    assert_eq!(page["items"][0]["status"], "SUCCEEDED", "{page}");
+}
+
+#[tokio::test]
+async fn a_worker_that_people_drain_ends() {
+    let server = Server::start();
+    let arguments = ["worker", "--data-dir", server.data_dir().to_str().unwrap(), "--worker-name", "leaving"];
+    let (mut worker, _) = Role::start(punctual(server.data_dir(), &arguments));
+    eventually("it is there", async || server.client().worker("leaving").await.is_ok()).await;
+    server.client().drain_worker("leaving").await.unwrap();
+    assert_eq!(worker.0.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_worker_that_the_server_will_not_have_ends_and_says_why() {
+    let server = Server::start();
+    let mut command = punctual(server.data_dir(), &["worker", "--server", &server.address]);
+    let output = command.env("PUNCTUAL_TOKEN", "pt_admin_0123").output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{stderr}");
+    assert!(stderr.contains("error: a valid token is needed"), "{stderr}");
+}

@@ -1,0 +1,289 @@
+//! How values are spread over columns, alike in every database: the integers that stand for enums, and nothing for
+//! what nearly every row has. All of it is part of the format: a number that was ever written keeps its meaning.
+
+use crate::fault::Fault;
+use crate::rows::{KeyKind, LiveRow};
+use punctual_core::gates::Gates;
+use punctual_core::ids::SessionId;
+use punctual_core::job::{DEFAULT_OWNER, Expiry, JobMark, Settings};
+use punctual_core::lifecycle::Status;
+use punctual_core::occurrence::{Lease, LiveState, Origin, Ties};
+use punctual_core::ports::{LogStream, Role};
+use punctual_core::schedule::{Overlap, OverlapPolicy, Replay, Schedule, ScheduleState, SkipReason};
+use punctual_core::session::SessionMode;
+use punctual_core::time::Timestamp;
+use std::borrow::Cow;
+
+/// An enum that a column holds as a small integer.
+pub(crate) trait Code: Sized {
+    fn code(self) -> i64;
+    fn from_code(code: i64) -> Option<Self>;
+
+    /// What a column holds, which is named in case that it makes no sense.
+    fn read(code: i64, what: &'static str) -> Result<Self, Fault> {
+        Self::from_code(code).ok_or_else(|| Fault::damaged(what, code))
+    }
+}
+
+macro_rules! codes {
+    ($($enum:ty { $($variant:ident = $code:literal),* })*) => {$(
+        impl Code for $enum {
+            fn code(self) -> i64 {
+                match self { $(Self::$variant => $code),* }
+            }
+
+            fn from_code(code: i64) -> Option<Self> {
+                match code { $($code => Some(Self::$variant),)* _ => None }
+            }
+        }
+    )*};
+}
+
+codes! {
+    JobMark { Active = 0, Paused = 1, Failed = 2, Cancelled = 3, Deleted = 4 }
+    Status { Succeeded = 0, Failed = 1, TimedOut = 2, Cancelled = 3, Lost = 4, Skipped = 5, Expired = 6 }
+    Origin { Schedule = 0, Trigger = 1, Backfill = 2 }
+    OverlapPolicy { Skip = 0, Allow = 1, Queue = 2, Replace = 3 }
+    SkipReason { Overlap = 0, Misfire = 1, Paused = 2, Calendar = 3, Dependency = 4, Backlog = 5 }
+    LogStream { Stdout = 0, Stderr = 1, Log = 2 }
+    SessionMode { Open = 0, Paused = 1, Draining = 2 }
+    Role { Viewer = 0, Submitter = 1, Operator = 2, Admin = 3 }
+    KeyKind { Idempotency = 0, Unique = 1 }
+}
+
+/// `live.state`; partial indexes name these numbers.
+pub(crate) mod state {
+    pub const WAITING: i64 = 0;
+    pub const QUEUED: i64 = 1;
+    pub const RUNNING: i64 = 2;
+}
+
+pub(crate) fn state_code(live: LiveState) -> i64 {
+    match live {
+        LiveState::Waiting(_) => state::WAITING,
+        LiveState::Queued => state::QUEUED,
+        LiveState::Running(_) => state::RUNNING,
+    }
+}
+
+/// A live state spread over its columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StateColumns {
+    pub state: i64,
+    pub gates: u8,
+    pub session: Option<i64>,
+    pub claimed_at: Option<i64>,
+    pub cancel_requested: bool,
+}
+
+impl StateColumns {
+    pub fn of(live: LiveState) -> Self {
+        let columns = StateColumns {
+            state: state_code(live),
+            gates: 0,
+            session: None,
+            claimed_at: None,
+            cancel_requested: false,
+        };
+        match live {
+            LiveState::Waiting(gates) => StateColumns { gates: gates.bits(), ..columns },
+            LiveState::Queued => columns,
+            LiveState::Running(lease) => StateColumns {
+                session: Some(lease.session.0),
+                claimed_at: Some(lease.claimed_at.as_micros()),
+                cancel_requested: lease.cancel_requested,
+                ..columns
+            },
+        }
+    }
+
+    pub fn read(self) -> Result<LiveState, Fault> {
+        match self.state {
+            state::WAITING => {
+                let gates = Gates::from_bits(self.gates).filter(|gates| !gates.is_empty());
+                gates.map(LiveState::Waiting).ok_or_else(|| Fault::damaged("live.gates", self.gates))
+            }
+            state::QUEUED => Ok(LiveState::Queued),
+            state::RUNNING => match (self.session, self.claimed_at) {
+                (Some(session), Some(claimed_at)) => Ok(LiveState::Running(Lease {
+                    session: SessionId(session),
+                    claimed_at: Timestamp::from_micros(claimed_at),
+                    cancel_requested: self.cancel_requested,
+                })),
+                _ => Err(Fault::damaged("live.session", "NULL")),
+            },
+            other => Err(Fault::damaged("live.state", other)),
+        }
+    }
+}
+
+/// The bit for [`LiveRow::is_sole`], among those of the ties.
+pub(crate) const SOLE: u8 = 128;
+
+/// What `live.ties` holds.
+pub(crate) fn live_ties(row: &LiveRow) -> u8 {
+    row.live.ties.bits() | if row.is_sole { SOLE } else { 0 }
+}
+
+/// The ties of a live row, and whether it is all that is left of its job.
+pub(crate) fn read_live_ties(bits: u8) -> Result<(Ties, bool), Fault> {
+    let ties = Ties::from_bits(bits & !SOLE).ok_or_else(|| Fault::damaged("live.ties", bits))?;
+    Ok((ties, bits & SOLE != 0))
+}
+
+/// `jobs.schedule_type`.
+pub(crate) mod schedule_type {
+    pub const IMMEDIATE: i64 = 0;
+    pub const ONE_TIME: i64 = 1;
+    pub const RECURRING: i64 = 2;
+}
+
+/// A job's settings spread over their columns. The time of a one-time job has its own, so that the most common
+/// jobs need no document at all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SettingsColumns {
+    pub schedule_type: i64,
+    pub execute_at: Option<i64>,
+    pub document: Option<String>,
+}
+
+impl SettingsColumns {
+    pub fn of(settings: &Settings) -> Result<Self, Fault> {
+        let (schedule_type, execute_at, rest) = match settings.schedule {
+            Schedule::Immediate => (schedule_type::IMMEDIATE, None, Cow::Borrowed(settings)),
+            Schedule::OneTime { at } => {
+                let rest = Settings { schedule: Schedule::Immediate, ..settings.clone() };
+                (schedule_type::ONE_TIME, Some(at.as_micros()), Cow::Owned(rest))
+            }
+            _ => (schedule_type::RECURRING, None, Cow::Borrowed(settings)),
+        };
+        let is_default = *rest == Settings::default();
+        let document = (!is_default).then(|| serde_json::to_string(&*rest)).transpose()?;
+        Ok(SettingsColumns { schedule_type, execute_at, document })
+    }
+
+    pub fn read(
+        schedule_type: i64,
+        execute_at: Option<i64>,
+        document: Option<&str>,
+    ) -> Result<Settings, Fault> {
+        let mut settings: Settings = match document {
+            None => Settings::default(),
+            Some(document) => serde_json::from_str(document)?,
+        };
+        if schedule_type == schedule_type::ONE_TIME {
+            let at = execute_at.ok_or_else(|| Fault::damaged("jobs.execute_at", "NULL"))?;
+            settings.schedule = Schedule::OneTime { at: Timestamp::from_micros(at) };
+        }
+        Ok(settings)
+    }
+}
+
+/// `jobs.owner` and `schedules.owner`.
+pub(crate) fn owner_column(owner: &str) -> Option<&str> {
+    (owner != DEFAULT_OWNER).then_some(owner)
+}
+
+pub(crate) fn read_owner(column: Option<String>) -> String {
+    column.unwrap_or_else(|| DEFAULT_OWNER.to_owned())
+}
+
+/// `jobs.fired`, which is nothing for nearly every job.
+pub(crate) fn fired_column(fired: u32) -> Option<u32> {
+    (fired > 0).then_some(fired)
+}
+
+/// Bits of `schedules.ties`.
+pub(crate) const TIE_DEPENDS: u8 = 1;
+pub(crate) const TIE_AWAITED: u8 = 2;
+
+/// The columns of a schedule that hold nothing where their value follows from others, or is the usual one.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct ScheduleColumns<'a> {
+    pub nominal: Option<i64>,
+    pub schedule: Option<Cow<'a, str>>,
+    pub replay: Option<Cow<'a, str>>,
+    pub numbered: Option<u32>,
+    pub overlap_limit: Option<u32>,
+    pub max_open: Option<u32>,
+    pub expiry: Option<Cow<'a, str>>,
+    pub ties: u8,
+}
+
+/// What is read from [`ScheduleColumns`].
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ScheduleParts {
+    pub nominal: Option<Timestamp>,
+    pub schedule: Schedule,
+    pub replay: Option<Replay>,
+    pub numbered: u32,
+    pub overlap: Overlap,
+    pub expiry: Option<Expiry>,
+    pub depends: bool,
+    pub awaited: bool,
+}
+
+impl ScheduleColumns<'_> {
+    pub fn of(state: &ScheduleState) -> Result<Self, Fault> {
+        let schedule = match state.schedule {
+            Schedule::OneTime { at } if state.nominal == Some(at) => None,
+            _ => Some(serde_json::to_string(&state.schedule)?.into()),
+        };
+        let defaults = Overlap::default();
+        Ok(ScheduleColumns {
+            nominal: nominal_column(state),
+            schedule,
+            replay: replay_column(state)?.map(Cow::Owned),
+            numbered: numbered_column(state),
+            overlap_limit: (state.overlap.limit != defaults.limit).then_some(state.overlap.limit),
+            max_open: (state.overlap.max_open != defaults.max_open).then_some(state.overlap.max_open),
+            expiry: state.expiry.as_ref().map(serde_json::to_string).transpose()?.map(Cow::Owned),
+            ties: (u8::from(state.depends) * TIE_DEPENDS) | (u8::from(state.awaited) * TIE_AWAITED),
+        })
+    }
+
+    /// What they mean beside the columns that are always there.
+    pub fn read(
+        &self,
+        due_at: Option<Timestamp>,
+        fired: u32,
+        policy: OverlapPolicy,
+    ) -> Result<ScheduleParts, Fault> {
+        let replay: Option<Replay> = self.replay.as_deref().map(serde_json::from_str).transpose()?;
+        let nominal = self.nominal.map(Timestamp::from_micros).or(due_at.filter(|_| replay.is_none()));
+        let schedule = match (&self.schedule, nominal) {
+            (Some(text), _) => serde_json::from_str(text)?,
+            (None, Some(at)) => Schedule::OneTime { at },
+            (None, None) => return Err(Fault::damaged("schedules.nominal", "NULL")),
+        };
+        let defaults = Overlap::default();
+        Ok(ScheduleParts {
+            nominal,
+            schedule,
+            replay,
+            numbered: self.numbered.unwrap_or(fired),
+            overlap: Overlap {
+                policy,
+                limit: self.overlap_limit.unwrap_or(defaults.limit),
+                max_open: self.max_open.unwrap_or(defaults.max_open),
+            },
+            expiry: self.expiry.as_deref().map(serde_json::from_str).transpose()?,
+            depends: self.ties & TIE_DEPENDS != 0,
+            awaited: self.ties & TIE_AWAITED != 0,
+        })
+    }
+}
+
+/// `schedules.nominal`; this and the next two change with every fire.
+pub(crate) fn nominal_column(state: &ScheduleState) -> Option<i64> {
+    let is_implied = state.replay.is_none() && state.nominal == state.due_at;
+    state.nominal.filter(|_| !is_implied).map(Timestamp::as_micros)
+}
+
+pub(crate) fn replay_column(state: &ScheduleState) -> Result<Option<String>, Fault> {
+    Ok(state.replay.as_ref().map(serde_json::to_string).transpose()?)
+}
+
+pub(crate) fn numbered_column(state: &ScheduleState) -> Option<u32> {
+    (state.numbered != state.fired).then_some(state.numbered)
+}

@@ -1,0 +1,262 @@
+//! Calls that meet: whoever comes first, what the store shows afterwards is what one order of them leads to.
+//!
+//! A case is many rounds of one race, some of them beside each other. Every round has a queue and jobs of its own, and
+//! another head start, so that the calls meet in one transaction, in two at once, and one after the other. Between
+//! several nodes of one database the same races are run by [`between_nodes`].
+
+use super::fixture::{House, at, job_with};
+use futures_util::stream::{self, StreamExt};
+use punctual_core::ids::SessionId;
+use punctual_core::job::{Job, JobSpec};
+use punctual_core::occurrence::End;
+use punctual_core::ports::{
+    Assignment, Begun, Claim, ClaimOutcome, Depth, ReportAnswer, Resync, ResyncOutcome, Store,
+};
+use punctual_core::time::Timestamp;
+use std::future::Future;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+macro_rules! races {
+    ($($topic:ident { $($case:ident),* $(,)? })*) => {
+        $(mod $topic;)*
+
+        $($(pub async fn $case(store: Arc<dyn Store>) {
+            $topic::$case(Nodes::of(vec![store])).await;
+        })*)*
+
+        /// The same races, with the calls of a round spread over nodes that share a database.
+        pub mod between_nodes {
+            use super::{Arc, Nodes, Store};
+
+            $($(pub async fn $case(stores: Vec<Arc<dyn Store>>) {
+                super::$topic::$case(Nodes::of(stores)).await;
+            })*)*
+        }
+    };
+}
+
+races! {
+    work {
+        two_claimers_share_all_there_is,
+        eight_claimers_share_all_there_is,
+        a_claim_against_a_cancel,
+        a_claim_against_a_give_back,
+        a_claim_against_a_resync_of_another,
+        a_claim_against_a_resync_with_the_same_turn,
+        a_report_against_the_loss_of_its_session,
+        one_report_from_many_at_once,
+    }
+    time {
+        two_schedulers_fire_each_time_once,
+        eight_schedulers_fire_each_time_once,
+        a_fire_against_an_update,
+        a_fire_against_a_pause,
+        a_fire_against_a_delete,
+        a_fire_against_a_report_under_queue,
+        a_fire_against_a_report_under_replace,
+        a_fire_against_a_report_under_skip,
+    }
+    people {
+        one_submit_from_many_at_once,
+        one_idempotency_key_from_many_at_once,
+        one_unique_key_from_many_at_once,
+        a_submit_against_the_end_of_the_holder_of_its_unique_key,
+        a_child_against_the_success_of_its_parent,
+        a_child_against_the_failure_of_its_parent,
+        two_parents_that_succeed_at_once,
+        two_parents_that_end_differently_at_once,
+        a_trigger_against_the_last_end,
+        a_redrive_against_a_discard,
+        housekeeping_against_all_the_rest,
+    }
+}
+
+/// Rounds of one race, unless `PUNCTUAL_RACING_ROUNDS` names another number.
+const ROUNDS_DEFAULT: u32 = 40;
+/// Rounds whose jobs are all created before the first schedule is due.
+const ROUNDS_MAX: u32 = 240;
+/// Rounds of one race that are under way beside each other.
+const BESIDE: usize = 8;
+/// Jobs that a round has numbers for. All are created, a millisecond apart, before the first schedule is due.
+const JOBS_PER_ROUND: u32 = 40;
+/// Head starts that a call may have, in turns of the runtime.
+const HEAD_STARTS: u32 = 5;
+/// Calls after which something that has to come about never will.
+const TRIES_MAX: usize = 1_000;
+
+/// The nodes that share a database.
+#[derive(Clone)]
+struct Nodes {
+    houses: Vec<House>,
+    /// Counts claims. Each is made a second after the last: for so long a node may not know of a new lane.
+    claims: Arc<AtomicI64>,
+}
+
+impl Nodes {
+    fn of(stores: Vec<Arc<dyn Store>>) -> Self {
+        Nodes { houses: stores.into_iter().map(House::new).collect(), claims: Arc::default() }
+    }
+
+    /// Runs all rounds of a race.
+    async fn rounds<R: Future<Output = ()> + Send + 'static>(self, race: impl Fn(Round) -> R) {
+        self.fewer_rounds(1, race).await;
+    }
+
+    /// Runs one in so many rounds, of a race whose rounds take long.
+    async fn fewer_rounds<R>(self, one_in: u32, race: impl Fn(Round) -> R)
+    where
+        R: Future<Output = ()> + Send + 'static,
+    {
+        let named = std::env::var("PUNCTUAL_RACING_ROUNDS");
+        let rounds = named.map_or(ROUNDS_DEFAULT, |text| text.parse().expect("a number of rounds"));
+        let count = rounds.min(ROUNDS_MAX).div_ceil(one_in);
+        let begun = (0..count).map(|number| race(Round { number, nodes: self.clone() }));
+        let mut ended = stream::iter(begun).map(tokio::spawn).buffer_unordered(BESIDE);
+        while let Some(ended) = ended.next().await {
+            if let Err(error) = ended {
+                resume_unwind(error.into_panic());
+            }
+        }
+    }
+}
+
+/// One race.
+struct Round {
+    number: u32,
+    nodes: Nodes,
+}
+
+impl Round {
+    /// The node with this index, of which there may be just one.
+    fn node(&self, index: usize) -> &House {
+        let houses = &self.nodes.houses;
+        &houses[(self.number as usize + index) % houses.len()]
+    }
+
+    fn here(&self) -> &House {
+        self.node(0)
+    }
+
+    fn there(&self) -> &House {
+        self.node(1)
+    }
+
+    /// A queue of its own, so that rounds beside it take nothing of it.
+    fn queue(&self) -> String {
+        format!("round-{}", self.number)
+    }
+
+    /// The n-th job of this round.
+    fn job(&self, n: u32) -> Job {
+        self.job_with(n, |_| {})
+    }
+
+    fn job_with(&self, n: u32, change: impl FnOnce(&mut JobSpec)) -> Job {
+        assert!(n < JOBS_PER_ROUND, "no number is left for job {n}");
+        job_with(self.number * JOBS_PER_ROUND + n, |spec| {
+            spec.queue = self.queue();
+            change(spec);
+        })
+    }
+
+    /// A worker at the node with this index.
+    async fn worker(&self, index: usize) -> Hand {
+        let house = self.node(index).clone();
+        let session = house.open_session(&format!("w{index}")).await;
+        Hand { house, session, turn: 0, queue: self.queue(), claims: self.nodes.claims.clone() }
+    }
+
+    /// What the store counts in the queue of this round.
+    async fn depth(&self) -> (u64, u64, u64) {
+        let depths = self.here().store.depths().await.unwrap();
+        let is_ours = |depth: &&Depth| depth.lane.queue() == self.queue();
+        let ours = depths.iter().find(is_ours);
+        ours.map_or((0, 0, 0), |depth| (depth.waiting, depth.queued, depth.running))
+    }
+
+    /// Runs two calls at once; which of them begins a moment earlier differs from round to round.
+    async fn both<A, B>(&self, one: impl Future<Output = A>, other: impl Future<Output = B>) -> (A, B) {
+        let (first, second) = (self.number % HEAD_STARTS, self.number / HEAD_STARTS % HEAD_STARTS);
+        futures_util::future::join(after(first, one), after(second, other)).await
+    }
+
+    /// Runs the same call once for each index, all at once.
+    async fn many<T, F: Future<Output = T>>(&self, count: usize, call: impl Fn(usize) -> F) -> Vec<T> {
+        let head_start = |index: usize| (self.number + 1).wrapping_mul(index as u32) % HEAD_STARTS;
+        futures_util::future::join_all((0..count).map(|index| after(head_start(index), call(index)))).await
+    }
+
+    /// Releases and skips all dependents that are still to be told.
+    async fn resolve_all(&self) {
+        for _ in 0..TRIES_MAX {
+            if !self.here().store.resolve(at(900), 1_000).await.unwrap().more {
+                return;
+            }
+        }
+        panic!("there is always more to resolve");
+    }
+}
+
+/// A worker of one round, which claims from its queue and counts its turns.
+struct Hand {
+    house: House,
+    session: SessionId,
+    turn: u64,
+    queue: String,
+    claims: Arc<AtomicI64>,
+}
+
+impl Hand {
+    async fn try_claim(&self, limit: usize) -> ClaimOutcome {
+        let now = at(1_000 + self.claims.fetch_add(1, Ordering::Relaxed));
+        let (queues, job_types) = (vec![self.queue.clone()], vec!["report".to_owned()]);
+        let claim = Claim { session: self.session, turn: self.turn + 1, limit, queues, job_types };
+        self.house.claim_from(now, claim).await
+    }
+
+    async fn claim(&mut self, limit: usize) -> Vec<Assignment> {
+        match self.try_claim(limit).await {
+            ClaimOutcome::Claimed { assignments, .. } => {
+                self.turn += u64::from(!assignments.is_empty());
+                assignments
+            }
+            other => panic!("claimed: {other:?}"),
+        }
+    }
+
+    /// Claims all there is in its queue, which must be one execution.
+    async fn claim_only(&mut self) -> Assignment {
+        let mut claimed = self.claim(10).await;
+        assert_eq!(claimed.len(), 1, "{claimed:?}");
+        claimed.remove(0)
+    }
+
+    async fn report(&self, now: Timestamp, of: &Assignment, end: End) -> ReportAnswer {
+        self.house.report(now, self.session, of, end).await.answer
+    }
+
+    /// Reports an end that must be accepted.
+    async fn end(&self, now: Timestamp, of: &Assignment, end: End) -> Begun {
+        self.house.accept(now, self.session, of, end).await
+    }
+
+    async fn give_back(&self, now: Timestamp, of: &Assignment) -> Vec<Option<Begun>> {
+        self.house.store.give_back(now, self.session, vec![of.lease()]).await.unwrap()
+    }
+
+    /// Gives back all it holds, with its next turn.
+    async fn resync(&self, now: Timestamp) -> ResyncOutcome {
+        let resync = Resync { session: self.session, turn: self.turn + 1, held: vec![] };
+        self.house.store.resync(now, resync).await.unwrap()
+    }
+}
+
+/// Begins a call after the others of the runtime have had so many turns.
+async fn after<T>(turns: u32, call: impl Future<Output = T>) -> T {
+    for _ in 0..turns {
+        tokio::task::yield_now().await;
+    }
+    call.await
+}

@@ -1,0 +1,130 @@
+//! What a transaction writes: each kind of change to each table as one list, for one statement.
+
+use crate::rows::{JobKey, JobRow, LiveRow, ScheduleRow};
+use crate::tally::Counts;
+use punctual_core::ids::{JobId, OccurrenceId, SessionId};
+use punctual_core::job::JobMark;
+use punctual_core::notes::{Checkpoint, LastNote, Progress};
+use punctual_core::occurrence::Finished;
+use punctual_core::ports::{NewRequest, QueueRow, RequestKey, SessionOpening, StoredAnswer};
+use punctual_core::schedule::SkipRange;
+use punctual_core::session::SessionMode;
+use punctual_core::time::Timestamp;
+
+/// Lists are sorted by key, name each key once, and may be written in the order of the fields.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Changes {
+    pub sessions_inserted: Vec<NewSession>,
+    /// Whole places of sessions that were fetched.
+    pub sessions_updated: Vec<SessionChange>,
+    /// Sessions that are to look for leases to be cancelled, wherever they stand; those that are gone are left out.
+    pub attention: Vec<SessionId>,
+    pub sessions_deleted: Vec<SessionId>,
+
+    pub jobs_inserted: Vec<JobRow>,
+    pub jobs_updated: Vec<JobRow>,
+    /// Single columns of jobs that are not written whole.
+    pub marks: Vec<(JobId, JobMark)>,
+    pub numbered: Vec<Numbered>,
+    pub tags_forgotten: Vec<JobId>,
+    pub tags_put: Vec<(JobId, String)>,
+    pub keys_freed: Vec<JobId>,
+    /// Inserted, and never written over: a holder that nobody has seen makes it a conflict.
+    pub keys_held: Vec<(JobKey, JobId)>,
+    /// Taken over from the finished job that had it.
+    pub keys_taken: Vec<(JobKey, JobId)>,
+
+    pub schedules_inserted: Vec<ScheduleRow>,
+    pub schedules_updated: Vec<ScheduleRow>,
+    pub schedules_deleted: Vec<JobId>,
+
+    pub live_inserted: Vec<LiveRow>,
+    pub live_updated: Vec<LiveRow>,
+    pub live_deleted: Vec<OccurrenceId>,
+
+    /// In the order in which they ended.
+    pub history: Vec<EndedRow>,
+    pub skips_lengthened: Vec<(i64, SkipRange)>,
+    pub skips_inserted: Vec<(JobId, SkipRange)>,
+
+    pub buried: Vec<Buried>,
+    pub unburied: Vec<OccurrenceId>,
+    pub dead_forgotten: Vec<JobId>,
+
+    pub dependencies_inserted: Vec<Dependency>,
+    pub dependencies_deleted: Vec<Dependency>,
+    pub parents_forgotten: Vec<JobId>,
+    pub resolutions_inserted: Vec<(JobId, bool)>,
+    pub resolutions_deleted: Vec<JobId>,
+
+    pub notes: Vec<NoteChange>,
+    pub checkpoints_put: Vec<(OccurrenceId, Checkpoint)>,
+    pub checkpoints_deleted: Vec<OccurrenceId>,
+    pub notes_forgotten: Vec<OccurrenceId>,
+    /// But for those of what is still open after this transaction.
+    pub notes_of_jobs_forgotten: Vec<JobId>,
+
+    pub queues_put: Vec<QueueRow>,
+    pub queues_deleted: Vec<String>,
+    pub requests_inserted: Vec<(NewRequest, Timestamp)>,
+    pub requests_answered: Vec<(RequestKey, StoredAnswer)>,
+
+    pub counts: Counts,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct NewSession {
+    pub id: SessionId,
+    pub worker: i64,
+    pub opening: SessionOpening,
+    pub opened_at: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SessionChange {
+    pub id: SessionId,
+    pub turn: u64,
+    pub beat: u64,
+    pub beaten_at: Timestamp,
+    pub mode: SessionMode,
+    pub attention: bool,
+    pub lost: bool,
+}
+
+/// What a job keeps when its schedule is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Numbered {
+    pub job: JobId,
+    pub numbered: u32,
+    /// `None` leaves what is there.
+    pub fired: Option<u32>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct EndedRow {
+    pub finished: Finished,
+    pub worker: Option<i64>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Buried {
+    pub finished: Finished,
+    pub noted: bool,
+    pub died_at: Timestamp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Dependency {
+    pub parent: JobId,
+    pub child: JobId,
+}
+
+/// The last note of an occurrence, and the progress that it brought, if any: what was there before stays otherwise.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct NoteChange {
+    pub id: OccurrenceId,
+    pub attempt: u32,
+    pub last: LastNote,
+    pub noted_at: Timestamp,
+    pub progress: Option<Progress>,
+}

@@ -1,0 +1,121 @@
+//! Which jobs of a draft wait for which, and whose end has not been told to all that wait for it.
+
+use super::changes::{Changes, Dependency};
+use super::table::{RowChange, Table};
+use super::wants::Wants;
+use punctual_core::ids::JobId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+
+#[derive(Debug, Default)]
+pub(super) struct Dependencies {
+    /// By child and parent.
+    by_child: Table<(JobId, JobId), ()>,
+    /// The same by parent and child.
+    by_parent: Table<(JobId, JobId), ()>,
+    /// Children of which all parents were fetched.
+    whole_children: BTreeSet<JobId>,
+    /// Parents of which all children were fetched.
+    whole_parents: BTreeSet<JobId>,
+    /// Children whose parents are to be forgotten, those that nobody has read as well.
+    forgotten: BTreeSet<JobId>,
+    pub resolutions: Table<JobId, bool>,
+    pub has_resolutions: bool,
+}
+
+impl Dependencies {
+    pub fn take_in(&mut self, wants: &Wants, parents: &[(JobId, JobId)], children: &[(JobId, JobId)]) {
+        let mut counts = BTreeMap::<JobId, usize>::new();
+        for (parent, _) in children {
+            *counts.entry(*parent).or_default() += 1;
+        }
+        let of_parents = parents.iter().map(|(child, parent)| (parent, child));
+        for (parent, child) in children.iter().map(|(parent, child)| (parent, child)).chain(of_parents) {
+            self.by_child.fetch((*child, *parent), Some(()));
+            self.by_parent.fetch((*parent, *child), Some(()));
+        }
+        self.whole_children.extend(&wants.parents_of);
+        let is_whole = |parent: &JobId, wanted: usize| counts.get(parent).is_none_or(|found| *found < wanted);
+        let whole = wants.children_of.iter().filter(|(parent, wanted)| is_whole(parent, **wanted));
+        self.whole_parents.extend(whole.map(|(parent, _)| *parent));
+    }
+
+    pub fn take_in_resolutions(&mut self, found: Vec<(JobId, bool)>) {
+        self.has_resolutions = true;
+        self.resolutions.take_in([], found);
+    }
+
+    pub fn undo(&mut self) {
+        self.by_child.undo();
+        self.by_parent.undo();
+        self.forgotten.clear();
+        self.resolutions.undo();
+    }
+
+    pub fn insert(&mut self, parent: JobId, child: JobId) {
+        self.by_child.put((child, parent), ());
+        self.by_parent.put((parent, child), ());
+    }
+
+    pub fn remove(&mut self, parent: JobId, child: JobId) {
+        self.by_child.remove((child, parent));
+        self.by_parent.remove((parent, child));
+    }
+
+    /// A child waits for nobody any more, whoever it was.
+    pub fn forget_parents(&mut self, child: JobId) {
+        let parents: Vec<JobId> = self.parents(child).collect();
+        for parent in parents {
+            self.remove(parent, child);
+        }
+        self.forgotten.insert(child);
+    }
+
+    pub fn knows_parents_of(&self, child: JobId) -> bool {
+        self.whole_children.contains(&child)
+    }
+
+    pub fn knows_children_of(&self, parent: JobId) -> bool {
+        self.whole_parents.contains(&parent)
+    }
+
+    pub fn parents(&self, child: JobId) -> impl Iterator<Item = JobId> {
+        self.by_child.range(all_of(child)).map(|((_, parent), ())| *parent)
+    }
+
+    /// The children that are known, in the order of their ids.
+    pub fn children(&self, parent: JobId) -> impl Iterator<Item = JobId> {
+        self.by_parent.range(all_of(parent)).map(|((_, child), ())| *child)
+    }
+
+    /// How many children of a parent were fetched and have been told since.
+    pub fn told(&self, parent: JobId) -> usize {
+        let before = self.by_parent.range_before(all_of(parent));
+        before.filter(|(tie, ())| self.by_parent.present(tie).is_none()).count()
+    }
+
+    pub fn collect(&self, is_new: impl Fn(JobId) -> bool, changes: &mut Changes) {
+        for ((parent, child), change) in self.by_parent.changes() {
+            let dependency = Dependency { parent: *parent, child: *child };
+            match change {
+                RowChange::Inserted(()) => changes.dependencies_inserted.push(dependency),
+                RowChange::Deleted if !self.forgotten.contains(child) => {
+                    changes.dependencies_deleted.push(dependency);
+                }
+                RowChange::Deleted | RowChange::Updated(()) => {}
+            }
+        }
+        changes.parents_forgotten = self.forgotten.iter().copied().filter(|child| !is_new(*child)).collect();
+        for (parent, change) in self.resolutions.changes() {
+            match change {
+                RowChange::Inserted(succeeded) => changes.resolutions_inserted.push((*parent, *succeeded)),
+                RowChange::Deleted => changes.resolutions_deleted.push(*parent),
+                RowChange::Updated(_) => {}
+            }
+        }
+    }
+}
+
+fn all_of(job: JobId) -> RangeInclusive<(JobId, JobId)> {
+    (job, JobId::from_bytes([0; 16]))..=(job, JobId::from_bytes([u8::MAX; 16]))
+}

@@ -1,0 +1,124 @@
+//! What several answers of a draft have in common.
+
+use super::found::FoundSession;
+use super::{Draft, NoteChange, Numbered};
+use crate::fault::Fault;
+use crate::rows::LiveRow;
+use punctual_core::gates::Gate;
+use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
+use punctual_core::notes::{LastNote, Note};
+use punctual_core::occurrence::{Finished, LiveState, Ties};
+use punctual_core::ports::{DeadLetter, LeaseRef};
+use punctual_core::time::Timestamp;
+
+impl Draft {
+    pub(super) fn number(&mut self, job: JobId, numbered: u32, fired: Option<u32>) {
+        if let Some(mut row) = self.jobs.present(&job).cloned() {
+            row.job.numbered = Some(numbered);
+            row.job.fired = fired.unwrap_or(row.job.fired);
+            self.jobs.put(job, row);
+            return;
+        }
+        let change = self.numbered.entry(job).or_insert(Numbered { job, numbered, fired: None });
+        change.numbered = numbered;
+        change.fired = fired.or(change.fired);
+    }
+
+    /// Keeps what a note brings.
+    pub(super) fn note(&mut self, note: &Note, last: LastNote, now: Timestamp) {
+        let ExecutionId { occurrence: id, attempt } = note.lease.execution;
+        // What is forgotten is forgotten last.
+        self.is_tangled |= self.notes_forgotten.contains(&id);
+        self.notes.put(id, last);
+        let fresh = NoteChange { id, attempt, last, noted_at: now, progress: None };
+        let change = self.note_changes.entry(id).or_insert(fresh);
+        (change.last, change.noted_at) = (last, now);
+        if let Some(progress) = &note.progress {
+            (change.attempt, change.progress) = (attempt, Some(progress.clone()));
+        }
+        match &note.checkpoint {
+            None => {}
+            Some(checkpoint) if checkpoint.is_null() => self.checkpoints.remove(id),
+            Some(checkpoint) => self.checkpoints.put(id, checkpoint.clone()),
+        }
+    }
+
+    pub(super) fn change_session(
+        &mut self,
+        session: SessionId,
+        change: impl FnOnce(&mut FoundSession),
+    ) -> Result<(), Fault> {
+        let Some(mut found) = self.need_session(session)?.cloned() else { return Ok(()) };
+        change(&mut found);
+        self.sessions.put(session, found);
+        Ok(())
+    }
+
+    /// All dead letters that a job has by now.
+    pub(super) fn dead_left(&mut self, job: JobId) -> Result<Vec<OccurrenceId>, Fault> {
+        let Some(fetched) = self.dead_of_jobs.get(&job).filter(|_| self.has_lock(job)) else {
+            self.wants.dead_of_jobs.insert(job);
+            self.lock(job)?;
+            return self.unloaded();
+        };
+        let is_gone = |id: &&OccurrenceId| matches!(self.dead.get(id), Some(None));
+        let mut left: Vec<OccurrenceId> = fetched.iter().filter(|id| !is_gone(id)).copied().collect();
+        left.extend(self.buried.keys().filter(|id| id.job == job && !fetched.contains(id)));
+        left.sort_unstable();
+        Ok(left)
+    }
+
+    pub(super) fn latest_left(&mut self, job: JobId) -> Result<Option<OccurrenceId>, Fault> {
+        Ok(self.dead_left(job)?.into_iter().max())
+    }
+}
+
+pub(super) fn is_behind(row: &LiveRow, gate: Gate) -> bool {
+    matches!(row.live.state, LiveState::Waiting(gates) if gates.contains(gate))
+}
+
+pub(super) fn is_held_by(row: &LiveRow, session: SessionId) -> bool {
+    matches!(row.live.state, LiveState::Running(lease) if lease.session == session)
+}
+
+/// The lease of a row that its session is asked to stop.
+pub(super) fn cancel_of(row: &LiveRow, session: SessionId) -> Option<LeaseRef> {
+    match row.live.state {
+        LiveState::Running(lease) if lease.session == session && lease.cancel_requested => {
+            Some(LeaseRef { execution: row.live.execution(), epoch: row.live.epoch })
+        }
+        _ => None,
+    }
+}
+
+pub(super) fn tied(mut row: LiveRow, ties: Ties) -> LiveRow {
+    let before = &mut row.live.ties;
+    before.followed |= ties.followed;
+    before.awaited |= ties.awaited;
+    before.exempt |= ties.exempt;
+    before.noted |= ties.noted;
+    row
+}
+
+pub(super) fn cloned(rows: Vec<&LiveRow>) -> Vec<LiveRow> {
+    rows.into_iter().cloned().collect()
+}
+
+/// A dead letter as another attempt of it needs it. Its number and the names of its job are for people, and it is read
+/// from the database before any of them sees it.
+pub(super) fn dead_letter_of(finished: &Finished, noted: bool, died_at: Timestamp) -> DeadLetter {
+    DeadLetter {
+        number: 0,
+        occurrence: finished.id.occurrence,
+        job_name: String::new(),
+        job_type: String::new(),
+        queue: String::new(),
+        attempts: finished.id.attempt,
+        epoch: finished.epoch,
+        scheduled_time: finished.scheduled_time,
+        origin: finished.origin,
+        died_at,
+        error: finished.error.clone(),
+        noted,
+    }
+}

@@ -1,0 +1,421 @@
+//! Transactions of databases on the other side of a network: rows are fetched together, the verbs run over them in
+//! memory, and what they changed is written together.
+//!
+//! A [`Draft`] answers the verbs from what was fetched. What it lacks it notes in [`Wants`], the verb stops, and when
+//! all writes of the transaction have been tried, everything that was missing is fetched in one round and they run
+//! again from the beginning. [`Runner`] does that, for one connection; [`Writers`] has several of them and shares out
+//! what callers send. Nothing here knows a database: that is behind [`Tables`].
+
+mod answers;
+mod changes;
+mod collect;
+mod dependencies;
+mod found;
+mod lookups;
+mod memory;
+mod open;
+mod runner;
+mod skips;
+mod table;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod wanting;
+mod wants;
+mod writers;
+
+use crate::fault::Fault;
+use crate::rows::{Ended, JobFacts, JobKey, JobRow, JobTerms, LiveRow, RequestRow, ScheduleRow};
+use crate::tally::Tally;
+use dependencies::Dependencies;
+use memory::{Learned, Remembered};
+use open::Open;
+use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
+use punctual_core::notes::{Checkpoint, LastNote};
+use punctual_core::ports::{DeadLetter, LeaseRef, NewRequest, QueueRow, RequestKey, StoredAnswer};
+use punctual_core::rank::Shares;
+use punctual_core::time::Timestamp;
+use skips::Skips;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use table::Table;
+use wanting::Stage;
+
+#[cfg_attr(
+    not(any(feature = "postgres", feature = "mysql")),
+    expect(unused_imports, reason = "for the adapters")
+)]
+pub(crate) use {
+    changes::{Buried, Changes, Dependency, EndedRow, NewSession, NoteChange, Numbered, SessionChange},
+    found::{Found, FoundSession, FoundSkip},
+    tables::Tables,
+    wants::{WantedClaims, Wants},
+    writers::{Connect, Writers, WritersOptions},
+};
+
+/// The rows of one transaction.
+pub(crate) struct Draft {
+    /// What was asked for and is not here.
+    wants: Wants,
+    /// The last kind of rows that was locked.
+    locked: Stage,
+    /// Whether so many rounds have gone by that what can be left for another transaction is left.
+    is_late: bool,
+    /// Whether writes that share this transaction want what its lists cannot say, so that each needs its own.
+    is_tangled: bool,
+
+    remembered: Remembered,
+    shares: Option<Shares>,
+    tally: Tally,
+    worker_numbers: BTreeMap<String, i64>,
+    new_sessions: Vec<SessionId>,
+
+    sessions: Table<SessionId, FoundSession>,
+    opened: BTreeMap<SessionId, NewSession>,
+    has_lost_sessions: bool,
+    has_embedded_sessions: bool,
+    attention: BTreeSet<SessionId>,
+    cancels: BTreeMap<SessionId, BTreeSet<LeaseRef>>,
+
+    jobs: Table<JobId, JobRow>,
+    terms: Table<JobId, JobTerms>,
+    facts: Table<JobId, JobFacts>,
+    numbered: BTreeMap<JobId, Numbered>,
+    tags_forgotten: BTreeSet<JobId>,
+    tags_put: BTreeMap<JobId, Vec<String>>,
+    keys: Table<JobKey, JobId>,
+    keys_freed: BTreeSet<JobId>,
+    schedules: Table<JobId, ScheduleRow>,
+    open: Open,
+
+    queues: Table<String, QueueRow>,
+    has_queues: bool,
+    unstarted: BTreeMap<i64, u64>,
+
+    history: Vec<EndedRow>,
+    ended: Table<ExecutionId, Ended>,
+    skips: Skips,
+    dead: Table<OccurrenceId, DeadLetter>,
+    buried: BTreeMap<OccurrenceId, Buried>,
+    /// The latest dead letter of each job as the database has it.
+    latest_dead: BTreeMap<JobId, Option<OccurrenceId>>,
+    /// All that the database has of a job's dead letters.
+    dead_of_jobs: BTreeMap<JobId, BTreeSet<OccurrenceId>>,
+    dead_forgotten: BTreeSet<JobId>,
+
+    dependencies: Dependencies,
+
+    notes: Table<OccurrenceId, LastNote>,
+    note_changes: BTreeMap<OccurrenceId, NoteChange>,
+    checkpoints: Table<OccurrenceId, Checkpoint>,
+    notes_forgotten: BTreeSet<OccurrenceId>,
+    notes_of_jobs_forgotten: BTreeSet<JobId>,
+
+    requests: Table<RequestKey, RequestRow>,
+    requests_inserted: BTreeMap<RequestKey, (NewRequest, Timestamp)>,
+    requests_answered: BTreeMap<RequestKey, StoredAnswer>,
+}
+
+impl Draft {
+    pub fn new(remembered: Remembered) -> Self {
+        Draft {
+            remembered,
+            wants: Wants::default(),
+            locked: Stage::Nothing,
+            is_late: false,
+            is_tangled: false,
+            shares: None,
+            tally: Tally::default(),
+            worker_numbers: BTreeMap::new(),
+            new_sessions: vec![],
+            sessions: Table::default(),
+            opened: BTreeMap::new(),
+            has_lost_sessions: false,
+            has_embedded_sessions: false,
+            attention: BTreeSet::new(),
+            cancels: BTreeMap::new(),
+            jobs: Table::default(),
+            terms: Table::default(),
+            facts: Table::default(),
+            numbered: BTreeMap::new(),
+            tags_forgotten: BTreeSet::new(),
+            tags_put: BTreeMap::new(),
+            keys: Table::default(),
+            keys_freed: BTreeSet::new(),
+            schedules: Table::default(),
+            open: Open::default(),
+            queues: Table::default(),
+            has_queues: false,
+            unstarted: BTreeMap::new(),
+            history: vec![],
+            ended: Table::default(),
+            skips: Skips::default(),
+            dead: Table::default(),
+            buried: BTreeMap::new(),
+            latest_dead: BTreeMap::new(),
+            dead_of_jobs: BTreeMap::new(),
+            dead_forgotten: BTreeSet::new(),
+            dependencies: Dependencies::default(),
+            notes: Table::default(),
+            note_changes: BTreeMap::new(),
+            checkpoints: Table::default(),
+            notes_forgotten: BTreeSet::new(),
+            notes_of_jobs_forgotten: BTreeSet::new(),
+            requests: Table::default(),
+            requests_inserted: BTreeMap::new(),
+            requests_answered: BTreeMap::new(),
+        }
+    }
+
+    /// Takes in what was found of what was wanted. What was wanted and not found is known not to be there.
+    pub fn take_in(&mut self, wants: &Wants, found: Found) {
+        self.locked = self.locked.max(wants.last_stage().unwrap_or_default());
+        self.take_in_names(&found);
+        self.take_in_sessions(wants, found.sessions, found.cancels);
+        self.jobs.take_in(&wants.jobs, found.jobs.into_iter().map(|row| (row.job.id, row)));
+        self.terms.take_in(&wants.terms, found.terms);
+        self.facts.take_in(&wants.facts, found.facts);
+        self.keys.take_in(&wants.keys, found.keys);
+        self.schedules.take_in(&wants.schedules, found.schedules.into_iter().map(|row| (row.state.job, row)));
+        self.open.take_in(wants, found.live, &found.claims);
+        if wants.queues {
+            self.has_queues = true;
+            self.queues.take_in([], found.queues.into_iter().map(|row| (row.queue.clone(), row)));
+        }
+        self.unstarted.extend(wants.unstarted.iter().map(|lane| (*lane, 0)));
+        self.unstarted.extend(found.unstarted);
+        self.ended.take_in(&wants.ended, found.ended);
+        self.skips.take_in(&wants.skipped, found.skipped);
+        self.take_in_dead(wants, found.dead_letters, found.latest_dead_letters, found.dead_of_jobs);
+        self.dependencies.take_in(wants, &found.parents, &found.children);
+        if wants.resolutions {
+            self.dependencies.take_in_resolutions(found.resolutions);
+        }
+        self.notes.take_in(&wants.last_notes, found.last_notes);
+        self.checkpoints.take_in(&wants.checkpoints, found.checkpoints);
+        self.requests.take_in(&wants.requests, found.requests);
+    }
+
+    /// Takes in names, which are there whatever becomes of the transaction.
+    pub fn take_in_names(&mut self, found: &Found) {
+        if !found.lanes.is_empty() {
+            Arc::make_mut(&mut self.remembered.lanes).learn(&found.lanes);
+        }
+    }
+
+    /// Gives the draft numbers to use: of workers by name, and of sessions to come.
+    pub fn give_numbers(&mut self, workers: BTreeMap<String, i64>, sessions: Vec<SessionId>) {
+        self.worker_numbers = workers;
+        self.new_sessions = sessions;
+    }
+
+    fn take_in_sessions(
+        &mut self,
+        wants: &Wants,
+        found: Vec<FoundSession>,
+        cancels: Vec<(SessionId, LeaseRef)>,
+    ) {
+        self.sessions.take_in(&wants.sessions, found.into_iter().map(|session| (session.id, session)));
+        self.has_lost_sessions |= wants.lost_sessions;
+        self.has_embedded_sessions |= wants.embedded_sessions;
+        for session in &wants.cancels_of {
+            self.cancels.insert(*session, BTreeSet::new());
+        }
+        for (session, lease) in cancels {
+            self.cancels.entry(session).or_default().insert(lease);
+        }
+    }
+
+    fn take_in_dead(
+        &mut self,
+        wants: &Wants,
+        letters: Vec<DeadLetter>,
+        latest: Vec<DeadLetter>,
+        dead_of_jobs: Vec<OccurrenceId>,
+    ) {
+        for job in &wants.latest_dead_letters {
+            self.latest_dead.insert(*job, None);
+        }
+        for letter in &latest {
+            self.latest_dead.insert(letter.occurrence.job, Some(letter.occurrence));
+        }
+        let found = letters.into_iter().chain(latest).map(|letter| (letter.occurrence, letter));
+        self.dead.take_in(&wants.dead_letters, found);
+        for job in &wants.dead_of_jobs {
+            self.dead_of_jobs.insert(*job, BTreeSet::new());
+        }
+        for id in dead_of_jobs {
+            self.dead_of_jobs.entry(id.job).or_default().insert(id);
+        }
+    }
+
+    /// Forgets what the verbs have written and asked for; what was fetched stays.
+    pub fn undo(&mut self) {
+        self.wants = Wants::default();
+        self.is_tangled = false;
+        self.shares = None;
+        self.tally.forget();
+        self.sessions.undo();
+        self.opened.clear();
+        self.attention.clear();
+        self.jobs.undo();
+        self.terms.undo();
+        self.facts.undo();
+        self.numbered.clear();
+        self.tags_forgotten.clear();
+        self.tags_put.clear();
+        self.keys.undo();
+        self.keys_freed.clear();
+        self.schedules.undo();
+        self.open.undo();
+        self.queues.undo();
+        self.history.clear();
+        self.ended.undo();
+        self.skips.undo();
+        self.dead.undo();
+        self.buried.clear();
+        self.dead_forgotten.clear();
+        self.dependencies.undo();
+        self.notes.undo();
+        self.note_changes.clear();
+        self.checkpoints.undo();
+        self.notes_forgotten.clear();
+        self.notes_of_jobs_forgotten.clear();
+        self.requests.undo();
+        self.requests_inserted.clear();
+        self.requests_answered.clear();
+    }
+
+    /// The write that was under way is done.
+    pub fn keep(&mut self) {
+        self.tally.keep();
+    }
+
+    pub fn is_tangled(&self) -> bool {
+        self.is_tangled
+    }
+
+    /// From now on, what can be left for another transaction is left.
+    pub fn be_late(&mut self) {
+        self.is_late = true;
+    }
+
+    /// What was asked for and is not here, to be fetched.
+    pub fn missing(&mut self) -> Wants {
+        let mut missing = std::mem::take(&mut self.wants);
+        if missing.locks_jobs() {
+            // Who holds a key can be relied upon only after the holder's job was locked.
+            missing.keys.extend(self.keys.rows_before().map(|(key, _)| key.clone()));
+        }
+        missing
+    }
+
+    /// Whether something is wanted that is locked before what is locked already, or made outside of transactions.
+    pub fn must_begin_again(&self, missing: &Wants) -> bool {
+        missing.has_names() || missing.first_stage().is_some_and(|stage| stage < self.locked)
+    }
+
+    /// What others may use once the transaction is committed.
+    pub fn learned(&mut self) -> Learned {
+        let mut workers: BTreeMap<SessionId, Option<i64>> =
+            self.sessions.rows().map(|(id, session)| (*id, Some(session.worker))).collect();
+        for (id, _) in self.sessions.rows_before() {
+            workers.entry(*id).or_insert(None);
+        }
+        let queues = self
+            .has_queues
+            .then(|| self.queues.rows().map(|(name, row)| (name.clone(), row.clone())).collect());
+        Learned { shares: self.shares.take(), workers, queues }
+    }
+
+    // What the answers to the verbs are made of.
+
+    /// Stops the verb: something was noted as wanted.
+    fn unloaded<T>(&self) -> Result<T, Fault> {
+        Err(Fault::Unloaded)
+    }
+
+    fn has_lock(&self, job: JobId) -> bool {
+        self.jobs.is_known(&job) || self.terms.is_known(&job)
+    }
+
+    /// Whether the database has no such job, and so nothing that belongs to it.
+    fn is_new(&self, job: JobId) -> bool {
+        self.jobs.was_absent(&job) || self.terms.was_absent(&job)
+    }
+
+    /// Goes on only under the lock of the job's row: whoever relies on the job as a whole takes it first.
+    fn lock(&mut self, job: JobId) -> Result<(), Fault> {
+        if self.has_lock(job) {
+            return Ok(());
+        }
+        self.wants.add_job_as_a_whole(job);
+        self.unloaded()
+    }
+
+    /// Goes on only when all that is open of the job is known.
+    fn need_open(&mut self, job: JobId) -> Result<(), Fault> {
+        self.lock(job)?;
+        if self.open.is_whole_job(job) || self.is_new(job) {
+            return Ok(());
+        }
+        if !self.schedules.is_known(&job) {
+            self.wants.schedules.insert(job);
+        }
+        self.wants.open_of_jobs.insert(job);
+        self.unloaded()
+    }
+
+    fn need_live(&mut self, id: OccurrenceId) -> Result<Option<&LiveRow>, Fault> {
+        if !self.open.is_known(id) && !self.is_new(id.job) {
+            self.wants.live.insert(id);
+            return self.unloaded();
+        }
+        Ok(self.open.rows.present(&id))
+    }
+
+    fn need_schedule(&mut self, job: JobId) -> Result<Option<&ScheduleRow>, Fault> {
+        if !self.schedules.is_known(&job) && !self.is_new(job) {
+            self.wants.add_job_as_a_whole(job);
+            return self.unloaded();
+        }
+        Ok(self.schedules.present(&job))
+    }
+
+    fn need_session(&mut self, session: SessionId) -> Result<Option<&FoundSession>, Fault> {
+        if !self.sessions.is_known(&session) {
+            self.wants.sessions.insert(session);
+            return self.unloaded();
+        }
+        Ok(self.sessions.present(&session))
+    }
+
+    fn need_queues(&mut self) -> Result<(), Fault> {
+        if self.has_queues {
+            return Ok(());
+        }
+        self.wants.queues = true;
+        self.unloaded()
+    }
+
+    /// Goes on only when all jobs are known that this one still waits for. They are read under the lock of its row:
+    /// otherwise two parents that end at once would each see the other, and nobody would release the child.
+    fn need_parents(&mut self, child: JobId) -> Result<(), Fault> {
+        if self.is_new(child) || (self.has_lock(child) && self.dependencies.knows_parents_of(child)) {
+            return Ok(());
+        }
+        if !self.has_lock(child) {
+            self.wants.add_job_as_a_whole(child);
+        }
+        self.wants.parents_of.insert(child);
+        self.unloaded()
+    }
+
+    fn need_resolutions(&mut self) -> Result<(), Fault> {
+        if self.dependencies.has_resolutions {
+            return Ok(());
+        }
+        self.wants.resolutions = true;
+        self.unloaded()
+    }
+}

@@ -1,0 +1,263 @@
+//! One transaction after the other on one connection: fetch, run the verbs in memory, fetch what they lacked, write.
+
+use super::memory::Memory;
+use super::{Draft, Tables, Wants};
+use crate::fault::Fault;
+use crate::verbs::perform;
+use crate::write::{Write, WriteReply};
+use punctual_core::ids::SessionId;
+use punctual_core::ports::StoreError;
+use punctual_core::time::Timestamp;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Rounds of fetching for one transaction, new beginnings included. More are a defect: a verb that never has enough.
+const ROUNDS_MAX: usize = 64;
+/// Rounds after which a transaction leaves to others what it can.
+const ROUNDS_UNTIL_LATE: usize = 24;
+/// Times that a transaction is run again because another one was in its way. Then its callers are told to try later.
+const CONFLICTS_MAX: u32 = 12;
+/// The pause after the first conflict; it grows with each.
+const CONFLICT_PAUSE: Duration = Duration::from_millis(2);
+/// The longest pause between two tries.
+const CONFLICT_PAUSE_MAX: Duration = Duration::from_millis(100);
+
+/// Runs writes on a connection.
+pub(crate) struct Runner<'a> {
+    pub tables: &'a mut dyn Tables,
+    pub memory: &'a Memory,
+    /// A number below one for each call, so that transactions that met once do not meet again.
+    pub jitter: &'a mut (dyn FnMut() -> f64 + Send),
+}
+
+/// What became of writes that shared a transaction.
+enum Ran {
+    Committed,
+    /// They cannot share one.
+    Apart,
+}
+
+impl Runner<'_> {
+    /// Runs all writes in one transaction and answers each in its place. One that fails by itself is left out, and
+    /// the others run without it.
+    pub async fn run(&mut self, writes: &[Write]) -> Vec<Result<WriteReply, StoreError>> {
+        let mut answers = Answers { writes, replies: vec![None; writes.len()] };
+        match self.run_together(&mut answers).await {
+            Ok(Ran::Committed) => answers.all(),
+            Ok(Ran::Apart) => {
+                let mut replies = Vec::with_capacity(writes.len());
+                for write in writes {
+                    replies.push(self.run_alone(write).await);
+                }
+                replies
+            }
+            Err(fault) => answers.all_or(&StoreError::from(fault)),
+        }
+    }
+
+    async fn run_alone(&mut self, write: &Write) -> Result<WriteReply, StoreError> {
+        let mut answers = Answers { writes: std::slice::from_ref(write), replies: vec![None] };
+        match self.run_together(&mut answers).await {
+            Ok(Ran::Committed) => answers.all().pop().unwrap_or_else(unanswered),
+            Ok(Ran::Apart) => Err(StoreError::Broken("one call undoes what it does".to_owned())),
+            Err(fault) => Err(fault.into()),
+        }
+    }
+
+    /// Runs the writes that have no answer yet, again and again as long as others are in the way.
+    async fn run_together(&mut self, answers: &mut Answers<'_>) -> Result<Ran, Fault> {
+        let wants = self.first_wants(answers.writes).await?;
+        let mut run = Run { wants, beginnings: 0, rounds: 0, workers: BTreeMap::new(), sessions: vec![] };
+        let mut conflicts = 0;
+        loop {
+            let fault = match self.transaction(&mut run, answers).await {
+                Ok(Some(ran)) => return Ok(ran),
+                // Something is to be locked first that was found to be wanted last.
+                Ok(None) => continue,
+                Err(fault) => fault,
+            };
+            self.tables.abandon().await;
+            if fault.is_conflict() && conflicts < CONFLICTS_MAX {
+                conflicts += 1;
+                (run.beginnings, run.rounds) = (0, 0);
+                self.pause(conflicts).await;
+            } else if fault.is_conflict() || fault.is_outage() || answers.open().count() <= 1 {
+                return Err(fault);
+            } else {
+                // It may be the fault of one of them.
+                return Ok(Ran::Apart);
+            }
+        }
+    }
+
+    /// What the writes are sure to want. Claims are to know of lanes that other processes have made.
+    async fn first_wants(&mut self, writes: &[Write]) -> Result<Wants, Fault> {
+        let wants = Wants::of(writes, &self.memory.copy());
+        if !wants.all_lanes {
+            return Ok(wants);
+        }
+        let found = match self.tables.intern(&Wants { all_lanes: true, ..Wants::default() }).await {
+            Ok(found) => found,
+            Err(fault) => {
+                self.tables.abandon().await;
+                return Err(fault);
+            }
+        };
+        self.memory.learn_lanes(&found);
+        self.memory.lanes_were_read(latest_claim(writes));
+        Ok(Wants { all_lanes: false, ..Wants::of(writes, &self.memory.copy()) })
+    }
+
+    async fn pause(&mut self, conflicts: u32) {
+        let longest =
+            CONFLICT_PAUSE.saturating_mul(conflicts.saturating_mul(conflicts)).min(CONFLICT_PAUSE_MAX);
+        tokio::time::sleep(longest.mul_f64((self.jitter)().clamp(0.0, 1.0))).await;
+    }
+
+    /// One transaction. `None` if it has to begin again, with all that is wanted known better.
+    async fn transaction(&mut self, run: &mut Run, answers: &mut Answers<'_>) -> Result<Option<Ran>, Fault> {
+        answers.forget();
+        run.beginnings += 1;
+        if run.beginnings > ROUNDS_MAX {
+            return Err(Fault::Missing(format!("something after {ROUNDS_MAX} beginnings: {:?}", run.wants)));
+        }
+        self.intern(run).await?;
+        let mut draft = Draft::new(self.memory.copy());
+        draft.give_numbers(run.workers.clone(), run.sessions.clone());
+        self.tables.begin().await?;
+        let mut wants = run.wants.without_names();
+        loop {
+            if wants != Wants::default() {
+                self.fetch(run, &mut draft, &wants).await?;
+            }
+            if answers.perform(&mut draft) {
+                break;
+            }
+            let missing = draft.missing();
+            if missing == Wants::default() {
+                return Err(Fault::Missing("what a verb has not said".to_owned()));
+            }
+            run.wants.merge(missing.clone());
+            draft.undo();
+            if draft.must_begin_again(&missing) {
+                self.tables.abandon().await;
+                return Ok(None);
+            }
+            wants = missing;
+        }
+        if draft.is_tangled() {
+            self.tables.abandon().await;
+            return Ok(Some(Ran::Apart));
+        }
+        self.tables.commit(&draft.changes()).await?;
+        self.memory.keep(draft.learned());
+        Ok(Some(Ran::Committed))
+    }
+
+    async fn fetch(&mut self, run: &mut Run, draft: &mut Draft, wants: &Wants) -> Result<(), Fault> {
+        run.rounds += 1;
+        if run.rounds > ROUNDS_MAX {
+            return Err(Fault::Missing(format!("something after {ROUNDS_MAX} rounds: {wants:?}")));
+        }
+        if run.rounds > ROUNDS_UNTIL_LATE {
+            draft.be_late();
+        }
+        let found = self.tables.fetch(wants).await?;
+        self.memory.learn_lanes(&found);
+        draft.take_in(wants, found);
+        Ok(())
+    }
+
+    /// Makes the names that are wanted and not known; they stay, whatever becomes of the transaction.
+    async fn intern(&mut self, run: &mut Run) -> Result<(), Fault> {
+        let mut wants = self.memory.copy().lanes.unknown(&run.wants);
+        wants.workers =
+            run.wants.workers.iter().filter(|name| !run.workers.contains_key(*name)).cloned().collect();
+        wants.new_sessions = run.wants.new_sessions.saturating_sub(run.sessions.len());
+        if !wants.has_names() {
+            return Ok(());
+        }
+        let found = self.tables.intern(&wants).await?;
+        self.memory.learn_lanes(&found);
+        run.workers.extend(found.workers);
+        run.sessions.extend(found.new_sessions);
+        let unknown = self.memory.copy().lanes.unknown(&run.wants);
+        match unknown.lane_numbers.first() {
+            Some(number) => Err(Fault::Missing(format!("lane {number}"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What is known of a transaction that may have to be run more than once.
+struct Run {
+    wants: Wants,
+    beginnings: usize,
+    rounds: usize,
+    workers: BTreeMap<String, i64>,
+    sessions: Vec<SessionId>,
+}
+
+/// The writes of a transaction, and what is known of their answers.
+struct Answers<'w> {
+    writes: &'w [Write],
+    replies: Vec<Option<Result<WriteReply, StoreError>>>,
+}
+
+impl Answers<'_> {
+    /// The writes that have not failed by themselves.
+    fn open(&self) -> impl Iterator<Item = usize> {
+        (0..self.writes.len()).filter(|at| !matches!(self.replies[*at], Some(Err(_))))
+    }
+
+    /// Forgets the answers of a transaction that was undone: in another one even a failure may not come about.
+    fn forget(&mut self) {
+        self.replies.fill(None);
+    }
+
+    /// Runs all open writes over the draft; whether nothing was missing.
+    fn perform(&mut self, draft: &mut Draft) -> bool {
+        'again: loop {
+            let mut is_complete = true;
+            for at in self.open().collect::<Vec<_>>() {
+                match perform(draft, &self.writes[at]) {
+                    Ok(reply) => {
+                        draft.keep();
+                        self.replies[at] = Some(Ok(reply));
+                    }
+                    Err(fault) if fault.is_unloaded() => is_complete = false,
+                    // After something was missing, the rows are not what they should be, and neither are faults.
+                    Err(_) if !is_complete => {}
+                    Err(fault) => {
+                        self.replies[at] = Some(Err(fault.into()));
+                        draft.undo();
+                        continue 'again;
+                    }
+                }
+            }
+            return is_complete;
+        }
+    }
+
+    fn all(self) -> Vec<Result<WriteReply, StoreError>> {
+        self.replies.into_iter().map(|reply| reply.unwrap_or_else(unanswered)).collect()
+    }
+
+    /// What failed by itself, and the same error for all others.
+    fn all_or(self, error: &StoreError) -> Vec<Result<WriteReply, StoreError>> {
+        let failed = |reply: Option<Result<WriteReply, StoreError>>| reply.filter(Result::is_err);
+        self.replies.into_iter().map(|reply| failed(reply).unwrap_or_else(|| Err(error.clone()))).collect()
+    }
+}
+
+fn latest_claim(writes: &[Write]) -> Option<Timestamp> {
+    let time = |write: &Write| match write {
+        Write::Claim { now, .. } => Some(*now),
+        _ => None,
+    };
+    writes.iter().filter_map(time).max()
+}
+
+fn unanswered<T>() -> Result<T, StoreError> {
+    Err(StoreError::Broken("a call was not answered".to_owned()))
+}

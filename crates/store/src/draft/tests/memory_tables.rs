@@ -1,0 +1,495 @@
+//! A database in maps. It holds what its changes say and answers what is wanted, and it insists on what every database
+//! insists on: the order of calls, keys that are there once, rows that are there when they are updated.
+
+use super::locks::Locks;
+use crate::draft::{
+    Changes, Dependency, EndedRow, Found, FoundSession, FoundSkip, NoteChange, Tables, WantedClaims, Wants,
+};
+use crate::fault::Fault;
+use crate::rows::{
+    Ended, JobFacts, JobKey, JobRow, JobTerms, LiveRow, RequestRow, ScheduleRow, SessionPlace,
+};
+use crate::tally::Counts;
+use async_trait::async_trait;
+use punctual_core::ids::{JobId, OccurrenceId, SessionId};
+use punctual_core::limits;
+use punctual_core::notes::Checkpoint;
+use punctual_core::occurrence::LiveState;
+use punctual_core::ports::{DeadLetter, Lane, LeaseRef, QueueRow, RequestKey};
+use punctual_core::schedule::SkipRange;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+#[derive(Debug, Default)]
+pub(super) struct Database {
+    pub lanes: Vec<Lane>,
+    pub workers: Vec<String>,
+    sessions_given: i64,
+    pub sessions: BTreeMap<SessionId, FoundSession>,
+    pub jobs: BTreeMap<JobId, JobRow>,
+    pub tags: BTreeSet<(JobId, String)>,
+    pub keys: BTreeMap<JobKey, JobId>,
+    pub schedules: BTreeMap<JobId, ScheduleRow>,
+    pub live: BTreeMap<OccurrenceId, LiveRow>,
+    pub history: Vec<EndedRow>,
+    pub skipped: Vec<(JobId, SkipRange)>,
+    pub dead: BTreeMap<OccurrenceId, DeadLetter>,
+    pub dependencies: BTreeSet<Dependency>,
+    pub resolutions: BTreeMap<JobId, bool>,
+    pub notes: BTreeMap<OccurrenceId, NoteChange>,
+    pub checkpoints: BTreeMap<OccurrenceId, Checkpoint>,
+    pub queues: BTreeMap<String, QueueRow>,
+    pub requests: BTreeMap<RequestKey, RequestRow>,
+    pub counts: Counts,
+    /// The calls of transactions.
+    pub calls: Vec<Called>,
+    /// Commits that will meet another transaction.
+    pub conflicts: usize,
+    /// Calls that find the database away.
+    pub outages: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Called {
+    Begin,
+    Fetch(Box<Wants>),
+    Commit,
+    Abandon,
+}
+
+#[derive(Default, Clone)]
+pub(super) struct MemoryTables {
+    shared: Arc<Mutex<Database>>,
+    is_begun: bool,
+    locks: Locks,
+}
+
+impl MemoryTables {
+    pub fn database(&self) -> MutexGuard<'_, Database> {
+        self.shared.lock().unwrap()
+    }
+
+    /// The calls since this was asked last, without what was wanted.
+    pub fn calls(&self) -> Vec<&'static str> {
+        let calls = std::mem::take(&mut self.database().calls);
+        let name = |call: &Called| match call {
+            Called::Begin => "begin",
+            Called::Fetch(_) => "fetch",
+            Called::Commit => "commit",
+            Called::Abandon => "abandon",
+        };
+        calls.iter().map(name).collect()
+    }
+}
+
+#[async_trait]
+impl Tables for MemoryTables {
+    async fn intern(&mut self, wants: &Wants) -> Result<Found, Fault> {
+        assert!(!self.is_begun, "names are made outside of transactions");
+        let mut database = self.database();
+        database.meet_outage()?;
+        for (queue, job_type) in &wants.lanes {
+            let lane = Lane::new(queue.clone(), job_type.clone());
+            if !database.lanes.contains(&lane) {
+                database.lanes.push(lane);
+            }
+        }
+        for worker in &wants.workers {
+            if !database.workers.contains(worker) {
+                database.workers.push(worker.clone());
+            }
+        }
+        let given = database.sessions_given;
+        database.sessions_given += wants.new_sessions as i64;
+        Ok(Found {
+            lanes: (1..).zip(database.lanes.iter().cloned()).collect(),
+            workers: database.workers.iter().cloned().zip(1..).collect(),
+            new_sessions: (given + 1..=database.sessions_given).map(SessionId).collect(),
+            ..Found::default()
+        })
+    }
+
+    async fn begin(&mut self) -> Result<(), Fault> {
+        assert!(!self.is_begun, "one transaction at a time");
+        self.is_begun = true;
+        self.locks = Locks::default();
+        let mut database = self.database();
+        database.calls.push(Called::Begin);
+        database.meet_outage()
+    }
+
+    async fn fetch(&mut self, wants: &Wants) -> Result<Found, Fault> {
+        assert!(self.is_begun, "rows are locked within a transaction");
+        let mut database = self.database();
+        database.calls.push(Called::Fetch(Box::new(wants.clone())));
+        database.meet_outage()?;
+        let found = database.find(wants);
+        drop(database);
+        self.locks.fetched(wants, &found);
+        Ok(found)
+    }
+
+    async fn commit(&mut self, changes: &Changes) -> Result<(), Fault> {
+        assert!(self.is_begun, "there is something to commit");
+        let mut database = self.database();
+        database.calls.push(Called::Commit);
+        database.meet_outage()?;
+        if database.conflicts > 0 {
+            database.conflicts -= 1;
+            return Err(Fault::Conflict("chosen to lose".to_owned()));
+        }
+        self.locks.committing(changes, &database);
+        database.write(changes)?;
+        drop(database);
+        self.is_begun = false;
+        Ok(())
+    }
+
+    async fn abandon(&mut self) {
+        self.is_begun = false;
+        self.database().calls.push(Called::Abandon);
+    }
+}
+
+impl Database {
+    fn meet_outage(&mut self) -> Result<(), Fault> {
+        if self.outages == 0 {
+            return Ok(());
+        }
+        self.outages -= 1;
+        Err(Fault::Away("nobody answers".to_owned()))
+    }
+
+    fn find(&self, wants: &Wants) -> Found {
+        let claims: Vec<Vec<OccurrenceId>> =
+            wants.claims.iter().map(|wanted| self.claimable(wanted)).collect();
+        let is_wanted = |session: &&FoundSession| {
+            wants.sessions.contains(&session.id)
+                || (wants.lost_sessions && session.lost)
+                || (wants.embedded_sessions && session.embedded)
+        };
+        let dead_of = |job: &JobId| {
+            self.dead.values().filter(|letter| letter.occurrence.job == *job).cloned().collect::<Vec<_>>()
+        };
+        Found {
+            sessions: self.sessions.values().filter(is_wanted).cloned().collect(),
+            jobs: wants.jobs.iter().filter_map(|job| self.jobs.get(job)).cloned().collect(),
+            terms: wants.terms.iter().filter_map(|job| Some((*job, terms(self.jobs.get(job)?)))).collect(),
+            schedules: wants.schedules.iter().filter_map(|job| self.schedules.get(job)).cloned().collect(),
+            live: self.find_live(wants, &claims),
+            claims,
+            facts: wants
+                .facts
+                .iter()
+                .filter_map(|job| Some((*job, JobFacts::from(&self.jobs.get(job)?.job))))
+                .collect(),
+            cancels: self
+                .live
+                .values()
+                .filter_map(cancel)
+                .filter(|(session, _)| wants.cancels_of.contains(session))
+                .collect(),
+            queues: if wants.queues { self.queues.values().cloned().collect() } else { vec![] },
+            unstarted: wants.unstarted.iter().map(|lane| (*lane, self.unstarted(*lane))).collect(),
+            ended: self
+                .history
+                .iter()
+                .filter(|row| wants.ended.contains(&row.finished.id))
+                .map(|row| {
+                    let finished = &row.finished;
+                    (
+                        finished.id,
+                        Ended { epoch: finished.epoch, session: finished.session, status: finished.status },
+                    )
+                })
+                .collect(),
+            skipped: (0..)
+                .zip(&self.skipped)
+                .filter(|(_, (job, range))| wants.skipped.contains(&(*job, range.last, range.reason)))
+                .map(|(number, (job, range))| FoundSkip {
+                    number,
+                    job: *job,
+                    last: range.last,
+                    reason: range.reason,
+                })
+                .collect(),
+            dead_letters: wants.dead_letters.iter().filter_map(|id| self.dead.get(id)).cloned().collect(),
+            latest_dead_letters: wants
+                .latest_dead_letters
+                .iter()
+                .filter_map(|job| dead_of(job).pop())
+                .collect(),
+            dead_of_jobs: wants
+                .dead_of_jobs
+                .iter()
+                .flat_map(dead_of)
+                .map(|letter| letter.occurrence)
+                .collect(),
+            keys: wants.keys.iter().filter_map(|key| Some((key.clone(), *self.keys.get(key)?))).collect(),
+            parents: self
+                .dependencies
+                .iter()
+                .filter(|tie| wants.parents_of.contains(&tie.child))
+                .map(|tie| (tie.child, tie.parent))
+                .collect(),
+            children: wants
+                .children_of
+                .iter()
+                .flat_map(|(parent, count)| {
+                    self.dependencies
+                        .iter()
+                        .filter(|tie| tie.parent == *parent)
+                        .take(*count)
+                        .map(|tie| (tie.parent, tie.child))
+                })
+                .collect(),
+            resolutions: if wants.resolutions {
+                self.resolutions.clone().into_iter().collect()
+            } else {
+                vec![]
+            },
+            last_notes: wants
+                .last_notes
+                .iter()
+                .filter_map(|id| Some((*id, self.notes.get(id)?.last)))
+                .collect(),
+            checkpoints: wants
+                .checkpoints
+                .iter()
+                .filter_map(|id| Some((*id, self.checkpoints.get(id)?.clone())))
+                .collect(),
+            requests: wants
+                .requests
+                .iter()
+                .filter_map(|key| Some((key.clone(), self.requests.get(key)?.clone())))
+                .collect(),
+            ..Found::default()
+        }
+    }
+
+    fn find_live(&self, wants: &Wants, claims: &[Vec<OccurrenceId>]) -> Vec<LiveRow> {
+        let mut ids = wants.live.clone();
+        for job in &wants.open_of_jobs {
+            let open = self.live.range(job.occurrence(0)..=job.occurrence(u32::MAX));
+            ids.extend(open.rev().take(limits::MAX_OPEN_MAX as usize + 1).map(|(id, _)| id));
+        }
+        for (session, count) in &wants.held_by {
+            let held =
+                self.live.values().filter(|row| lease(row).is_some_and(|(holder, _)| holder == *session));
+            ids.extend(held.take(*count).map(|row| row.live.id));
+        }
+        ids.extend(claims.iter().flatten());
+        ids.iter().filter_map(|id| self.live.get(id)).cloned().collect()
+    }
+
+    fn claimable(&self, wanted: &WantedClaims) -> Vec<OccurrenceId> {
+        let is_queued =
+            |row: &&LiveRow| row.live.state == LiveState::Queued && wanted.lanes.contains(&row.lane);
+        let mut places: Vec<_> =
+            self.live.values().filter(is_queued).map(|row| (row.live.rank, row.live.id)).collect();
+        places.sort_unstable();
+        places.into_iter().take(wanted.count).map(|(_, id)| id).collect()
+    }
+
+    fn unstarted(&self, lane: i64) -> u64 {
+        self.live.values().filter(|row| row.lane == lane && lease(row).is_none()).count() as u64
+    }
+
+    fn write(&mut self, changes: &Changes) -> Result<(), Fault> {
+        self.refuse_duplicates(changes)?;
+        self.write_sessions(changes);
+        self.write_jobs(changes);
+        self.write_live(changes);
+        self.write_ends(changes);
+        self.write_notes(changes);
+        self.write_rest(changes);
+        for (lane, counts) in &changes.counts.lanes {
+            let kept = self.counts.lanes.entry(*lane).or_default();
+            kept.iter_mut().zip(counts).for_each(|(kept, count)| *kept += count);
+        }
+        self.counts.lanes.retain(|_, counts| *counts != [0; 3]);
+        self.counts.jobs.iter_mut().zip(changes.counts.jobs).for_each(|(kept, count)| *kept += count);
+        self.counts.dead_letters += changes.counts.dead_letters;
+        Ok(())
+    }
+
+    /// As a unique index does, before anything is written.
+    fn refuse_duplicates(&self, changes: &Changes) -> Result<(), Fault> {
+        let is_freed = |key: &JobKey| self.keys.get(key).is_none_or(|job| changes.keys_freed.contains(job));
+        let is_fine = changes.jobs_inserted.iter().all(|row| !self.jobs.contains_key(&row.job.id))
+            && changes.keys_held.iter().all(|(key, _)| is_freed(key))
+            && changes.schedules_inserted.iter().all(|row| !self.schedules.contains_key(&row.state.job))
+            && changes.live_inserted.iter().all(|row| !self.live.contains_key(&row.live.id))
+            && changes.buried.iter().all(|buried| !self.dead.contains_key(&buried.finished.id.occurrence))
+            && changes.dependencies_inserted.iter().all(|tie| !self.dependencies.contains(tie))
+            && changes.resolutions_inserted.iter().all(|(parent, _)| !self.resolutions.contains_key(parent))
+            && changes.requests_inserted.iter().all(|(new, _)| !self.requests.contains_key(&new.request));
+        if is_fine { Ok(()) } else { Err(Fault::Conflict("a row is there already".to_owned())) }
+    }
+
+    fn write_sessions(&mut self, changes: &Changes) {
+        for new in &changes.sessions_inserted {
+            let place = SessionPlace { turn: 0, mode: Default::default(), beat: 0, attention: false };
+            let (id, worker, embedded) = (new.id, new.worker, new.opening.embedded);
+            let session = FoundSession { id, worker, place, beaten_at: new.opened_at, lost: false, embedded };
+            assert_eq!(self.sessions.insert(id, session), None);
+        }
+        for change in &changes.sessions_updated {
+            let session = self.sessions.get_mut(&change.id).expect("the session was fetched");
+            let (turn, mode, beat, attention) = (change.turn, change.mode, change.beat, change.attention);
+            session.place = SessionPlace { turn, mode, beat, attention };
+            (session.beaten_at, session.lost) = (change.beaten_at, change.lost);
+        }
+        for id in &changes.attention {
+            if let Some(session) = self.sessions.get_mut(id) {
+                session.place.attention = true;
+            }
+        }
+        for id in &changes.sessions_deleted {
+            assert!(self.sessions.remove(id).is_some());
+        }
+    }
+
+    fn write_jobs(&mut self, changes: &Changes) {
+        for row in &changes.jobs_inserted {
+            self.jobs.insert(row.job.id, row.clone());
+        }
+        for row in &changes.jobs_updated {
+            assert!(self.jobs.insert(row.job.id, row.clone()).is_some());
+        }
+        for (job, mark) in &changes.marks {
+            self.jobs.get_mut(job).expect("the job was fetched").job.mark = *mark;
+        }
+        for numbered in &changes.numbered {
+            let job = &mut self.jobs.get_mut(&numbered.job).expect("the job is there").job;
+            job.numbered = Some(numbered.numbered);
+            job.fired = numbered.fired.unwrap_or(job.fired);
+        }
+        self.tags.retain(|(job, _)| !changes.tags_forgotten.contains(job));
+        self.tags.extend(changes.tags_put.iter().cloned());
+        self.keys.retain(|_, job| !changes.keys_freed.contains(job));
+        for (key, job) in &changes.keys_held {
+            assert_eq!(self.keys.insert(key.clone(), *job), None);
+        }
+        for (key, job) in &changes.keys_taken {
+            assert!(self.keys.insert(key.clone(), *job).is_some());
+        }
+        for row in &changes.schedules_inserted {
+            self.schedules.insert(row.state.job, row.clone());
+        }
+        for row in &changes.schedules_updated {
+            assert!(self.schedules.insert(row.state.job, row.clone()).is_some());
+        }
+        for job in &changes.schedules_deleted {
+            assert!(self.schedules.remove(job).is_some());
+        }
+    }
+
+    fn write_live(&mut self, changes: &Changes) {
+        for row in &changes.live_inserted {
+            self.live.insert(row.live.id, row.clone());
+        }
+        for row in &changes.live_updated {
+            assert!(self.live.insert(row.live.id, row.clone()).is_some_and(|before| before != *row));
+        }
+        for id in &changes.live_deleted {
+            assert!(self.live.remove(id).is_some());
+        }
+    }
+
+    fn write_ends(&mut self, changes: &Changes) {
+        self.history.extend(changes.history.iter().cloned());
+        for (number, by) in &changes.skips_lengthened {
+            let (_, range) = &mut self.skipped[*number as usize];
+            (range.last, range.count) = (by.last, range.count + by.count);
+        }
+        self.skipped.extend(changes.skips_inserted.iter().copied());
+        for buried in &changes.buried {
+            let finished = &buried.finished;
+            let job = &self.jobs[&finished.id.occurrence.job].job;
+            let letter = DeadLetter {
+                number: 0,
+                occurrence: finished.id.occurrence,
+                job_name: job.spec.name.clone(),
+                job_type: job.spec.job_type.clone(),
+                queue: job.spec.queue.clone(),
+                attempts: finished.id.attempt,
+                epoch: finished.epoch,
+                scheduled_time: finished.scheduled_time,
+                origin: finished.origin,
+                died_at: buried.died_at,
+                error: finished.error.clone(),
+                noted: buried.noted,
+            };
+            self.dead.insert(letter.occurrence, letter);
+        }
+        for id in &changes.unburied {
+            assert!(self.dead.remove(id).is_some());
+        }
+        self.dead.retain(|id, _| !changes.dead_forgotten.contains(&id.job));
+        self.dependencies.extend(&changes.dependencies_inserted);
+        for tie in &changes.dependencies_deleted {
+            assert!(self.dependencies.remove(tie));
+        }
+        self.dependencies.retain(|tie| !changes.parents_forgotten.contains(&tie.child));
+        self.resolutions.extend(changes.resolutions_inserted.iter().copied());
+        for parent in &changes.resolutions_deleted {
+            assert!(self.resolutions.remove(parent).is_some());
+        }
+    }
+
+    fn write_notes(&mut self, changes: &Changes) {
+        for change in &changes.notes {
+            let note = self.notes.entry(change.id).or_insert_with(|| change.clone());
+            (note.last, note.noted_at) = (change.last, change.noted_at);
+            if change.progress.is_some() {
+                (note.attempt, note.progress) = (change.attempt, change.progress.clone());
+            }
+        }
+        self.checkpoints.extend(changes.checkpoints_put.iter().cloned());
+        for id in &changes.checkpoints_deleted {
+            self.checkpoints.remove(id);
+        }
+        let (live, of_jobs) = (&self.live, &changes.notes_of_jobs_forgotten);
+        let is_kept = |id: &OccurrenceId| {
+            !changes.notes_forgotten.contains(id) && (!of_jobs.contains(&id.job) || live.contains_key(id))
+        };
+        self.notes.retain(|id, _| is_kept(id));
+        self.checkpoints.retain(|id, _| is_kept(id));
+    }
+
+    fn write_rest(&mut self, changes: &Changes) {
+        for row in &changes.queues_put {
+            self.queues.insert(row.queue.clone(), row.clone());
+        }
+        for queue in &changes.queues_deleted {
+            self.queues.remove(queue);
+        }
+        for (new, begun_at) in &changes.requests_inserted {
+            let (fingerprint, seed) = (new.fingerprint, new.seed);
+            let row = RequestRow { fingerprint, begun_at: *begun_at, seed, answer: None };
+            self.requests.insert(new.request.clone(), row);
+        }
+        for (key, answer) in &changes.requests_answered {
+            if let Some(row) = self.requests.get_mut(key) {
+                row.answer = Some(answer.clone());
+            }
+        }
+    }
+}
+
+fn terms(row: &JobRow) -> JobTerms {
+    JobTerms { settings: row.job.spec.settings.clone(), mark: row.job.mark }
+}
+
+fn lease(row: &LiveRow) -> Option<(SessionId, bool)> {
+    match row.live.state {
+        LiveState::Running(lease) => Some((lease.session, lease.cancel_requested)),
+        _ => None,
+    }
+}
+
+fn cancel(row: &LiveRow) -> Option<(SessionId, LeaseRef)> {
+    let (session, _) = lease(row).filter(|(_, is_requested)| *is_requested)?;
+    Some((session, LeaseRef { execution: row.live.execution(), epoch: row.live.epoch }))
+}

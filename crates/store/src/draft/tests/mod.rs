@@ -1,0 +1,103 @@
+//! Tests of drafts over a database in maps.
+
+mod locks;
+mod memory_tables;
+mod rounds;
+mod together;
+mod walk;
+mod writers;
+
+use super::memory::Memory;
+use super::runner::Runner;
+use crate::write::{Write, WriteReply};
+use memory_tables::MemoryTables;
+use punctual_core::ids::SessionId;
+use punctual_core::job::Job;
+use punctual_core::ports::{
+    Assignment, Claim, ClaimOutcome, NewJob, Outcome, Report, ReportOutcome, StoreError,
+};
+use punctual_core::time::Timestamp;
+
+pub(super) use crate::sqlite::tests::{at, future_job, job, opening};
+
+/// A store of drafts, on one connection.
+#[derive(Default)]
+struct Store {
+    tables: MemoryTables,
+    memory: Memory,
+}
+
+impl Store {
+    async fn run(&mut self, writes: &[Write]) -> Vec<Result<WriteReply, StoreError>> {
+        let mut jitter = || 0.0;
+        Runner { tables: &mut self.tables, memory: &self.memory, jitter: &mut jitter }.run(writes).await
+    }
+
+    /// Runs one write that must succeed.
+    async fn apply(&mut self, write: Write) -> WriteReply {
+        self.run(&[write]).await.pop().unwrap().unwrap()
+    }
+
+    async fn open_session(&mut self) -> SessionId {
+        match self.apply(Write::OpenSession { now: at(0), opening: opening() }).await {
+            WriteReply::SessionOpened(session) => session,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn claim(&mut self, session: SessionId, turn: u64, limit: usize) -> Vec<Assignment> {
+        assignments(self.apply(claim(session, turn, limit)).await)
+    }
+
+    async fn report(
+        &mut self,
+        session: SessionId,
+        held: &[Assignment],
+        outcome: Outcome,
+    ) -> Vec<ReportOutcome> {
+        match self.apply(report(session, held, outcome)).await {
+            WriteReply::Reported(outcomes) => outcomes,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn submit_at(now: Timestamp, jobs: impl IntoIterator<Item = Job>) -> Write {
+    Write::Submit { now, jobs: jobs.into_iter().map(|job| NewJob { job, offer: None }).collect() }
+}
+
+fn submit(jobs: impl IntoIterator<Item = Job>) -> Write {
+    submit_at(at(1), jobs)
+}
+
+fn claim(session: SessionId, turn: u64, limit: usize) -> Write {
+    let claim = Claim { session, turn, limit, queues: vec![], job_types: vec!["noop".to_owned()] };
+    Write::Claim { now: at(2), claims: vec![claim] }
+}
+
+fn assignments(reply: WriteReply) -> Vec<Assignment> {
+    match reply {
+        WriteReply::Claimed(mut outcomes) => match outcomes.pop() {
+            Some(ClaimOutcome::Claimed { assignments, .. }) => assignments,
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+fn report(session: SessionId, held: &[Assignment], outcome: Outcome) -> Write {
+    let report = |assignment: &Assignment| Report {
+        session,
+        lease: assignment.lease(),
+        end: outcome.clone().into_end(at(2), at(3)),
+    };
+    Write::Report { now: at(3), reports: held.iter().map(report).collect() }
+}
+
+fn success() -> Outcome {
+    Outcome::Succeeded { result: None }
+}
+
+fn failure() -> Outcome {
+    Outcome::Failed { error: "no".to_owned(), retryable: false }
+}

@@ -1,0 +1,105 @@
+//! What can go wrong inside an adapter, sorted by what the caller can do about it.
+
+use punctual_core::lifecycle::Refused;
+use punctual_core::ports::StoreError;
+use rusqlite::ErrorCode;
+
+/// A failure of one statement, row or rule.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Fault {
+    #[error(transparent)]
+    Sqlite(#[from] rusqlite::Error),
+    /// What PostgreSQL says and is neither a conflict nor an outage.
+    #[cfg(feature = "postgres")]
+    #[error("{0}")]
+    Postgres(String),
+    /// What MariaDB or MySQL says and is neither a conflict nor an outage.
+    #[cfg(feature = "mysql")]
+    #[error("{0}")]
+    MySql(String),
+    /// A row that our own code cannot have written.
+    #[error("{what} holds {value}, which has no meaning")]
+    Damaged { what: &'static str, value: String },
+    #[error("a row is missing: {0}")]
+    Missing(String),
+    /// A row that was asked for is not in the draft; the draft has noted that it is wanted.
+    #[error("a row has not been fetched")]
+    Unloaded,
+    /// The database has undone the transaction in favour of another one.
+    #[cfg_attr(
+        not(any(test, feature = "postgres", feature = "mysql")),
+        expect(dead_code, reason = "SQLite has one writer, and its file is here")
+    )]
+    #[error("another transaction was in the way: {0}")]
+    Conflict(String),
+    /// The database cannot be reached.
+    #[cfg_attr(
+        not(any(test, feature = "postgres", feature = "mysql")),
+        expect(dead_code, reason = "SQLite has one writer, and its file is here")
+    )]
+    #[error("it cannot be reached: {0}")]
+    Away(String),
+    #[error("the file cannot be created: {0}")]
+    File(#[source] std::io::Error),
+    #[error("a thread cannot be started")]
+    Thread(#[source] std::io::Error),
+    /// The rules refused a move that the row's state should allow.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    #[error("settings that cannot be written or read: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+impl Fault {
+    pub fn damaged(what: &'static str, value: impl ToString) -> Self {
+        Fault::Damaged { what, value: value.to_string() }
+    }
+
+    /// Whether a row has to be fetched first; then everything is run again.
+    pub fn is_unloaded(&self) -> bool {
+        matches!(self, Fault::Unloaded)
+    }
+
+    /// Whether the disk or the machine is to blame, so that nothing else in the transaction can succeed
+    /// either and a later try may.
+    pub fn is_outage(&self) -> bool {
+        match self {
+            Fault::Sqlite(error) => is_sqlite_outage(error),
+            Fault::Away(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether the database has undone the transaction in favour of another one, so that it is worth running it again
+    /// at once. SQLite has one writer, and no conflicts.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Fault::Conflict(_))
+    }
+}
+
+fn is_sqlite_outage(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(
+            ErrorCode::DiskFull
+                | ErrorCode::SystemIoFailure
+                | ErrorCode::CannotOpen
+                | ErrorCode::ReadOnly
+                | ErrorCode::OutOfMemory
+                | ErrorCode::DatabaseBusy
+                | ErrorCode::DatabaseLocked
+                | ErrorCode::FileLockingProtocolFailed
+                | ErrorCode::OperationInterrupted
+        )
+    )
+}
+
+impl From<Fault> for StoreError {
+    fn from(fault: Fault) -> Self {
+        if fault.is_outage() || fault.is_conflict() {
+            StoreError::Unavailable(fault.to_string())
+        } else {
+            StoreError::Broken(fault.to_string())
+        }
+    }
+}

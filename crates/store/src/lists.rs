@@ -1,0 +1,225 @@
+//! What lists have in common in every database: how much a page holds, and which rows a query means. What is filtered
+//! by has no index, so that each adapter looks at a bounded number of rows and asks here which of them are meant.
+
+use crate::codes::schedule_type;
+use punctual_core::ids::JobId;
+use punctual_core::job::{DEFAULT_OWNER, JobMark, JobStatus};
+use punctual_core::limits;
+use punctual_core::occurrence::Finished;
+use punctual_core::ports::{
+    DeadLetter, DeadLetterQuery, ExecutionQuery, ExecutionView, ExecutionWalk, JobQuery, JobView, Lane,
+    ListedExecution, ScheduleKind,
+};
+
+/// Rows that one page of a filtered list looks at.
+pub(crate) const LOOKED_AT_MAX: usize = 2_000;
+
+/// What still fits into a page. Pages are bounded twice: by their items and by the bytes of what people have put into
+/// them.
+#[derive(Debug, Clone)]
+pub(crate) struct Room {
+    items: usize,
+    bytes: usize,
+    is_empty: bool,
+}
+
+impl Room {
+    /// For so many items, or as many as a page may have.
+    pub fn of(items: usize) -> Self {
+        Room { items: items.clamp(1, limits::PAGE_ITEMS_MAX), bytes: limits::PAGE_BYTES_MAX, is_empty: true }
+    }
+
+    /// Whether not even an item without any text would fit.
+    pub fn is_full(&self) -> bool {
+        self.items == 0
+    }
+
+    /// Takes the room that an item with so many bytes of text needs. The first item always fits: whoever follows
+    /// the pages must get on.
+    pub fn take(&mut self, bytes: usize) -> bool {
+        if self.items == 0 || (bytes > self.bytes && !self.is_empty) {
+            return false;
+        }
+        self.items -= 1;
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.is_empty = false;
+        true
+    }
+}
+
+/// The bytes of what a handler has said.
+pub(crate) fn bytes_of(finished: &Finished) -> usize {
+    let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    length(&finished.error) + length(&finished.result)
+}
+
+/// The bytes of what people and handlers have put into a job.
+pub(crate) fn bytes_of_view(view: &JobView) -> usize {
+    view.job.spec.payload.len() + view.last_finished.as_ref().map_or(0, bytes_of)
+}
+
+pub(crate) fn bytes_of_listed(listed: &ListedExecution) -> usize {
+    match &listed.view {
+        ExecutionView::Live { .. } => 0,
+        ExecutionView::Finished(finished) => bytes_of(finished),
+    }
+}
+
+/// How many jobs a page of this query looks at.
+pub(crate) fn jobs_looked_at(query: &JobQuery) -> usize {
+    // One more than the page holds tells whether there is a next one.
+    let wanted = query.limit.clamp(1, limits::PAGE_ITEMS_MAX) + 1;
+    if is_job_filtered(query) { LOOKED_AT_MAX } else { wanted }
+}
+
+/// Whether jobs that are looked at may not be meant.
+fn is_job_filtered(query: &JobQuery) -> bool {
+    let JobQuery {
+        before: _,
+        limit: _,
+        status,
+        name,
+        job_type,
+        queue,
+        owner,
+        priority,
+        schedule,
+        tags,
+        text,
+    } = query;
+    schedule.is_some()
+        || text.is_some()
+        // Candidates are found by the first tag, or by the status.
+        || tags.len() > 1
+        || (!tags.is_empty() && status.is_some())
+        || *status == Some(JobStatus::Completed)
+        || name.is_some()
+        || job_type.is_some()
+        || queue.is_some()
+        || owner.is_some()
+        || priority.is_some()
+}
+
+/// What a list of jobs filters by.
+#[derive(Debug, Clone)]
+pub(crate) struct Candidate {
+    pub id: JobId,
+    pub lane: i64,
+    pub mark: JobMark,
+    pub priority: u8,
+    pub owner: Option<String>,
+    pub name: Option<String>,
+    pub schedule_type: i64,
+}
+
+impl Candidate {
+    /// Whether its own row lets it be meant; its tags, the text and its status are to be looked at besides.
+    pub fn matches(&self, query: &JobQuery, lane: &Lane) -> bool {
+        let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|text| text == value);
+        // What the mark leaves open, the job's view tells.
+        let may_have_status = match query.status {
+            Some(JobStatus::Active) => matches!(self.mark, JobMark::Active | JobMark::Failed),
+            Some(JobStatus::Completed) => matches!(self.mark, JobMark::Active | JobMark::Paused),
+            _ => self.mark != JobMark::Deleted,
+        };
+        may_have_status
+            && is(&query.name, self.name.as_deref().unwrap_or(lane.job_type()))
+            && is(&query.job_type, lane.job_type())
+            && is(&query.queue, lane.queue())
+            && is(&query.owner, self.owner.as_deref().unwrap_or(DEFAULT_OWNER))
+            && query.priority.is_none_or(|priority| priority.get() == self.priority)
+            && query.schedule.is_none_or(|schedule| code_of(schedule) == self.schedule_type)
+    }
+
+    /// Whether its tags have to be looked at to tell whether it is meant.
+    pub fn needs_tags(&self, wanted: &Wanted<'_>, lane: &Lane) -> bool {
+        wanted.tags.len() > usize::from(wanted.is_found_by_tag) || !self.has_text(wanted, lane)
+    }
+
+    /// Whether it has all the tags, and the text where it is looked for.
+    pub fn has_tags_and_text(&self, wanted: &Wanted<'_>, lane: &Lane, tags: &[String]) -> bool {
+        let is_in_tag = |text: &str| tags.iter().any(|tag| tag.to_lowercase().contains(text));
+        wanted.tags.iter().all(|tag| tags.contains(tag))
+            && (self.has_text(wanted, lane) || wanted.text.as_deref().is_some_and(is_in_tag))
+    }
+
+    /// Whether the text is in its name or type, or begins its id.
+    fn has_text(&self, wanted: &Wanted<'_>, lane: &Lane) -> bool {
+        let Some(text) = wanted.text.as_deref() else { return true };
+        let name = self.name.as_deref().unwrap_or(lane.job_type());
+        [name, lane.job_type()].iter().any(|field| field.to_lowercase().contains(text))
+            || self.id.to_string().to_lowercase().starts_with(text)
+    }
+}
+
+/// What a list of jobs looks for beyond their rows.
+#[derive(Debug)]
+pub(crate) struct Wanted<'a> {
+    tags: &'a [String],
+    /// Candidates are found by the first tag, unless the text is the id of one.
+    is_found_by_tag: bool,
+    /// In small letters.
+    text: Option<String>,
+}
+
+impl<'a> Wanted<'a> {
+    pub fn of(query: &'a JobQuery) -> Self {
+        let is_id = query.text.as_ref().is_some_and(|text| text.parse::<JobId>().is_ok());
+        let text = query.text.as_ref().map(|text| text.to_lowercase());
+        Wanted { tags: &query.tags, is_found_by_tag: !query.tags.is_empty() && !is_id, text }
+    }
+}
+
+fn code_of(schedule: ScheduleKind) -> i64 {
+    match schedule {
+        ScheduleKind::Immediate => schedule_type::IMMEDIATE,
+        ScheduleKind::OneTime => schedule_type::ONE_TIME,
+        ScheduleKind::Recurring => schedule_type::RECURRING,
+    }
+}
+
+/// How many executions a page of this query looks at.
+pub(crate) fn executions_looked_at(query: &ExecutionQuery) -> usize {
+    let ExecutionQuery { walk, limit, queue, job_type, worker } = query;
+    // Only what runs has an index of its own.
+    let is_all_of_walk = matches!(walk, ExecutionWalk::Running { .. });
+    let is_filtered = !is_all_of_walk || queue.is_some() || job_type.is_some() || worker.is_some();
+    // One more than the page holds tells whether there is a next one.
+    if is_filtered { LOOKED_AT_MAX } else { limit.clamp(&1, &limits::PAGE_ITEMS_MAX) + 1 }
+}
+
+/// Whether an execution of this lane and worker is meant.
+pub(crate) fn is_execution_meant(query: &ExecutionQuery, lane: &Lane, worker: Option<&str>) -> bool {
+    query.queue.as_deref().is_none_or(|queue| queue == lane.queue())
+        && query.job_type.as_deref().is_none_or(|job_type| job_type == lane.job_type())
+        && query.worker.as_deref().is_none_or(|wanted| worker == Some(wanted))
+}
+
+pub(crate) fn is_letter_meant(query: &DeadLetterQuery, letter: &DeadLetter) -> bool {
+    let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|text| text == value);
+    is(&query.name, &letter.job_name)
+        && is(&query.job_type, &letter.job_type)
+        && is(&query.queue, &letter.queue)
+        && query.died_from.is_none_or(|from| letter.died_at >= from)
+        && query.died_until.is_none_or(|until| letter.died_at < until)
+        && query
+            .error
+            .as_deref()
+            .is_none_or(|text| letter.error.as_deref().is_some_and(|error| error.contains(text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_room_for_its_items_and_bytes_and_at_least_for_one() {
+        let mut few = Room::of(2);
+        assert!(few.take(1) && !few.is_full() && few.take(1) && few.is_full() && !few.take(0));
+        let mut large = Room::of(10);
+        assert!(large.take(limits::PAGE_BYTES_MAX + 1), "or nobody would ever get past it");
+        assert!(!large.take(1));
+        let mut exact = Room::of(10);
+        assert!(exact.take(limits::PAGE_BYTES_MAX - 1) && exact.take(1) && !exact.take(1));
+    }
+}

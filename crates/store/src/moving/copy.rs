@@ -1,0 +1,290 @@
+//! The move itself: what must be so before it, page after page, and the comparison at its end.
+
+use super::cells::{Cell, Cells, Checksum, Place};
+use super::layout::{Layout, TABLES, is_never_empty};
+use super::side::{Notes, Portion, Side};
+use super::{Beginning, End, MoveError, Moved, MovedTable, Progress, Stage};
+use crate::fault::Fault;
+use punctual_core::ids::JobId;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How often those who were just stopped are looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+// The notes in a target.
+const SOURCE: &str = "source";
+/// How many rows the source had: if it is not so any more, it has served since.
+const TOTALS: &str = "totals";
+const STAGE: &str = "stage";
+/// Before the name of a table: how far it was copied.
+const TABLE: &str = "table:";
+
+// What the stage may be. Any other means that all has to be copied anew.
+const COPYING: &str = "copying";
+const COPIED: &str = "copied";
+const EMPTYING: &str = "emptying";
+const DIFFERENT: &str = "different";
+
+pub(super) struct Move<'a> {
+    pub source: Box<dyn Side>,
+    pub target: Box<dyn Side>,
+    pub tell: &'a mut (dyn FnMut(Progress) + Send),
+    /// How long those who were just stopped may take to be gone.
+    pub leave_max: Duration,
+}
+
+type Totals = BTreeMap<&'static str, u64>;
+
+impl Move<'_> {
+    pub async fn run(mut self) -> Result<Moved, MoveError> {
+        must_be_at_rest(&mut *self.source, End::Source, self.leave_max).await?;
+        must_be_at_rest(&mut *self.target, End::Target, self.leave_max).await?;
+        if !self.source.notes().await.map_err(MoveError::at(End::Source))?.is_empty() {
+            return Err(MoveError::SourceUnfinished);
+        }
+        let totals = self.totals().await?;
+        let beginning = self.begin(&totals).await?;
+        if self.stage().await? == COPYING {
+            self.copy_all(&totals).await?;
+        }
+        let tables = self.compare_all(&totals).await?;
+        self.target.release().await.map_err(MoveError::at(End::Target))?;
+        Ok(Moved { beginning, tables })
+    }
+
+    async fn totals(&mut self) -> Result<Totals, MoveError> {
+        let mut totals = Totals::new();
+        for table in TABLES {
+            let rows = self.source.count(table).await.map_err(MoveError::at(End::Source))?;
+            totals.insert(table.name, rows);
+        }
+        Ok(totals)
+    }
+
+    async fn target_notes(&mut self) -> Result<Notes, MoveError> {
+        self.target.notes().await.map_err(MoveError::at(End::Target))
+    }
+
+    async fn stage(&mut self) -> Result<String, MoveError> {
+        Ok(self.target_notes().await?.remove(STAGE).unwrap_or_default())
+    }
+
+    /// Makes the target ready for the next page: empty, or as an earlier copy of the same source has left it.
+    async fn begin(&mut self, totals: &Totals) -> Result<Beginning, MoveError> {
+        let identity = self.source.identity().await.map_err(MoveError::at(End::Source))?;
+        let notes = self.target_notes().await?;
+        let totals = json!(totals).to_string();
+        let Some(source) = notes.get(SOURCE) else {
+            self.must_be_empty().await?;
+            self.begin_anew(&identity, &totals).await?;
+            return Ok(Beginning::New);
+        };
+        if *source != identity {
+            return Err(MoveError::OtherSource(source.clone()));
+        }
+        let is_sound = matches!(notes.get(STAGE).map(String::as_str), Some(COPYING | COPIED));
+        if is_sound && notes.get(TOTALS) == Some(&totals) {
+            return Ok(Beginning::WentOn);
+        }
+        self.begin_anew(&identity, &totals).await?;
+        Ok(Beginning::Anew)
+    }
+
+    async fn must_be_empty(&mut self) -> Result<(), MoveError> {
+        for table in TABLES.iter().filter(|table| !is_never_empty(table)) {
+            let rows = self.target.count(table).await.map_err(MoveError::at(End::Target))?;
+            if rows > 0 {
+                return Err(MoveError::TargetServed { table: table.name, rows });
+            }
+        }
+        Ok(())
+    }
+
+    /// The source is noted first: from then on, nobody opens the target.
+    async fn begin_anew(&mut self, identity: &str, totals: &str) -> Result<(), MoveError> {
+        let fill = async |target: &mut dyn Side| {
+            target.note(STAGE, EMPTYING).await?;
+            target.note(SOURCE, identity).await?;
+            target.empty(TABLE).await?;
+            target.note(TOTALS, totals).await?;
+            target.note(STAGE, COPYING).await
+        };
+        fill(&mut *self.target).await.map_err(MoveError::at(End::Target))
+    }
+
+    async fn copy_all(&mut self, totals: &Totals) -> Result<(), MoveError> {
+        for table in TABLES {
+            self.copy(table, totals[table.name]).await?;
+        }
+        let at_target = MoveError::at(End::Target);
+        self.target.settle().await.map_err(&at_target)?;
+        self.target.note(STAGE, COPIED).await.map_err(at_target)
+    }
+
+    async fn copy(&mut self, table: &'static Layout, rows_total: u64) -> Result<(), MoveError> {
+        let note = format!("{TABLE}{}", table.name);
+        let known = self.target_notes().await?.remove(&note);
+        let known = known.as_deref().map(Place::from_text).transpose().map_err(MoveError::at(End::Target))?;
+        let mut place = known.unwrap_or(Place { key: vec![], rows: 0, last_line: 0 });
+        loop {
+            (self.tell)(Progress {
+                stage: Stage::Copying,
+                table: table.name,
+                rows_done: place.rows,
+                rows_total,
+            });
+            let after = (!place.key.is_empty()).then_some(&place.key[..]);
+            let rows = self.source.page(table, after).await.map_err(MoveError::at(End::Source))?;
+            let Some(last) = rows.last() else { return Ok(()) };
+            let next = Place {
+                key: last[..table.key].to_vec(),
+                rows: place.rows + rows.len() as u64,
+                last_line: place.last_line,
+            };
+            place = self.put(table, rows, (&place, next), &note).await?;
+        }
+    }
+
+    /// Writes a page; where the copy stands then.
+    async fn put(
+        &mut self,
+        table: &'static Layout,
+        mut rows: Vec<Cells>,
+        (was, mut next): (&Place, Place),
+        note: &str,
+    ) -> Result<Place, MoveError> {
+        let at_source = MoveError::at(End::Source);
+        rows.iter_mut().for_each(|row| lose_session(table, row));
+        if table.name == "lines" {
+            next.last_line = number_lines(&mut rows, was).map_err(at_source)?;
+        }
+        let text = next.to_text();
+        let portion = Portion { table, rows: &rows, note: (note, &text) };
+        self.target.put(portion).await.map_err(MoveError::at(End::Target))?;
+        Ok(next)
+    }
+
+    /// Reads all of both sides again. What was changed in the source since it was copied is found here, too.
+    async fn compare_all(&mut self, totals: &Totals) -> Result<Vec<MovedTable>, MoveError> {
+        let mut tables = Vec::with_capacity(TABLES.len());
+        let mut different = Vec::new();
+        for table in TABLES {
+            let rows_total = totals[table.name];
+            let tell = &mut *self.tell;
+            let mut told = |rows_done| {
+                tell(Progress { stage: Stage::Verifying, table: table.name, rows_done, rows_total });
+            };
+            let left =
+                checksum(&mut *self.source, table, &mut told).await.map_err(MoveError::at(End::Source))?;
+            let right =
+                checksum(&mut *self.target, table, &mut |_| ()).await.map_err(MoveError::at(End::Target))?;
+            if left != right {
+                different.push(difference(table, left, right));
+            }
+            tables.push(MovedTable { name: table.name, rows: right.rows, checksum: right.to_hex() });
+        }
+        if different.is_empty() {
+            return Ok(tables);
+        }
+        self.target.note(STAGE, DIFFERENT).await.map_err(MoveError::at(End::Target))?;
+        Err(MoveError::Differ(different))
+    }
+}
+
+fn difference(table: &Layout, left: Checksum, right: Checksum) -> String {
+    let name = table.name;
+    if left.rows == right.rows {
+        format!("{name} (the contents of its {} rows)", left.rows)
+    } else {
+        format!("{name} ({} rows and {} rows)", left.rows, right.rows)
+    }
+}
+
+/// Those who were stopped a moment ago may still be saying farewell.
+async fn must_be_at_rest(side: &mut dyn Side, end: End, leave_max: Duration) -> Result<(), MoveError> {
+    let mut waited = Duration::ZERO;
+    loop {
+        match side.users().await.map_err(MoveError::at(end))? {
+            None => return Ok(()),
+            Some(by) if waited >= leave_max => return Err(MoveError::InUse { end, by }),
+            Some(_) => {
+                tokio::time::sleep(LOOK_EVERY).await;
+                waited += LOOK_EVERY;
+            }
+        }
+    }
+}
+
+/// No worker can go on with a session in a store that it has never spoken to.
+fn lose_session(table: &Layout, row: &mut [Cell]) {
+    if table.name == "sessions"
+        && let Some(lost) = table.position("lost")
+    {
+        row[lost] = Cell::Number(1);
+    }
+}
+
+/// Numbers lines as databases on servers do: by their time, but not before their job came to be, and above the line before
+/// of the same execution. The number of the last one.
+fn number_lines(rows: &mut [Cells], was: &Place) -> Result<i64, Fault> {
+    let mut before: Cells = was.key.iter().take(EXECUTION).cloned().collect();
+    let mut last = was.last_line;
+    for row in rows {
+        if row[..EXECUTION] != before[..] {
+            before = row[..EXECUTION].to_vec();
+            last = i64::MIN;
+        }
+        let id = row[0].bytes("lines.job")?;
+        let id: [u8; 16] = id.try_into().map_err(|_| Fault::damaged("lines.job", format!("{id:?}")))?;
+        let made_at = JobId::from_bytes(id).made_at().as_micros();
+        let time = row[LINE_TIME].number("lines.timestamp")?;
+        last = time.max(made_at).max(last.saturating_add(1));
+        row[LINE_NUMBER] = Cell::Number(last);
+    }
+    Ok(last)
+}
+
+/// Columns that name the execution of a line; then come its number and its time.
+const EXECUTION: usize = 3;
+const LINE_NUMBER: usize = 3;
+const LINE_TIME: usize = 4;
+
+async fn checksum(
+    side: &mut dyn Side,
+    table: &'static Layout,
+    told: &mut (dyn FnMut(u64) + Send),
+) -> Result<Checksum, Fault> {
+    let mut sum = Checksum::default();
+    let mut after: Option<Cells> = None;
+    let mut place_of_line = 0;
+    loop {
+        told(sum.rows);
+        let rows = side.page(table, after.as_deref()).await?;
+        let Some(last) = rows.last() else { return Ok(sum) };
+        let next = last[..table.key].to_vec();
+        let mut before: Cells = after.unwrap_or_default();
+        for mut row in rows {
+            if table.name == "lines" {
+                let is_same = before.get(..EXECUTION) == Some(&row[..EXECUTION]);
+                before = row[..EXECUTION].to_vec();
+                place_of_line = if is_same { place_of_line + 1 } else { 1 };
+                row[LINE_NUMBER] = Cell::Number(place_of_line);
+            }
+            lose_session(table, &mut row);
+            row.iter_mut().for_each(without_nul);
+            sum.add(&row);
+        }
+        after = Some(next);
+    }
+}
+
+/// PostgreSQL knows no NUL and keeps another character in its place.
+fn without_nul(cell: &mut Cell) {
+    if let Cell::Text(text) = cell
+        && text.contains('\0')
+    {
+        *text = text.replace('\0', "\u{FFFD}");
+    }
+}

@@ -1,0 +1,173 @@
+//! Moving house: everything that one store holds, copied to another one that is empty, whatever databases they are.
+//!
+//! Rows travel cell by cell, because all databases keep the same columns with the same meaning (`layout.rs`); nothing is
+//! read into the types of core and written out again. A page of rows and the word how far the copy has come are one
+//! transaction in the target, so a copy that was interrupted goes on behind its last page. Until all is there and both
+//! sides have been compared row by row, the target has a table of notes, and no store with such a table is opened.
+//!
+//! Numbers stay what they are: lanes, workers, sessions, places in history. What changes on the way:
+//! - Sessions arrive as lost. Whatever ran under their leases is given back by the ordinary rules when a server starts.
+//! - Log lines get the numbers that their new database would have given them. Their order stays.
+
+mod cells;
+mod copy;
+mod layout;
+mod side;
+#[cfg(all(test, feature = "postgres", feature = "mysql"))]
+mod tests;
+
+pub(crate) use cells::{Cell, Cells};
+pub(crate) use layout::{Column, Kind, Layout, TABLES};
+pub(crate) use side::{Notes, Portion, Side, fitting};
+
+use crate::fault::Fault;
+#[cfg(feature = "mysql")]
+use crate::mysql::{self, MySqlOptions};
+#[cfg(feature = "postgres")]
+use crate::postgres::{self, PostgresOptions};
+use crate::sqlite;
+use punctual_core::limits::MOVING_LEAVE_MAX;
+use punctual_core::ports::StoreError;
+use std::fmt;
+use std::path::PathBuf;
+
+/// Where a store is.
+#[derive(Debug, Clone)]
+pub enum Home {
+    /// The data directory of an embedded store.
+    Sqlite(PathBuf),
+    #[cfg(feature = "postgres")]
+    Postgres(PostgresOptions),
+    #[cfg(feature = "mysql")]
+    MySql(MySqlOptions),
+}
+
+/// One of the two stores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Source,
+    Target,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            End::Source => "the source",
+            End::Target => "the target",
+        })
+    }
+}
+
+impl Home {
+    async fn open(&self, end: End) -> Result<Box<dyn Side>, MoveError> {
+        match self {
+            Home::Sqlite(directory) => Ok(Box::new(sqlite::export::open(directory, end)?)),
+            #[cfg(feature = "postgres")]
+            Home::Postgres(options) => Ok(Box::new(postgres::export::open(options, end).await?)),
+            #[cfg(feature = "mysql")]
+            Home::MySql(options) => Ok(Box::new(mysql::export::open(options, end).await?)),
+        }
+    }
+}
+
+/// How far a move is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    pub stage: Stage,
+    pub table: &'static str,
+    pub rows_done: u64,
+    pub rows_total: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    Copying,
+    /// Both sides are read and compared.
+    Verifying,
+}
+
+/// How a copy began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beginning {
+    /// The target was empty.
+    New,
+    /// It went on where an earlier one of the same source was interrupted.
+    WentOn,
+    /// The source has changed since an earlier one, or that one was found to differ: all was copied anew.
+    Anew,
+}
+
+/// A copy that is complete.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Moved {
+    pub beginning: Beginning,
+    pub tables: Vec<MovedTable>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MovedTable {
+    pub name: &'static str,
+    pub rows: u64,
+    /// What all rows are together, the same on both sides.
+    pub checksum: String,
+}
+
+/// Nothing was moved, or not all of it. The source is as it was.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MoveError {
+    #[error("{end} is in use: {by}; stop all servers that use it and try again")]
+    InUse { end: End, by: String },
+    #[error(
+        "{end} is taken: another move from or to it is under way, or source and target are the same; wait until it has \
+         ended"
+    )]
+    Taken { end: End },
+    #[error("there is no store in {0}: name the data directory of the embedded store")]
+    NoStore(String),
+    #[error("{end} has version {found} of its tables, but this binary needs version {needed}: {advice}")]
+    Version { end: End, found: usize, needed: usize, advice: &'static str },
+    #[error(
+        "the source is itself an unfinished copy: complete that one first, or move from the store it came from"
+    )]
+    SourceUnfinished,
+    #[error(
+        "the target is not empty: it has {rows} rows in its table {table}; name a database or directory that no server \
+         has used"
+    )]
+    TargetServed { table: &'static str, rows: u64 },
+    #[error(
+        "the target holds the unfinished copy of another store ({0}): go on with that one, or name another target"
+    )]
+    OtherSource(String),
+    #[error(
+        "source and target differ in {}: the source was changed meanwhile, or a disk or a network has changed what was \
+         copied; see that nothing uses the source and repeat the command, which then copies all anew", .0.join(", ")
+    )]
+    Differ(Vec<String>),
+    #[error("{end} cannot be used: {reason}")]
+    Unusable { end: End, reason: String },
+    #[error("{end}: {source}; repeat the command, and it goes on where it was")]
+    Store { end: End, source: StoreError },
+}
+
+impl MoveError {
+    pub(crate) fn at(end: End) -> impl Fn(Fault) -> MoveError {
+        move |fault| MoveError::Store { end, source: fault.into() }
+    }
+
+    /// Whether things have to be changed before it can work, rather than tried again.
+    pub const fn is_refusal(&self) -> bool {
+        !matches!(self, MoveError::Store { .. } | MoveError::Differ(_))
+    }
+}
+
+/// Copies all that the source holds to the target, compares both, and opens the target for use. `tell` hears how far it is.
+pub async fn move_house(
+    from: &Home,
+    to: &Home,
+    tell: &mut (dyn FnMut(Progress) + Send),
+) -> Result<Moved, MoveError> {
+    let source = from.open(End::Source).await?;
+    let target = to.open(End::Target).await?;
+    copy::Move { source, target, tell, leave_max: MOVING_LEAVE_MAX }.run().await
+}

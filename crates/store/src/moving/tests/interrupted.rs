@@ -1,0 +1,207 @@
+//! Copies that break off, wherever it may be, and go on.
+
+use super::{Walked, home, moved};
+use crate::fault::Fault;
+use crate::moving::copy::Move;
+use crate::moving::{
+    Beginning, Cell, Cells, End, Home, Layout, MoveError, Moved, Notes, Portion, Progress, Side, Stage,
+};
+use crate::sqlite::SqliteStore;
+use crate::sqlite::tests::open;
+use crate::{mysql, postgres};
+use async_trait::async_trait;
+use punctual_core::limits::MOVING_LEAVE_MAX;
+use std::sync::Arc;
+
+/// Rows of a page, so that tables have several.
+const PAGE_ROWS: usize = 7;
+
+/// A side with small pages, whose connection breaks at the n-th write.
+struct Breaking {
+    side: Box<dyn Side>,
+    /// Before the connection breaks.
+    writes: usize,
+    /// Whether what breaks is the answer: the rows are written.
+    is_answer: bool,
+}
+
+impl Breaking {
+    /// Counts a write; whether it is to be carried out.
+    fn next(&mut self) -> Result<bool, Fault> {
+        match self.writes.checked_sub(1) {
+            Some(left) => {
+                self.writes = left;
+                Ok(true)
+            }
+            None if self.is_answer => Ok(false),
+            None => Err(Fault::Away("the connection broke".to_owned())),
+        }
+    }
+
+    fn answer(&self, is_whole: bool) -> Result<(), Fault> {
+        if is_whole { Ok(()) } else { Err(Fault::Away("the answer was lost".to_owned())) }
+    }
+}
+
+#[async_trait]
+impl Side for Breaking {
+    async fn identity(&mut self) -> Result<String, Fault> {
+        self.side.identity().await
+    }
+    async fn users(&mut self) -> Result<Option<String>, Fault> {
+        self.side.users().await
+    }
+    async fn count(&mut self, table: &'static Layout) -> Result<u64, Fault> {
+        self.side.count(table).await
+    }
+    async fn page(&mut self, table: &'static Layout, after: Option<&[Cell]>) -> Result<Vec<Cells>, Fault> {
+        let mut rows = self.side.page(table, after).await?;
+        rows.truncate(PAGE_ROWS);
+        Ok(rows)
+    }
+    async fn notes(&mut self) -> Result<Notes, Fault> {
+        self.side.notes().await
+    }
+    async fn note(&mut self, name: &str, value: &str) -> Result<(), Fault> {
+        let is_whole = self.next()?;
+        self.side.note(name, value).await?;
+        self.answer(is_whole)
+    }
+    async fn empty(&mut self, about_tables: &str) -> Result<(), Fault> {
+        let is_whole = self.next()?;
+        self.side.empty(about_tables).await?;
+        self.answer(is_whole)
+    }
+    async fn put(&mut self, portion: Portion<'_>) -> Result<(), Fault> {
+        let is_whole = self.next()?;
+        self.side.put(portion).await?;
+        self.answer(is_whole)
+    }
+    async fn settle(&mut self) -> Result<(), Fault> {
+        let is_whole = self.next()?;
+        self.side.settle().await?;
+        self.answer(is_whole)
+    }
+    /// What is released is a store like any other, and no longer a target.
+    async fn release(&mut self) -> Result<(), Fault> {
+        let is_whole = self.next()?;
+        self.answer(is_whole)?;
+        self.side.release().await
+    }
+}
+
+/// A move that breaks after so many writes.
+async fn try_move(from: &Home, to: &Home, writes: usize, is_answer: bool) -> Result<Moved, MoveError> {
+    let source = Breaking { side: from.open(End::Source).await?, writes: 0, is_answer: false };
+    let target = Breaking { side: to.open(End::Target).await?, writes, is_answer };
+    Move {
+        source: Box::new(source),
+        target: Box::new(target),
+        tell: &mut |_| (),
+        leave_max: MOVING_LEAVE_MAX,
+    }
+    .run()
+    .await
+}
+
+/// Repeats the move until it is complete; how often it broke.
+async fn persist(from: &Home, to: &Home, writes: usize) -> (Moved, usize) {
+    for broke in 0..1_000 {
+        match try_move(from, to, writes, broke % 2 == 0).await {
+            Ok(moved) => return (moved, broke),
+            Err(MoveError::Store { end: End::Target, .. }) => {}
+            Err(other) => panic!("{other}"),
+        }
+    }
+    panic!("it never ends");
+}
+
+#[tokio::test]
+async fn a_move_that_breaks_at_any_write_goes_on_with_the_next_try() {
+    let walked = Walked::new(2, 150).await;
+    let whole = tempfile::tempdir().unwrap();
+    let expected = moved(&walked.home(), &home(whole.path())).await.unwrap();
+    // A beginning takes fewer writes than these; it is tried by itself below.
+    for writes in [6, 7, 11, 23] {
+        let dir = tempfile::tempdir().unwrap();
+        let (moved, broke) = persist(&walked.home(), &home(dir.path()), writes).await;
+        assert_eq!(moved.tables, expected.tables, "{writes}");
+        assert!(broke > 0 && moved.beginning == Beginning::WentOn, "{writes}: broke {broke} times");
+    }
+    for writes in 0..6 {
+        for is_answer in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            try_move(&walked.home(), &home(dir.path()), writes, is_answer).await.unwrap_err();
+            let moved = moved(&walked.home(), &home(dir.path())).await.unwrap();
+            assert_eq!(moved.tables, expected.tables, "{writes}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_move_to_postgres_that_breaks_goes_on() {
+    let walked = &Walked::new(3, 120).await;
+    postgres::tests::database::TestDatabase::with(async |options| {
+        let options = postgres::PostgresOptions { partition_width: crate::conformance::PORTION, ..options };
+        breaks_and_goes_on(walked, &Home::Postgres(options)).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_move_to_mysql_that_breaks_goes_on() {
+    let walked = &Walked::new(4, 120).await;
+    mysql::tests::database::TestDatabase::with(async |options| {
+        breaks_and_goes_on(walked, &Home::MySql(options)).await;
+    })
+    .await;
+}
+
+async fn breaks_and_goes_on(walked: &Walked, to: &Home) {
+    let (there, broke) = persist(&walked.home(), to, 9).await;
+    assert!(broke > 1 && there.beginning == Beginning::WentOn, "{there:?}");
+    // And with small pages out of it.
+    let dir = tempfile::tempdir().unwrap();
+    let (back, _) = persist(to, &home(dir.path()), 30).await;
+    assert_eq!(back.tables, there.tables);
+}
+
+#[tokio::test]
+async fn a_source_that_has_served_meanwhile_is_copied_anew() {
+    let walked = Walked::new(5, 100).await;
+    let dir = tempfile::tempdir().unwrap();
+    try_move(&walked.home(), &home(dir.path()), 12, false).await.unwrap_err();
+    let store: Arc<SqliteStore> = Arc::new(open(walked.dir.path()));
+    submit_one(&store, &walked).await;
+    drop(store);
+    let moved = moved(&walked.home(), &home(dir.path())).await.unwrap();
+    assert_eq!(moved.beginning, Beginning::Anew);
+}
+
+async fn submit_one(store: &SqliteStore, walked: &Walked) {
+    use punctual_core::ports::{NewJob, Store};
+    let job = crate::sqlite::tests::job(1_000_000);
+    store.submit(walked.now, vec![NewJob { job, offer: None }]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_difference_is_found_and_the_next_try_copies_all_anew() {
+    let walked = Walked::new(6, 100).await;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_owned();
+    let mut is_changed = false;
+    let mut tell = |progress: Progress| {
+        if progress.stage == Stage::Verifying && !std::mem::replace(&mut is_changed, true) {
+            super::change(&path, "UPDATE jobs SET payload = '2' WHERE id = (SELECT min(id) FROM jobs)");
+        }
+    };
+    let error = crate::moving::move_house(&walked.home(), &home(dir.path()), &mut tell).await.unwrap_err();
+    let MoveError::Differ(tables) = &error else { panic!("{error}") };
+    assert!(
+        matches!(tables.as_slice(), [one] if one.starts_with("jobs (the contents of its ")),
+        "{tables:?}"
+    );
+    assert!(error.to_string().contains("repeat the command"), "{error}");
+    let moved = moved(&walked.home(), &home(dir.path())).await.unwrap();
+    assert_eq!(moved.beginning, Beginning::Anew);
+}

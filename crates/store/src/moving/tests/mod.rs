@@ -1,0 +1,58 @@
+//! Moves between all databases: what arrives, what is refused, and what becomes of those that are interrupted.
+
+mod interrupted;
+mod refused;
+mod round_trip;
+
+use super::{Home, MoveError, Moved, move_house};
+use crate::conformance::{Pair, walk_partly};
+use crate::sqlite::tests::open;
+use punctual_core::ids::JobId;
+use punctual_core::ports::Store;
+use punctual_core::time::Timestamp;
+use rusqlite::Connection;
+use std::path::Path;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// An embedded store after a walk of random calls, with whatever happens to be open, running, dead or noted.
+struct Walked {
+    dir: TempDir,
+    now: Timestamp,
+    jobs: Vec<JobId>,
+}
+
+impl Walked {
+    async fn new(seed: u64, steps: usize) -> Self {
+        let (dir, beside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let pair = Pair { one: Arc::new(open(dir.path())), other: Arc::new(open(beside.path())) };
+        let (now, jobs) = walk_partly(pair, seed, steps).await;
+        Walked { dir, now, jobs }
+    }
+
+    fn home(&self) -> Home {
+        home(self.dir.path())
+    }
+
+    /// As it looks after every move: sessions are lost.
+    fn lose_sessions(&self) {
+        change(self.dir.path(), "UPDATE sessions SET lost = 1");
+    }
+
+    async fn seen_in(&self, store: &dyn Store) -> String {
+        crate::conformance::all_of(store, self.now, &self.jobs).await
+    }
+}
+
+fn home(dir: &Path) -> Home {
+    Home::Sqlite(dir.to_owned())
+}
+
+async fn moved(from: &Home, to: &Home) -> Result<Moved, MoveError> {
+    move_house(from, to, &mut |_| ()).await
+}
+
+/// Changes the main file behind everybody's back.
+fn change(dir: &Path, sql: &str) {
+    Connection::open(dir.join("punctual.db")).unwrap().execute_batch(sql).unwrap();
+}

@@ -1,0 +1,259 @@
+//! One connection, for those who write; those who read have a pool of their own.
+//!
+//! A statement whose answer nobody has read would be answered to the next one. So a connection counts as broken from the
+//! moment a statement is sent until its answer is there: whoever gives up in between leaves it to be closed.
+
+use super::errors::{LOCK_WAIT_TIMEOUT, server_code};
+use super::options::Target;
+use super::rows::get;
+use crate::fault::Fault;
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Opts, Params, Row, Value};
+use std::time::Duration;
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::timeout;
+
+/// How much longer than the server's own limit its answer is waited for.
+const GRACE: Duration = Duration::from_secs(5);
+/// Longer than anybody waits.
+const FOR_EVER: Duration = Duration::from_secs(24 * 3_600);
+/// The first versions that read lists out of JSON and leave out what others have locked.
+const MARIADB_MIN: (u32, u32, u32) = (10, 6, 0);
+const MYSQL_MIN: (u32, u32, u32) = (8, 0, 19);
+
+/// How a column of a list holds a name, so that it is compared as the tables compare theirs. Without it MariaDB would take
+/// the database's own letters, lose some of ours and scan whole tables.
+macro_rules! text_type {
+    ($length:literal) => {
+        concat!(
+            "VARCHAR(",
+            $length,
+            ") CHARACTER SET utf8mb4 COLLATE /*!80000 utf8mb4_0900_bin */ /*M! utf8mb4_nopad_bin */"
+        )
+    };
+}
+pub(crate) use text_type;
+
+/// Locks the rows of one table out of a join. MySQL refuses to lock a list; MariaDB does not know how to say so.
+macro_rules! for_update_of {
+    ($table:literal) => {
+        concat!(" FOR UPDATE /*!80000 OF ", $table, " */")
+    };
+}
+pub(crate) use for_update_of;
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    conn: Conn,
+    /// How long an answer is waited for.
+    patience: Duration,
+    is_broken: bool,
+}
+
+impl Connection {
+    /// For transactions.
+    pub async fn writing(target: &Target) -> Result<Self, Fault> {
+        Self::open(target, target.writing()).await
+    }
+
+    /// For definitions of tables.
+    pub async fn defining(target: &Target) -> Result<Self, Fault> {
+        Self::open(target, target.defining()).await
+    }
+
+    async fn open(target: &Target, opts: Opts) -> Result<Self, Fault> {
+        let conn = match timeout(target.connect_timeout, Conn::new(opts)).await {
+            Ok(connected) => connected?,
+            Err(_) => {
+                let (name, seconds) = (target.name(), target.connect_timeout.as_secs_f64());
+                return Err(Fault::Away(format!("{name} has not answered within {seconds} s")));
+            }
+        };
+        let patience = target.statement_timeout.saturating_add(GRACE);
+        let mut connection = Connection { conn, patience, is_broken: false };
+        connection.check_version().await?;
+        Ok(connection)
+    }
+
+    async fn check_version(&mut self) -> Result<(), Fault> {
+        let row = self.one("SELECT VERSION()", vec![]).await?;
+        let version: String = get(&row.ok_or_else(|| Fault::Missing("the version".to_owned()))?, 0)?;
+        check_version(&version)
+    }
+
+    /// For a statement that may have to wait for others as long as these take.
+    pub fn wait_for_ever(&mut self) {
+        self.patience = FOR_EVER;
+    }
+
+    /// Whether a statement was sent and its answer is not there, or the server has gone.
+    pub fn is_broken(&self) -> bool {
+        self.is_broken || self.conn.is_disconnected()
+    }
+
+    /// All rows of a query that is bounded by itself. It is prepared once.
+    pub async fn all(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, Fault> {
+        let patience = self.patience;
+        self.is_broken = true;
+        let answer = timeout(patience, self.conn.exec(sql, positional(values))).await;
+        self.answered(answer)
+    }
+
+    /// The first row of a query, if it has one.
+    pub async fn one(&mut self, sql: &str, values: Vec<Value>) -> Result<Option<Row>, Fault> {
+        Ok(self.all(sql, values).await?.into_iter().next())
+    }
+
+    /// Runs a statement that is prepared once; how many rows it found.
+    pub async fn run(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, Fault> {
+        let patience = self.patience;
+        self.is_broken = true;
+        let answer = timeout(patience, self.conn.exec_drop(sql, positional(values))).await;
+        self.answered(answer)?;
+        Ok(self.conn.affected_rows())
+    }
+
+    /// All rows of a query whose text is made for this one time; it holds nothing but our own words and numbers.
+    pub async fn all_of_text(&mut self, sql: &str) -> Result<Vec<Row>, Fault> {
+        let patience = self.patience;
+        self.is_broken = true;
+        let answer = timeout(patience, self.conn.query(sql)).await;
+        self.answered(answer)
+    }
+
+    /// Runs a statement that cannot be prepared, or need not be.
+    pub async fn run_text(&mut self, sql: &str) -> Result<(), Fault> {
+        let patience = self.patience;
+        self.is_broken = true;
+        let answer = timeout(patience, self.conn.query_drop(sql)).await;
+        self.answered(answer)
+    }
+
+    /// Runs a definition of a table; whether it was not kept from it by those who use the table.
+    pub async fn define(&mut self, sql: &str) -> Result<bool, Fault> {
+        self.is_broken = true;
+        // It may copy a table, and must not be ended in the middle by a wait for its answer.
+        let answer = self.conn.query_drop(sql).await;
+        self.is_broken = self.conn.is_disconnected();
+        match answer {
+            Ok(()) => Ok(true),
+            Err(error) if server_code(&error) == Some(LOCK_WAIT_TIMEOUT) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub async fn commit(&mut self) -> Result<(), Fault> {
+        self.run_text("COMMIT").await
+    }
+
+    /// Undoes what is not committed. A connection on which that fails is broken.
+    pub async fn roll_back(&mut self) {
+        if self.is_broken() {
+            return;
+        }
+        if let Err(error) = self.run_text("ROLLBACK").await {
+            tracing::warn!(%error, "a transaction could not be rolled back; its connection is given up");
+            self.is_broken = true;
+        }
+    }
+
+    /// Says farewell, so that the server does not note an aborted connection.
+    pub async fn close(self) {
+        if !self.is_broken {
+            // Whether the server has heard it makes no difference any more.
+            let _ = timeout(self.patience, self.conn.disconnect()).await;
+        }
+    }
+
+    fn answered<T>(
+        &mut self,
+        answer: Result<mysql_async::Result<T>, tokio::time::error::Elapsed>,
+    ) -> Result<T, Fault> {
+        match answer {
+            Ok(answer) => {
+                self.is_broken = self.conn.is_disconnected();
+                Ok(answer?)
+            }
+            Err(_) => {
+                let seconds = self.patience.as_secs_f64();
+                Err(Fault::Away(format!("a statement was not answered within {seconds} s")))
+            }
+        }
+    }
+}
+
+/// A connection that is made when it is needed, and kept for the next one who does. One at a time.
+#[derive(Debug)]
+pub(crate) struct OwnConnection {
+    target: Target,
+    kept: Mutex<Option<Connection>>,
+}
+
+/// A connection in use. Unless it is kept, it is closed: something went wrong on it.
+#[derive(Debug)]
+pub(crate) struct Used<'a> {
+    pub connection: Connection,
+    place: MutexGuard<'a, Option<Connection>>,
+}
+
+impl OwnConnection {
+    pub fn new(target: Target) -> Self {
+        OwnConnection { target, kept: Mutex::default() }
+    }
+
+    pub async fn take(&self) -> Result<Used<'_>, Fault> {
+        let mut place = self.kept.lock().await;
+        let connection = match place.take().filter(|connection| !connection.is_broken()) {
+            Some(connection) => connection,
+            None => Connection::writing(&self.target).await?,
+        };
+        Ok(Used { connection, place })
+    }
+}
+
+impl Used<'_> {
+    /// Keeps it for the next one; nothing may be left uncommitted.
+    pub fn keep(mut self) {
+        *self.place = Some(self.connection);
+    }
+}
+
+fn positional(values: Vec<Value>) -> Params {
+    if values.is_empty() { Params::Empty } else { Params::Positional(values) }
+}
+
+fn check_version(version: &str) -> Result<(), Fault> {
+    let is_mariadb = version.to_ascii_lowercase().contains("mariadb");
+    let numbers = version.trim_start_matches("5.5.5-").split(['.', '-']);
+    let mut numbers = numbers.map(|number| number.parse::<u32>().unwrap_or(0));
+    let mut next = || numbers.next().unwrap_or(0);
+    let found = (next(), next(), next());
+    let (name, least) = if is_mariadb { ("MariaDB", MARIADB_MIN) } else { ("MySQL", MYSQL_MIN) };
+    if found < least {
+        let (major, minor, patch) = least;
+        return Err(Fault::MySql(format!(
+            "the server is {name} {version}: {name} {major}.{minor}.{patch} or later is needed"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_servers_are_refused_by_name() {
+        for good in
+            ["10.11.19-MariaDB-0+deb12u1", "11.4.2-MariaDB", "5.5.5-10.6.1-MariaDB", "8.0.36", "9.7.4-2"]
+        {
+            assert!(check_version(good).is_ok(), "{good}");
+        }
+        for (bad, words) in
+            [("10.5.9-MariaDB", "MariaDB 10.6.0"), ("8.0.11", "MySQL 8.0.19"), ("5.7.44-log", "MySQL")]
+        {
+            let error = check_version(bad).unwrap_err().to_string();
+            assert!(error.contains(words) && error.contains("or later is needed"), "{error}");
+        }
+    }
+}

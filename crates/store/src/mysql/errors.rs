@@ -1,0 +1,113 @@
+//! The errors of MariaDB and MySQL, sorted by what can be done about them.
+
+use crate::fault::Fault;
+use mysql_async::{DriverError, Error, ServerError};
+
+/// The server has undone the transaction or the statement in favour of another one; run again, it may see the other's
+/// rows. Galera tells of a certification that failed as of a deadlock.
+const CONFLICTS: &[u16] = &[
+    DEADLOCK,
+    LOCK_WAIT_TIMEOUT,
+    DUPLICATE,
+    // A row has changed since it was read; a table was defined anew since the transaction began.
+    1020,
+    1412,
+];
+pub(crate) const DEADLOCK: u16 = 1213;
+/// Only the statement is undone: the transaction has to be rolled back.
+pub(crate) const LOCK_WAIT_TIMEOUT: u16 = 1205;
+pub(crate) const DUPLICATE: u16 = 1062;
+
+/// The server cannot be reached or cannot write now.
+const OUTAGES: &[u16] = &[
+    // Disks, memory and space.
+    1021, 1028, 1030, 1037, 1038, 1041, 1114, 1206, 1637, // Connections: too many, refused, ended.
+    1040, 1042, 1043, 1129, 1130, 1152, 1153, 1154, 1155, 1156, 1157, 1158, 1159, 1160, 1161, 1184, 1203,
+    1226, 1927, 4031, // Rights and databases that are not there.
+    1044, 1045, 1049, 1142, 1698,
+    // A server that is being shut down, or a node of a cluster that is not part of it.
+    1047, 1053, 1077, 1079,
+    // A statement that took too long or was ended by somebody; a commit of which nobody knows.
+    1180, 1317, 1969, 3024, // Nothing may be written.
+    READ_ONLY, 1792, 1836,
+];
+const READ_ONLY: u16 = 1290;
+const NODE_NOT_READY: u16 = 1047;
+const BINARY_LOG_BY_STATEMENT: u16 = 1665;
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Server(error) if CONFLICTS.contains(&error.code) => Fault::Conflict(described(&error)),
+            Error::Server(error) if OUTAGES.contains(&error.code) => Fault::Away(described(&error)),
+            Error::Server(error) => Fault::MySql(described(&error)),
+            Error::Io(error) => Fault::Away(error.to_string()),
+            Error::Driver(DriverError::NoClientSslFlagFromServer) => Fault::Away(
+                "the server offers no TLS: set it up there, or add ssl-mode=disabled to the URL if the network \
+                 in between can be trusted"
+                    .to_owned(),
+            ),
+            Error::Driver(error @ (DriverError::ConnectionClosed | DriverError::PoolDisconnected)) => {
+                Fault::Away(error.to_string())
+            }
+            Error::Driver(error) => Fault::MySql(error.to_string()),
+            Error::Other(error) => Fault::MySql(error.to_string()),
+            Error::Url(error) => Fault::MySql(error.to_string()),
+        }
+    }
+}
+
+/// The code of what the server says, if it is its word.
+pub(crate) fn server_code(error: &Error) -> Option<u16> {
+    match error {
+        Error::Server(error) => Some(error.code),
+        _ => None,
+    }
+}
+
+/// What happened, for people to read.
+fn described(error: &ServerError) -> String {
+    let ServerError { code, message, .. } = error;
+    match *code {
+        // Its own words quote the key, which is the users' data.
+        DUPLICATE => format!("a row with the same key is there already ({code})"),
+        READ_ONLY | 1792 | 1836 => format!(
+            "the server says: {message} ({code}); it is a replica or set to read only: give the address of the primary"
+        ),
+        NODE_NOT_READY => {
+            format!("the server says: {message} ({code}); this node is not part of its cluster now")
+        }
+        BINARY_LOG_BY_STATEMENT => {
+            format!("the server says: {message} ({code}); set binlog_format to ROW or MIXED there")
+        }
+        _ => format!("the server says: {message} ({code})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(code: u16) -> Fault {
+        let (message, state) = ("Duplicate entry 'secret' for key".to_owned(), "HY000".to_owned());
+        Error::Server(ServerError { code, message, state }).into()
+    }
+
+    #[test]
+    fn conflicts_are_run_again_and_outages_are_waited_for() {
+        for code in [1213, 1205, 1062] {
+            assert!(fault(code).is_conflict() && !fault(code).is_outage(), "{code}");
+        }
+        for code in [1047, 1290, 1836, 1053, 1969, 3024, 1317] {
+            assert!(fault(code).is_outage() && !fault(code).is_conflict(), "{code}");
+        }
+        assert!(!fault(1064).is_conflict() && !fault(1064).is_outage(), "a defect of ours");
+    }
+
+    #[test]
+    fn messages_say_what_to_do_and_quote_no_keys() {
+        assert!(fault(1290).to_string().contains("address of the primary"));
+        assert!(fault(1665).to_string().contains("binlog_format"));
+        assert!(!fault(1062).to_string().contains("secret"));
+    }
+}

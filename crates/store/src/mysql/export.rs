@@ -1,0 +1,343 @@
+//! MariaDB and MySQL as one side of a move.
+
+use super::connection::Connection;
+use super::migrate::{self, MigrateError};
+use super::options::MySqlOptions;
+use super::partitions;
+use super::rows::get;
+use crate::fault::Fault;
+use crate::moving::{
+    Cell, Cells, Column, End, Kind, Layout, MoveError, Notes, Portion, Side, TABLES, fitting,
+};
+use crate::unfinished::NOTES_TABLE;
+use async_trait::async_trait;
+use mysql_async::{Row, Value};
+use punctual_core::limits::{DATABASE_PACKET_BYTES_MAX, MOVING_PAGE_ROWS_MAX};
+
+/// Whoever moves holds this lock, which is one for the whole server.
+const LOCK: &str = "SELECT GET_LOCK(CONCAT('punctual_moving_', LEFT(SHA1(DATABASE()), 40)), 0)";
+/// Connections to this database that this user may see.
+const OTHERS: &str =
+    "SELECT COUNT(*) FROM information_schema.processlist WHERE DB = DATABASE() AND ID <> CONNECTION_ID()";
+/// Sessions that have beaten within their lease, by the clock of the database.
+const BEATING: &str = "SELECT COUNT(*) FROM sessions WHERE lost = 0 \
+     AND beaten_at + lease_us > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+const HAS_NOTES: &str =
+    "SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?";
+const MAKE_NOTES: &str = "CREATE TABLE IF NOT EXISTS moving (name VARCHAR(100) NOT NULL, value MEDIUMTEXT NOT NULL, \
+     PRIMARY KEY (name)) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 \
+     COLLATE /*!80000 utf8mb4_0900_bin */ /*M! utf8mb4_nopad_bin */";
+const PUT_NOTE: &str =
+    "INSERT INTO moving (name, value) VALUES (?, ?) ON DUPLICATE KEY UPDATE value = VALUES(value)";
+
+const LANE_TALLIES: &str = "(SELECT lane, CAST(SUM(waiting) AS SIGNED) AS waiting, CAST(SUM(queued) AS SIGNED) AS queued, \
+     CAST(SUM(running) AS SIGNED) AS running FROM lane_tallies GROUP BY lane \
+     HAVING SUM(waiting) <> 0 OR SUM(queued) <> 0 OR SUM(running) <> 0) AS counted";
+const JOB_TALLY: &str = "(SELECT 1 AS id, CAST(COALESCE(SUM(active), 0) AS SIGNED) AS active, \
+     CAST(COALESCE(SUM(paused), 0) AS SIGNED) AS paused, CAST(COALESCE(SUM(completed), 0) AS SIGNED) AS completed, \
+     CAST(COALESCE(SUM(failed), 0) AS SIGNED) AS failed, CAST(COALESCE(SUM(cancelled), 0) AS SIGNED) AS cancelled, \
+     CAST(COALESCE(SUM(dead_letters), 0) AS SIGNED) AS dead_letters FROM job_tally) AS counted";
+const NUMBERS: &str = "(SELECT 'history_given' AS name, GREATEST(given, retained) AS given FROM history_bounds \
+     UNION ALL SELECT 'history_retained', retained FROM history_bounds \
+     UNION ALL SELECT 'session', given FROM numbers WHERE numbers.name = 'session') AS counted";
+
+/// Rows of one statement, of which each size is prepared once.
+const SIZES: [usize; 5] = [256, 64, 16, 4, 1];
+
+pub(crate) struct MySqlSide {
+    connection: Connection,
+}
+
+pub(crate) async fn open(options: &MySqlOptions, end: End) -> Result<MySqlSide, MoveError> {
+    let unusable = |error: &dyn std::fmt::Display| MoveError::Unusable { end, reason: error.to_string() };
+    let target = options.target().map_err(|error| unusable(&error))?;
+    prepare_tables(options, end).await?;
+    let mut connection = Connection::defining(&target).await.map_err(MoveError::at(end))?;
+    connection.wait_for_ever();
+    let taken = connection.one(LOCK, vec![]).await.map_err(MoveError::at(end))?;
+    let taken =
+        taken.as_ref().map(|row| get::<Option<i64>>(row, 0)).transpose().map_err(MoveError::at(end))?;
+    if taken.flatten() != Some(1) {
+        return Err(MoveError::Taken { end });
+    }
+    Ok(MySqlSide { connection })
+}
+
+/// An empty target gets its tables.
+async fn prepare_tables(options: &MySqlOptions, end: End) -> Result<(), MoveError> {
+    let failed = |error: MigrateError| match error {
+        MigrateError::Store(source) => MoveError::Store { end, source },
+        other => MoveError::Unusable { end, reason: other.to_string() },
+    };
+    let found = migrate::status(options).await.map_err(failed)?.version;
+    let needed = migrate::VERSION;
+    match (end, found) {
+        (End::Source, found) if found == needed => Ok(()),
+        (End::Target, found) if found == needed || found == 0 => {
+            migrate::up(options).await.map(drop).map_err(failed)
+        }
+        (_, 0) => Err(MoveError::NoStore("this database".to_owned())),
+        (_, found) => {
+            let advice = if found < needed {
+                "run `punctual migrate up`"
+            } else {
+                "run the newer binary that wrote it"
+            };
+            Err(MoveError::Version { end, found, needed, advice })
+        }
+    }
+}
+
+/// Whether a database may not be opened because it is the target of a move that is not complete.
+pub(crate) async fn is_unfinished(connection: &mut Connection) -> Result<bool, Fault> {
+    Ok(connection.one(HAS_NOTES, vec![NOTES_TABLE.into()]).await?.is_some())
+}
+
+/// Where rows of a table are read from.
+fn read_from(table: &Layout) -> &'static str {
+    match table.name {
+        "lane_tallies" => LANE_TALLIES,
+        "job_tally" => JOB_TALLY,
+        "numbers" => NUMBERS,
+        _ => stored_in(table),
+    }
+}
+
+fn stored_in(table: &Layout) -> &'static str {
+    match table.name {
+        "lines" => "log_lines",
+        name => name,
+    }
+}
+
+/// The name of a column here.
+fn column(table: &Layout, name: &'static str) -> &'static str {
+    match (table.name, name) {
+        ("live", "rank") => "claim_rank",
+        _ => name,
+    }
+}
+
+fn columns(table: &Layout, columns: &[Column]) -> String {
+    columns.iter().map(|each| format!("`{}`", column(table, each.name))).collect::<Vec<_>>().join(", ")
+}
+
+/// `WHERE` the key is behind another one, in the order of the key: written out, because these servers find no way through
+/// an index by a comparison of rows.
+fn behind(table: &Layout, after: Option<&[Cell]>) -> (String, Vec<Value>) {
+    let order = format!("ORDER BY {}", columns(table, table.key_columns()));
+    let Some(after) = after else { return (order, vec![]) };
+    let (mut ways, mut values) = (Vec::new(), Vec::new());
+    for place in (0..after.len()).rev() {
+        let equal = table.key_columns()[..place].iter().map(|each| format!("`{}` = ?", each.name));
+        let greater = format!("`{}` > ?", column(table, table.columns[place].name));
+        ways.push(format!("({})", equal.chain([greater]).collect::<Vec<_>>().join(" AND ")));
+        values.extend(after[..=place].iter().map(value));
+    }
+    (format!("WHERE {} {order}", ways.join(" OR ")), values)
+}
+
+fn value(cell: &Cell) -> Value {
+    match cell {
+        Cell::Null => Value::NULL,
+        Cell::Number(number) => Value::Int(*number),
+        Cell::Text(text) => Value::Bytes(text.clone().into_bytes()),
+        Cell::Bytes(bytes) => Value::Bytes(bytes.clone()),
+    }
+}
+
+fn read(table: &Layout, row: &Row) -> Result<Cells, Fault> {
+    let cell = |(place, column): (usize, &Column)| -> Result<Cell, Fault> {
+        Ok(match column.kind {
+            Kind::Id | Kind::Bytes => get::<Option<Vec<u8>>>(row, place)?.map_or(Cell::Null, Cell::Bytes),
+            Kind::Text | Kind::Document => get::<Option<String>>(row, place)?.map_or(Cell::Null, Cell::Text),
+            Kind::Big | Kind::Int | Kind::Small | Kind::Flag => {
+                get::<Option<i64>>(row, place)?.map_or(Cell::Null, Cell::Number)
+            }
+        })
+    };
+    table.columns.iter().enumerate().map(cell).collect()
+}
+
+/// The columns of a table and the values of rows for them, with those that only this database has.
+fn stored(table: &Layout, rows: &[Cells]) -> (String, Vec<Vec<Value>>) {
+    let names = columns(table, table.columns);
+    let plain = |row: &Cells| row.iter().map(value).collect::<Vec<_>>();
+    let with = |more: &dyn Fn(&Cells) -> Value| {
+        rows.iter().map(|row| plain(row).into_iter().chain([more(row)]).collect()).collect()
+    };
+    match table.name {
+        "live" => (format!("{names}, queued_lane"), with(&|row| queued_lane(table, row))),
+        // Counts go to one of those who count; which one makes no difference.
+        "lane_tallies" => (format!("{names}, shard"), with(&|_| Value::Int(0))),
+        "job_tally" => (names.replace("`id`", "shard"), rows.iter().map(plain).collect()),
+        _ => (names, rows.iter().map(plain).collect()),
+    }
+}
+
+/// The lane of a row that can be claimed.
+fn queued_lane(table: &Layout, row: &Cells) -> Value {
+    let cell = |name| table.position(name).and_then(|place| row.get(place));
+    match (cell("state"), cell("lane")) {
+        (Some(Cell::Number(1)), Some(lane)) => value(lane),
+        _ => Value::NULL,
+    }
+}
+
+/// How many of the next rows share a statement.
+fn sharing(rows: &[Vec<Value>]) -> usize {
+    let bytes = |row: &Vec<Value>| -> usize { row.iter().map(|value| value.bin_len() as usize + 9).sum() };
+    let fits = |size: &usize| {
+        rows.get(..*size)
+            .is_some_and(|rows| rows.iter().map(bytes).sum::<usize>() <= DATABASE_PACKET_BYTES_MAX)
+    };
+    SIZES.into_iter().find(fits).unwrap_or(1)
+}
+
+impl MySqlSide {
+    async fn counted(&mut self, sql: &str) -> Result<i64, Fault> {
+        let row = self.connection.all_of_text(sql).await?.into_iter().next();
+        get(&row.ok_or_else(|| Fault::Missing("a count".to_owned()))?, 0)
+    }
+
+    /// How many of the next rows make a page: their sizes are asked for first where a row may be large.
+    async fn rows_of_page(&mut self, table: &Layout, after: Option<&[Cell]>) -> Result<usize, Fault> {
+        let sizes: Vec<String> =
+            table.documents().map(|column| format!("COALESCE(LENGTH(`{}`), 0)", column.name)).collect();
+        if sizes.is_empty() {
+            return Ok(MOVING_PAGE_ROWS_MAX);
+        }
+        let (behind, values) = behind(table, after);
+        let sql = format!(
+            "SELECT {} FROM {} {behind} LIMIT {MOVING_PAGE_ROWS_MAX}",
+            sizes.join(" + "),
+            read_from(table)
+        );
+        let rows = self.connection.all(&sql, values).await?;
+        let sizes = rows.iter().map(|row| get::<u64>(row, 0)).collect::<Result<Vec<_>, _>>()?;
+        Ok(fitting(sizes))
+    }
+
+    async fn write(&mut self, portion: &Portion<'_>) -> Result<(), Fault> {
+        let Portion { table, rows, note: (name, value) } = portion;
+        if table.name == "numbers" {
+            self.set_numbers(rows).await?;
+        } else {
+            let (names, rows) = stored(table, rows);
+            let mut rest = &rows[..];
+            while let Some(first) = rest.first() {
+                let (now, later) = rest.split_at(sharing(rest));
+                let row = format!("({})", vec!["?"; first.len()].join(", "));
+                let all = vec![row; now.len()].join(", ");
+                let sql = format!("INSERT INTO {} ({names}) VALUES {all}", stored_in(table));
+                self.connection.run(&sql, now.iter().flatten().cloned().collect()).await?;
+                rest = later;
+            }
+        }
+        self.connection.run(PUT_NOTE, vec![(*name).into(), (*value).into()]).await?;
+        Ok(())
+    }
+
+    async fn set_numbers(&mut self, rows: &[Cells]) -> Result<(), Fault> {
+        for row in rows {
+            let [Cell::Text(name), given] = row.as_slice() else {
+                return Err(Fault::damaged("numbers", format!("{row:?}")));
+            };
+            let sql = match name.as_str() {
+                "history_given" => "UPDATE history_bounds SET given = ?",
+                "history_retained" => "UPDATE history_bounds SET retained = ?",
+                "session" => "UPDATE numbers SET given = ? WHERE name = 'session'",
+                other => return Err(Fault::damaged("numbers.name", other)),
+            };
+            self.connection.run(sql, vec![value(given)]).await?;
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Side for MySqlSide {
+    async fn identity(&mut self) -> Result<String, Fault> {
+        let row =
+            self.connection.one("SELECT LOWER(HEX(cluster)) FROM punctual WHERE id = 1", vec![]).await?;
+        let row = row.ok_or_else(|| Fault::Missing("the row of punctual".to_owned()))?;
+        Ok(format!("mysql:{}", get::<String>(&row, 0)?))
+    }
+
+    async fn users(&mut self) -> Result<Option<String>, Fault> {
+        let others = self.counted(OTHERS).await?;
+        if others > 0 {
+            return Ok(Some(format!("{others} other connections are open to its database")));
+        }
+        let beating = self.counted(BEATING).await?;
+        Ok((beating > 0).then(|| {
+            format!("{beating} sessions of workers have beaten within their lease, which runs out soon after the last server")
+        }))
+    }
+
+    async fn count(&mut self, table: &'static Layout) -> Result<u64, Fault> {
+        let sql = format!("SELECT COUNT(*) FROM {}", read_from(table));
+        Ok(self.counted(&sql).await?.unsigned_abs())
+    }
+
+    async fn page(&mut self, table: &'static Layout, after: Option<&[Cell]>) -> Result<Vec<Cells>, Fault> {
+        let limit = self.rows_of_page(table, after).await?;
+        let (behind, mut values) = behind(table, after);
+        values.push(Value::UInt(limit as u64));
+        let sql =
+            format!("SELECT {} FROM {} {behind} LIMIT ?", columns(table, table.columns), read_from(table));
+        let rows = self.connection.all(&sql, values).await?;
+        rows.iter().map(|row| read(table, row)).collect()
+    }
+
+    async fn notes(&mut self) -> Result<Notes, Fault> {
+        if !is_unfinished(&mut self.connection).await? {
+            return Ok(Notes::new());
+        }
+        let rows = self.connection.all("SELECT name, value FROM moving", vec![]).await?;
+        rows.iter().map(|row| Ok((get(row, 0)?, get(row, 1)?))).collect()
+    }
+
+    async fn note(&mut self, name: &str, value: &str) -> Result<(), Fault> {
+        self.connection.run_text(MAKE_NOTES).await?;
+        self.connection.run(PUT_NOTE, vec![name.into(), value.into()]).await?;
+        Ok(())
+    }
+
+    async fn empty(&mut self, about_tables: &str) -> Result<(), Fault> {
+        for table in TABLES.iter().filter(|table| table.name != "numbers") {
+            self.connection.run_text(&format!("TRUNCATE TABLE {}", stored_in(table))).await?;
+        }
+        self.connection.run_text("UPDATE numbers SET given = 0").await?;
+        self.connection.run_text("UPDATE history_bounds SET given = 0, retained = 0").await?;
+        let sql = "DELETE FROM moving WHERE LEFT(name, CHAR_LENGTH(?)) = ?";
+        self.connection.run(sql, vec![about_tables.into(), about_tables.into()]).await?;
+        Ok(())
+    }
+
+    async fn put(&mut self, portion: Portion<'_>) -> Result<(), Fault> {
+        self.connection.run_text("START TRANSACTION").await?;
+        match self.write(&portion).await {
+            Ok(()) => self.connection.commit().await,
+            Err(fault) => {
+                self.connection.roll_back().await;
+                Err(fault)
+            }
+        }
+    }
+
+    async fn settle(&mut self) -> Result<(), Fault> {
+        for (name, table) in [("lane", "lanes"), ("worker", "workers")] {
+            let sql = format!(
+                "UPDATE numbers SET given = (SELECT COALESCE(MAX(id), 0) FROM {table}) WHERE name = '{name}'"
+            );
+            self.connection.run_text(&sql).await?;
+        }
+        let next = self.counted(partitions::LAST_PLACE).await?.saturating_add(1);
+        self.connection.run_text(&format!("ALTER TABLE history AUTO_INCREMENT = {next}")).await
+    }
+
+    async fn release(&mut self) -> Result<(), Fault> {
+        self.connection.run_text("DROP TABLE IF EXISTS moving").await
+    }
+}

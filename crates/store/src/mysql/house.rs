@@ -1,0 +1,436 @@
+//! Housekeeping: retention, what is left of old and deleted jobs, readiness, tokens and log lines. It has connections of
+//! its own, so that it never waits in line with what is urgent.
+
+use super::connection::{Connection, OwnConnection};
+use super::lists::{Statement, documents, jobs, list, numbers};
+use super::logs::Logs;
+use super::options::{MySqlOptions, OptionsError, Target};
+use super::partitions::{self, Parent, Partition};
+use super::rows::{decode, get, job_id, limit, time};
+use super::tables::{DELETE_KEYS, DELETE_TAGS, FORGET_NOTES, FORGET_PARENTS, Writing, shard_of};
+use crate::codes::Code;
+use crate::fault::Fault;
+use crate::mysql::connection::for_update_of;
+use crate::tally::{self, Counts};
+use mysql_async::Value;
+use punctual_core::ids::JobId;
+use punctual_core::job::JobMark;
+use punctual_core::limits;
+use punctual_core::ports::{Horizon, LogLine, Retained, Retired, Retirement, StoreError, Token};
+use punctual_core::time::Timestamp;
+use std::time::Duration;
+
+/// The oldest rows that no partition with a day of its own has. As many are looked at as may be deleted.
+pub(crate) const OLD_HISTORY: &str =
+    "SELECT place, completed_at FROM history PARTITION (p_first, p_rest) ORDER BY place LIMIT ?";
+/// Without its quotes, the name is a word of MariaDB's own here.
+const DELETE_HISTORY: &str = concat!(
+    "DELETE `history` FROM ",
+    list!(0 place int, 1 completed_at int),
+    " STRAIGHT_JOIN history FORCE INDEX (PRIMARY) ON history.place = given.place \
+     AND history.completed_at = given.completed_at"
+);
+/// In a house that is looked after nothing is in these partitions.
+const RETAIN_LINES: &str = "DELETE FROM log_lines PARTITION (p_first, p_rest) WHERE number < ? LIMIT ?";
+pub(crate) const OLD_SKIPPED: &str = "SELECT number FROM skipped FORCE INDEX (skipped_last) WHERE last < ? \
+     ORDER BY last LIMIT ? FOR UPDATE SKIP LOCKED";
+const DELETE_SKIPPED: &str = concat!(
+    "DELETE skipped FROM ",
+    list!(0 number int),
+    " STRAIGHT_JOIN skipped FORCE INDEX (PRIMARY) ON skipped.number = given.number"
+);
+pub(crate) const RETAIN_REQUESTS: &str = "DELETE FROM requests WHERE begun_at < ? ORDER BY begun_at LIMIT ?";
+/// Whoever follows history is told of what is missing by it.
+const KEEP_RETAINED: &str = "UPDATE history_bounds SET retained = GREATEST(retained, ?) WHERE id = 1";
+const KEEP_GIVEN: &str = "UPDATE history_bounds SET given = GREATEST(given, ?) WHERE id = 1";
+
+pub(crate) const JOBS_AFTER: &str = "SELECT id, COALESCE(updated_at, created_at), mark FROM jobs \
+     FORCE INDEX (PRIMARY) WHERE id > ? ORDER BY id LIMIT ?";
+pub(crate) const LOCK_JOBS: &str = concat!(
+    "SELECT jobs.id FROM ",
+    list!(0 job id, 1 bound int),
+    " STRAIGHT_JOIN jobs FORCE INDEX (PRIMARY) ON jobs.id = UNHEX(given.job) \
+     WHERE jobs.mark <> 4 AND COALESCE(jobs.updated_at, jobs.created_at) < given.bound",
+    for_update_of!("jobs"),
+    " SKIP LOCKED"
+);
+/// Of locked jobs those of which nothing is open, to come, dead, or ended since.
+pub(crate) const OVER: &str = concat!(
+    "SELECT jobs.id, jobs.mark FROM ",
+    list!(0 job id, 1 bound int),
+    " STRAIGHT_JOIN jobs FORCE INDEX (PRIMARY) ON jobs.id = UNHEX(given.job) \
+     WHERE NOT EXISTS (SELECT 1 FROM schedules WHERE schedules.job = jobs.id) \
+     AND NOT EXISTS (SELECT 1 FROM live WHERE live.job = jobs.id) \
+     AND NOT EXISTS (SELECT 1 FROM dead_letters WHERE dead_letters.job = jobs.id) \
+     AND NOT EXISTS (SELECT 1 FROM history FORCE INDEX (history_job) WHERE history.job = jobs.id \
+       AND history.completed_at >= given.bound)"
+);
+const RETIRE: &str = concat!(
+    "UPDATE ",
+    list!(0 job id, 1 moment int),
+    " STRAIGHT_JOIN jobs FORCE INDEX (PRIMARY) ON jobs.id = UNHEX(given.job) \
+     SET jobs.mark = 4, jobs.updated_at = given.moment"
+);
+
+/// One of which something ended later stays: whoever follows history may not have been told of it yet.
+pub(crate) const PURGEABLE: &str = "SELECT jobs.id FROM jobs FORCE INDEX (jobs_marked) WHERE jobs.mark = 4 \
+     AND COALESCE(jobs.updated_at, jobs.created_at) < ? \
+     AND NOT EXISTS (SELECT 1 FROM live WHERE live.job = jobs.id) \
+     AND NOT EXISTS (SELECT 1 FROM history FORCE INDEX (history_job) WHERE history.job = jobs.id \
+       AND history.completed_at >= ?) \
+     ORDER BY jobs.id LIMIT ? FOR UPDATE SKIP LOCKED";
+pub(crate) const HISTORY_OF_JOBS: &str = concat!(
+    "SELECT history.place, history.completed_at FROM ",
+    list!(0 job id),
+    " STRAIGHT_JOIN history FORCE INDEX (history_job) ON history.job = UNHEX(given.job) LIMIT ?"
+);
+pub(crate) const SKIPPED_OF_JOBS: &str = concat!(
+    "SELECT skipped.number FROM ",
+    list!(0 job id),
+    " STRAIGHT_JOIN skipped FORCE INDEX (skipped_job) ON skipped.job = UNHEX(given.job) LIMIT ?"
+);
+pub(crate) const LINES_OF_JOBS: &str = concat!(
+    "SELECT log_lines.job, log_lines.occurrence, log_lines.attempt, log_lines.number FROM ",
+    list!(0 job id),
+    " STRAIGHT_JOIN log_lines FORCE INDEX (PRIMARY) ON log_lines.job = UNHEX(given.job) LIMIT ?"
+);
+const DELETE_LINES: &str = concat!(
+    "DELETE log_lines FROM ",
+    list!(0 job id, 1 occurrence int, 2 attempt int, 3 number int),
+    " STRAIGHT_JOIN log_lines FORCE INDEX (PRIMARY) ON log_lines.job = UNHEX(given.job) \
+     AND log_lines.occurrence = given.occurrence AND log_lines.attempt = given.attempt \
+     AND log_lines.number = given.number"
+);
+const DELETE_JOBS: &str = concat!(
+    "DELETE jobs FROM ",
+    list!(0 job id),
+    " STRAIGHT_JOIN jobs FORCE INDEX (PRIMARY) ON jobs.id = UNHEX(given.job)"
+);
+
+const PROBE: &str = "INSERT INTO probe (id, at) VALUES (1, ?) ON DUPLICATE KEY UPDATE at = VALUES(at)";
+const PUT_TOKEN: &str = "INSERT INTO tokens (id, secret_sha256, role, created_at) VALUES (?, ?, ?, ?) \
+     ON DUPLICATE KEY UPDATE secret_sha256 = VALUES(secret_sha256), role = VALUES(role), \
+     created_at = VALUES(created_at)";
+
+/// Times that a verb is run because another transaction was in its way.
+const TRIES: usize = 5;
+
+/// Runs a verb again that was undone in favour of another transaction.
+macro_rules! again {
+    ($verb:expr) => {{
+        let mut tries = 1;
+        loop {
+            match $verb.await {
+                Err(fault) if fault.is_conflict() && tries < TRIES => tries += 1,
+                done => break Ok(done?),
+            }
+        }
+    }};
+}
+
+pub(crate) struct MySqlHouse {
+    target: Target,
+    partition_width: Duration,
+    shard: i64,
+    own: OwnConnection,
+    /// Apart from the rest, so that readiness does not wait for a partition to be dropped.
+    probe: OwnConnection,
+    logs: Logs,
+}
+
+impl MySqlHouse {
+    pub fn new(options: &MySqlOptions) -> Result<Self, OptionsError> {
+        let target = options.target()?;
+        Ok(MySqlHouse {
+            partition_width: options.partition_width,
+            // Not that of a writer, as long as there are not too many of them.
+            shard: shard_of((options.seed as usize).wrapping_sub(1)),
+            own: OwnConnection::new(target.clone()),
+            probe: OwnConnection::new(target.clone()),
+            logs: Logs::new(target.clone()),
+            target,
+        })
+    }
+
+    pub async fn append_logs(&self, lines: Vec<LogLine>) -> Result<(), StoreError> {
+        Ok(self.logs.append(&lines).await?)
+    }
+
+    /// Drops the partitions of history and lines that are older as a whole, until so many rows are gone, and deletes old
+    /// rows that have no partition of their own, old skipped ranges and old answers to requests. What shares a partition
+    /// with newer rows stays until these are old, too.
+    pub async fn retain(&self, horizon: Horizon, count: usize) -> Result<Retained, StoreError> {
+        again!(self.try_retain(horizon, count))
+    }
+
+    async fn try_retain(&self, horizon: Horizon, count: usize) -> Result<Retained, Fault> {
+        partitions::make_ahead(&self.target, self.partition_width).await?;
+        let mut used = self.own.take().await?;
+        let before = horizon.history;
+        let history = self.retain_partitions(&mut used.connection, Parent::History, before, count).await?;
+        let lines = self.retain_partitions(&mut used.connection, Parent::Lines, before, count).await?;
+        let old_history = retain_history(&mut used.connection, before, count).await?;
+        let bounds = vec![Value::Int(before.as_micros()), limit(count).into()];
+        let old_lines = used.connection.run(RETAIN_LINES, bounds).await?;
+        used.connection.commit().await?;
+        let skipped = retain_skipped(&mut used.connection, before, count).await?;
+        let bounds = vec![Value::Int(horizon.requests.as_micros()), limit(count).into()];
+        let requests = used.connection.run(RETAIN_REQUESTS, bounds).await?;
+        used.connection.commit().await?;
+        used.keep();
+        let is_cut_off = count > 0 && [old_history, old_lines, skipped, requests].contains(&(count as u64));
+        Ok(Retained {
+            history: history.rows + old_history,
+            logs: lines.rows + old_lines,
+            skipped,
+            requests,
+            more: is_cut_off || history.more || lines.more,
+        })
+    }
+
+    async fn retain_partitions(
+        &self,
+        connection: &mut Connection,
+        parent: Parent,
+        before: Timestamp,
+        count: usize,
+    ) -> Result<Dropped, Fault> {
+        let mut dropped = Dropped { rows: 0, more: false };
+        let old = partitions::older_than(connection, parent, before.as_micros()).await?;
+        connection.commit().await?;
+        if old.is_empty() {
+            return Ok(dropped);
+        }
+        let mut defining = Connection::defining(&self.target).await?;
+        for partition in old {
+            if dropped.rows >= count as u64 {
+                dropped.more = true;
+                break;
+            }
+            let rows = count_rows(connection, &partition).await?;
+            if parent == Parent::History {
+                note_retained(connection, &partition).await?;
+            }
+            // Whoever defines must not wait for this very transaction.
+            connection.commit().await?;
+            if !partitions::remove(&self.target, &mut defining, &partition).await? {
+                tracing::debug!(
+                    table = parent.table(),
+                    "a partition could not be dropped now: the table is in use"
+                );
+                break;
+            }
+            dropped.rows += rows;
+        }
+        defining.close().await;
+        Ok(dropped)
+    }
+
+    /// Marks finished jobs for deletion that have been kept long enough.
+    pub async fn retire(&self, now: Timestamp, step: Retirement) -> Result<Retired, StoreError> {
+        again!(self.try_retire(now, step))
+    }
+
+    async fn try_retire(&self, now: Timestamp, step: Retirement) -> Result<Retired, Fault> {
+        let mut used = self.own.take().await?;
+        let after: Vec<u8> = step.after.map_or_else(Vec::new, |job| job.as_bytes().to_vec());
+        let bounds = vec![Value::Bytes(after), limit(step.limit).into()];
+        let looked_at = used.connection.all(JOBS_AFTER, bounds).await?;
+        let mut retired = Retired::default();
+        let mut old = Vec::new();
+        for row in &looked_at {
+            let is_marked = decode::<JobMark>(row, 2, "jobs.mark")? == JobMark::Deleted;
+            if !is_marked && time(row, 1)? < step.finished_before {
+                old.push(job_id(row, 0)?);
+            }
+        }
+        if looked_at.len() == step.limit {
+            retired.next = looked_at.last().map(|row| job_id(row, 0)).transpose()?;
+        }
+        let before = step.finished_before;
+        retired.jobs =
+            retire_jobs(&mut used.connection, Retiring { old, before, now, shard: self.shard }).await?;
+        used.connection.commit().await?;
+        used.keep();
+        Ok(retired)
+    }
+
+    /// Deletes what is left of deleted jobs of which nothing is live: up to `count` rows of each kind. Whether there is
+    /// more.
+    pub async fn purge(&self, before: Timestamp, count: usize) -> Result<bool, StoreError> {
+        again!(self.try_purge(before, count))
+    }
+
+    async fn try_purge(&self, before: Timestamp, count: usize) -> Result<bool, Fault> {
+        let mut used = self.own.take().await?;
+        let before = Value::Int(before.as_micros());
+        let rows = used.connection.all(PURGEABLE, vec![before.clone(), before, limit(count).into()]).await?;
+        let purged: Vec<JobId> = rows.iter().map(|row| job_id(row, 0)).collect::<Result<_, _>>()?;
+        let is_emptied = purge_rows(&mut used.connection, &purged, count).await?;
+        if is_emptied {
+            for sql in [DELETE_TAGS, DELETE_JOBS] {
+                run_lists(&mut used.connection, sql, jobs(&purged)).await?;
+            }
+        }
+        used.connection.commit().await?;
+        used.keep();
+        Ok(!is_emptied || (count > 0 && purged.len() == count))
+    }
+
+    /// Writes a row that nobody reads.
+    pub async fn probe(&self, now: Timestamp) -> Result<(), StoreError> {
+        again!(self.write_once(PROBE, vec![Value::Int(now.as_micros())]))
+    }
+
+    pub async fn put_token(&self, token: &Token) -> Result<(), StoreError> {
+        let values = vec![
+            token.id.as_str().into(),
+            token.secret_sha256.as_slice().into(),
+            Value::Int(token.role.code()),
+            Value::Int(token.created_at.as_micros()),
+        ];
+        again!(self.write_once(PUT_TOKEN, values.clone()))
+    }
+
+    async fn write_once(&self, sql: &str, values: Vec<Value>) -> Result<(), Fault> {
+        let mut used = self.probe.take().await?;
+        used.connection.run(sql, values).await?;
+        used.connection.commit().await?;
+        used.keep();
+        Ok(())
+    }
+}
+
+/// Partitions that are gone.
+struct Dropped {
+    rows: u64,
+    more: bool,
+}
+
+/// How many rows a partition has; of very many, what the server guesses.
+async fn count_rows(connection: &mut Connection, partition: &Partition) -> Result<u64, Fault> {
+    let (table, name, most) = (partition.parent.table(), &partition.name, limits::PARTITION_ROWS_COUNTED_MAX);
+    let counted =
+        format!("SELECT COUNT(*) FROM (SELECT 1 FROM {table} PARTITION ({name}) LIMIT {most}) AS counted");
+    let rows = connection.all_of_text(&counted).await?;
+    let rows: i64 = get(rows.first().ok_or_else(|| Fault::Missing("a count".to_owned()))?, 0)?;
+    Ok(if rows < most { rows.unsigned_abs() } else { partition.rows_guessed.max(most.unsigned_abs()) })
+}
+
+/// Notes, before a partition of history goes, up to which place it reached.
+async fn note_retained(connection: &mut Connection, partition: &Partition) -> Result<(), Fault> {
+    let highest = format!("SELECT COALESCE(MAX(place), 0) FROM history PARTITION ({})", partition.name);
+    let rows = connection.all_of_text(&highest).await?;
+    let place: i64 = get(rows.first().ok_or_else(|| Fault::Missing("a place".to_owned()))?, 0)?;
+    connection.run(KEEP_RETAINED, vec![place.into()]).await.map(drop)
+}
+
+/// Deletes old history that has no partition of its own, and notes how far.
+async fn retain_history(connection: &mut Connection, before: Timestamp, count: usize) -> Result<u64, Fault> {
+    let rows = connection.all(OLD_HISTORY, vec![limit(count).into()]).await?;
+    let places = read_places(&rows)?;
+    let old: Vec<(i64, i64)> =
+        places.into_iter().filter(|(_, completed_at)| *completed_at < before.as_micros()).collect();
+    delete_history(connection, &old, KEEP_RETAINED).await?;
+    connection.commit().await?;
+    Ok(old.len() as u64)
+}
+
+fn read_places(rows: &[mysql_async::Row]) -> Result<Vec<(i64, i64)>, Fault> {
+    rows.iter().map(|row| Ok((get(row, 0)?, get(row, 1)?))).collect()
+}
+
+/// Deletes rows by their places and times, and keeps the highest place in a bound.
+async fn delete_history(connection: &mut Connection, rows: &[(i64, i64)], bound: &str) -> Result<(), Fault> {
+    let Some(highest) = rows.iter().map(|(place, _)| *place).max() else { return Ok(()) };
+    let lists = documents(rows, |list, (place, completed_at)| {
+        list.int(*place).int(*completed_at);
+    });
+    run_lists(connection, DELETE_HISTORY, lists).await?;
+    connection.run(bound, vec![highest.into()]).await.map(drop)
+}
+
+async fn retain_skipped(connection: &mut Connection, before: Timestamp, count: usize) -> Result<u64, Fault> {
+    let bounds = vec![Value::Int(before.as_micros()), limit(count).into()];
+    let rows = connection.all(OLD_SKIPPED, bounds).await?;
+    let old: Vec<i64> = rows.iter().map(|row| get(row, 0)).collect::<Result<_, _>>()?;
+    run_lists(connection, DELETE_SKIPPED, numbers(old.iter().copied())).await?;
+    connection.commit().await?;
+    Ok(old.len() as u64)
+}
+
+/// Jobs that may be over.
+struct Retiring {
+    old: Vec<JobId>,
+    before: Timestamp,
+    now: Timestamp,
+    shard: i64,
+}
+
+/// Marks those of the jobs that are over; how many they were.
+async fn retire_jobs(connection: &mut Connection, retiring: Retiring) -> Result<u64, Fault> {
+    let Retiring { old, before, now, shard } = retiring;
+    let with_time = |jobs: &[JobId], time: Timestamp| {
+        documents(jobs, |row, job| {
+            row.id(*job).int(time.as_micros());
+        })
+    };
+    let mut locked = Vec::new();
+    for list in with_time(&old, before) {
+        for row in connection.all(LOCK_JOBS, vec![list]).await? {
+            locked.push(job_id(&row, 0)?);
+        }
+    }
+    let (mut over, mut counts) = (Vec::new(), Counts::default());
+    for list in with_time(&locked, before) {
+        for row in connection.all(OVER, vec![list]).await? {
+            over.push(job_id(&row, 0)?);
+            if let Some(status) = tally::status(decode(&row, 1, "jobs.mark")?, false) {
+                counts.jobs[status as usize] -= 1;
+            }
+        }
+    }
+    run_lists(connection, RETIRE, with_time(&over, now)).await?;
+    for sql in [DELETE_KEYS, FORGET_PARENTS].into_iter().chain(FORGET_NOTES) {
+        run_lists(connection, sql, jobs(&over)).await?;
+    }
+    for Statement { sql, values } in Writing::of_counts(&counts, shard) {
+        connection.run(&sql, values).await?;
+    }
+    Ok(over.len() as u64)
+}
+
+/// Deletes up to `count` rows of each kind of what is left of these jobs; whether that was all.
+async fn purge_rows(connection: &mut Connection, purged: &[JobId], count: usize) -> Result<bool, Fault> {
+    let mut is_emptied = true;
+    for list in jobs(purged) {
+        let bounds = vec![list, limit(count).into()];
+        let places = read_places(&connection.all(HISTORY_OF_JOBS, bounds.clone()).await?)?;
+        delete_history(connection, &places, KEEP_GIVEN).await?;
+        let skipped = connection.all(SKIPPED_OF_JOBS, bounds.clone()).await?;
+        let skipped: Vec<i64> = skipped.iter().map(|row| get(row, 0)).collect::<Result<_, _>>()?;
+        run_lists(connection, DELETE_SKIPPED, numbers(skipped.iter().copied())).await?;
+        let lines = connection.all(LINES_OF_JOBS, bounds).await?;
+        delete_lines(connection, &lines).await?;
+        is_emptied &= [places.len(), skipped.len(), lines.len()].iter().all(|rows| *rows < count);
+    }
+    Ok(is_emptied)
+}
+
+async fn delete_lines(connection: &mut Connection, rows: &[mysql_async::Row]) -> Result<(), Fault> {
+    let keys: Vec<(JobId, [i64; 3])> = rows
+        .iter()
+        .map(|row| Ok((job_id(row, 0)?, [get(row, 1)?, get(row, 2)?, get(row, 3)?])))
+        .collect::<Result<_, Fault>>()?;
+    let lists = documents(&keys, |list, (job, numbers)| {
+        numbers.iter().fold(list.id(*job), |list, number| list.int(*number));
+    });
+    run_lists(connection, DELETE_LINES, lists).await
+}
+
+async fn run_lists(connection: &mut Connection, sql: &str, lists: Vec<Value>) -> Result<(), Fault> {
+    for list in lists {
+        connection.run(sql, vec![list]).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,283 @@
+//! How many rows become one statement.
+//!
+//! Narrow rows go as one JSON document, which the server reads as a table: the text is the same for any number of rows, and
+//! rows are visited in the order sent, so that who sorts them has the order of the locks. Rows with free text or a payload
+//! go as parameters of a multi-row `VALUES`, in a few sizes, so that each text is prepared once.
+
+use mysql_async::Value;
+use punctual_core::ids::{JobId, OccurrenceId};
+use punctual_core::limits::{DATABASE_LIST_ROWS_MAX, DATABASE_PACKET_BYTES_MAX};
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// A list as a statement reads it: its columns, each with its place and kind. `id`: sixteen bytes as hexadecimal digits;
+/// `int`; `name`: compared as the tables compare theirs; `text`: to be written and not compared.
+macro_rules! list {
+    ($place:literal $name:ident $kind:ident $(, $places:literal $names:ident $kinds:ident)* $(,)?) => {
+        concat!(
+            "JSON_TABLE(?, '$[*]' COLUMNS (",
+            stringify!($name), " ", $crate::mysql::lists::list_type!($kind), " PATH '$[", $place, "]'",
+            $(", ", stringify!($names), " ", $crate::mysql::lists::list_type!($kinds), " PATH '$[", $places, "]'",)*
+            ")) AS given"
+        )
+    };
+}
+pub(crate) use list;
+
+macro_rules! list_type {
+    (id) => {
+        "CHAR(32)"
+    };
+    (int) => {
+        "BIGINT"
+    };
+    (name) => {
+        $crate::mysql::connection::text_type!("255")
+    };
+    (text) => {
+        "LONGTEXT CHARACTER SET utf8mb4"
+    };
+}
+pub(crate) use list_type;
+
+/// A statement with its parameters.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Statement {
+    pub sql: Cow<'static, str>,
+    pub values: Vec<Value>,
+}
+
+/// One row of a list.
+#[derive(Debug)]
+pub(crate) struct ListRow<'a> {
+    text: &'a mut String,
+    is_first: bool,
+}
+
+impl ListRow<'_> {
+    pub fn id(&mut self, job: JobId) -> &mut Self {
+        self.next();
+        // Writing to a string cannot fail.
+        let _ = write!(self.text, "\"{:032x}\"", u128::from_be_bytes(*job.as_bytes()));
+        self
+    }
+
+    pub fn occurrence(&mut self, id: OccurrenceId) -> &mut Self {
+        self.id(id.job).int(i64::from(id.number))
+    }
+
+    pub fn int(&mut self, value: impl Into<i64>) -> &mut Self {
+        self.next();
+        let _ = write!(self.text, "{}", value.into());
+        self
+    }
+
+    pub fn int_or_none(&mut self, value: Option<i64>) -> &mut Self {
+        match value {
+            Some(value) => self.int(value),
+            None => self.none(),
+        }
+    }
+
+    pub fn text(&mut self, text: &str) -> &mut Self {
+        self.next();
+        self.text.push('"');
+        for letter in text.chars() {
+            match letter {
+                '"' | '\\' => self.text.extend(['\\', letter]),
+                control if control < ' ' => {
+                    let _ = write!(self.text, "\\u{:04x}", u32::from(control));
+                }
+                other => self.text.push(other),
+            }
+        }
+        self.text.push('"');
+        self
+    }
+
+    pub fn text_or_none(&mut self, text: Option<&str>) -> &mut Self {
+        match text {
+            Some(text) => self.text(text),
+            None => self.none(),
+        }
+    }
+
+    fn none(&mut self) -> &mut Self {
+        self.next();
+        self.text.push_str("null");
+        self
+    }
+
+    fn next(&mut self) {
+        if !std::mem::take(&mut self.is_first) {
+            self.text.push(',');
+        }
+    }
+}
+
+/// These rows as documents, each within what one statement may hold. No rows are no documents.
+pub(crate) fn documents<T>(
+    items: impl IntoIterator<Item = T>,
+    mut write: impl FnMut(&mut ListRow<'_>, T),
+) -> Vec<Value> {
+    let mut documents = Vec::new();
+    let (mut document, mut rows, mut row) = (String::new(), 0, String::new());
+    for item in items {
+        row.clear();
+        write(&mut ListRow { text: &mut row, is_first: true }, item);
+        let is_full =
+            document.len() + row.len() > DATABASE_PACKET_BYTES_MAX || rows == DATABASE_LIST_ROWS_MAX;
+        if rows > 0 && is_full {
+            finish(&mut documents, std::mem::take(&mut document));
+            rows = 0;
+        }
+        document.push_str(if rows == 0 { "[[" } else { ",[" });
+        document.push_str(&row);
+        document.push(']');
+        rows += 1;
+    }
+    if rows > 0 {
+        finish(&mut documents, document);
+    }
+    documents
+}
+
+fn finish(documents: &mut Vec<Value>, mut document: String) {
+    document.push(']');
+    documents.push(Value::Bytes(document.into_bytes()));
+}
+
+/// Jobs as documents of `list!(0 job id)`.
+pub(crate) fn jobs<'a>(jobs: impl IntoIterator<Item = &'a JobId>) -> Vec<Value> {
+    documents(jobs, |row, job| {
+        row.id(*job);
+    })
+}
+
+/// Occurrences as documents of `list!(0 job id, 1 occurrence int)`.
+pub(crate) fn occurrences<'a>(ids: impl IntoIterator<Item = &'a OccurrenceId>) -> Vec<Value> {
+    documents(ids, |row, id| {
+        row.occurrence(*id);
+    })
+}
+
+/// Numbers as documents of `list!(0 number int)`.
+pub(crate) fn numbers(numbers: impl IntoIterator<Item = i64>) -> Vec<Value> {
+    documents(numbers, |row, number| {
+        row.int(number);
+    })
+}
+
+/// A statement that inserts rows by `VALUES`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Insertion {
+    /// Up to the word VALUES.
+    pub head: &'static str,
+    pub columns: usize,
+    /// What follows the rows.
+    pub tail: &'static str,
+}
+
+/// Rows of one statement. Few sizes, so that each text is prepared once and not once for every number of rows.
+const SIZES: [usize; 5] = [256, 64, 16, 4, 1];
+
+impl Insertion {
+    /// The statements for these rows, in their order.
+    pub fn of(&self, rows: Vec<Vec<Value>>) -> Vec<Statement> {
+        let mut statements = Vec::new();
+        let mut rest = &rows[..];
+        while !rest.is_empty() {
+            let size = SIZES.into_iter().find(|size| fits(rest, *size)).unwrap_or(1);
+            let (now, later) = rest.split_at(size);
+            debug_assert!(now.iter().all(|row| row.len() == self.columns), "{}", self.head);
+            let values = now.iter().flatten().cloned().collect();
+            statements.push(Statement { sql: Cow::Owned(self.text(size)), values });
+            rest = later;
+        }
+        statements
+    }
+
+    pub fn text(&self, rows: usize) -> String {
+        let row = format!("({})", vec!["?"; self.columns].join(", "));
+        format!("{} VALUES {}{}", self.head, vec![row; rows].join(", "), self.tail)
+    }
+}
+
+/// Whether so many rows are there and may share a statement.
+fn fits(rows: &[Vec<Value>], size: usize) -> bool {
+    rows.get(..size)
+        .is_some_and(|rows| rows.iter().flatten().map(bytes_of).sum::<usize>() <= DATABASE_PACKET_BYTES_MAX)
+}
+
+fn bytes_of(value: &Value) -> usize {
+    match value {
+        // With its length.
+        Value::Bytes(bytes) => bytes.len() + 9,
+        _ => 9,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_core::time::Timestamp;
+
+    fn text(value: &Value) -> &str {
+        match value {
+            Value::Bytes(bytes) => std::str::from_utf8(bytes).unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_list_is_json_that_every_reader_reads() {
+        let job = JobId::new(Timestamp::from_micros(1), 7);
+        let nasty = "a \"quoted\" \\ back\u{1}slash\n ü 😀";
+        let written = documents([job.occurrence(3)], |row, id| {
+            row.occurrence(id).int(i64::MIN).int_or_none(None).text(nasty).text_or_none(None);
+        });
+        let read: serde_json::Value = serde_json::from_str(text(&written[0])).unwrap();
+        let hex = job.to_string().replace('-', "");
+        assert_eq!(read, serde_json::json!([[hex, 3, i64::MIN, null, nasty, null]]));
+        assert_eq!(documents(Vec::<u8>::new(), |_, _| ()), []);
+    }
+
+    #[test]
+    fn lists_are_split_by_rows_and_by_bytes() {
+        let many = numbers(0..(2 * DATABASE_LIST_ROWS_MAX as i64 + 1));
+        assert_eq!(many.len(), 3);
+        assert_eq!(text(&many[2]), format!("[[{}]]", 2 * DATABASE_LIST_ROWS_MAX));
+        let long = "x".repeat(DATABASE_PACKET_BYTES_MAX / 3);
+        let few = documents(0..7_i64, |row, number| {
+            row.int(number).text(&long);
+        });
+        let mut seen = 0;
+        for document in &few {
+            assert!(text(document).len() <= DATABASE_PACKET_BYTES_MAX + 4);
+            let rows: Vec<(i64, String)> = serde_json::from_str(text(document)).unwrap();
+            for (number, _) in rows {
+                assert_eq!(number, seen);
+                seen += 1;
+            }
+        }
+        assert_eq!((seen, few.len()), (7, 4));
+    }
+
+    #[test]
+    fn values_come_in_few_sizes_and_in_their_order() {
+        const INSERT: Insertion = Insertion { head: "INSERT INTO t (a, b)", columns: 2, tail: " END" };
+        let rows = |count: i64, bytes: usize| -> Vec<Vec<Value>> {
+            (0..count).map(|n| vec![Value::Int(n), Value::Bytes(vec![b'x'; bytes])]).collect()
+        };
+        let statements = INSERT.of(rows(256 + 64 + 3, 10));
+        let sizes: Vec<usize> = statements.iter().map(|statement| statement.values.len() / 2).collect();
+        assert_eq!(sizes, [256, 64, 1, 1, 1]);
+        assert_eq!(statements[2].sql, "INSERT INTO t (a, b) VALUES (?, ?) END");
+        let order: Vec<_> =
+            statements.iter().flat_map(|statement| statement.values.iter().step_by(2)).collect();
+        assert!(order.iter().enumerate().all(|(n, value)| **value == Value::Int(n as i64)));
+        let large = INSERT.of(rows(20, DATABASE_PACKET_BYTES_MAX / 5));
+        assert!(large.iter().all(|statement| statement.values.len() / 2 <= 4));
+        assert_eq!(INSERT.of(rows(1, 2 * DATABASE_PACKET_BYTES_MAX)).len(), 1, "alone, it goes as it is");
+    }
+}

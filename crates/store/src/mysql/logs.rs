@@ -1,0 +1,143 @@
+//! Log lines on their way in. They have a connection of their own.
+//!
+//! A line is numbered by its time, so that partitions and cursors go by the same number; lines of one time, or out of
+//! order, get the next number after the one before. The lines of an execution come from one worker, one call after the
+//! other, so that numbers grow for whoever follows them.
+
+use super::connection::{Connection, OwnConnection};
+use super::lists::{Insertion, documents, list};
+use super::options::Target;
+use super::rows::{execution_id, get, integer};
+use crate::codes::Code;
+use crate::fault::Fault;
+use crate::kept::Kept;
+use mysql_async::Value;
+use punctual_core::ids::ExecutionId;
+use punctual_core::ports::LogLine;
+use std::collections::{BTreeMap, BTreeSet};
+use tokio::sync::Mutex;
+
+/// Executions of which it is remembered how much is kept; beyond that all are counted anew when they write.
+const EXECUTIONS_REMEMBERED_MAX: usize = 10_000;
+/// Times that lines are numbered anew because another node has written lines of the same execution.
+const TRIES: usize = 3;
+
+pub(crate) const COUNT_LINES: &str = concat!(
+    "SELECT log_lines.job, log_lines.occurrence, log_lines.attempt, COUNT(*), \
+     CAST(SUM(LENGTH(log_lines.message)) AS SIGNED), MAX(log_lines.number) FROM ",
+    list!(0 job id, 1 occurrence int, 2 attempt int),
+    " STRAIGHT_JOIN log_lines FORCE INDEX (PRIMARY) ON log_lines.job = UNHEX(given.job) \
+     AND log_lines.occurrence = given.occurrence AND log_lines.attempt = given.attempt \
+     GROUP BY log_lines.job, log_lines.occurrence, log_lines.attempt"
+);
+const INSERT_LINES: Insertion = Insertion {
+    head: "INSERT INTO log_lines (job, occurrence, attempt, number, timestamp, stream, message)",
+    columns: 7,
+    tail: "",
+};
+
+/// Appends log lines.
+#[derive(Debug)]
+pub(crate) struct Logs {
+    own: OwnConnection,
+    known: Mutex<BTreeMap<ExecutionId, Numbered>>,
+}
+
+/// What is kept of an execution, and the number of its last line.
+#[derive(Debug, Clone, Copy, Default)]
+struct Numbered {
+    kept: Kept,
+    last: i64,
+}
+
+impl Logs {
+    pub fn new(target: Target) -> Self {
+        Logs { own: OwnConnection::new(target), known: Mutex::default() }
+    }
+
+    /// Appends lines in one transaction and numbers them.
+    pub async fn append(&self, lines: &[LogLine]) -> Result<(), Fault> {
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let mut known = self.known.lock().await;
+        let mut tries = 1;
+        loop {
+            // What was counted of a transaction that did not commit is not there: it goes unless all is well.
+            let before = std::mem::take(&mut *known);
+            match self.try_append(lines, before).await {
+                Ok(after) => {
+                    *known = after;
+                    return Ok(());
+                }
+                Err(fault) if fault.is_conflict() && tries < TRIES => tries += 1,
+                Err(fault) => return Err(fault),
+            }
+        }
+    }
+
+    async fn try_append(
+        &self,
+        lines: &[LogLine],
+        mut known: BTreeMap<ExecutionId, Numbered>,
+    ) -> Result<BTreeMap<ExecutionId, Numbered>, Fault> {
+        if known.len() > EXECUTIONS_REMEMBERED_MAX {
+            known.clear();
+        }
+        let mut used = self.own.take().await?;
+        count_unknown(&mut used.connection, lines, &mut known).await?;
+        let mut rows = Vec::with_capacity(lines.len());
+        for line in lines {
+            let numbered = known.entry(line.execution).or_default();
+            if let Some(line) = numbered.kept.admit(line) {
+                numbered.last = number_after(numbered.last, &line);
+                rows.push(line_row(numbered.last, &line));
+            }
+        }
+        for statement in INSERT_LINES.of(rows) {
+            used.connection.run(&statement.sql, statement.values).await?;
+        }
+        used.connection.commit().await?;
+        used.keep();
+        Ok(known)
+    }
+}
+
+/// The line's time, but not before its job came to be: a worker's clock must not write lines that retention takes at once.
+fn number_after(last: i64, line: &LogLine) -> i64 {
+    let made_at = line.execution.occurrence.job.made_at();
+    line.timestamp.max(made_at).as_micros().max(last.saturating_add(1))
+}
+
+async fn count_unknown(
+    connection: &mut Connection,
+    lines: &[LogLine],
+    known: &mut BTreeMap<ExecutionId, Numbered>,
+) -> Result<(), Fault> {
+    let unknown: BTreeSet<ExecutionId> =
+        lines.iter().map(|line| line.execution).filter(|id| !known.contains_key(id)).collect();
+    let lists = documents(&unknown, |row, id| {
+        row.occurrence(id.occurrence).int(integer(id.attempt));
+    });
+    let counted = |value: i64| usize::try_from(value).unwrap_or(0);
+    for list in lists {
+        for row in connection.all(COUNT_LINES, vec![list]).await? {
+            let kept = Kept { lines: counted(get(&row, 3)?), bytes: counted(get(&row, 4)?) };
+            known.insert(execution_id(&row, 0)?, Numbered { kept, last: get(&row, 5)? });
+        }
+    }
+    Ok(())
+}
+
+fn line_row(number: i64, line: &LogLine) -> Vec<Value> {
+    let occurrence = line.execution.occurrence;
+    vec![
+        occurrence.job.as_bytes().into(),
+        occurrence.number.into(),
+        Value::Int(integer(line.execution.attempt)),
+        Value::Int(number),
+        Value::Int(line.timestamp.as_micros()),
+        Value::Int(line.stream.code()),
+        line.message.as_str().into(),
+    ]
+}

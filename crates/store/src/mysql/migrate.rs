@@ -1,0 +1,283 @@
+//! Brings a database to the version that this binary knows, one numbered step at a time, and only forward.
+//!
+//! These servers commit every definition by itself. So a step is a list of statements of which each can be run again, and it
+//! counts as applied when its row is written after them. Nodes that start at the same time take turns: whoever migrates
+//! holds the one row of `punctual`, on a connection of its own, because a definition would let it go.
+
+use super::connection::Connection;
+use super::export;
+use super::options::{MySqlOptions, OptionsError, Target};
+use super::partitions;
+use super::rows::get;
+use crate::fault::Fault;
+use mysql_async::Value;
+use punctual_core::ports::StoreError;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+
+/// A numbered step; its number is its place in the list, from 1.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Step {
+    pub name: &'static str,
+    pub sql: &'static str,
+}
+
+/// The n-th leads from version n − 1 to n. A released step never changes.
+pub(crate) const STEPS: &[Step] =
+    &[Step { name: "0001_initial", sql: include_str!("schema/0001_initial.sql") }];
+/// The version that this binary brings a database to.
+pub const VERSION: usize = STEPS.len();
+const BOOTSTRAP: &str = include_str!("schema/0000_bootstrap.sql");
+
+const LOCK: &str = "SELECT cluster FROM punctual WHERE id = 1 FOR UPDATE";
+/// Another node may be at a step that takes long.
+const WAIT_LONG: &str = "SET SESSION innodb_lock_wait_timeout = 3600 /*M!, max_statement_time = 0, idle_transaction_timeout = 0 */";
+const NOTE_STEP: &str = "INSERT INTO migrations (version, name, sha256, applied_at) \
+     VALUES (?, ?, ?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))";
+const HAS_MIGRATIONS: &str = "SELECT 1 FROM information_schema.tables \
+     WHERE table_schema = DATABASE() AND table_name = 'migrations'";
+const APPLIED: &str = "SELECT version, name, sha256 FROM migrations ORDER BY version";
+/// Tables that are not as every step makes them: of another engine, or with other letters.
+const FOREIGN_TABLES: &str = "SELECT table_name, engine, table_collation FROM information_schema.tables \
+     WHERE table_schema = DATABASE() AND table_name IN ('jobs', 'schedules', 'live', 'history', 'lanes', 'job_keys', \
+     'job_tags', 'sessions', 'log_lines') \
+     AND (engine <> 'InnoDB' OR table_collation NOT IN ('utf8mb4_0900_bin', 'utf8mb4_nopad_bin'))";
+
+/// How a database stands to this binary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MigrationStatus {
+    /// The version of the database; zero if it is empty.
+    pub version: usize,
+    /// The version that this binary brings it to.
+    pub version_known: usize,
+    /// The names of the steps that were applied.
+    pub applied: Vec<String>,
+    /// The names of the steps that are missing.
+    pub pending: Vec<String>,
+}
+
+/// A database cannot be used or changed as asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MigrateError {
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    #[error(
+        "the database has version {found}, but this binary knows versions up to {known}: \
+         run the newer binary that wrote it"
+    )]
+    Newer { found: usize, known: usize },
+    #[error(
+        "the database has version {found}, but this binary needs version {needed}: run `punctual migrate up`"
+    )]
+    Older { found: usize, needed: usize },
+    /// It is the target of a move that is not complete.
+    #[error("{}", crate::unfinished::UNFINISHED)]
+    Unfinished,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<Fault> for MigrateError {
+    fn from(fault: Fault) -> Self {
+        MigrateError::Store(fault.into())
+    }
+}
+
+/// How a database stands, without a change to it.
+pub async fn status(options: &MySqlOptions) -> Result<MigrationStatus, MigrateError> {
+    let mut connection = Connection::defining(&options.target()?).await?;
+    let applied = applied(&mut connection).await?;
+    connection.close().await;
+    let version = version_of(&applied);
+    Ok(MigrationStatus {
+        version,
+        version_known: VERSION,
+        applied: applied.into_values().map(|step| step.name).collect(),
+        pending: STEPS.iter().skip(version).map(|step| step.name.to_owned()).collect(),
+    })
+}
+
+/// Applies the steps that are missing; their names.
+pub async fn up(options: &MySqlOptions) -> Result<Vec<String>, MigrateError> {
+    let target = options.target()?;
+    let done = apply(&target, STEPS).await?;
+    partitions::make_ahead(&target, options.partition_width).await?;
+    Ok(done)
+}
+
+/// What is wrong with the steps that were applied and with the tables that they made. Nothing, if all is well.
+pub async fn verify(options: &MySqlOptions) -> Result<Vec<String>, MigrateError> {
+    let mut connection = Connection::defining(&options.target()?).await?;
+    let applied = applied(&mut connection).await?;
+    let version = version_of(&applied);
+    if version > VERSION {
+        return Err(MigrateError::Newer { found: version, known: VERSION });
+    }
+    let wrong = (1..=version).zip(STEPS).filter_map(|(number, step)| match applied.get(&number) {
+        None => Some(format!("{} is not among the steps that were applied", step.name)),
+        Some(found) if found.sha256 != checksum(step.sql) => {
+            Some(format!("{} was applied in another form than this binary has", step.name))
+        }
+        Some(_) => None,
+    });
+    let mut problems: Vec<String> = wrong.collect();
+    for row in connection.all(FOREIGN_TABLES, vec![]).await? {
+        let (table, engine, collation): (String, String, String) =
+            (get(&row, 0)?, get(&row, 1)?, get(&row, 2)?);
+        problems
+            .push(format!("the table {table} is of {engine} with {collation}, which is not as it was made"));
+    }
+    connection.close().await;
+    Ok(problems)
+}
+
+/// Brings an empty database up, refuses one that another version has written, and makes the partitions of today.
+pub(crate) async fn prepare(options: &MySqlOptions) -> Result<(), MigrateError> {
+    let target = options.target()?;
+    let mut connection = Connection::defining(&target).await?;
+    let found = version_of(&applied(&mut connection).await?);
+    let is_unfinished = export::is_unfinished(&mut connection).await?;
+    connection.close().await;
+    match found {
+        _ if is_unfinished => return Err(MigrateError::Unfinished),
+        0 => apply(&target, STEPS).await.map(drop)?,
+        found if found < VERSION => return Err(MigrateError::Older { found, needed: VERSION }),
+        found if found > VERSION => return Err(MigrateError::Newer { found, known: VERSION }),
+        _ => {}
+    }
+    Ok(partitions::make_ahead(&target, options.partition_width).await?)
+}
+
+/// Brings the database up by these steps; the names of those that were applied.
+pub(crate) async fn apply(target: &Target, steps: &[Step]) -> Result<Vec<String>, MigrateError> {
+    let mut connection = Connection::defining(target).await?;
+    for statement in statements(BOOTSTRAP) {
+        connection.run_text(statement).await?;
+    }
+    let lock = Turn::take(target, Patience::Long).await?;
+    let applied = apply_missing(&mut connection, steps).await;
+    if let Some(lock) = lock {
+        lock.end().await;
+    }
+    connection.close().await;
+    applied
+}
+
+async fn apply_missing(connection: &mut Connection, steps: &[Step]) -> Result<Vec<String>, MigrateError> {
+    let found = version_of(&applied(connection).await?);
+    if found > steps.len() {
+        return Err(MigrateError::Newer { found, known: steps.len() });
+    }
+    let mut done = Vec::new();
+    for (number, step) in (1_u64..).zip(steps).skip(found) {
+        for statement in statements(step.sql) {
+            // Nobody uses a table that is being made; one that is in use may keep a later step waiting.
+            if !connection.define(statement).await? {
+                let reason = format!("{}: a table is in use by others: try again", step.name);
+                return Err(Fault::Away(reason).into());
+            }
+        }
+        let row = vec![number.into(), step.name.into(), Value::Bytes(checksum(step.sql))];
+        connection.run(NOTE_STEP, row).await?;
+        tracing::info!(step = step.name, "the database was migrated");
+        done.push(step.name.to_owned());
+    }
+    Ok(done)
+}
+
+/// How long somebody waits for their turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// For as long as another node migrates.
+    Long,
+    /// What this one would do, the other is probably doing.
+    Short,
+}
+
+/// The right to define tables, which one node at a time has. It ends with its connection at the latest.
+#[derive(Debug)]
+pub(crate) struct Turn(Connection);
+
+impl Turn {
+    /// `None` if another node has it and nobody wants to wait.
+    pub async fn take(target: &Target, patience: Patience) -> Result<Option<Self>, Fault> {
+        let mut connection = Connection::writing(target).await?;
+        if patience == Patience::Long {
+            connection.run_text(WAIT_LONG).await?;
+            connection.wait_for_ever();
+        }
+        match connection.all(LOCK, vec![]).await {
+            Ok(_) => Ok(Some(Turn(connection))),
+            Err(fault) if fault.is_conflict() && patience == Patience::Short => Ok(None),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    pub async fn end(mut self) {
+        self.0.roll_back().await;
+        self.0.close().await;
+    }
+}
+
+/// The statements of a script. Ours end with a semicolon at the end of a line, and have none there otherwise.
+fn statements(script: &str) -> impl Iterator<Item = &str> {
+    script.split(";\n").map(without_comments).filter(|statement| !statement.is_empty())
+}
+
+/// Without the lines of comment before it.
+fn without_comments(mut statement: &str) -> &str {
+    loop {
+        statement = statement.trim();
+        match statement.strip_prefix("--") {
+            Some(comment) => statement = comment.split_once('\n').map_or("", |(_, rest)| rest),
+            None => return statement,
+        }
+    }
+}
+
+/// A step that was applied.
+struct Applied {
+    name: String,
+    sha256: Vec<u8>,
+}
+
+fn version_of(applied: &BTreeMap<usize, Applied>) -> usize {
+    applied.last_key_value().map_or(0, |(version, _)| *version)
+}
+
+/// By version; none in a database that was never ours.
+async fn applied(connection: &mut Connection) -> Result<BTreeMap<usize, Applied>, Fault> {
+    if connection.all(HAS_MIGRATIONS, vec![]).await?.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let rows = connection.all(APPLIED, vec![]).await?;
+    let read = |row: &mysql_async::Row| {
+        let version: i64 = get(row, 0)?;
+        let number = usize::try_from(version).map_err(|_| Fault::damaged("migrations.version", version))?;
+        Ok((number, Applied { name: get(row, 1)?, sha256: get(row, 2)? }))
+    };
+    rows.iter().map(read).collect()
+}
+
+fn checksum(sql: &str) -> Vec<u8> {
+    Sha256::digest(sql).to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_is_its_statements_without_the_words_around_them() {
+        let script =
+            "-- One.\n-- Two; and\nCREATE TABLE a (\n  -- inside; it stays\n  b INT\n);\n\n-- The end.\n";
+        let found: Vec<&str> = statements(script).collect();
+        assert_eq!(found, ["CREATE TABLE a (\n  -- inside; it stays\n  b INT\n)"]);
+        for step in STEPS {
+            let odd = statements(step.sql).find(|one| {
+                !one.starts_with("CREATE TABLE IF NOT EXISTS ") && !one.contains("ON DUPLICATE KEY")
+            });
+            assert_eq!(odd, None, "each statement of a step can be run again");
+        }
+    }
+}

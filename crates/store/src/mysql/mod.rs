@@ -1,0 +1,28 @@
+//! MariaDB from 10.6 and MySQL from 8.0.19: the statements, the schema and the connections. What the verbs do is in
+//! `verbs/`, how their rows come together is in `draft/`; here is only how these servers keep them.
+//!
+//! There is one text for both. Where they differ, a comment that only one of them reads makes the difference:
+//! `/*!80000 … */` is for MySQL, `/*M! … */` for MariaDB.
+
+mod connection;
+mod databases;
+mod errors;
+pub(crate) mod export;
+mod house;
+mod lists;
+mod logs;
+pub mod migrate;
+mod names;
+mod options;
+mod partitions;
+mod readers;
+mod reads;
+mod rows;
+mod store;
+mod tables;
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub use databases::{create_database, drop_database};
+pub use options::{MySqlOptions, OptionsError};
+pub use store::{MySqlStore, OpenError};

@@ -1,0 +1,229 @@
+//! The partitions of history and log lines: made ahead of time, and dropped as a whole when all of it is old.
+//!
+//! Every time finds a partition. Before the first day that was made ahead lies `p_first`, behind the last one `p_rest`;
+//! in a house that is looked after both stay empty, and what is in them is deleted row by row.
+//!
+//! A definition waits for everybody who uses the table and keeps back everybody who comes after it. So it gives up after a
+//! moment, and the next round tries again. One node at a time defines.
+
+use super::connection::Connection;
+use super::migrate::{Patience, Turn};
+use super::options::Target;
+use super::rows::get;
+use crate::fault::Fault;
+use punctual_core::limits;
+use punctual_core::time::duration_micros;
+use std::time::Duration;
+
+/// A table that has partitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Parent {
+    History,
+    Lines,
+}
+
+impl Parent {
+    pub const ALL: [Parent; 2] = [Parent::History, Parent::Lines];
+
+    pub const fn table(self) -> &'static str {
+        match self {
+            Parent::History => "history",
+            Parent::Lines => "log_lines",
+        }
+    }
+}
+
+/// A partition with a day of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Partition {
+    pub parent: Parent,
+    pub name: String,
+    /// The first microsecond behind it.
+    pub ends: i64,
+    /// How many rows it has, as far as the server knows.
+    pub rows_guessed: u64,
+}
+
+/// What was before the first partition that was made ahead.
+pub(crate) const FIRST: &str = "p_first";
+/// What is behind the last one.
+pub(crate) const REST: &str = "p_rest";
+
+const CLOCK: &str = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+const PARTITIONS: &str = "SELECT partition_name, partition_description, table_rows FROM information_schema.partitions \
+     WHERE table_schema = DATABASE() AND table_name = ? AND partition_name IS NOT NULL \
+     ORDER BY partition_ordinal_position";
+/// The highest place that was ever given, as far as rows and bounds tell.
+pub(crate) const LAST_PLACE: &str = "SELECT GREATEST(COALESCE((SELECT MAX(place) FROM history), 0), given, retained) \
+     FROM history_bounds WHERE id = 1";
+
+/// Makes the partitions of the near future. Somebody else who is at it, or who uses the table, is no error.
+pub(crate) async fn make_ahead(target: &Target, width: Duration) -> Result<(), Fault> {
+    let mut connection = Connection::defining(target).await?;
+    let made = make_missing(target, &mut connection, width_us(width)).await;
+    connection.close().await;
+    made
+}
+
+async fn make_missing(target: &Target, connection: &mut Connection, width_us: i64) -> Result<(), Fault> {
+    let now = clock(connection).await?;
+    let wanted = Ahead { now, width_us };
+    let mut is_complete = true;
+    for parent in Parent::ALL {
+        is_complete &= wanted.missing(&bounds(connection, parent).await?).is_empty();
+    }
+    if is_complete {
+        return Ok(());
+    }
+    let Some(turn) = Turn::take(target, Patience::Short).await? else { return Ok(()) };
+    let made = make(connection, &wanted).await;
+    turn.end().await;
+    made
+}
+
+async fn make(connection: &mut Connection, wanted: &Ahead) -> Result<(), Fault> {
+    for parent in Parent::ALL {
+        let missing = wanted.missing(&bounds(connection, parent).await?);
+        if missing.is_empty() {
+            continue;
+        }
+        let parts: Vec<String> = missing
+            .iter()
+            .map(|(name, ends)| format!("PARTITION {name} VALUES LESS THAN ({ends}), "))
+            .collect();
+        let table = parent.table();
+        let define = format!(
+            "ALTER TABLE {table} REORGANIZE PARTITION {REST} INTO ({}PARTITION {REST} VALUES LESS THAN MAXVALUE)",
+            parts.concat()
+        );
+        if !connection.define(&define).await? {
+            tracing::debug!(table, "partitions could not be made now: the table is in use");
+        }
+    }
+    Ok(())
+}
+
+/// The partitions that are to be there.
+struct Ahead {
+    now: i64,
+    width_us: i64,
+}
+
+impl Ahead {
+    /// Names and ends of those that are missing, where these are the ends of those that are there.
+    fn missing(&self, ends: &[i64]) -> Vec<(String, i64)> {
+        let today = self.now.div_euclid(self.width_us) * self.width_us;
+        let mut missing = Vec::new();
+        if ends.is_empty() {
+            missing.push((FIRST.to_owned(), today));
+        }
+        let last = ends.last().copied().unwrap_or(today);
+        // After a long rest, what has passed meanwhile is one partition.
+        if last < today {
+            missing.push((name_of(last), today));
+        }
+        let first = last.max(today);
+        let until = today.saturating_add((limits::PARTITIONS_AHEAD + 1) * self.width_us);
+        let mut starts = first;
+        while starts < until {
+            let ends = starts.saturating_add(self.width_us);
+            missing.push((name_of(starts), ends));
+            starts = ends;
+        }
+        missing
+    }
+}
+
+fn name_of(starts: i64) -> String {
+    format!("p_{starts}")
+}
+
+pub(crate) fn width_us(width: Duration) -> i64 {
+    duration_micros(width.max(Duration::from_secs(1)))
+}
+
+/// The partitions with days of their own of which everything is older than this, oldest first.
+pub(crate) async fn older_than(
+    connection: &mut Connection,
+    parent: Parent,
+    before: i64,
+) -> Result<Vec<Partition>, Fault> {
+    let all = all(connection, parent).await?;
+    Ok(all.into_iter().filter(|partition| partition.ends <= before && partition.name != FIRST).collect())
+}
+
+/// Drops a partition; whether it could.
+///
+/// The server remembers the last number that it gave with each partition. Before one of history goes, all others are told:
+/// a place must not be given twice, even if the server is started anew when nothing else is left.
+pub(crate) async fn remove(
+    target: &Target,
+    connection: &mut Connection,
+    partition: &Partition,
+) -> Result<bool, Fault> {
+    let Some(turn) = Turn::take(target, Patience::Short).await? else { return Ok(false) };
+    let removed = remove_in_turn(connection, partition).await;
+    turn.end().await;
+    removed
+}
+
+async fn remove_in_turn(connection: &mut Connection, partition: &Partition) -> Result<bool, Fault> {
+    let table = partition.parent.table();
+    if !all(connection, partition.parent).await?.iter().any(|found| found.name == partition.name) {
+        return Ok(true);
+    }
+    if partition.parent == Parent::History {
+        let row = connection.one(LAST_PLACE, vec![]).await?;
+        let last: i64 = get(&row.ok_or_else(|| Fault::Missing("history_bounds".to_owned()))?, 0)?;
+        let next = last.saturating_add(1);
+        if !connection.define(&format!("ALTER TABLE history AUTO_INCREMENT = {next}")).await? {
+            return Ok(false);
+        }
+    }
+    connection.define(&format!("ALTER TABLE {table} DROP PARTITION {}", partition.name)).await
+}
+
+async fn bounds(connection: &mut Connection, parent: Parent) -> Result<Vec<i64>, Fault> {
+    Ok(all(connection, parent).await?.into_iter().map(|partition| partition.ends).collect())
+}
+
+/// All partitions that have an end, in their order.
+pub(crate) async fn all(connection: &mut Connection, parent: Parent) -> Result<Vec<Partition>, Fault> {
+    let rows = connection.all(PARTITIONS, vec![parent.table().into()]).await?;
+    let mut partitions = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let name: String = get(row, 0)?;
+        if name == REST {
+            continue;
+        }
+        let described: String = get(row, 1)?;
+        let ends = described.parse().map_err(|_| Fault::damaged("the end of a partition", &described))?;
+        let rows_guessed = get::<Option<u64>>(row, 2)?.unwrap_or(0);
+        partitions.push(Partition { parent, name, ends, rows_guessed });
+    }
+    Ok(partitions)
+}
+
+async fn clock(connection: &mut Connection) -> Result<i64, Fault> {
+    let row = connection.one(CLOCK, vec![]).await?;
+    get(&row.ok_or_else(|| Fault::Missing("the time".to_owned()))?, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_are_made_ahead_without_gaps() {
+        let ahead = Ahead { now: 1_050, width_us: 100 };
+        let ends =
+            |missing: Vec<(String, i64)>| missing.into_iter().map(|(_, ends)| ends).collect::<Vec<_>>();
+        let first = ahead.missing(&[]);
+        assert_eq!((first[0].0.as_str(), first[0].1), (FIRST, 1_000));
+        assert_eq!(ends(first), [1_000, 1_100, 1_200, 1_300, 1_400]);
+        assert!(ahead.missing(&[1_000, 1_100, 1_200, 1_300, 1_400]).is_empty());
+        assert_eq!(ends(ahead.missing(&[900, 1_300])), [1_400]);
+        assert_eq!(ends(ahead.missing(&[500])), [1_000, 1_100, 1_200, 1_300, 1_400], "after a long rest");
+        assert_eq!(ends(ahead.missing(&[1_070])), [1_170, 1_270, 1_370, 1_470], "the width was another one");
+    }
+}

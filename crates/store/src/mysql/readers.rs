@@ -1,0 +1,159 @@
+//! Connections for those who read: a pool on the primary, and one on a replica for lists if there is one.
+//!
+//! A replica is behind by an unknown time. So nothing is decided by what it says: it serves what people look at, and
+//! while it cannot be read from, the primary does.
+//!
+//! A connection goes back to its pool only after a verb has come to its end. A caller that gives up in the middle of one
+//! leaves an answer behind that nobody has read, and the next verb would take it for its own: such a connection is closed.
+
+use super::reads::{LaneNames, Reads};
+use crate::fault::Fault;
+use mysql_async::{Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts};
+use punctual_core::limits;
+use punctual_core::ports::StoreError;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+
+/// Reads from the primary.
+macro_rules! read {
+    ($readers:expr, $reads:ident => $verb:expr) => {
+        crate::mysql::readers::read_from!($readers, $readers.primary(), $reads => $verb)
+    };
+}
+pub(super) use read;
+
+/// Reads from the replica if there is one that can be read from, and from the primary otherwise.
+macro_rules! list {
+    ($readers:expr, $reads:ident => $verb:expr) => {{
+        if let Some(pool) = $readers.replica() {
+            match crate::mysql::readers::read_from!($readers, pool, $reads => $verb) {
+                Err(StoreError::Unavailable(reason)) => $readers.rest_replica(&reason),
+                seen => return seen,
+            }
+        }
+        crate::mysql::readers::read!($readers, $reads => $verb)
+    }};
+}
+pub(super) use list;
+
+macro_rules! read_from {
+    ($readers:expr, $pool:expr, $reads:ident => $verb:expr) => {
+        async {
+            let mut conflicts = 0;
+            loop {
+                let mut $reads = $readers.connection_of($pool).await?;
+                match crate::mysql::readers::in_time($verb).await {
+                    Ok(seen) => {
+                        $reads.give_back();
+                        break Ok::<_, StoreError>(seen);
+                    }
+                    Err(fault) if fault.is_conflict() && conflicts < crate::mysql::readers::CONFLICTS_MAX => {
+                        conflicts += 1;
+                    }
+                    Err(fault) => break Err(StoreError::from(fault)),
+                }
+            }
+        }
+        .await
+    };
+}
+pub(super) use read_from;
+
+/// How often a verb begins again because a table was defined anew under its snapshot, as when partitions come and go.
+pub(super) const CONFLICTS_MAX: u32 = 3;
+/// How long a connection that nobody needs is kept, beyond the first one.
+const IDLE_MAX: Duration = Duration::from_secs(300);
+/// What a connection is told before its first statement: a snapshot must hold for all statements of a verb.
+const SNAPSHOTS_HOLD: &str = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ";
+
+/// All connections that read, and the names that they have learned.
+#[derive(Debug)]
+pub(super) struct Readers {
+    primary: Pool,
+    replica: Option<Replica>,
+    lanes: Arc<LaneNames>,
+    /// How long a verb waits for a connection.
+    pub patience: Duration,
+}
+
+#[derive(Debug)]
+struct Replica {
+    pool: Pool,
+    /// Nobody tries it before.
+    rests_until: Mutex<Option<Instant>>,
+}
+
+impl Readers {
+    /// Connections are made when they are needed, up to so many on each server.
+    pub fn new(primary: Opts, replica: Option<Opts>, count: usize) -> Self {
+        Readers {
+            primary: pool(primary, count),
+            replica: replica.map(|opts| Replica { pool: pool(opts, count), rests_until: Mutex::new(None) }),
+            lanes: Arc::default(),
+            patience: limits::DATABASE_POOL_WAIT_MAX,
+        }
+    }
+
+    pub fn primary(&self) -> &Pool {
+        &self.primary
+    }
+
+    /// The replica, unless there is none or it could not be read from a moment ago.
+    pub fn replica(&self) -> Option<&Pool> {
+        let replica = self.replica.as_ref()?;
+        let rests_until = *replica.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
+        rests_until.is_none_or(|until| until <= Instant::now()).then_some(&replica.pool)
+    }
+
+    /// Leaves the replica alone for a while.
+    pub fn rest_replica(&self, reason: &str) {
+        let Some(replica) = &self.replica else { return };
+        tracing::warn!(
+            reason,
+            "the replica cannot be read from: lists are read from the primary for a while"
+        );
+        let mut rests_until = replica.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
+        *rests_until = Some(Instant::now() + limits::REPLICA_REST);
+    }
+
+    /// A connection for one verb.
+    pub async fn connection_of(&self, pool: &Pool) -> Result<Reads, StoreError> {
+        match timeout(self.patience, pool.get_conn()).await {
+            Ok(conn) => Ok(Reads::new(conn.map_err(Fault::from)?, self.lanes.clone())),
+            Err(_) => Err(late("no connection was free", self.patience).into()),
+        }
+    }
+
+    /// Closes all connections; nothing can be read any more.
+    pub async fn close(self) {
+        for pool in [Some(self.primary), self.replica.map(|replica| replica.pool)].into_iter().flatten() {
+            if let Err(error) = pool.disconnect().await {
+                tracing::debug!(%error, "connections that read were not closed in order");
+            }
+        }
+    }
+}
+
+fn pool(opts: Opts, count: usize) -> Pool {
+    // The bounds are in order, whatever was asked for.
+    let constraints = PoolConstraints::new(1, count.max(1)).unwrap_or_default();
+    // What a connection has prepared and set is kept for the next verb.
+    let pool_opts = PoolOpts::new()
+        .with_constraints(constraints)
+        .with_inactive_connection_ttl(IDLE_MAX)
+        .with_reset_connection(false);
+    let mut setup = opts.setup().to_vec();
+    setup.push(SNAPSHOTS_HOLD.to_owned());
+    Pool::new(OptsBuilder::from_opts(opts).setup(setup).pool_opts(pool_opts))
+}
+
+/// The answer of a verb, if it comes in time.
+pub(super) async fn in_time<T>(verb: impl Future<Output = Result<T, Fault>> + Send) -> Result<T, Fault> {
+    let wait = limits::DATABASE_READ_TIME_MAX;
+    timeout(wait, verb).await.unwrap_or_else(|_| Err(late("it has not answered", wait)))
+}
+
+fn late(what: &str, wait: Duration) -> Fault {
+    Fault::Away(format!("{what} within {} s", wait.as_secs_f64()))
+}

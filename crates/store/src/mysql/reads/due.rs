@@ -1,0 +1,77 @@
+//! What falls due.
+
+use super::Reads;
+use crate::fault::Fault;
+use crate::mysql::rows::{get, job_id, limit, occurrence_id, time, version};
+use mysql_async::Row;
+use punctual_core::ids::SegmentSet;
+use punctual_core::ports::{Due, DueKind};
+use punctual_core::time::Timestamp;
+
+/// The branch of each segment is bounded by itself. Which segments a process looks after rarely changes, and so does
+/// the statement.
+pub(crate) fn due_schedules(segments: SegmentSet) -> String {
+    each(segments, |segment| {
+        format!(
+            "(SELECT due_at, lane, job, version FROM schedules FORCE INDEX (schedules_due) \
+             WHERE segment = {segment} AND due_at <= ? ORDER BY due_at LIMIT ?)"
+        )
+    })
+}
+
+pub(crate) fn due_live(segments: SegmentSet) -> String {
+    each(segments, |segment| {
+        format!(
+            "(SELECT look_at, lane, job, occurrence, attempt FROM live FORCE INDEX (live_due) \
+             WHERE segment = {segment} AND look_at <= ? ORDER BY look_at LIMIT ?)"
+        )
+    })
+}
+
+fn each(segments: SegmentSet, branch: impl Fn(u8) -> String) -> String {
+    let branches: Vec<String> = segments.iter().map(|segment| branch(segment.index())).collect();
+    branches.join(" UNION ALL ")
+}
+
+impl Reads {
+    /// What falls due in these segments up to `until`, earliest first, at most `count` of each kind and
+    /// segment.
+    pub async fn due(
+        &mut self,
+        segments: SegmentSet,
+        until: Timestamp,
+        count: usize,
+    ) -> Result<Vec<Due>, Fault> {
+        let branches = segments.iter().count();
+        if branches == 0 {
+            return Ok(vec![]);
+        }
+        let bounds = [until.as_micros(), limit(count)].repeat(branches);
+        let mut found = Vec::new();
+        for row in self.all(&due_schedules(segments), bounds.clone()).await? {
+            found.push(read_schedule(&row)?);
+        }
+        for row in self.all(&due_live(segments), bounds).await? {
+            found.push(read_live(&row)?);
+        }
+        found.sort_by_key(|(at, _, what)| (*at, *what));
+        let mut due = Vec::with_capacity(found.len());
+        for (at, lane, what) in found {
+            due.push(Due { at, lane: self.lane(lane).await?, what });
+        }
+        Ok(due)
+    }
+}
+
+type Found = (Timestamp, i64, DueKind);
+
+fn read_schedule(row: &Row) -> Result<Found, Fault> {
+    let what = DueKind::Schedule { job: job_id(row, 2)?, version: version(row, 3, "schedules.version")? };
+    Ok((time(row, 0)?, get(row, 1)?, what))
+}
+
+fn read_live(row: &Row) -> Result<Found, Fault> {
+    let what =
+        DueKind::Live { occurrence: occurrence_id(row, 2)?, attempt: version(row, 4, "live.attempt")? };
+    Ok((time(row, 0)?, get(row, 1)?, what))
+}

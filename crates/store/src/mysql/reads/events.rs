@@ -1,0 +1,317 @@
+//! What happens to executions, for those who follow it: what has finished, in the order of its places, and how open
+//! ones stand.
+//!
+//! Places are AUTO_INCREMENT numbers, and these are given before transactions commit: a row may appear below one that is
+//! there already. So nobody is led past a number that is missing until the row behind it has been there for
+//! [`SETTLE_TIME_S`]. By then the number was given up, or its row has been deleted, or its transaction has taken longer than
+//! any of ours should: **what such a transaction appends, a follower may miss**; lists and look-ups show it all the same.
+//! Where Galera hands out every n-th number, each step is such a gap, and everything is told when it has settled.
+//!
+//! How long a row has been there is told by the database's own clock (`appended_at`); when its execution ended is what a
+//! worker says.
+
+use super::Reads;
+use super::keys::{json_of_numbers, json_of_occurrences, key};
+use super::page::rows_at_once;
+use crate::fault::Fault;
+use crate::lists::{Room, bytes_of};
+use crate::mysql::rows::{
+    HISTORY_COLUMNS, count, counter, get, history_columns, limit, live_columns, read_finished, read_live,
+};
+use crate::rows::LiveRow;
+use mysql_async::Row;
+use punctual_core::ids::{OccurrenceId, SessionId};
+use punctual_core::limits;
+use punctual_core::occurrence::LiveState;
+use punctual_core::ports::{FinishedEvent, FinishedPage, HistorySpan, OpenExecution, Page, RunningPlace};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How long a row behind a missing number is held back from followers, in seconds: longer than transactions take.
+const SETTLE_TIME_S: u32 = 2;
+
+/// Whether a row has been there for the settle time.
+macro_rules! is_settled {
+    () => {
+        "history.appended_at <= UTC_TIMESTAMP(6) - INTERVAL ? SECOND"
+    };
+}
+pub(crate) const FINISHED_AFTER: &str = concat!(
+    "SELECT ",
+    history_columns!(),
+    ", history.place, jobs.lane, ",
+    is_settled!(),
+    " FROM history FORCE INDEX (PRIMARY) LEFT JOIN workers ON workers.id = history.worker \
+     LEFT JOIN jobs ON jobs.id = history.job WHERE history.place > ? ORDER BY history.place LIMIT ?"
+);
+/// The latest rows, for the end of history.
+pub(crate) const RECENT: &str = concat!(
+    "SELECT history.place, ",
+    is_settled!(),
+    " FROM history FORCE INDEX (PRIMARY) WHERE history.place < ? ORDER BY history.place DESC LIMIT ?"
+);
+const BOUNDS: &str = "SELECT given, retained FROM history_bounds WHERE id = 1";
+/// Rows of [`RECENT`] that are fetched at a time, and those that are looked at in all. Where more than that have not
+/// settled, history is said to end where the look did: whoever begins there is told some things that are not quite new.
+const RECENT_AT_ONCE: usize = 1_000;
+const RECENT_LOOKED_AT_MAX: usize = 20_000;
+
+pub(crate) const OPEN: &str = concat!(
+    "SELECT ",
+    live_columns!(),
+    " FROM JSON_TABLE(?, '$[*]' COLUMNS (job CHAR(32) PATH '$[0]', number BIGINT PATH '$[1]')) AS wanted \
+     STRAIGHT_JOIN live ON live.job = UNHEX(wanted.job) AND live.occurrence = wanted.number"
+);
+/// Only what runs has a session. The comparison of triples is spelled out: neither server searches an index for
+/// `(a, b, c) > (?, ?, ?)`.
+pub(crate) const RUNNING: &str = concat!(
+    "SELECT ",
+    live_columns!(),
+    " FROM live FORCE INDEX (live_session) WHERE live.session > ? \
+     OR (live.session = ? AND (live.job > ? OR (live.job = ? AND live.occurrence > ?))) \
+     ORDER BY live.session, live.job, live.occurrence LIMIT ?"
+);
+pub(crate) const RUNNING_FIRST: &str = concat!(
+    "SELECT ",
+    live_columns!(),
+    " FROM live FORCE INDEX (live_session) WHERE live.session IS NOT NULL \
+     ORDER BY live.session, live.job, live.occurrence LIMIT ?"
+);
+pub(crate) const WORKERS_OF_SESSIONS: &str = "SELECT sessions.id, workers.name \
+     FROM JSON_TABLE(?, '$[*]' COLUMNS (session BIGINT PATH '$[0]')) AS wanted \
+     STRAIGHT_JOIN sessions ON sessions.id = wanted.session STRAIGHT_JOIN workers ON workers.id = sessions.worker";
+
+impl Reads {
+    /// What finished after a place in history, in the order of the places.
+    pub async fn finished_after(&mut self, after: u64, wanted: usize) -> Result<FinishedPage, Fault> {
+        let wanted = wanted.clamp(1, limits::PAGE_ITEMS_MAX);
+        let mut page = FinishedPage { items: vec![], looked_to: after, more: false };
+        let (mut room, mut looked_at) = (Room::of(wanted), 0);
+        let mut gaps = Gaps::default();
+        while looked_at < wanted {
+            let at_once = rows_at_once(wanted).min(wanted - looked_at);
+            let bounds = (SETTLE_TIME_S, counter(page.looked_to), limit(at_once));
+            let rows = self.all(FINISHED_AFTER, bounds).await?;
+            for row in &rows {
+                let place = count(row, HISTORY_COLUMNS, "history.place")?;
+                let is_settled: bool = get(row, HISTORY_COLUMNS + 2)?;
+                if place > page.looked_to + 1 && !is_settled && self.may_be_filled(&mut gaps, place).await? {
+                    return Ok(page);
+                }
+                // Without its row, a job is gone. One that is only marked as deleted has still to be told of.
+                if let Some(lane) = get::<Option<i64>>(row, HISTORY_COLUMNS + 1)? {
+                    let finished = read_finished(row, 0)?;
+                    if !room.take(bytes_of(&finished)) {
+                        page.more = true;
+                        return Ok(page);
+                    }
+                    let queue = self.lane(lane).await?.queue().to_owned();
+                    page.items.push(FinishedEvent { place, queue, finished });
+                }
+                page.looked_to = place;
+                looked_at += 1;
+            }
+            if rows.len() < at_once {
+                return Ok(page);
+            }
+        }
+        page.more = true;
+        Ok(page)
+    }
+
+    /// Whether a number that is missing before this place may still appear: not if deletion has come past it.
+    async fn may_be_filled(&mut self, gaps: &mut Gaps, place: u64) -> Result<bool, Fault> {
+        let deleted = match gaps.deleted {
+            Some(deleted) => deleted,
+            None => self.history_bounds().await?.deleted(),
+        };
+        gaps.deleted = Some(deleted);
+        Ok(place > deleted + 1)
+    }
+
+    /// How far history reaches.
+    pub async fn history_span(&mut self) -> Result<HistorySpan, Fault> {
+        self.begin_snapshot().await?;
+        let bounds = self.history_bounds().await?;
+        let recent = self.recent().await?;
+        self.end_snapshot().await?;
+        let ends_at = last_settled(bounds.deleted(), &recent).max(bounds.deleted());
+        Ok(HistorySpan { begins_after: bounds.retained, ends_at })
+    }
+
+    async fn history_bounds(&mut self) -> Result<Bounds, Fault> {
+        let row = self.one(BOUNDS, ()).await?.ok_or_else(|| Fault::Missing("history_bounds".to_owned()))?;
+        Ok(Bounds {
+            given: count(&row, 0, "history_bounds.given")?,
+            retained: count(&row, 1, "history_bounds.retained")?,
+        })
+    }
+
+    /// The places after the last row that has settled, and that one.
+    async fn recent(&mut self) -> Result<Recent, Fault> {
+        let (mut recent, mut before) = (Recent::default(), i64::MAX);
+        while recent.places.len() < RECENT_LOOKED_AT_MAX {
+            let rows = self.all(RECENT, (SETTLE_TIME_S, before, limit(RECENT_AT_ONCE))).await?;
+            for row in &rows {
+                let place = count(row, 0, "history.place")?;
+                if get::<bool>(row, 1)? {
+                    recent.base = Some(place);
+                    return Ok(recent);
+                }
+                recent.places.insert(place);
+                before = counter(place);
+            }
+            if rows.len() < RECENT_AT_ONCE {
+                return Ok(recent);
+            }
+        }
+        recent.base = recent.places.first().copied();
+        Ok(recent)
+    }
+
+    /// How these occurrences stand, of those that are open.
+    pub async fn open_executions(&mut self, ids: &[OccurrenceId]) -> Result<Vec<OpenExecution>, Fault> {
+        if ids.is_empty() {
+            return Ok(vec![]);
+        }
+        self.begin_snapshot().await?;
+        let rows = self.all(OPEN, (json_of_occurrences(ids.iter().copied()),)).await?;
+        let rows = rows.iter().map(|row| read_live(row, 0)).collect::<Result<Vec<_>, _>>()?;
+        let open = self.named(rows).await?;
+        self.end_snapshot().await?;
+        let mut open: BTreeMap<OccurrenceId, OpenExecution> =
+            open.into_iter().map(|one| (one.live.id, one)).collect();
+        Ok(ids.iter().filter_map(|id| open.remove(id)).collect())
+    }
+
+    /// What runs, a page at a time.
+    pub async fn running(
+        &mut self,
+        after: Option<RunningPlace>,
+        wanted: usize,
+    ) -> Result<Page<OpenExecution, RunningPlace>, Fault> {
+        let wanted = wanted.clamp(1, limits::PAGE_ITEMS_MAX);
+        self.begin_snapshot().await?;
+        let rows = self.running_after(after, wanted).await?;
+        let next = rows.last().filter(|_| rows.len() == wanted).and_then(place_of);
+        let items = self.named(rows).await?;
+        self.end_snapshot().await?;
+        Ok(Page { items, next })
+    }
+
+    pub(super) async fn running_after(
+        &mut self,
+        after: Option<RunningPlace>,
+        wanted: usize,
+    ) -> Result<Vec<LiveRow>, Fault> {
+        let rows = match after {
+            None => self.all(RUNNING_FIRST, (limit(wanted),)).await?,
+            Some(RunningPlace { session: SessionId(session), occurrence: OccurrenceId { job, number } }) => {
+                let bounds = (session, session, key(job), key(job), number, limit(wanted));
+                self.all(RUNNING, bounds).await?
+            }
+        };
+        rows.iter().map(|row| read_live(row, 0)).collect()
+    }
+
+    /// Adds the names that rows refer to by number.
+    pub(super) async fn named(&mut self, rows: Vec<LiveRow>) -> Result<Vec<OpenExecution>, Fault> {
+        let sessions: BTreeSet<i64> = rows.iter().filter_map(session_of).collect();
+        let workers = self.workers_of(sessions).await?;
+        let mut open = Vec::with_capacity(rows.len());
+        for row in rows {
+            let worker = session_of(&row).and_then(|session| workers.get(&session)).cloned();
+            let lane = self.lane(row.lane).await?;
+            let (queue, job_type) = (lane.queue().to_owned(), lane.job_type().to_owned());
+            open.push(OpenExecution { live: row.live, worker, queue, job_type });
+        }
+        Ok(open)
+    }
+
+    async fn workers_of(&mut self, sessions: BTreeSet<i64>) -> Result<BTreeMap<i64, String>, Fault> {
+        if sessions.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let rows = self.all(WORKERS_OF_SESSIONS, (json_of_numbers(sessions),)).await?;
+        rows.iter().map(|row: &Row| Ok((get(row, 0)?, get(row, 1)?))).collect()
+    }
+}
+
+/// What is known of numbers that are missing.
+#[derive(Debug, Default)]
+struct Gaps {
+    /// The last place of a row that was deleted, looked up when the first gap is met.
+    deleted: Option<u64>,
+}
+
+/// What is known of rows that were deleted.
+#[derive(Debug, Clone, Copy)]
+struct Bounds {
+    given: u64,
+    retained: u64,
+}
+
+impl Bounds {
+    /// The last place of a row that was deleted. What is deleted has long been there, and so has all before it.
+    fn deleted(self) -> u64 {
+        self.given.max(self.retained)
+    }
+}
+
+/// The end of history.
+#[derive(Debug, Default)]
+struct Recent {
+    /// A place up to which everything has settled; `None` if all of history is recent.
+    base: Option<u64>,
+    /// What follows it.
+    places: BTreeSet<u64>,
+}
+
+/// The last place before the first number that is missing and may still appear.
+fn last_settled(deleted: u64, recent: &Recent) -> u64 {
+    let mut last = recent.base.unwrap_or(0);
+    for place in &recent.places {
+        if *place > last.max(deleted) + 1 {
+            break;
+        }
+        last = last.max(*place);
+    }
+    last
+}
+
+pub(super) fn place_of(row: &LiveRow) -> Option<RunningPlace> {
+    session_of(row).map(|session| RunningPlace { session: SessionId(session), occurrence: row.live.id })
+}
+
+fn session_of(row: &LiveRow) -> Option<i64> {
+    match row.live.state {
+        LiveState::Running(lease) => Some(lease.session.0),
+        LiveState::Waiting(_) | LiveState::Queued => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(base: Option<u64>, places: &[u64], deleted: u64, expected: u64) {
+        let recent = Recent { base, places: places.iter().copied().collect() };
+        assert_eq!(last_settled(deleted, &recent), expected, "{recent:?} deleted {deleted}");
+    }
+
+    #[test]
+    fn history_ends_before_the_first_number_that_may_still_appear() {
+        check(None, &[], 0, 0);
+        check(None, &[1, 2, 3], 0, 3);
+        check(None, &[2, 3], 0, 0);
+        check(Some(7), &[8, 9, 11, 12], 0, 9);
+        check(Some(7), &[], 0, 7);
+        check(Some(7), &[9], 0, 7);
+    }
+
+    #[test]
+    fn what_was_deleted_is_no_gap() {
+        check(None, &[3, 4], 2, 4);
+        check(Some(7), &[10, 11, 13], 9, 11);
+        check(Some(7), &[9, 12], 10, 9);
+    }
+}

@@ -1,0 +1,244 @@
+//! Executions of all jobs by how they stand. Each walk follows an index and looks at a bounded number of rows.
+
+use super::Reads;
+use super::events::place_of;
+use super::jobs::AFTER_ALL;
+use super::keys::{VIEWS_AT_ONCE, json_of_jobs, key};
+use super::page::Filling;
+use super::views::EndedAt;
+use crate::fault::Fault;
+use crate::lists::{bytes_of_listed, executions_looked_at, is_execution_meant};
+use crate::mysql::rows::{
+    count, counter, decode, decode_or_none, get, job_id, limit, live_columns, read_live, read_settings,
+    settings_columns, time,
+};
+use crate::rows::LiveRow;
+use mysql_async::Value;
+use punctual_core::ids::{JobId, OccurrenceId};
+use punctual_core::job::JobMark;
+use punctual_core::lifecycle::Status;
+use punctual_core::occurrence::{Finished, LiveState};
+use punctual_core::ports::{
+    ExecutionQuery, ExecutionView, ExecutionWalk, Lane, ListedExecution, Page, RunningPlace,
+};
+use std::collections::BTreeMap;
+
+/// The comparison of pairs is spelled out: neither server searches an index for `(a, b) < (?, ?)`.
+pub(crate) const OPEN_BEFORE: &str = concat!(
+    "SELECT ",
+    live_columns!(),
+    " FROM live FORCE INDEX (PRIMARY) WHERE live.job < ? OR (live.job = ? AND live.occurrence < ?) \
+     ORDER BY live.job DESC, live.occurrence DESC LIMIT ?"
+);
+/// Only what decides whether a row is meant: results and errors are large.
+pub(crate) const FINISHED_BEFORE: &str = "SELECT history.place, history.status, workers.name, jobs.lane, jobs.mark, \
+     history.job, history.completed_at FROM history FORCE INDEX (PRIMARY) LEFT JOIN workers ON workers.id = history.worker \
+     LEFT JOIN jobs ON jobs.id = history.job WHERE history.place < ? ORDER BY history.place DESC LIMIT ?";
+pub(crate) const NAMES_OF_JOBS: &str = concat!(
+    "SELECT jobs.id, jobs.name, ",
+    settings_columns!(),
+    ", jobs.mark FROM JSON_TABLE(?, '$[*]' COLUMNS (job CHAR(32) PATH '$[0]')) AS wanted \
+     STRAIGHT_JOIN jobs ON jobs.id = UNHEX(wanted.job)"
+);
+
+/// A row that was looked at: where the walk stands after it, and what it shows if it is meant.
+struct Looked {
+    walk: ExecutionWalk,
+    meant: Option<Meant>,
+}
+
+struct Meant {
+    job: JobId,
+    lane: Lane,
+    shown: Shown,
+}
+
+/// What has ended is read once it is clear that there is room for it: results and errors are large.
+enum Shown {
+    Live(ExecutionView),
+    Finished(EndedAt),
+}
+
+/// What a job is called, and how often its executions are tried again.
+struct Named {
+    name: Option<String>,
+    max_retries: u32,
+}
+
+impl Reads {
+    /// Executions that stand in one way, a page at a time.
+    pub async fn executions(
+        &mut self,
+        query: &ExecutionQuery,
+    ) -> Result<Page<ListedExecution, ExecutionWalk>, Fault> {
+        self.begin_snapshot().await?;
+        let page = self.page_of_executions(query).await?;
+        self.end_snapshot().await?;
+        Ok(page)
+    }
+
+    async fn page_of_executions(
+        &mut self,
+        query: &ExecutionQuery,
+    ) -> Result<Page<ListedExecution, ExecutionWalk>, Fault> {
+        let looked_at_max = executions_looked_at(query);
+        let mut looked_at = match query.walk {
+            ExecutionWalk::Running { after } => self.look_at_running(after, looked_at_max, query).await?,
+            ExecutionWalk::Queued { before } | ExecutionWalk::Waiting { before } => {
+                self.look_at_open(before, looked_at_max, query).await?
+            }
+            ExecutionWalk::Finished { status, before } => {
+                self.look_at_finished(status, before, looked_at_max, query).await?
+            }
+        };
+        let is_cut_off = looked_at.len() == looked_at_max;
+        let mut page = Filling::of(query.limit);
+        for some in looked_at.chunks_mut(VIEWS_AT_ONCE) {
+            let names = self.names_of(some).await?;
+            let mut finished = self.finished_of(some).await?;
+            for Looked { walk, meant } in some {
+                let listed = meant.take().and_then(|meant| listed(meant, &names, &mut finished));
+                let has_room = match listed {
+                    Some(listed) => {
+                        let bytes = bytes_of_listed(&listed);
+                        page.add(listed, bytes, *walk)
+                    }
+                    None => page.pass(*walk),
+                };
+                if !has_room {
+                    return Ok(page.cut_off());
+                }
+            }
+        }
+        Ok(if is_cut_off { page.cut_off() } else { page.ended() })
+    }
+
+    async fn look_at_running(
+        &mut self,
+        after: Option<RunningPlace>,
+        most: usize,
+        query: &ExecutionQuery,
+    ) -> Result<Vec<Looked>, Fault> {
+        let rows = self.running_after(after, most).await?;
+        let places: Vec<Option<RunningPlace>> = rows.iter().map(place_of).collect();
+        let mut looked_at = Vec::with_capacity(rows.len());
+        for (open, place) in self.named(rows).await?.into_iter().zip(places) {
+            let lane = Lane::new(&open.queue, &open.job_type);
+            let is_meant = is_execution_meant(query, &lane, open.worker.as_deref());
+            let job = open.live.id.job;
+            let shown = Shown::Live(ExecutionView::Live { live: open.live, worker: open.worker });
+            let walk = ExecutionWalk::Running { after: place };
+            looked_at.push(Looked { walk, meant: is_meant.then_some(Meant { job, lane, shown }) });
+        }
+        Ok(looked_at)
+    }
+
+    async fn look_at_open(
+        &mut self,
+        before: Option<OccurrenceId>,
+        most: usize,
+        query: &ExecutionQuery,
+    ) -> Result<Vec<Looked>, Fault> {
+        let (job, number) = match before {
+            Some(occurrence) => (key(occurrence.job), i64::from(occurrence.number)),
+            None => (Value::Bytes(AFTER_ALL.to_vec()), 0),
+        };
+        let rows = self.all(OPEN_BEFORE, (job.clone(), job, number, limit(most))).await?;
+        let mut looked_at = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let LiveRow { live, lane, .. } = read_live(row, 0)?;
+            let (job, before) = (live.id.job, Some(live.id));
+            let (walk, is_in_state) = match query.walk {
+                ExecutionWalk::Queued { .. } => {
+                    (ExecutionWalk::Queued { before }, matches!(live.state, LiveState::Queued))
+                }
+                _ => (ExecutionWalk::Waiting { before }, matches!(live.state, LiveState::Waiting(_))),
+            };
+            let lane = self.lane(lane).await?;
+            let is_meant = is_in_state && is_execution_meant(query, &lane, None);
+            let shown = Shown::Live(ExecutionView::Live { live, worker: None });
+            looked_at.push(Looked { walk, meant: is_meant.then_some(Meant { job, lane, shown }) });
+        }
+        Ok(looked_at)
+    }
+
+    async fn look_at_finished(
+        &mut self,
+        status: Status,
+        before: Option<u64>,
+        most: usize,
+        query: &ExecutionQuery,
+    ) -> Result<Vec<Looked>, Fault> {
+        let rows = self.all(FINISHED_BEFORE, (before.map_or(i64::MAX, counter), limit(most))).await?;
+        let mut looked_at = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let place = count(row, 0, "history.place")?;
+            let walk = ExecutionWalk::Finished { status, before: Some(place) };
+            let ended: Status = decode(row, 1, "history.status")?;
+            // Without its row, a job is gone; with that mark, it is as good as gone.
+            let mark: Option<JobMark> = decode_or_none(row, 4, "jobs.mark")?;
+            let is_there = mark.is_some_and(|mark| mark != JobMark::Deleted);
+            let mut meant = None;
+            if is_there && ended == status {
+                let lane = self.lane(get(row, 3)?).await?;
+                if is_execution_meant(query, &lane, get::<Option<String>>(row, 2)?.as_deref()) {
+                    let shown = Shown::Finished(EndedAt { place, completed_at: time(row, 6)? });
+                    meant = Some(Meant { job: job_id(row, 5)?, lane, shown });
+                }
+            }
+            looked_at.push(Looked { walk, meant });
+        }
+        Ok(looked_at)
+    }
+
+    /// What the jobs of these rows are called; deleted ones are left out.
+    async fn names_of(&mut self, looked_at: &[Looked]) -> Result<BTreeMap<JobId, Named>, Fault> {
+        let mut jobs: Vec<JobId> = meant_of(looked_at).map(|meant| meant.job).collect();
+        jobs.sort_unstable();
+        jobs.dedup();
+        let mut names = BTreeMap::new();
+        if jobs.is_empty() {
+            return Ok(names);
+        }
+        for row in &self.all(NAMES_OF_JOBS, (json_of_jobs(jobs),)).await? {
+            if decode::<JobMark>(row, 5, "jobs.mark")? != JobMark::Deleted {
+                let max_retries = read_settings(row, 2)?.max_retries;
+                names.insert(job_id(row, 0)?, Named { name: get(row, 1)?, max_retries });
+            }
+        }
+        Ok(names)
+    }
+
+    async fn finished_of(&mut self, looked_at: &[Looked]) -> Result<BTreeMap<u64, Finished>, Fault> {
+        let places = meant_of(looked_at).filter_map(|meant| match meant.shown {
+            Shown::Finished(ended) => Some(ended),
+            Shown::Live(_) => None,
+        });
+        let places: Vec<EndedAt> = places.collect();
+        self.finished_at(&places).await
+    }
+}
+
+fn meant_of(looked_at: &[Looked]) -> impl Iterator<Item = &Meant> {
+    looked_at.iter().filter_map(|looked| looked.meant.as_ref())
+}
+
+/// Adds what the job is called; `None` if it is deleted.
+fn listed(
+    meant: Meant,
+    names: &BTreeMap<JobId, Named>,
+    finished: &mut BTreeMap<u64, Finished>,
+) -> Option<ListedExecution> {
+    let Named { name, max_retries } = names.get(&meant.job)?;
+    let view = match meant.shown {
+        Shown::Live(view) => view,
+        Shown::Finished(ended) => ExecutionView::Finished(finished.remove(&ended.place)?),
+    };
+    Some(ListedExecution {
+        view,
+        job_name: name.clone().unwrap_or_else(|| meant.lane.job_type().to_owned()),
+        job_type: meant.lane.job_type().to_owned(),
+        queue: meant.lane.queue().to_owned(),
+        max_retries: *max_retries,
+    })
+}

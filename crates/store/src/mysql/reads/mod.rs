@@ -1,0 +1,133 @@
+//! What is read without writing: by people and by the loops that look for work. Every list looks at a bounded number of
+//! rows and holds a bounded number of bytes, whatever the size of the database.
+//!
+//! A verb takes a handful of statements, however many items it is about. Where it takes more than one, they see one
+//! snapshot. Many keys go as one JSON document, and where only the first few rows of each key are wanted, as branches of
+//! a `UNION ALL`: MariaDB has no `LATERAL`.
+
+mod due;
+mod events;
+mod executions;
+mod jobs;
+mod keys;
+mod lanes;
+mod listed;
+mod logs;
+mod notes;
+mod overview;
+mod page;
+mod views;
+
+pub(crate) use lanes::LaneNames;
+
+#[cfg(test)]
+pub(crate) mod statements {
+    //! What the tests of plans look at.
+    pub(crate) use super::due::{due_live, due_schedules};
+    pub(crate) use super::events::{
+        FINISHED_AFTER, OPEN, RECENT, RUNNING, RUNNING_FIRST, WORKERS_OF_SESSIONS,
+    };
+    pub(crate) use super::executions::{DEAD_LETTERS, DEAD_LETTERS_OF_JOB, HISTORY_OF_JOB, SKIPPED};
+    pub(crate) use super::jobs::{
+        ACTIVE_LIVE, ACTIVE_SCHEDULES, JOBS_BY_ID, LATEST_JOBS, MARKED_JOBS, TAGGED_JOBS, TAGS_OF_JOBS,
+    };
+    pub(crate) use super::keys::{branches, keys_of_jobs};
+    pub(crate) use super::listed::{FINISHED_BEFORE, NAMES_OF_JOBS, OPEN_BEFORE};
+    pub(crate) use super::logs::{LAST_LINES, LINES_OF_EXECUTION};
+    pub(crate) use super::notes::NOTES_OF_JOB;
+    pub(crate) use super::overview::{AHEAD, heads};
+    pub(crate) use super::views::{FINISHED_AT, JOBS, LATEST_OF_JOB, OPEN_OF_JOB, SCHEDULES};
+}
+
+use super::rows::get;
+use crate::fault::Fault;
+use futures_util::FutureExt;
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Params, Row};
+use punctual_core::ports::Lane;
+use punctual_core::time::Timestamp;
+use std::sync::Arc;
+
+/// The database's clock, in microseconds. Neither the time zone of the session nor the year 2038 matters to it.
+const CLOCK: &str = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+
+/// The reading verbs over one connection of a pool, which is closed unless it is given back.
+#[derive(Debug)]
+pub(crate) struct Reads {
+    /// Always there, but while it is being given back.
+    conn: Option<Conn>,
+    lanes: Arc<LaneNames>,
+}
+
+impl Drop for Reads {
+    fn drop(&mut self) {
+        if let Some(conn) = self.conn.take() {
+            // It is marked as closed before the first word is sent, so that the pool throws it away; whether the
+            // server hears of it now or finds the socket closed is all the same.
+            let _ = conn.disconnect().now_or_never();
+        }
+    }
+}
+
+impl Reads {
+    pub fn new(conn: Conn, lanes: Arc<LaneNames>) -> Self {
+        Reads { conn: Some(conn), lanes }
+    }
+
+    /// Gives the connection back after a verb that has come to its end.
+    pub fn give_back(mut self) {
+        drop(self.conn.take());
+    }
+
+    fn conn(&mut self) -> Result<&mut Conn, Fault> {
+        self.conn.as_mut().ok_or_else(|| Fault::Missing("a connection".to_owned()))
+    }
+
+    /// What the server calls this connection.
+    #[cfg(test)]
+    pub async fn connection_number(&mut self) -> Result<u64, Fault> {
+        let row = self.one("SELECT CONNECTION_ID()", ()).await?;
+        get(&row.ok_or_else(|| Fault::Missing("a connection".to_owned()))?, 0)
+    }
+
+    /// The database's clock.
+    pub async fn clock(&mut self) -> Result<Timestamp, Fault> {
+        let row = self.one(CLOCK, ()).await?.ok_or_else(|| Fault::Missing("the time".to_owned()))?;
+        Ok(Timestamp::from_micros(get(&row, 0)?))
+    }
+
+    /// All rows of a query that is bounded by its own limit.
+    async fn all(&mut self, sql: &str, params: impl Into<Params> + Send) -> Result<Vec<Row>, Fault> {
+        Ok(self.conn()?.exec(sql, params.into()).await?)
+    }
+
+    /// All rows of a statement whose text is hardly ever the same, so that preparing it would be for nothing.
+    async fn every(&mut self, sql: &str) -> Result<Vec<Row>, Fault> {
+        Ok(self.conn()?.query(sql).await?)
+    }
+
+    /// The first row of a query, if it has one.
+    async fn one(&mut self, sql: &str, params: impl Into<Params> + Send) -> Result<Option<Row>, Fault> {
+        Ok(self.conn()?.exec_first(sql, params.into()).await?)
+    }
+
+    /// All statements up to [`Self::end_snapshot`] see what is committed now.
+    async fn begin_snapshot(&mut self) -> Result<(), Fault> {
+        Ok(self.conn()?.query_drop("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY").await?)
+    }
+
+    /// What fails before this ends the connection, and the snapshot with it.
+    async fn end_snapshot(&mut self) -> Result<(), Fault> {
+        Ok(self.conn()?.query_drop("COMMIT").await?)
+    }
+
+    /// The lane with this number. Lanes are never renumbered, so that each is read once.
+    async fn lane(&mut self, number: i64) -> Result<Lane, Fault> {
+        if let Some(lane) = self.lanes.get(number) {
+            return Ok(lane);
+        }
+        let rows = self.all(lanes::ALL, ()).await?;
+        self.lanes.learn(&rows)?;
+        self.lanes.get(number).ok_or_else(|| Fault::Missing(format!("lane {number}")))
+    }
+}

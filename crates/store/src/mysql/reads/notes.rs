@@ -1,0 +1,46 @@
+//! What handlers have noted.
+
+use super::Reads;
+use super::keys::key;
+use crate::fault::Fault;
+use crate::mysql::rows::{get, limit, number, time, version};
+use crate::mysql::tables::read_checkpoint;
+use mysql_async::Row;
+use punctual_core::ids::{JobId, OccurrenceId};
+use punctual_core::limits;
+use punctual_core::notes::{Checkpoint, Noted, Percent, Progress};
+
+pub(crate) const NOTES_OF_JOB: &str = "SELECT notes.occurrence, notes.attempt, notes.percent, notes.message, \
+     notes.noted_at, (SELECT LENGTH(checkpoints.document) FROM checkpoints \
+     WHERE checkpoints.job = notes.job AND checkpoints.occurrence = notes.occurrence) \
+     FROM notes FORCE INDEX (PRIMARY) WHERE notes.job = ? AND notes.occurrence <= ? \
+     ORDER BY notes.occurrence DESC LIMIT ?";
+const CHECKPOINT: &str =
+    "SELECT checkpoints.document FROM checkpoints WHERE checkpoints.job = ? AND checkpoints.occurrence = ?";
+
+impl Reads {
+    /// What is noted of a job's open and dead occurrences up to this number, latest first.
+    pub async fn notes(&mut self, job: JobId, up_to: u32, wanted: usize) -> Result<Vec<Noted>, Fault> {
+        let bounds = (key(job), up_to, limit(wanted.min(limits::PAGE_ITEMS_MAX)));
+        self.all(NOTES_OF_JOB, bounds).await?.iter().map(|row| read_noted(job, row)).collect()
+    }
+
+    pub async fn checkpoint(&mut self, id: OccurrenceId) -> Result<Option<Checkpoint>, Fault> {
+        let row = self.one(CHECKPOINT, (key(id.job), id.number)).await?;
+        row.map(|row| read_checkpoint(&row, 0)).transpose()
+    }
+}
+
+fn read_noted(job: JobId, row: &Row) -> Result<Noted, Fault> {
+    let hundredths: Option<u16> = get(row, 2)?;
+    let percent = |hundredths| {
+        Percent::from_hundredths(hundredths).ok_or_else(|| Fault::damaged("notes.percent", hundredths))
+    };
+    Ok(Noted {
+        occurrence: job.occurrence(number(row, 0, "notes.occurrence")?),
+        attempt: version(row, 1, "notes.attempt")?,
+        progress: Progress { percent: hundredths.map(percent).transpose()?, message: get(row, 3)? },
+        noted_at: time(row, 4)?,
+        checkpoint_bytes: get(row, 5)?,
+    })
+}

@@ -1,0 +1,214 @@
+//! Small tables read whole: sessions, queues, depths of lanes, tokens; and what the database takes up.
+
+use super::Reads;
+use super::keys::key;
+use crate::fault::Fault;
+use crate::mysql::rows::{count, decode, get, limit, time, time_or_none};
+use crate::mysql::tables::read_queue;
+use crate::tally::shown;
+use mysql_async::Row;
+use punctual_core::ids::{OccurrenceId, SessionId};
+use punctual_core::ports::{
+    Depth, JobCounts, PausedQueue, QueueRow, SessionRow, StoreFigures, Token, WorkerAbout,
+};
+use punctual_core::session::Pulse;
+use punctual_core::time::Timestamp;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const SESSIONS: &str = "SELECT sessions.id, sessions.beat, sessions.lease_us, workers.name, \
+     sessions.embedded, sessions.job_types, sessions.slots, sessions.opened_at, sessions.beaten_at, \
+     sessions.queues, sessions.version, sessions.host, sessions.mode \
+     FROM sessions JOIN workers ON workers.id = sessions.worker WHERE sessions.lost = 0 ORDER BY sessions.id";
+const QUEUES: &str = "SELECT queue, paused_at, max_depth FROM queues ORDER BY queue";
+const TOKEN: &str = "SELECT id, secret_sha256, role, created_at FROM tokens WHERE id = ?";
+/// Each writing connection counts in rows of its own.
+pub(crate) const LANE_TALLIES: &str = "SELECT lane, CAST(SUM(waiting) AS SIGNED), CAST(SUM(queued) AS SIGNED), \
+     CAST(SUM(running) AS SIGNED) FROM lane_tallies GROUP BY lane ORDER BY lane";
+pub(crate) const JOB_TALLY: &str = "SELECT CAST(COALESCE(SUM(active), 0) AS SIGNED), \
+     CAST(COALESCE(SUM(paused), 0) AS SIGNED), CAST(COALESCE(SUM(completed), 0) AS SIGNED), \
+     CAST(COALESCE(SUM(failed), 0) AS SIGNED), CAST(COALESCE(SUM(cancelled), 0) AS SIGNED), \
+     CAST(COALESCE(SUM(dead_letters), 0) AS SIGNED) FROM job_tally";
+const HOLDINGS: &str = "SELECT session, COUNT(*) FROM live FORCE INDEX (live_session) WHERE session IS NOT NULL \
+     GROUP BY session ORDER BY session";
+const QUEUED_PLACE: &str =
+    "SELECT queued_lane, claim_rank FROM live WHERE job = ? AND occurrence = ? AND queued_lane IS NOT NULL";
+/// The comparison of triples is spelled out: neither server searches an index for `(a, b, c) < (?, ?, ?)`.
+pub(crate) const AHEAD: &str = "SELECT COUNT(*) FROM (SELECT 1 FROM live FORCE INDEX (live_claim) \
+     WHERE queued_lane = ? AND (claim_rank < ? OR (claim_rank = ? AND (job < ? OR (job = ? AND occurrence < ?)))) \
+     LIMIT ?) AS ahead";
+/// The tables of this database. What the server says is as old as its statistics, which is near enough.
+const SIZES: &str = "SELECT CAST(COALESCE(SUM(data_length + index_length), 0) AS SIGNED), \
+     CAST(COALESCE(SUM(data_free), 0) AS SIGNED), \
+     CAST(COALESCE(SUM(IF(table_name = 'log_lines', data_length + index_length, 0)), 0) AS SIGNED) \
+     FROM information_schema.tables WHERE table_schema = DATABASE()";
+
+/// Rows at the head of a lane among which the one that has waited longest is looked for. Rank is the time since
+/// which a row is available, but for its priority: in a lane of one priority the first row is the one.
+const OLDEST_LOOKED_AT_MAX: usize = 100;
+/// Lanes whose heads are looked at in one statement.
+const HEADS_AT_ONCE: usize = 50;
+
+/// The branch of each lane is bounded by itself. Lanes are written out: they are numbers of our own.
+pub(crate) fn heads(lanes: &[i64]) -> String {
+    let branch = |lane: &i64| {
+        format!(
+            "(SELECT {lane} AS lane, MIN(head.available_at) AS oldest FROM (SELECT available_at FROM live \
+             FORCE INDEX (live_claim) WHERE queued_lane = {lane} \
+             ORDER BY queued_lane, claim_rank, job, occurrence LIMIT {OLDEST_LOOKED_AT_MAX}) AS head)"
+        )
+    };
+    lanes.iter().map(branch).collect::<Vec<_>>().join(" UNION ALL ")
+}
+
+impl Reads {
+    pub async fn paused_queues(&mut self) -> Result<Vec<PausedQueue>, Fault> {
+        let paused = self.queues().await?.into_iter().filter_map(|QueueRow { queue, paused_at, .. }| {
+            paused_at.map(|paused_at| PausedQueue { queue, paused_at })
+        });
+        Ok(paused.collect())
+    }
+
+    /// The queues that are paused or have settings of their own, by name.
+    pub async fn queues(&mut self) -> Result<Vec<QueueRow>, Fault> {
+        self.all(QUEUES, ()).await?.iter().map(read_queue).collect()
+    }
+
+    /// How many executions of the same lane go before this queued one, counted up to `most`; `None` if it is
+    /// not queued.
+    pub async fn ahead(&mut self, id: OccurrenceId, most: usize) -> Result<Option<usize>, Fault> {
+        let Some(place) = self.one(QUEUED_PLACE, (key(id.job), id.number)).await? else { return Ok(None) };
+        let (lane, rank): (i64, i64) = (get(&place, 0)?, get(&place, 1)?);
+        let bounds = (lane, rank, rank, key(id.job), key(id.job), id.number, limit(most));
+        let counted = self.one(AHEAD, bounds).await?;
+        counted.map(|row| get(&row, 0)).transpose()
+    }
+
+    /// How many executions each session holds, of those that hold any.
+    pub async fn holdings(&mut self) -> Result<Vec<(SessionId, u64)>, Fault> {
+        let rows = self.all(HOLDINGS, ()).await?;
+        rows.iter().map(|row| Ok((SessionId(get(row, 0)?), count(row, 1, "live.session")?))).collect()
+    }
+
+    /// All sessions that are neither lost nor closed.
+    pub async fn sessions(&mut self) -> Result<Vec<SessionRow>, Fault> {
+        self.all(SESSIONS, ()).await?.iter().map(read_session).collect()
+    }
+
+    /// How much is live, by lane: the rows of counts and the head of the queue for each lane in use.
+    pub async fn depths(&mut self) -> Result<Vec<Depth>, Fault> {
+        // The heads of the queues must be those that were counted.
+        self.begin_snapshot().await?;
+        let tallies = self.lane_tallies().await?;
+        let queued: Vec<i64> =
+            tallies.iter().filter(|tally| tally.queued > 0).map(|tally| tally.lane).collect();
+        let oldest = self.oldest_of_heads(&queued).await?;
+        let mut depths = Vec::with_capacity(tallies.len());
+        for LaneTally { lane: number, waiting, queued, running } in tallies {
+            let lane = self.lane(number).await?;
+            let oldest_queued = oldest.get(&number).copied();
+            depths.push(Depth { lane, waiting, queued, running, oldest_queued });
+        }
+        self.end_snapshot().await?;
+        Ok(depths)
+    }
+
+    /// All lanes in which anything is live.
+    async fn lane_tallies(&mut self) -> Result<Vec<LaneTally>, Fault> {
+        let mut tallies = Vec::new();
+        for row in &self.all(LANE_TALLIES, ()).await? {
+            let tally = LaneTally {
+                lane: get(row, 0)?,
+                waiting: shown(get(row, 1)?),
+                queued: shown(get(row, 2)?),
+                running: shown(get(row, 3)?),
+            };
+            if tally.waiting + tally.queued + tally.running > 0 {
+                tallies.push(tally);
+            }
+        }
+        Ok(tallies)
+    }
+
+    async fn oldest_of_heads(&mut self, lanes: &[i64]) -> Result<BTreeMap<i64, Timestamp>, Fault> {
+        let mut oldest = BTreeMap::new();
+        for some in lanes.chunks(HEADS_AT_ONCE) {
+            for row in &self.every(&heads(some)).await? {
+                if let Some(available_at) = time_or_none(row, 1)? {
+                    oldest.insert(get(row, 0)?, available_at);
+                }
+            }
+        }
+        Ok(oldest)
+    }
+
+    /// Jobs by status.
+    pub async fn job_counts(&mut self) -> Result<JobCounts, Fault> {
+        let row = self.one(JOB_TALLY, ()).await?.ok_or_else(|| Fault::Missing("job_tally".to_owned()))?;
+        let counted = |column| -> Result<u64, Fault> { Ok(shown(get(&row, column)?)) };
+        Ok(JobCounts {
+            active: counted(0)?,
+            paused: counted(1)?,
+            completed: counted(2)?,
+            failed: counted(3)?,
+            cancelled: counted(4)?,
+            dead_letters: counted(5)?,
+        })
+    }
+
+    /// What the database takes up; what is counted elsewhere is zero.
+    pub async fn figures(&mut self) -> Result<StoreFigures, Fault> {
+        let row = self.one(SIZES, ()).await?.ok_or_else(|| Fault::Missing("tables".to_owned()))?;
+        let log_bytes = shown(get(&row, 2)?);
+        Ok(StoreFigures {
+            database_bytes: shown(get(&row, 0)?).saturating_sub(log_bytes),
+            free_bytes: shown(get(&row, 1)?),
+            log_bytes,
+            ..StoreFigures::default()
+        })
+    }
+
+    pub async fn token(&mut self, id: &str) -> Result<Option<Token>, Fault> {
+        self.one(TOKEN, (id,)).await?.as_ref().map(read_token).transpose()
+    }
+}
+
+/// How much is live in one lane.
+struct LaneTally {
+    lane: i64,
+    waiting: u64,
+    queued: u64,
+    running: u64,
+}
+
+fn read_token(row: &Row) -> Result<Token, Fault> {
+    let secret: Vec<u8> = get(row, 1)?;
+    let secret_sha256 = <[u8; 32]>::try_from(secret)
+        .map_err(|secret| Fault::damaged("tokens.secret_sha256", format!("{} bytes", secret.len())))?;
+    Ok(Token {
+        id: get(row, 0)?,
+        secret_sha256,
+        role: decode(row, 2, "tokens.role")?,
+        created_at: time(row, 3)?,
+    })
+}
+
+fn read_session(row: &Row) -> Result<SessionRow, Fault> {
+    let lease = Duration::from_micros(count(row, 2, "sessions.lease_us")?);
+    let queues: Option<String> = get(row, 9)?;
+    Ok(SessionRow {
+        pulse: Pulse { session: SessionId(get(row, 0)?), beat: count(row, 1, "sessions.beat")?, lease },
+        worker: get(row, 3)?,
+        embedded: get(row, 4)?,
+        job_types: serde_json::from_str(&get::<String>(row, 5)?)?,
+        slots: get(row, 6)?,
+        opened_at: time(row, 7)?,
+        beaten_at: time(row, 8)?,
+        about: WorkerAbout {
+            queues: queues.as_deref().map(serde_json::from_str).transpose()?.unwrap_or_default(),
+            version: get(row, 10)?,
+            host: get(row, 11)?,
+        },
+        mode: decode(row, 12, "sessions.mode")?,
+    })
+}

@@ -1,0 +1,102 @@
+//! Claiming from lanes, in two steps: look without locks how the lowest ranks are spread over the lanes, then lock that
+//! many in each. What another transaction holds is left out and replaced by the next in its lane, so that claims never wait
+//! for each other, and no more is locked than was asked for.
+//!
+//! Lanes and limits stand in the text of these statements as numbers: a `UNION ALL` of as many lanes as there are cannot
+//! be prepared ahead.
+
+use super::wanted::{Fetching, Part};
+use crate::draft::WantedClaims;
+use crate::fault::Fault;
+use crate::mysql::rows::{get, limit, live_columns, occurrence_id};
+use punctual_core::ids::OccurrenceId;
+use std::collections::BTreeMap;
+
+/// Lanes that one statement looks at.
+const LANES_AT_ONCE: usize = 64;
+
+/// From one lane, which needs no look before.
+pub(crate) const CLAIM: &str = concat!(
+    "SELECT ",
+    live_columns!(),
+    " FROM live FORCE INDEX (live_claim) WHERE live.queued_lane = ? \
+     ORDER BY live.claim_rank, live.job, live.occurrence LIMIT ? FOR UPDATE SKIP LOCKED"
+);
+/// All lanes in which anything is queued: the index is entered once for each.
+pub(crate) const LANES_WITH_WORK: &str =
+    "SELECT DISTINCT queued_lane FROM live FORCE INDEX (live_claim) WHERE queued_lane > 0";
+
+/// The first places of a lane.
+pub(crate) fn head_of_lane(lane: i64, count: usize) -> String {
+    format!(
+        "(SELECT queued_lane, claim_rank, job, occurrence FROM live FORCE INDEX (live_claim) \
+         WHERE queued_lane = {lane} ORDER BY claim_rank, job, occurrence LIMIT {})",
+        limit(count)
+    )
+}
+
+/// Locks the first of a lane that nobody else has locked.
+pub(crate) fn lock_in_lane(lane: i64, count: usize) -> String {
+    format!(
+        concat!(
+            "(SELECT ",
+            live_columns!(),
+            " FROM live FORCE INDEX (live_claim) WHERE live.queued_lane = {} \
+             ORDER BY live.claim_rank, live.job, live.occurrence LIMIT {} FOR UPDATE SKIP LOCKED)"
+        ),
+        lane,
+        limit(count)
+    )
+}
+
+impl Fetching<'_> {
+    pub(super) async fn claim(&mut self, index: usize, wanted: &WantedClaims) -> Result<(), Fault> {
+        let part = Part::Claims(index);
+        if let [lane] = wanted.lanes[..] {
+            let bounds = vec![lane.into(), limit(wanted.count).into()];
+            let rows = self.connection.all(CLAIM, bounds).await?;
+            return self.take(part, &rows).await;
+        }
+        let shares: Vec<(i64, usize)> = self.shares(wanted).await?.into_iter().collect();
+        let mut rows = Vec::new();
+        for some in shares.chunks(LANES_AT_ONCE) {
+            let branches: Vec<String> =
+                some.iter().map(|(lane, count)| lock_in_lane(*lane, *count)).collect();
+            rows.extend(self.connection.all_of_text(&branches.join(" UNION ALL ")).await?);
+        }
+        self.take(part, &rows).await
+    }
+
+    /// How the lowest ranks are spread over the lanes.
+    async fn shares(&mut self, wanted: &WantedClaims) -> Result<BTreeMap<i64, usize>, Fault> {
+        let mut places: Vec<(i64, OccurrenceId, i64)> = Vec::new();
+        for some in self.with_work(&wanted.lanes).await?.chunks(LANES_AT_ONCE) {
+            let branches: Vec<String> = some.iter().map(|lane| head_of_lane(*lane, wanted.count)).collect();
+            for row in self.connection.all_of_text(&branches.join(" UNION ALL ")).await? {
+                places.push((get(&row, 1)?, occurrence_id(&row, 2)?, get(&row, 0)?));
+            }
+            places.sort_unstable();
+            places.truncate(wanted.count);
+        }
+        let mut shares = BTreeMap::new();
+        for (_, _, lane) in places {
+            *shares.entry(lane).or_default() += 1;
+        }
+        Ok(shares)
+    }
+
+    /// Of many lanes those in which anything is queued: what is empty costs nothing, however many were ever used.
+    async fn with_work(&mut self, lanes: &[i64]) -> Result<Vec<i64>, Fault> {
+        if lanes.len() <= LANES_AT_ONCE {
+            return Ok(lanes.to_vec());
+        }
+        let mut found = Vec::new();
+        for row in self.connection.all(LANES_WITH_WORK, vec![]).await? {
+            let lane = get(&row, 0)?;
+            if lanes.contains(&lane) {
+                found.push(lane);
+            }
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,225 @@
+//! Rows that came back, as the draft takes them.
+
+use super::wanted::Part;
+use crate::draft::{Found, FoundSession, FoundSkip};
+use crate::fault::Fault;
+use crate::mysql::names::Lanes;
+use crate::mysql::rows::{
+    count, decode, execution_id, get, job_id, occurrence_id, read_dead_letter, read_facts, read_job,
+    read_live, read_schedule, read_settings, time, time_or_none, version,
+};
+use crate::rows::{Ended, JobKey, JobTerms, LiveRow, RequestRow, SessionPlace};
+use mysql_async::Row;
+use punctual_core::ids::{Epoch, OccurrenceId, SessionId};
+use punctual_core::notes::{Checkpoint, LastNote};
+use punctual_core::ports::{LeaseRef, QueueRow, RequestKey, StoredAnswer};
+use punctual_core::queue::QueueSettings;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Gathers the answers of the rounds of one fetch.
+#[derive(Debug, Default)]
+pub(crate) struct Gathering {
+    found: Found,
+    /// Each row once, whatever it was wanted for.
+    live: BTreeMap<OccurrenceId, LiveRow>,
+}
+
+/// The column that holds the number of a lane which has to be known to read the row.
+fn lane_column(part: Part) -> Option<usize> {
+    match part {
+        Part::Jobs | Part::Facts => Some(1),
+        Part::Schedules => Some(6),
+        Part::DeadLetters | Part::LatestDeadLetters => Some(11),
+        _ => None,
+    }
+}
+
+/// The lanes that these rows name.
+pub(crate) fn lanes_of(part: Part, rows: &[Row]) -> Result<BTreeSet<i64>, Fault> {
+    match lane_column(part) {
+        Some(column) => rows.iter().map(|row| get(row, column)).collect(),
+        None => Ok(BTreeSet::new()),
+    }
+}
+
+impl Gathering {
+    /// For so many wanted claims.
+    pub fn new(claims: usize) -> Self {
+        Gathering { found: Found { claims: vec![vec![]; claims], ..Found::default() }, live: BTreeMap::new() }
+    }
+
+    /// What may be claimed.
+    pub fn claimed(&self) -> impl Iterator<Item = OccurrenceId> {
+        self.found.claims.iter().flatten().copied()
+    }
+
+    pub fn finish(self) -> Found {
+        Found { live: self.live.into_values().collect(), ..self.found }
+    }
+
+    pub fn take(&mut self, part: Part, rows: &[Row], lanes: &Lanes) -> Result<(), Fault> {
+        if let Part::Claims(index) = part {
+            return self.take_claims(index, rows);
+        }
+        for row in rows {
+            match part {
+                Part::Jobs | Part::Schedules | Part::Facts => self.take_of_job(part, row, lanes)?,
+                Part::DeadLetters | Part::LatestDeadLetters | Part::DeadOfJobs => {
+                    self.take_dead(part, row, lanes)?;
+                }
+                _ => self.take_other(part, row)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn take_claims(&mut self, index: usize, rows: &[Row]) -> Result<(), Fault> {
+        let mut places = Vec::with_capacity(rows.len());
+        for row in rows {
+            let row = read_live(row, 0)?;
+            places.push((row.live.rank, row.live.id));
+            self.live.insert(row.live.id, row);
+        }
+        places.sort_unstable();
+        self.found.claims[index] = places.into_iter().map(|(_, id)| id).collect();
+        Ok(())
+    }
+
+    fn take_of_job(&mut self, part: Part, row: &Row, lanes: &Lanes) -> Result<(), Fault> {
+        let found = &mut self.found;
+        match part {
+            // Beside the columns of a job: whether the whole of it was wanted.
+            Part::Jobs if get(row, 15)? => {
+                let job = read_job(row, 0)?;
+                let lane = lanes.lane(job.lane)?;
+                found.jobs.push(job.named(&lane));
+            }
+            Part::Jobs => {
+                let terms = JobTerms { settings: read_settings(row, 5)?, mark: decode(row, 2, "jobs.mark")? };
+                found.terms.push((job_id(row, 0)?, terms));
+            }
+            Part::Schedules => {
+                let schedule = read_schedule(row, 0)?;
+                let lane = lanes.lane(schedule.lane)?;
+                found.schedules.push(schedule.named(&lane));
+            }
+            _ => found.facts.push((job_id(row, 0)?, read_facts(row, 2, &lanes.lane(get(row, 1)?)?)?)),
+        }
+        Ok(())
+    }
+
+    fn take_dead(&mut self, part: Part, row: &Row, lanes: &Lanes) -> Result<(), Fault> {
+        let found = &mut self.found;
+        let letter = |row| read_dead_letter(row, 0, &lanes.lane(get(row, 11)?)?);
+        match part {
+            Part::DeadLetters => found.dead_letters.push(letter(row)?),
+            Part::LatestDeadLetters => found.latest_dead_letters.push(letter(row)?),
+            _ => found.dead_of_jobs.push(occurrence_id(row, 0)?),
+        }
+        Ok(())
+    }
+
+    fn take_other(&mut self, part: Part, row: &Row) -> Result<(), Fault> {
+        let found = &mut self.found;
+        match part {
+            Part::Sessions => found.sessions.push(read_session(row)?),
+            Part::Live => {
+                let row = read_live(row, 0)?;
+                self.live.insert(row.live.id, row);
+            }
+            Part::Cancels => {
+                let epoch = Epoch(version(row, 4, "live.epoch")?);
+                let lease = LeaseRef { execution: execution_id(row, 1)?, epoch };
+                found.cancels.push((SessionId(get(row, 0)?), lease));
+            }
+            Part::Queues => found.queues.push(read_queue(row)?),
+            Part::Unstarted => {
+                // Shards are written at different times; a moment's sum below zero is none.
+                let unstarted = u64::try_from(get::<i64>(row, 1)?).unwrap_or(0);
+                found.unstarted.push((get(row, 0)?, unstarted));
+            }
+            Part::Ended => {
+                let session = get::<Option<i64>>(row, 4)?.map(SessionId);
+                let epoch = Epoch(version(row, 3, "history.epoch")?);
+                let ended = Ended { epoch, session, status: decode(row, 5, "history.status")? };
+                found.ended.push((execution_id(row, 0)?, ended));
+            }
+            Part::Skipped => found.skipped.push(FoundSkip {
+                number: get(row, 0)?,
+                job: job_id(row, 1)?,
+                last: time(row, 2)?,
+                reason: decode(row, 3, "skipped.reason")?,
+            }),
+            Part::Keys => {
+                let key =
+                    JobKey { owner: get(row, 0)?, kind: decode(row, 1, "job_keys.kind")?, key: get(row, 2)? };
+                found.keys.push((key, job_id(row, 3)?));
+            }
+            Part::Parents => found.parents.push((job_id(row, 0)?, job_id(row, 1)?)),
+            Part::Children => found.children.push((job_id(row, 0)?, job_id(row, 1)?)),
+            Part::Resolutions => found.resolutions.push((job_id(row, 0)?, get(row, 1)?)),
+            Part::LastNotes => {
+                let epoch = Epoch(version(row, 2, "notes.epoch")?);
+                let last = LastNote { epoch, number: count(row, 3, "notes.number")? };
+                found.last_notes.push((occurrence_id(row, 0)?, last));
+            }
+            Part::Checkpoints => found.checkpoints.push((occurrence_id(row, 0)?, read_checkpoint(row, 2)?)),
+            _ => found.requests.push(read_request(row)?),
+        }
+        Ok(())
+    }
+}
+
+fn read_session(row: &Row) -> Result<FoundSession, Fault> {
+    let place = SessionPlace {
+        turn: count(row, 2, "sessions.turn")?,
+        mode: decode(row, 3, "sessions.mode")?,
+        beat: count(row, 4, "sessions.beat")?,
+        attention: get(row, 5)?,
+    };
+    Ok(FoundSession {
+        id: SessionId(get(row, 0)?),
+        worker: get(row, 1)?,
+        place,
+        beaten_at: time(row, 6)?,
+        lost: get(row, 7)?,
+        embedded: get(row, 8)?,
+    })
+}
+
+pub(crate) fn read_queue(row: &Row) -> Result<QueueRow, Fault> {
+    let max_depth = match get::<Option<i64>>(row, 2)? {
+        Some(_) => Some(count(row, 2, "queues.max_depth")?),
+        None => None,
+    };
+    Ok(QueueRow {
+        queue: get(row, 0)?,
+        paused_at: time_or_none(row, 1)?,
+        settings: QueueSettings { max_depth },
+    })
+}
+
+pub(crate) fn read_checkpoint(row: &Row, column: usize) -> Result<Checkpoint, Fault> {
+    Checkpoint::new(get::<String>(row, column)?)
+        .map_err(|too_large| Fault::damaged("checkpoints.document", too_large))
+}
+
+fn read_request(row: &Row) -> Result<(RequestKey, RequestRow), Fault> {
+    let fingerprint: Vec<u8> = get(row, 2)?;
+    let bytes = fingerprint.len();
+    let answer = match get::<Option<i64>>(row, 5)? {
+        None => None,
+        Some(status) => Some(StoredAnswer {
+            status: u16::try_from(status).map_err(|_| Fault::damaged("requests.status", status))?,
+            location: get(row, 6)?,
+            body: get::<Option<String>>(row, 7)?.unwrap_or_default(),
+        }),
+    };
+    let request = RequestRow {
+        fingerprint: fingerprint.try_into().map_err(|_| Fault::damaged("requests.fingerprint", bytes))?,
+        begun_at: time(row, 3)?,
+        seed: get::<i64>(row, 4)?.cast_unsigned(),
+        answer,
+    };
+    Ok((RequestKey { token: get(row, 0)?, key: get(row, 1)? }, request))
+}

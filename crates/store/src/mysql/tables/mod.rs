@@ -1,0 +1,169 @@
+//! The tables as a draft sees them, through one connection.
+
+mod changed;
+mod claims;
+mod found;
+mod wanted;
+
+pub(crate) use changed::{DELETE_KEYS, DELETE_TAGS, FORGET_NOTES, FORGET_PARENTS, Writing};
+pub(crate) use found::{read_checkpoint, read_queue};
+
+use super::connection::Connection;
+use super::names::{Lanes, intern_workers, session_numbers};
+use super::options::{MySqlOptions, OptionsError, Target};
+use crate::draft::{Changes, Connect, Found, Tables, Wants};
+use crate::fault::Fault;
+use async_trait::async_trait;
+use mysql_async::Row;
+use punctual_core::ports::QueueRow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use wanted::{Fetching, QUEUES};
+
+/// Shards of counts. More than a cluster has writers, so that few of them share one.
+const SHARDS: usize = 64;
+
+pub(crate) fn shard_of(number: usize) -> i64 {
+    (number % SHARDS) as i64
+}
+
+/// Makes the connections of writers.
+#[derive(Debug)]
+pub(crate) struct MySqlConnect {
+    target: Target,
+    lanes: Arc<Lanes>,
+    /// Where the shards of this process begin; another one in every process.
+    first_shard: usize,
+}
+
+impl MySqlConnect {
+    pub fn new(options: &MySqlOptions) -> Result<Self, OptionsError> {
+        let first_shard = (options.seed % SHARDS as u64) as usize;
+        Ok(MySqlConnect { target: options.target()?, lanes: Arc::default(), first_shard })
+    }
+
+    pub(super) async fn tables(&self, writer: usize) -> Result<MySqlTables, Fault> {
+        Ok(MySqlTables {
+            target: self.target.clone(),
+            connection: Connection::writing(&self.target).await?,
+            lanes: self.lanes.clone(),
+            shard: shard_of(self.first_shard + writer),
+            queues: None,
+        })
+    }
+}
+
+#[async_trait]
+impl Connect for MySqlConnect {
+    async fn connect(&self, writer: usize) -> Result<Box<dyn Tables>, Fault> {
+        Ok(Box::new(self.tables(writer).await?))
+    }
+}
+
+/// One connection that writes. When it is dropped its connection is closed, whatever was under way.
+#[derive(Debug)]
+pub(crate) struct MySqlTables {
+    target: Target,
+    connection: Connection,
+    lanes: Arc<Lanes>,
+    shard: i64,
+    /// What was set for queues when this transaction read it.
+    queues: Option<BTreeMap<String, QueueRow>>,
+}
+
+impl MySqlTables {
+    /// A connection on which no transaction is under way.
+    async fn at_rest(&mut self) -> Result<(), Fault> {
+        if self.connection.is_broken() {
+            self.connection = Connection::writing(&self.target).await?;
+        }
+        self.queues = None;
+        Ok(())
+    }
+
+    /// Whether what this transaction has read of queues still holds, now that nobody else can change it.
+    async fn check_queues(&mut self, changes: &Changes) -> Result<(), Fault> {
+        if changes.queues_put.is_empty() && changes.queues_deleted.is_empty() {
+            return Ok(());
+        }
+        self.connection.run(TAKE_QUEUES, vec![]).await?;
+        let now = queues_by_name(&self.connection.all(QUEUES, vec![]).await?)?;
+        let mut named = changes.queues_put.iter().map(|row| &row.queue).chain(&changes.queues_deleted);
+        match &self.queues {
+            Some(read) if named.any(|queue| read.get(queue) != now.get(queue)) => {
+                Err(Fault::Conflict("what is set for a queue was changed by another transaction".to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// From here on nobody else changes what is set for queues. It is written, because nodes of a cluster do not see each
+/// other's locks but find out when both have written.
+const TAKE_QUEUES: &str = "UPDATE numbers SET given = given + 1 WHERE name = 'queue'";
+
+fn queues_by_name(rows: &[Row]) -> Result<BTreeMap<String, QueueRow>, Fault> {
+    rows.iter().map(|row| read_queue(row).map(|row| (row.queue.clone(), row))).collect()
+}
+
+#[async_trait]
+impl Tables for MySqlTables {
+    async fn intern(&mut self, wants: &Wants) -> Result<Found, Fault> {
+        self.at_rest().await?;
+        let mut found = Found::default();
+        if !wants.lanes.is_empty() {
+            self.lanes.intern(&mut self.connection, &wants.lanes).await?;
+        } else if wants.all_lanes || !self.lanes.knows_all(&wants.lane_numbers) {
+            self.lanes.refresh(&mut self.connection).await?;
+        }
+        if !wants.lanes.is_empty() || wants.all_lanes || !wants.lane_numbers.is_empty() {
+            found.lanes = self.lanes.all();
+        }
+        if !wants.workers.is_empty() {
+            found.workers = intern_workers(&mut self.connection, &wants.workers).await?;
+        }
+        if wants.new_sessions > 0 {
+            found.new_sessions = session_numbers(&mut self.connection, wants.new_sessions).await?;
+        }
+        // A look alone has opened a transaction, too.
+        self.connection.commit().await?;
+        Ok(found)
+    }
+
+    /// The first statement opens it.
+    async fn begin(&mut self) -> Result<(), Fault> {
+        self.at_rest().await
+    }
+
+    async fn fetch(&mut self, wants: &Wants) -> Result<Found, Fault> {
+        let known = self.lanes.count();
+        let mut found = Fetching::run(&mut self.connection, &self.lanes, wants).await?;
+        if self.lanes.count() > known {
+            found.lanes = self.lanes.all();
+        }
+        if wants.queues {
+            self.queues = Some(found.queues.iter().map(|row| (row.queue.clone(), row.clone())).collect());
+        }
+        Ok(found)
+    }
+
+    async fn commit(&mut self, changes: &Changes) -> Result<(), Fault> {
+        self.check_queues(changes).await?;
+        for statement in Writing::of(changes, self.shard)? {
+            self.connection.run(&statement.sql, statement.values).await?;
+        }
+        self.connection.commit().await
+    }
+
+    async fn abandon(&mut self) {
+        self.connection.roll_back().await;
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod statements {
+    //! What the tests of plans look at.
+    pub(crate) use super::changed::statements::*;
+    pub(crate) use super::claims::{CLAIM, LANES_WITH_WORK, head_of_lane, lock_in_lane};
+    pub(crate) use super::wanted::*;
+}

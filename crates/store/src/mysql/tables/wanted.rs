@@ -1,0 +1,356 @@
+//! What a transaction wants, as statements: first those that lock, in the order of the fields of [`Wants`], then those
+//! that only read and must see what was there when the locks were held.
+//!
+//! A list is visited in the order in which it was sent, so it is sorted before. All rows of one table that a round wants
+//! are locked by one list, because two sorted lists one after the other are not one order: where keys have to be found
+//! first, that is done without locks.
+
+use super::found::{Gathering, lanes_of};
+use crate::codes::Code;
+use crate::draft::{Found, Wants};
+use crate::fault::Fault;
+use crate::mysql::connection::{Connection, for_update_of};
+use crate::mysql::lists::{documents, jobs, list, numbers, occurrences};
+use crate::mysql::names::Lanes;
+use crate::mysql::rows::{
+    dead_letter_columns, fact_columns, get, integer, job_columns_but_payload, limit, live_columns,
+    occurrence_id, schedule_columns,
+};
+use mysql_async::{Row, Value};
+use punctual_core::ids::{JobId, OccurrenceId};
+use punctual_core::limits;
+use std::collections::BTreeSet;
+
+/// What the rows of a statement are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    Sessions,
+    Jobs,
+    Schedules,
+    Live,
+    /// Of the wanted claims with this index.
+    Claims(usize),
+    Facts,
+    Cancels,
+    Queues,
+    Unstarted,
+    Ended,
+    Skipped,
+    DeadLetters,
+    LatestDeadLetters,
+    DeadOfJobs,
+    Keys,
+    Parents,
+    Children,
+    Resolutions,
+    LastNotes,
+    Checkpoints,
+    Requests,
+}
+
+pub(crate) const LOST_SESSIONS: &str = "SELECT id FROM sessions FORCE INDEX (sessions_lost) WHERE lost = 1";
+pub(crate) const EMBEDDED_SESSIONS: &str =
+    "SELECT id FROM sessions FORCE INDEX (sessions_embedded) WHERE embedded = 1";
+pub(crate) const SESSIONS: &str = concat!(
+    "SELECT sessions.id, sessions.worker, sessions.turn, sessions.mode, sessions.beat, sessions.attention, \
+     sessions.beaten_at, sessions.lost, sessions.embedded FROM ",
+    list!(0 number int),
+    " STRAIGHT_JOIN sessions FORCE INDEX (PRIMARY) ON sessions.id = given.number",
+    for_update_of!("sessions")
+);
+pub(crate) const JOBS: &str = concat!(
+    "SELECT ",
+    job_columns_but_payload!(),
+    ", IF(given.whole, jobs.payload, NULL), given.whole FROM ",
+    list!(0 job id, 1 whole int),
+    " STRAIGHT_JOIN jobs FORCE INDEX (PRIMARY) ON jobs.id = UNHEX(given.job)",
+    for_update_of!("jobs")
+);
+pub(crate) const SCHEDULES: &str = concat!(
+    "SELECT ",
+    schedule_columns!(),
+    " FROM ",
+    list!(0 job id),
+    " STRAIGHT_JOIN schedules FORCE INDEX (PRIMARY) ON schedules.job = UNHEX(given.job)",
+    for_update_of!("schedules")
+);
+pub(crate) const LIVE: &str = concat!(
+    "SELECT ",
+    live_columns!(),
+    " FROM ",
+    list!(0 job id, 1 occurrence int),
+    " STRAIGHT_JOIN live FORCE INDEX (PRIMARY) ON live.job = UNHEX(given.job) \
+     AND live.occurrence = given.occurrence",
+    for_update_of!("live")
+);
+/// All that is open of some jobs, in the order of the keys.
+pub(crate) const LIVE_OF_JOBS: &str = concat!(
+    "SELECT ",
+    live_columns!(),
+    " FROM ",
+    list!(0 job id),
+    " STRAIGHT_JOIN live FORCE INDEX (PRIMARY) ON live.job = UNHEX(given.job)",
+    for_update_of!("live")
+);
+pub(crate) const KEYS_OF_JOBS: &str = concat!(
+    "SELECT live.job, live.occurrence FROM ",
+    list!(0 job id),
+    " STRAIGHT_JOIN live FORCE INDEX (PRIMARY) ON live.job = UNHEX(given.job)"
+);
+pub(crate) const KEYS_OF_SESSION: &str = "SELECT job, occurrence FROM live FORCE INDEX (live_session) \
+     WHERE session = ? ORDER BY job, occurrence LIMIT ?";
+
+pub(crate) const FACTS: &str = concat!(
+    "SELECT jobs.id, jobs.lane, ",
+    fact_columns!(),
+    " FROM ",
+    list!(0 job id),
+    " STRAIGHT_JOIN jobs FORCE INDEX (PRIMARY) ON jobs.id = UNHEX(given.job)"
+);
+pub(crate) const CANCELS: &str = concat!(
+    "SELECT live.session, live.job, live.occurrence, live.attempt, live.epoch FROM ",
+    list!(0 number int),
+    " STRAIGHT_JOIN live FORCE INDEX (live_session) ON live.session = given.number \
+     WHERE live.cancel_requested = 1"
+);
+pub(crate) const QUEUES: &str = "SELECT queue, paused_at, max_depth FROM queues ORDER BY queue";
+/// Whoever wants to know whether a queue is full has it to itself until the answer is used: two who both saw the last free
+/// place must not both take it.
+pub(crate) const LOCK_QUEUES: &str = concat!(
+    "SELECT queues.queue FROM ",
+    list!(0 queue name),
+    " STRAIGHT_JOIN queues FORCE INDEX (PRIMARY) ON queues.queue = given.queue",
+    for_update_of!("queues")
+);
+pub(crate) const UNSTARTED: &str = concat!(
+    "SELECT lane_tallies.lane, CAST(SUM(lane_tallies.waiting + lane_tallies.queued) AS SIGNED) FROM ",
+    list!(0 number int),
+    " STRAIGHT_JOIN lane_tallies FORCE INDEX (PRIMARY) ON lane_tallies.lane = given.number \
+     GROUP BY lane_tallies.lane"
+);
+pub(crate) const ENDED: &str = concat!(
+    "SELECT history.job, history.occurrence, history.attempt, history.epoch, history.session, history.status FROM ",
+    list!(0 job id, 1 occurrence int, 2 attempt int),
+    " STRAIGHT_JOIN history FORCE INDEX (history_job) ON history.job = UNHEX(given.job) \
+     AND history.occurrence = given.occurrence AND history.attempt = given.attempt"
+);
+pub(crate) const SKIPPED: &str = concat!(
+    "SELECT skipped.number, skipped.job, skipped.last, skipped.reason FROM ",
+    list!(0 job id, 1 last int, 2 reason int),
+    " STRAIGHT_JOIN skipped FORCE INDEX (skipped_job) ON skipped.job = UNHEX(given.job) \
+     AND skipped.last = given.last WHERE skipped.reason = given.reason"
+);
+pub(crate) const DEAD_LETTERS: &str = concat!(
+    "SELECT ",
+    dead_letter_columns!(),
+    " FROM ",
+    list!(0 job id, 1 occurrence int),
+    " STRAIGHT_JOIN dead_letters FORCE INDEX (dead_letters_occurrence) ON dead_letters.job = UNHEX(given.job) \
+     AND dead_letters.occurrence = given.occurrence \
+     STRAIGHT_JOIN jobs FORCE INDEX (PRIMARY) ON jobs.id = dead_letters.job"
+);
+pub(crate) const LATEST_DEAD_LETTERS: &str = concat!(
+    "SELECT ",
+    dead_letter_columns!(),
+    " FROM ",
+    list!(0 job id),
+    " STRAIGHT_JOIN dead_letters FORCE INDEX (dead_letters_occurrence) ON dead_letters.job = UNHEX(given.job) \
+     AND dead_letters.occurrence = (SELECT MAX(latest.occurrence) FROM dead_letters AS latest \
+       FORCE INDEX (dead_letters_occurrence) WHERE latest.job = UNHEX(given.job)) \
+     STRAIGHT_JOIN jobs FORCE INDEX (PRIMARY) ON jobs.id = dead_letters.job"
+);
+pub(crate) const DEAD_OF_JOBS: &str = concat!(
+    "SELECT dead_letters.job, dead_letters.occurrence FROM ",
+    list!(0 job id),
+    " STRAIGHT_JOIN dead_letters FORCE INDEX (dead_letters_occurrence) ON dead_letters.job = UNHEX(given.job)"
+);
+pub(crate) const KEYS: &str = concat!(
+    "SELECT job_keys.owner, job_keys.kind, job_keys.`key`, job_keys.job FROM ",
+    list!(0 owner name, 1 kind int, 2 name name),
+    " STRAIGHT_JOIN job_keys FORCE INDEX (PRIMARY) ON job_keys.owner = given.owner \
+     AND job_keys.kind = given.kind AND job_keys.`key` = given.name"
+);
+pub(crate) const PARENTS: &str = concat!(
+    "SELECT dependencies.child, dependencies.parent FROM ",
+    list!(0 job id),
+    " STRAIGHT_JOIN dependencies FORCE INDEX (dependencies_child) ON dependencies.child = UNHEX(given.job)"
+);
+pub(crate) const CHILDREN: &str = "SELECT parent, child FROM dependencies FORCE INDEX (PRIMARY) \
+     WHERE parent = ? ORDER BY child LIMIT ?";
+const RESOLUTIONS: &str =
+    "SELECT parent, succeeded FROM resolutions ORDER BY parent LIMIT ? FOR UPDATE SKIP LOCKED";
+pub(crate) const LAST_NOTES: &str = concat!(
+    "SELECT notes.job, notes.occurrence, notes.epoch, notes.number FROM ",
+    list!(0 job id, 1 occurrence int),
+    " STRAIGHT_JOIN notes FORCE INDEX (PRIMARY) ON notes.job = UNHEX(given.job) \
+     AND notes.occurrence = given.occurrence"
+);
+pub(crate) const CHECKPOINTS: &str = concat!(
+    "SELECT checkpoints.job, checkpoints.occurrence, checkpoints.document FROM ",
+    list!(0 job id, 1 occurrence int),
+    " STRAIGHT_JOIN checkpoints FORCE INDEX (PRIMARY) ON checkpoints.job = UNHEX(given.job) \
+     AND checkpoints.occurrence = given.occurrence"
+);
+pub(crate) const REQUESTS: &str = concat!(
+    "SELECT requests.token, requests.`key`, requests.fingerprint, requests.begun_at, requests.seed, requests.status, \
+     requests.location, requests.body FROM ",
+    list!(0 token name, 1 name name),
+    " STRAIGHT_JOIN requests FORCE INDEX (PRIMARY) ON requests.token = given.token \
+     AND requests.`key` = given.name"
+);
+
+/// One round of fetching.
+pub(super) struct Fetching<'a> {
+    pub connection: &'a mut Connection,
+    pub lanes: &'a Lanes,
+    gathering: Gathering,
+}
+
+impl<'a> Fetching<'a> {
+    /// Locks and reads all that is wanted.
+    pub async fn run(
+        connection: &'a mut Connection,
+        lanes: &'a Lanes,
+        wants: &Wants,
+    ) -> Result<Found, Fault> {
+        let gathering = Gathering::new(wants.claims.len());
+        let mut fetching = Fetching { connection, lanes, gathering };
+        fetching.lock(wants).await?;
+        fetching.read_of_work(wants).await?;
+        fetching.read_of_jobs(wants).await?;
+        Ok(fetching.gathering.finish())
+    }
+
+    /// One statement for each list.
+    async fn ask(&mut self, part: Part, sql: &str, lists: Vec<Value>) -> Result<(), Fault> {
+        for list in lists {
+            self.ask_once(part, sql, vec![list]).await?;
+        }
+        Ok(())
+    }
+
+    async fn ask_once(&mut self, part: Part, sql: &str, values: Vec<Value>) -> Result<(), Fault> {
+        let rows = self.connection.all(sql, values).await?;
+        self.take(part, &rows).await
+    }
+
+    pub(super) async fn take(&mut self, part: Part, rows: &[Row]) -> Result<(), Fault> {
+        if !self.lanes.knows_all(&lanes_of(part, rows)?) {
+            self.lanes.refresh(self.connection).await?;
+        }
+        self.gathering.take(part, rows, self.lanes)
+    }
+
+    async fn lock(&mut self, wants: &Wants) -> Result<(), Fault> {
+        let sessions = self.sessions(wants).await?;
+        self.ask(Part::Sessions, SESSIONS, numbers(sessions)).await?;
+        let rows = documents(wants.jobs.union(&wants.terms), |row, job| {
+            row.id(*job).int(wants.jobs.contains(job));
+        });
+        self.ask(Part::Jobs, JOBS, rows).await?;
+        self.ask(Part::Schedules, SCHEDULES, jobs(&wants.schedules)).await?;
+        self.lock_live(wants).await?;
+        for (index, wanted) in wants.claims.iter().enumerate() {
+            self.claim(index, wanted).await?;
+        }
+        Ok(())
+    }
+
+    /// The numbers of all sessions that are wanted, for whatever reason.
+    async fn sessions(&mut self, wants: &Wants) -> Result<BTreeSet<i64>, Fault> {
+        let mut sessions: BTreeSet<i64> = wants.sessions.iter().map(|session| session.0).collect();
+        for (is_wanted, sql) in
+            [(wants.lost_sessions, LOST_SESSIONS), (wants.embedded_sessions, EMBEDDED_SESSIONS)]
+        {
+            if is_wanted {
+                for row in self.connection.all(sql, vec![]).await? {
+                    sessions.insert(get(&row, 0)?);
+                }
+            }
+        }
+        Ok(sessions)
+    }
+
+    async fn lock_live(&mut self, wants: &Wants) -> Result<(), Fault> {
+        let is_of_job = |id: &OccurrenceId| wants.open_of_jobs.contains(&id.job);
+        if wants.held_by.is_empty() && wants.live.iter().all(is_of_job) {
+            return self.ask(Part::Live, LIVE_OF_JOBS, jobs(&wants.open_of_jobs)).await;
+        }
+        let mut keys: BTreeSet<OccurrenceId> = wants.live.clone();
+        for list in jobs(&wants.open_of_jobs) {
+            keys.extend(read_keys(&self.connection.all(KEYS_OF_JOBS, vec![list]).await?)?);
+        }
+        for (session, count) in &wants.held_by {
+            let bounds = vec![session.0.into(), limit(*count).into()];
+            keys.extend(read_keys(&self.connection.all(KEYS_OF_SESSION, bounds).await?)?);
+        }
+        self.ask(Part::Live, LIVE, occurrences(&keys)).await
+    }
+
+    async fn read_of_work(&mut self, wants: &Wants) -> Result<(), Fault> {
+        // Whoever claims wants to know what of.
+        let mut facts: BTreeSet<JobId> = wants.facts.clone();
+        facts.extend(self.gathering.claimed().map(|id| id.job));
+        self.ask(Part::Facts, FACTS, jobs(&facts)).await?;
+        let sessions = numbers(wants.cancels_of.iter().map(|session| session.0));
+        self.ask(Part::Cancels, CANCELS, sessions).await?;
+        if wants.queues {
+            self.ask_once(Part::Queues, QUEUES, vec![]).await?;
+        }
+        self.read_unstarted(&wants.unstarted).await?;
+        let executions = documents(&wants.ended, |row, id| {
+            row.occurrence(id.occurrence).int(integer(id.attempt));
+        });
+        self.ask(Part::Ended, ENDED, executions).await?;
+        let skipped = documents(&wants.skipped, |row, (job, last, reason)| {
+            row.id(*job).int(last.as_micros()).int(reason.code());
+        });
+        self.ask(Part::Skipped, SKIPPED, skipped).await?;
+        self.ask(Part::LastNotes, LAST_NOTES, occurrences(&wants.last_notes)).await?;
+        self.ask(Part::Checkpoints, CHECKPOINTS, occurrences(&wants.checkpoints)).await
+    }
+
+    async fn read_unstarted(&mut self, lanes: &BTreeSet<i64>) -> Result<(), Fault> {
+        if !self.lanes.knows_all(lanes) {
+            self.lanes.refresh(self.connection).await?;
+        }
+        let mut queues = BTreeSet::new();
+        for lane in lanes {
+            queues.insert(self.lanes.lane(*lane)?.queue().to_owned());
+        }
+        let queues = documents(&queues, |row, queue| {
+            row.text(queue);
+        });
+        for list in queues {
+            self.connection.all(LOCK_QUEUES, vec![list]).await?;
+        }
+        self.ask(Part::Unstarted, UNSTARTED, numbers(lanes.iter().copied())).await
+    }
+
+    async fn read_of_jobs(&mut self, wants: &Wants) -> Result<(), Fault> {
+        self.ask(Part::DeadLetters, DEAD_LETTERS, occurrences(&wants.dead_letters)).await?;
+        self.ask(Part::LatestDeadLetters, LATEST_DEAD_LETTERS, jobs(&wants.latest_dead_letters)).await?;
+        self.ask(Part::DeadOfJobs, DEAD_OF_JOBS, jobs(&wants.dead_of_jobs)).await?;
+        let keys = documents(&wants.keys, |row, key| {
+            row.text(&key.owner).int(key.kind.code()).text(&key.key);
+        });
+        self.ask(Part::Keys, KEYS, keys).await?;
+        self.ask(Part::Parents, PARENTS, jobs(&wants.parents_of)).await?;
+        for (parent, count) in &wants.children_of {
+            let bounds = vec![parent.as_bytes().into(), limit(*count).into()];
+            self.ask_once(Part::Children, CHILDREN, bounds).await?;
+        }
+        if wants.resolutions {
+            let most = limit(limits::DEPENDENTS_PER_STEP_MAX + 1);
+            self.ask_once(Part::Resolutions, RESOLUTIONS, vec![most.into()]).await?;
+        }
+        let requests = documents(&wants.requests, |row, request| {
+            row.text(&request.token).text(&request.key);
+        });
+        self.ask(Part::Requests, REQUESTS, requests).await
+    }
+}
+
+fn read_keys(rows: &[Row]) -> Result<Vec<OccurrenceId>, Fault> {
+    rows.iter().map(|row| occurrence_id(row, 0)).collect()
+}

@@ -1,0 +1,192 @@
+//! Transactions that meet, and connections that break: each is told for what it is.
+
+use super::database::TestDatabase;
+use super::fixture::{at, fetch, id, job, lane, query, queued, run, tables, write};
+use crate::draft::{Changes, Tables, WantedClaims, Wants};
+use crate::mysql::MySqlOptions;
+use crate::mysql::tables::MySqlConnect;
+use crate::rows::{JobKey, KeyKind};
+use punctual_core::job::JobMark;
+use punctual_core::ports::QueueRow;
+use punctual_core::queue::QueueSettings;
+use std::time::Duration;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_another_has_inserted_is_a_conflict() {
+    TestDatabase::with(async |options| {
+        let (mut one, mut other) = (tables(&options).await, tables(&options).await);
+        let lane = lane(&mut one, "default").await;
+        let key = JobKey { owner: "ann".to_owned(), kind: KeyKind::Unique, key: "k".to_owned() };
+        let changes = |number| Changes {
+            jobs_inserted: vec![job(number, lane)],
+            keys_held: vec![(key.clone(), id(number))],
+            ..Changes::default()
+        };
+        let wants = Wants { jobs: [id(1), id(2)].into(), keys: [key.clone()].into(), ..Wants::default() };
+        for tables in [&mut one, &mut other] {
+            tables.begin().await.unwrap();
+            assert_eq!(tables.fetch(&wants).await.unwrap().keys, [], "both see it free");
+        }
+        one.commit(&changes(1)).await.unwrap();
+        let fault = other.commit(&changes(2)).await.unwrap_err();
+        assert!(fault.is_conflict(), "{fault}");
+        other.abandon().await;
+        let found = fetch(&mut other, &wants).await;
+        assert_eq!((found.keys, found.jobs.len()), (vec![(key, id(1))], 1), "all of it was undone");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transactions_that_wait_for_each_other_are_told_so() {
+    TestDatabase::with(async |options| {
+        let (mut one, mut other) = (tables(&options).await, tables(&options).await);
+        let lane = lane(&mut one, "default").await;
+        let jobs_inserted = vec![job(1, lane), job(2, lane)];
+        write(&mut one, &Changes { jobs_inserted, ..Changes::default() }).await;
+        let wants = |number| Wants { jobs: [id(number)].into(), ..Wants::default() };
+        for (tables, number) in [(&mut one, 1), (&mut other, 2)] {
+            tables.begin().await.unwrap();
+            tables.fetch(&wants(number)).await.unwrap();
+        }
+        let crossing = (wants(2), wants(1));
+        let (first, second) = tokio::join!(one.fetch(&crossing.0), async {
+            let found = other.fetch(&crossing.1).await;
+            other.abandon().await;
+            found
+        });
+        let faults: Vec<_> = [first.err(), second.err()].into_iter().flatten().collect();
+        assert!(faults.len() == 1 && faults[0].is_conflict(), "one of them: {faults:?}");
+        one.abandon().await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_another_holds_is_not_claimed_but_what_comes_after_it() {
+    TestDatabase::with(async |options| {
+        let (mut one, mut other) = (tables(&options).await, tables(&options).await);
+        let lane = lane(&mut one, "default").await;
+        let jobs_inserted = (1..=4).map(|number| job(number, lane)).collect();
+        let live_inserted = (1..=4).map(|number| queued(number, lane)).collect();
+        write(&mut one, &Changes { jobs_inserted, live_inserted, ..Changes::default() }).await;
+        let claims =
+            |count| Wants { claims: vec![WantedClaims { lanes: vec![lane], count }], ..Wants::default() };
+        one.begin().await.unwrap();
+        other.begin().await.unwrap();
+        let ids = |numbers: [u32; 2]| numbers.map(|number| id(number).occurrence(1)).to_vec();
+        assert_eq!(one.fetch(&claims(2)).await.unwrap().claims, [ids([1, 2])]);
+        assert_eq!(other.fetch(&claims(2)).await.unwrap().claims, [ids([3, 4])]);
+        assert_eq!(one.fetch(&claims(2)).await.unwrap().claims, [ids([1, 2])], "its own are no obstacle");
+        one.abandon().await;
+        other.abandon().await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_was_set_meanwhile_is_not_written_over() {
+    TestDatabase::with(async |options| {
+        let (mut one, mut other) = (tables(&options).await, tables(&options).await);
+        let row = |paused_at, max_depth| QueueRow {
+            queue: "mail".to_owned(),
+            paused_at,
+            settings: QueueSettings { max_depth },
+        };
+        let wants = Wants { queues: true, ..Wants::default() };
+        for tables in [&mut one, &mut other] {
+            tables.begin().await.unwrap();
+            tables.fetch(&wants).await.unwrap();
+        }
+        let put = |row| Changes { queues_put: vec![row], ..Changes::default() };
+        one.commit(&put(row(Some(at(1)), None))).await.unwrap();
+        let fault = other.commit(&put(row(None, Some(5)))).await.unwrap_err();
+        assert!(fault.is_conflict(), "{fault}");
+        other.abandon().await;
+        assert_eq!(fetch(&mut other, &wants).await.queues, [row(Some(at(1)), None)]);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_stays_locked_is_a_conflict_and_the_connection_goes_on() {
+    TestDatabase::with(async |mut options| {
+        let mut one = tables(&options).await;
+        options.statement_timeout = Duration::from_secs(1);
+        let mut other = tables(&options).await;
+        let lane = lane(&mut one, "default").await;
+        let jobs_inserted = vec![job(1, lane), job(2, lane)];
+        write(&mut one, &Changes { jobs_inserted, ..Changes::default() }).await;
+        let wants = |number| Wants { jobs: [id(number)].into(), ..Wants::default() };
+        one.begin().await.unwrap();
+        one.fetch(&wants(2)).await.unwrap();
+        other.begin().await.unwrap();
+        other.fetch(&wants(1)).await.unwrap();
+        let fault = other.fetch(&wants(2)).await.unwrap_err();
+        assert!(fault.is_conflict() || fault.is_outage(), "{fault}");
+        other.abandon().await;
+        one.commit(&Changes { marks: vec![(id(2), JobMark::Failed)], ..Changes::default() }).await.unwrap();
+        let found = fetch(&mut other, &Wants { jobs: [id(1), id(2)].into(), ..Wants::default() }).await;
+        assert_eq!((found.jobs.len(), found.jobs[1].job.mark), (2, JobMark::Failed));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_lanes_are_claimed_from_in_the_order_of_rank() {
+    TestDatabase::with(async |options| {
+        let mut one = tables(&options).await;
+        let mut lanes = Vec::new();
+        for number in 0..70 {
+            lanes.push(lane(&mut one, &format!("queue {number}")).await);
+        }
+        let jobs_inserted = (1..=140).map(|number| job(number, lanes[number as usize % 70])).collect();
+        let live_inserted = (1..=140).map(|number| queued(number, lanes[number as usize % 70])).collect();
+        write(&mut one, &Changes { jobs_inserted, live_inserted, ..Changes::default() }).await;
+        let claims =
+            |count| Wants { claims: vec![WantedClaims { lanes: lanes.clone(), count }], ..Wants::default() };
+        let ids = |numbers: std::ops::RangeInclusive<u32>| {
+            numbers.map(|number| id(number).occurrence(1)).collect::<Vec<_>>()
+        };
+        one.begin().await.unwrap();
+        assert_eq!(one.fetch(&claims(100)).await.unwrap().claims, [ids(1..=100)]);
+        let mut other = tables(&options).await;
+        other.begin().await.unwrap();
+        let rest = other.fetch(&claims(100)).await.unwrap().claims.remove(0);
+        assert_eq!(rest, ids(101..=140), "what the first one holds is left out");
+        one.abandon().await;
+        other.abandon().await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_connection_is_an_outage_and_is_made_anew() {
+    TestDatabase::with(async |options| {
+        let mut tables = tables(&options).await;
+        let wants = Wants { queues: true, ..Wants::default() };
+        tables.begin().await.unwrap();
+        tables.fetch(&wants).await.unwrap();
+        end_others(&options).await;
+        let fault = tables.fetch(&wants).await.unwrap_err();
+        assert!(fault.is_outage(), "{fault}");
+        tables.abandon().await;
+        assert_eq!(fetch(&mut tables, &wants).await.queues, []);
+    })
+    .await;
+}
+
+async fn end_others(options: &MySqlOptions) {
+    let sql = "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()";
+    for id in query::<u64>(options, sql).await {
+        run(options, &format!("KILL {id}")).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_not_there_is_an_outage_without_secrets() {
+    let options = MySqlOptions::new("mysql://ann:s3cret@127.0.0.1:1/payroll?ssl-mode=disabled");
+    let fault = MySqlConnect::new(&options).unwrap().tables(0).await.map(|_| ()).unwrap_err();
+    assert!(fault.is_outage(), "{fault}");
+    assert!(!fault.to_string().contains("s3cret") && !format!("{options:?}").contains("s3cret"), "{fault}");
+}

@@ -1,0 +1,167 @@
+//! A database for each test, on the servers that the tests were given.
+//!
+//! To make all tables takes these servers a second, to empty them a few hundredths. So there are a few databases, each of
+//! which one test at a time has to itself, and finds as good as new. They stay for the next run; those of another schema
+//! are dropped.
+
+use crate::mysql::MySqlOptions;
+use futures_util::FutureExt;
+use mysql_async::Conn;
+use mysql_async::prelude::Queryable;
+use sha2::{Digest, Sha256};
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::time::Duration;
+
+/// Name the servers: URLs of users who may create databases.
+const MARIADB: &str = "PUNCTUAL_TEST_MARIADB";
+const MYSQL: &str = "PUNCTUAL_TEST_MYSQL";
+/// Databases on each server: as many tests run at the same time.
+const DATABASES: usize = 8;
+/// How long a test waits for one, in seconds.
+const WAIT_MAX_S: u32 = 600;
+
+/// The steps of the schema, each of which can be run again.
+const STEPS: &[&str] =
+    &[include_str!("../schema/0000_bootstrap.sql"), include_str!("../schema/0001_initial.sql")];
+/// Tables whose numbers and partitions only a new table has forgotten.
+const MADE_ANEW: &[&str] = &["dead_letters", "history", "log_lines", "moving", "skipped"];
+/// Tables that say which version this is.
+const KEPT: &[&str] = &["migrations", "punctual"];
+
+/// Which server a test runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Server {
+    MariaDb,
+    MySql,
+}
+
+impl Server {
+    /// All servers that the tests were given. MariaDB must be among them.
+    pub fn given() -> Vec<Server> {
+        let has_mysql = std::env::var_os(MYSQL).is_some();
+        [Server::MariaDb].into_iter().chain(has_mysql.then_some(Server::MySql)).collect()
+    }
+
+    fn url(self) -> String {
+        let variable = match self {
+            Server::MariaDb => MARIADB,
+            Server::MySql => MYSQL,
+        };
+        std::env::var(variable).unwrap_or_else(|_| {
+            panic!("{variable} is not set: run `cargo xtask test`, which starts a server for the tests")
+        })
+    }
+}
+
+/// An empty database that nobody else uses for as long as this value lives.
+pub(crate) struct TestDatabase {
+    url: String,
+    /// Holds the lock.
+    holder: Conn,
+}
+
+impl TestDatabase {
+    /// Runs a test with a database of its own on each server.
+    pub async fn with<F: Future<Output = ()>>(test: impl Fn(MySqlOptions) -> F) {
+        for server in Server::given() {
+            let database = TestDatabase::on(server).await;
+            let outcome = AssertUnwindSafe(test(database.options())).catch_unwind().await;
+            if let Err(panic) = outcome {
+                eprintln!("on {server:?}");
+                resume_unwind(panic);
+            }
+            database.leave().await;
+        }
+    }
+
+    pub async fn on(server: Server) -> Self {
+        let base = server.url();
+        let mut holder = connect(&base, None).await;
+        let slot = take_slot(&mut holder).await;
+        let name = format!("punctual_case_{slot}_{}", fingerprint());
+        drop_others(&mut holder, slot, &name).await;
+        holder.query_drop(format!("CREATE DATABASE IF NOT EXISTS {name}")).await.unwrap();
+        empty(&mut connect(&base, Some(&name)).await).await;
+        TestDatabase { url: url(&base, &name), holder }
+    }
+
+    /// Partitions are narrow, so that retention goes by the second.
+    pub fn options(&self) -> MySqlOptions {
+        MySqlOptions { partition_width: Duration::from_secs(1), ..MySqlOptions::new(&self.url) }
+    }
+
+    /// Lets go of it, for the next test.
+    pub async fn leave(self) {
+        self.holder.disconnect().await.unwrap();
+    }
+}
+
+/// A connection to a database, besides those that a store has.
+pub(crate) async fn client(options: &MySqlOptions) -> Conn {
+    Conn::new(options.target().expect("a URL of MariaDB or MySQL").reading())
+        .await
+        .expect("the server answers")
+}
+
+/// The number of a database that nobody uses, which is locked by this connection.
+async fn take_slot(holder: &mut Conn) -> usize {
+    for (slot, wait) in (0..DATABASES).map(|slot| (slot, 0)).chain([(DATABASES, WAIT_MAX_S)]) {
+        // Who finds none free waits for one, and who waits is spread over all.
+        let slot = if slot < DATABASES { slot } else { std::process::id() as usize % DATABASES };
+        let lock = format!("SELECT GET_LOCK('punctual_case_{slot}', {wait})");
+        if holder.query_first::<Option<u8>, _>(lock).await.unwrap() == Some(Some(1)) {
+            return slot;
+        }
+    }
+    panic!("no database for tests was free within {WAIT_MAX_S} s");
+}
+
+/// Drops what an earlier schema has left in this place.
+async fn drop_others(holder: &mut Conn, slot: usize, name: &str) {
+    let databases: Vec<String> = holder.query("SHOW DATABASES").await.unwrap();
+    let prefix = format!("punctual_case_{slot}_");
+    for other in databases.iter().filter(|other| other.starts_with(&prefix) && *other != name) {
+        holder.query_drop(format!("DROP DATABASE {other}")).await.unwrap();
+    }
+}
+
+/// Leaves all tables, if there are any, as their schema made them.
+async fn empty(conn: &mut Conn) {
+    let tables: Vec<String> = conn.query("SHOW TABLES").await.unwrap();
+    if tables.is_empty() {
+        return;
+    }
+    for table in tables.iter().map(String::as_str).filter(|table| !KEPT.contains(table)) {
+        let forget = if MADE_ANEW.contains(&table) { "DROP TABLE" } else { "DELETE FROM" };
+        conn.query_drop(format!("{forget} `{table}`")).await.unwrap();
+    }
+    for step in STEPS {
+        conn.query_drop(*step).await.unwrap();
+    }
+}
+
+/// Changes with the schema.
+fn fingerprint() -> String {
+    let mut hash = Sha256::new();
+    STEPS.iter().for_each(|step| hash.update(step));
+    hash.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A connection to a database, or to one that every server has.
+async fn connect(server: &str, database: Option<&str>) -> Conn {
+    let options = MySqlOptions {
+        // Not to be ended while it waits for its turn.
+        statement_timeout: Duration::from_secs(2 * u64::from(WAIT_MAX_S)),
+        ..MySqlOptions::new(url(server, database.unwrap_or("information_schema")))
+    };
+    client(&options).await
+}
+
+/// The same server with another database.
+fn url(server: &str, name: &str) -> String {
+    let (base, query) = server.split_once('?').unwrap_or((server, ""));
+    let (scheme, rest) = base.split_once("://").expect("a URL");
+    let authority = rest.split('/').next().unwrap_or_default();
+    let query = if query.is_empty() { String::new() } else { format!("?{query}") };
+    format!("{scheme}://{authority}/{name}{query}")
+}

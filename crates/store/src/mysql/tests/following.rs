@@ -1,0 +1,117 @@
+//! Followers of history are led past no number whose row may still appear.
+
+use super::database::{TestDatabase, client};
+use crate::mysql::{MySqlOptions, MySqlStore};
+use mysql_async::Conn;
+use mysql_async::prelude::Queryable;
+use punctual_core::ports::{HistorySpan, Store};
+
+/// Appends a row that has been there for so many seconds.
+async fn append(conn: &mut Conn, seconds: u32) {
+    let sql = "INSERT INTO history (job, occurrence, completed_at, scheduled_time, available_at, attempt, epoch, \
+         job_version, status, origin, appended_at) \
+         VALUES (UNHEX(REPLACE(UUID(), '-', '')), 1, 1, 1, 1, 1, 1, 1, 0, 0, UTC_TIMESTAMP(6) - INTERVAL ? SECOND)";
+    conn.exec_drop(sql, (seconds,)).await.unwrap();
+}
+
+struct House {
+    store: MySqlStore,
+    /// Connections of two writers.
+    one: Conn,
+    other: Conn,
+}
+
+impl House {
+    async fn open(options: &MySqlOptions) -> Self {
+        let store = MySqlStore::open(options).await.unwrap();
+        House { store, one: client(options).await, other: client(options).await }
+    }
+
+    /// How far a follower gets, and how far history is said to reach.
+    async fn check(&self, expected: u64) {
+        let page = self.store.finished_after(0, 100).await.unwrap();
+        assert_eq!((page.looked_to, page.more), (expected, false));
+        let span = self.store.history_span().await.unwrap();
+        assert_eq!(span, HistorySpan { begins_after: 0, ends_at: expected });
+    }
+
+    async fn close(self) {
+        self.store.close().await;
+        self.one.disconnect().await.unwrap();
+        self.other.disconnect().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_is_behind_an_open_transaction_waits_for_it() {
+    TestDatabase::with(async |options| {
+        let mut house = House::open(&options).await;
+        append(&mut house.one, 0).await;
+        house.one.query_drop("START TRANSACTION").await.unwrap();
+        append(&mut house.one, 0).await;
+        append(&mut house.other, 0).await;
+        house.check(1).await;
+        house.one.query_drop("COMMIT").await.unwrap();
+        house.check(3).await;
+        house.close().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_number_that_was_given_up_is_passed_once_what_follows_it_has_settled() {
+    TestDatabase::with(async |options| {
+        let mut house = House::open(&options).await;
+        house.one.query_drop("START TRANSACTION").await.unwrap();
+        append(&mut house.one, 0).await;
+        house.one.query_drop("ROLLBACK").await.unwrap();
+        append(&mut house.other, 0).await;
+        house.check(0).await;
+        house
+            .other
+            .query_drop("UPDATE history SET appended_at = appended_at - INTERVAL 3 SECOND")
+            .await
+            .unwrap();
+        house.check(2).await;
+        append(&mut house.other, 0).await;
+        house.check(3).await;
+        house.close().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_was_deleted_is_not_waited_for() {
+    TestDatabase::with(async |options| {
+        let mut house = House::open(&options).await;
+        for _ in 0..4 {
+            append(&mut house.one, 0).await;
+        }
+        house.one.query_drop("DELETE FROM history WHERE place IN (2, 3)").await.unwrap();
+        house.check(1).await;
+        house.one.query_drop("UPDATE history_bounds SET given = 3").await.unwrap();
+        house.check(4).await;
+        house.close().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn every_step_of_a_cluster_is_told_when_it_has_settled() {
+    TestDatabase::with(async |options| {
+        let mut house = House::open(&options).await;
+        house
+            .one
+            .query_drop("SET SESSION auto_increment_increment = 3, auto_increment_offset = 2")
+            .await
+            .unwrap();
+        for seconds in [9, 8, 7] {
+            append(&mut house.one, seconds).await;
+        }
+        house.check(8).await;
+        append(&mut house.one, 0).await;
+        house.check(8).await;
+        house.close().await;
+    })
+    .await;
+}

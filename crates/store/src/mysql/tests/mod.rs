@@ -1,0 +1,16 @@
+//! Tests of this adapter: the conformance suite, and what only these servers can be asked.
+
+mod alike;
+mod conflicts;
+mod conformance;
+pub(crate) mod database;
+mod fixture;
+mod following;
+pub(crate) mod integrity;
+mod migrations;
+mod nodes;
+mod partitioning;
+mod plans;
+mod readers;
+mod round_trips;
+mod write_plans;

@@ -1,0 +1,188 @@
+//! Every list and look-up searches an index, on each server, in a database that holds much of everything.
+
+use super::database::{TestDatabase, client};
+use crate::mysql::MySqlStore;
+use crate::mysql::reads::statements::*;
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Params, Row, Value};
+use punctual_core::ids::{JobId, SegmentSet};
+
+/// A statement, and the table and index that it must search.
+struct Search {
+    sql: String,
+    values: Vec<Value>,
+    table: &'static str,
+    index: &'static str,
+}
+
+fn search(sql: impl Into<String>, values: Vec<Value>, table: &'static str, index: &'static str) -> Search {
+    Search { sql: sql.into(), values, table, index }
+}
+
+/// The key of the n-th row of [`FILLING`].
+fn job(number: u128) -> JobId {
+    JobId::from_bytes(number.to_be_bytes())
+}
+
+fn key(number: u128) -> Value {
+    Value::Bytes(job(number).as_bytes().to_vec())
+}
+
+fn searches() -> Vec<Search> {
+    let number = |value: i64| Value::Int(value);
+    let (one, some) = (|| key(5_000), || Value::from(format!("[[\"{:032x}\",1]]", 5_000)));
+    let places = || Value::from("[[100,100]]");
+    let jobs: Vec<JobId> = (5_000..5_007).map(job).collect();
+    let all = SegmentSet::ALL;
+    let bounds: Vec<Value> = all.iter().flat_map(|_| [number(50), number(10)]).collect();
+    let limit = || number(10);
+    vec![
+        search(due_schedules(all), bounds.clone(), "schedules", "schedules_due"),
+        search(due_live(all), bounds, "live", "live_due"),
+        search(FINISHED_AFTER, vec![number(2), number(100), limit()], "history", "PRIMARY"),
+        search(RECENT, vec![number(2), number(100), limit()], "history", "PRIMARY"),
+        search(OPEN, vec![some()], "live", "PRIMARY"),
+        search(RUNNING_FIRST, vec![limit()], "live", "live_session"),
+        search(RUNNING, vec![number(5), number(5), one(), one(), number(1), limit()], "live", "live_session"),
+        search(WORKERS_OF_SESSIONS, vec![places()], "sessions", "PRIMARY"),
+        search(
+            HISTORY_OF_JOB,
+            vec![one(), number(9), number(9), number(1), limit()],
+            "history",
+            "history_job",
+        ),
+        search(SKIPPED, vec![one(), limit()], "skipped", "skipped_job"),
+        search(DEAD_LETTERS, vec![number(100), limit()], "dead_letters", "PRIMARY"),
+        search(DEAD_LETTERS_OF_JOB, vec![one(), number(9_999), limit()], "dead_letters", "dead_letters_job"),
+        search(LATEST_JOBS, vec![one(), limit()], "jobs", "PRIMARY"),
+        search(MARKED_JOBS, vec![number(2), one(), limit()], "jobs", "jobs_marked"),
+        search(TAGGED_JOBS, vec![Value::from("tag 1"), one(), limit()], "job_tags", "PRIMARY"),
+        search(JOBS_BY_ID, vec![some()], "jobs", "PRIMARY"),
+        search(TAGS_OF_JOBS, vec![some()], "job_tags", "job_tags_job"),
+        search(ACTIVE_LIVE, vec![one(), limit()], "live", "PRIMARY"),
+        search(ACTIVE_SCHEDULES, vec![one(), limit()], "schedules", "PRIMARY"),
+        search(OPEN_BEFORE, vec![one(), one(), number(1), limit()], "live", "PRIMARY"),
+        search(FINISHED_BEFORE, vec![number(9_000), limit()], "history", "PRIMARY"),
+        search(NAMES_OF_JOBS, vec![some()], "jobs", "PRIMARY"),
+        search(
+            LINES_OF_EXECUTION,
+            vec![key(7), number(1), number(1), number(50), limit()],
+            "log_lines",
+            "PRIMARY",
+        ),
+        search(
+            LAST_LINES,
+            vec![key(7), number(1), number(1), number(i64::MAX), limit()],
+            "log_lines",
+            "PRIMARY",
+        ),
+        search(NOTES_OF_JOB, vec![one(), number(9), limit()], "notes", "PRIMARY"),
+        search(
+            AHEAD,
+            vec![number(1), number(900), number(900), one(), one(), number(1), limit()],
+            "live",
+            "live_claim",
+        ),
+        search(heads(&[1, 2, 3]), vec![], "live", "live_claim"),
+        search(JOBS, vec![some()], "jobs", "PRIMARY"),
+        search(SCHEDULES, vec![some()], "schedules", "PRIMARY"),
+        search(branches(OPEN_OF_JOB, jobs.len()), keys_of_jobs(&jobs), "live", "PRIMARY"),
+        search(branches(LATEST_OF_JOB, jobs.len()), keys_of_jobs(&jobs), "history", "history_job"),
+        search(FINISHED_AT, vec![places()], "history", "PRIMARY"),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_that_is_read_searches_an_index() {
+    TestDatabase::with(async |options| {
+        MySqlStore::open(&options).await.unwrap().close().await;
+        let mut conn = client(&options).await;
+        for statement in FILLING {
+            conn.query_drop(*statement).await.unwrap();
+        }
+        for search in searches() {
+            check(&mut conn, &search).await;
+        }
+        conn.disconnect().await.unwrap();
+    })
+    .await;
+}
+
+async fn check(conn: &mut Conn, search: &Search) {
+    let Search { sql, values, table, index } = search;
+    let params = if values.is_empty() { Params::Empty } else { Params::Positional(values.clone()) };
+    let steps: Vec<Row> = conn.exec(format!("EXPLAIN FORMAT=TRADITIONAL {sql}"), params).await.unwrap();
+    let text = |row: &Row, column: &str| row.get::<Option<String>, _>(column).flatten().unwrap_or_default();
+    let shown: Vec<_> =
+        steps.iter().map(|step| ["table", "type", "key", "Extra"].map(|column| text(step, column))).collect();
+    for [name, access, _, extra] in &shown {
+        // A list that was sent, and the few rows of a bounded subquery, are walked over.
+        let is_ours =
+            name == "wanted" || name == "head" || name == "ahead" || name.starts_with('<') || name.is_empty();
+        assert!(is_ours || !["ALL", "index"].contains(&access.as_str()), "{sql}\n{shown:#?}");
+        assert!(is_ours || !extra.contains("filesort") && !extra.contains("temporary"), "{sql}\n{shown:#?}");
+    }
+    let is_found = shown.iter().any(|[name, _, key, _]| name == table && key == index);
+    assert!(is_found, "{sql}\nsearches {index} of {table}: {shown:#?}");
+}
+
+/// Ten thousand numbers, from zero on.
+macro_rules! numbers {
+    () => {
+        "(SELECT a.n + 10 * b.n + 100 * c.n + 1000 * d.n AS n FROM ten AS a, ten AS b, ten AS c, ten AS d) AS numbers"
+    };
+}
+
+macro_rules! fill {
+    ($table:literal, $values:literal) => {
+        concat!("INSERT INTO ", $table, " SELECT ", $values, " FROM ", numbers!())
+    };
+}
+
+const FILLING: &[&str] = &[
+    "CREATE TABLE ten AS SELECT 0 AS n UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 \
+     UNION SELECT 6 UNION SELECT 7 UNION SELECT 8 UNION SELECT 9",
+    fill!("lanes (id, queue, job_type)", "n + 1, CONCAT('queue ', n), 'type'"),
+    fill!("workers (id, name)", "n + 1, CONCAT('worker ', n)"),
+    fill!(
+        "sessions (id, worker, lease_us, beat, turn, opened_at, beaten_at, slots, mode, embedded, attention, lost, job_types)",
+        "n + 1, n + 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, '[]'"
+    ),
+    fill!(
+        "jobs (id, lane, created_at, version, mark, priority, schedule_type, payload)",
+        "UNHEX(LPAD(HEX(n), 32, '0')), 1 + n % 5, n, 1, IF(n % 50 = 0, 2, 0), 5, 0, REPEAT('x', 200)"
+    ),
+    fill!(
+        "schedules (job, lane, fired, version, job_version, segment, priority, overlap, ties, due_at)",
+        "UNHEX(LPAD(HEX(n), 32, '0')), 1 + n % 5, 0, 1, 1, n % 64, 5, 0, 0, n"
+    ),
+    fill!(
+        "live (job, occurrence, lane, claim_rank, available_at, scheduled_time, job_version, attempt, charged, epoch, \
+         segment, state, gates, priority, origin, ties, cancel_requested, queued_lane, session, claimed_at, look_at)",
+        "UNHEX(LPAD(HEX(n), 32, '0')), 1, 1 + n % 5, n, n, n, 1, 1, 0, 1, n % 64, n % 3, IF(n % 3 = 0, 1, 0), 5, 0, 0, 0, \
+         IF(n % 3 = 1, 1 + n % 5, NULL), IF(n % 3 = 2, n % 50, NULL), IF(n % 3 = 2, n, NULL), IF(n % 3 = 0, n, NULL)"
+    ),
+    fill!(
+        "history (job, occurrence, completed_at, scheduled_time, available_at, attempt, epoch, job_version, status, origin, \
+         worker, result)",
+        "UNHEX(LPAD(HEX(n), 32, '0')), 1, n, n, n, 1, 1, 1, 0, 0, 1 + n % 100, REPEAT('x', 100)"
+    ),
+    fill!("job_tags (tag, job)", "CONCAT('tag ', n % 10), UNHEX(LPAD(HEX(n), 32, '0'))"),
+    fill!(
+        "dead_letters (job, occurrence, scheduled_time, died_at, attempts, epoch, origin, noted)",
+        "UNHEX(LPAD(HEX(n), 32, '0')), 1, 1, n, 1, 1, 0, 0"
+    ),
+    fill!("skipped (job, first, last, count, reason)", "UNHEX(LPAD(HEX(n), 32, '0')), n, n, 1, 0"),
+    fill!(
+        "notes (job, occurrence, number, noted_at, epoch, attempt)",
+        "UNHEX(LPAD(HEX(n), 32, '0')), 1, 1, 1, 1, 1"
+    ),
+    fill!("checkpoints (job, occurrence, document)", "UNHEX(LPAD(HEX(n), 32, '0')), 1, '{}'"),
+    fill!(
+        "log_lines (job, occurrence, attempt, number, timestamp, stream, message)",
+        "UNHEX(LPAD(HEX(n % 100), 32, '0')), 1, 1, n, n, 0, 'a line'"
+    ),
+    "DROP TABLE ten",
+    "ANALYZE TABLE lanes, workers, sessions, jobs, schedules, live, history, job_tags, dead_letters, skipped, notes, \
+     checkpoints, log_lines",
+];

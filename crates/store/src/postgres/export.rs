@@ -1,0 +1,421 @@
+//! PostgreSQL as one side of a move.
+
+use super::connection::connect;
+use super::migrate::{self, MigrateError};
+use super::options::PostgresOptions;
+use super::partitions::{Parent, Partitions};
+use super::rows::{clean, get};
+use crate::fault::Fault;
+use crate::moving::{
+    Cell, Cells, Column, End, Kind, Layout, MoveError, Notes, Portion, Side, TABLES, fitting,
+};
+use crate::unfinished::NOTES_TABLE;
+use async_trait::async_trait;
+use punctual_core::limits::MOVING_PAGE_ROWS_MAX;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Row, Statement};
+use uuid::Uuid;
+
+/// Whoever moves holds this lock of the database.
+const LOCK: i64 = 0x7075_6e63_6d6f_7665;
+/// Moves take as long as they take.
+const PATIENCE: &str = "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0";
+/// Connections of other processes of ours.
+const OTHERS: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+     AND pid <> pg_backend_pid() AND application_name = current_setting('application_name')";
+/// Sessions that have beaten within their lease, by the clock of the database.
+const BEATING: &str = "SELECT count(*) FROM sessions WHERE NOT lost \
+     AND beaten_at + lease_us > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+const HAS_NOTES: &str = "SELECT to_regclass($1) IS NOT NULL";
+const MAKE_NOTES: &str = "CREATE TABLE IF NOT EXISTS moving (name text PRIMARY KEY, value text NOT NULL)";
+const PUT_NOTE: &str = "INSERT INTO moving (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+
+const LANE_TALLIES: &str = "(SELECT lane, sum(waiting)::bigint AS waiting, sum(queued)::bigint AS queued, \
+     sum(running)::bigint AS running FROM lane_tallies GROUP BY lane \
+     HAVING sum(waiting) <> 0 OR sum(queued) <> 0 OR sum(running) <> 0) AS given";
+const JOB_TALLY: &str = "(SELECT 1::smallint AS id, coalesce(sum(active), 0)::bigint AS active, \
+     coalesce(sum(paused), 0)::bigint AS paused, coalesce(sum(completed), 0)::bigint AS completed, \
+     coalesce(sum(failed), 0)::bigint AS failed, coalesce(sum(cancelled), 0)::bigint AS cancelled, \
+     coalesce(sum(dead_letters), 0)::bigint AS dead_letters FROM job_tally) AS given";
+const NUMBERS: &str = "(SELECT 'history_given'::text AS name, greatest(given, retained) AS given FROM history_bounds \
+     UNION ALL SELECT 'history_retained', retained FROM history_bounds \
+     UNION ALL SELECT 'session', CASE WHEN is_called THEN last_value ELSE 0 END FROM session_numbers) AS given";
+
+/// Tables whose numbers the database gives.
+const NUMBERED: [(&str, &str); 4] =
+    [("lanes", "id"), ("workers", "id"), ("dead_letters", "number"), ("skipped", "number")];
+
+pub(crate) struct PostgresSide {
+    client: Client,
+    partitions: Partitions,
+    prepared: BTreeMap<String, Statement>,
+}
+
+pub(crate) async fn open(options: &PostgresOptions, end: End) -> Result<PostgresSide, MoveError> {
+    let unusable = |error: &dyn std::fmt::Display| MoveError::Unusable { end, reason: error.to_string() };
+    let target = options.target().map_err(|error| unusable(&error))?;
+    let client = connect(&target).await.map_err(MoveError::at(end))?;
+    prepare_tables(&client, end).await?;
+    let taken = async {
+        client.batch_execute(PATIENCE).await?;
+        get::<bool>(&client.query_one("SELECT pg_try_advisory_lock($1)", &[&LOCK]).await?, 0)
+    };
+    if !taken.await.map_err(MoveError::at(end))? {
+        return Err(MoveError::Taken { end });
+    }
+    let partitions = Partitions::new(target, options.partition_width);
+    Ok(PostgresSide { client, partitions, prepared: BTreeMap::new() })
+}
+
+/// An empty target gets its tables.
+async fn prepare_tables(client: &Client, end: End) -> Result<(), MoveError> {
+    let failed = |error: MigrateError| match error {
+        MigrateError::Store(source) => MoveError::Store { end, source },
+        other => MoveError::Unusable { end, reason: other.to_string() },
+    };
+    let found = migrate::version(client).await.map_err(MoveError::at(end))?;
+    let needed = migrate::VERSION;
+    match (end, found) {
+        (_, found) if found == needed => Ok(()),
+        (End::Target, 0) => migrate::apply(client, migrate::STEPS).await.map(drop).map_err(failed),
+        (_, 0) => Err(MoveError::NoStore("this database".to_owned())),
+        (_, found) => {
+            let advice = if found < needed {
+                "run `punctual migrate up`"
+            } else {
+                "run the newer binary that wrote it"
+            };
+            Err(MoveError::Version { end, found, needed, advice })
+        }
+    }
+}
+
+/// Whether a database may not be opened because it is the target of a move that is not complete.
+pub(crate) async fn is_unfinished(client: &Client) -> Result<bool, Fault> {
+    get(&client.query_one(HAS_NOTES, &[&NOTES_TABLE]).await?, 0)
+}
+
+/// Where rows of a table are read from.
+fn read_from(table: &Layout) -> &'static str {
+    match table.name {
+        "lane_tallies" => LANE_TALLIES,
+        "job_tally" => JOB_TALLY,
+        "numbers" => NUMBERS,
+        name => name,
+    }
+}
+
+fn columns(columns: &[Column]) -> String {
+    columns.iter().map(|column| format!("\"{}\"", column.name)).collect::<Vec<_>>().join(", ")
+}
+
+const fn type_of(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Id => "uuid",
+        Kind::Bytes => "bytea",
+        Kind::Text | Kind::Document => "text",
+        Kind::Big => "bigint",
+        Kind::Int => "integer",
+        Kind::Small => "smallint",
+        Kind::Flag => "boolean",
+    }
+}
+
+type Parameter<'a> = Box<dyn ToSql + Sync + Send + 'a>;
+
+/// `WHERE` the key is behind another one, in the order of the key.
+fn behind(table: &Layout, after: Option<&[Cell]>) -> String {
+    let key = columns(table.key_columns());
+    let condition = after.map(|_| {
+        let types =
+            table.key_columns().iter().zip(1..).map(|(column, n)| format!("${n}::{}", type_of(column.kind)));
+        format!("WHERE ({key}) > ({})", types.collect::<Vec<_>>().join(", "))
+    });
+    format!("{} ORDER BY {key}", condition.unwrap_or_default())
+}
+
+fn key_values<'a>(table: &Layout, after: Option<&'a [Cell]>) -> Result<Vec<Parameter<'a>>, Fault> {
+    let cells = table.key_columns().iter().zip(after.unwrap_or_default());
+    cells.map(|(column, cell)| single(column, cell)).collect()
+}
+
+fn single<'a>(column: &Column, cell: &'a Cell) -> Result<Parameter<'a>, Fault> {
+    Ok(match column.kind {
+        Kind::Id => Box::new(uuid_in(cell)?),
+        Kind::Bytes => Box::new(bytes_in(cell)?),
+        Kind::Text | Kind::Document => Box::new(text_in(cell)?),
+        Kind::Big => Box::new(number_in::<i64>(cell, column)?),
+        Kind::Int => Box::new(number_in::<i32>(cell, column)?),
+        Kind::Small => Box::new(number_in::<i16>(cell, column)?),
+        Kind::Flag => Box::new(number_in::<i64>(cell, column)?.map(|number| number != 0)),
+    })
+}
+
+/// One column of all rows, as an array.
+fn array<'a>(column: &Column, place: usize, rows: &'a [Cells]) -> Result<Parameter<'a>, Fault> {
+    fn each<'a, T>(
+        rows: &'a [Cells],
+        place: usize,
+        read: impl Fn(&'a Cell) -> Result<Option<T>, Fault>,
+    ) -> Result<Vec<Option<T>>, Fault> {
+        let cell = |row: &'a Cells| read(row.get(place).unwrap_or(&Cell::Null));
+        rows.iter().map(cell).collect()
+    }
+    Ok(match column.kind {
+        Kind::Id => Box::new(each(rows, place, uuid_in)?),
+        Kind::Bytes => Box::new(each(rows, place, bytes_in)?),
+        Kind::Text | Kind::Document => Box::new(each(rows, place, text_in)?),
+        Kind::Big => Box::new(each(rows, place, |cell| number_in::<i64>(cell, column))?),
+        Kind::Int => Box::new(each(rows, place, |cell| number_in::<i32>(cell, column))?),
+        Kind::Small => Box::new(each(rows, place, |cell| number_in::<i16>(cell, column))?),
+        Kind::Flag => {
+            Box::new(each(rows, place, |cell| Ok(number_in::<i64>(cell, column)?.map(|number| number != 0)))?)
+        }
+    })
+}
+
+fn number_in<T: TryFrom<i64>>(cell: &Cell, column: &Column) -> Result<Option<T>, Fault> {
+    match cell {
+        Cell::Null => Ok(None),
+        Cell::Number(number) => {
+            T::try_from(*number).map(Some).map_err(|_| Fault::damaged(column.name, number))
+        }
+        other => Err(Fault::damaged(column.name, format!("{other:?}"))),
+    }
+}
+
+fn text_in(cell: &Cell) -> Result<Option<Cow<'_, str>>, Fault> {
+    match cell {
+        Cell::Null => Ok(None),
+        Cell::Text(text) => Ok(Some(clean(text))),
+        other => Err(Fault::damaged("a text", format!("{other:?}"))),
+    }
+}
+
+fn bytes_in(cell: &Cell) -> Result<Option<&[u8]>, Fault> {
+    match cell {
+        Cell::Null => Ok(None),
+        other => other.bytes("bytes").map(Some),
+    }
+}
+
+fn uuid_in(cell: &Cell) -> Result<Option<Uuid>, Fault> {
+    let Some(bytes) = bytes_in(cell)? else { return Ok(None) };
+    Uuid::from_slice(bytes).map(Some).map_err(|_| Fault::damaged("the id of a job", format!("{bytes:?}")))
+}
+
+fn read(table: &Layout, row: &Row) -> Result<Cells, Fault> {
+    let number = |number: Option<i64>| number.map_or(Cell::Null, Cell::Number);
+    let bytes = |bytes: Option<Vec<u8>>| bytes.map_or(Cell::Null, Cell::Bytes);
+    let cell = |(place, column): (usize, &Column)| -> Result<Cell, Fault> {
+        Ok(match column.kind {
+            Kind::Id => bytes(get::<Option<Uuid>>(row, place)?.map(|id| id.into_bytes().to_vec())),
+            Kind::Bytes => bytes(get(row, place)?),
+            Kind::Text | Kind::Document => get::<Option<String>>(row, place)?.map_or(Cell::Null, Cell::Text),
+            Kind::Big => number(get(row, place)?),
+            Kind::Int => number(get::<Option<i32>>(row, place)?.map(i64::from)),
+            Kind::Small => number(get::<Option<i16>>(row, place)?.map(i64::from)),
+            Kind::Flag => number(get::<Option<bool>>(row, place)?.map(i64::from)),
+        })
+    };
+    table.columns.iter().enumerate().map(cell).collect()
+}
+
+/// The statement that writes rows of a table, each column as an array.
+fn insertion(table: &Layout) -> String {
+    let count = table.columns.len();
+    let arrays: Vec<String> = table
+        .columns
+        .iter()
+        .zip(1..)
+        .map(|(column, n)| format!("${n}::{}[]", type_of(column.kind)))
+        .collect();
+    let names = columns(table.columns);
+    // Counts go to one of those who count; which one makes no difference.
+    let (names, shard) = match table.name {
+        "lane_tallies" => (format!("{names}, shard"), ", 0"),
+        "job_tally" => (names.replace("\"id\"", "shard"), ""),
+        _ => (names, ""),
+    };
+    let given = (1..=count).map(|n| format!("c{n}")).collect::<Vec<_>>().join(", ");
+    format!(
+        "INSERT INTO {} ({names}) OVERRIDING SYSTEM VALUE SELECT {given}{shard} FROM unnest({}) AS given({given})",
+        table.name,
+        arrays.join(", ")
+    )
+}
+
+impl PostgresSide {
+    async fn query(&mut self, sql: String, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Fault> {
+        let statement = match self.prepared.get(&sql) {
+            Some(statement) => statement.clone(),
+            None => {
+                let statement = self.client.prepare(&sql).await?;
+                self.prepared.insert(sql, statement.clone());
+                statement
+            }
+        };
+        let parameters: Vec<&(dyn ToSql + Sync)> =
+            parameters.iter().map(|parameter| &**parameter as &(dyn ToSql + Sync)).collect();
+        Ok(self.client.query(&statement, &parameters).await?)
+    }
+
+    async fn counted(&mut self, sql: &str) -> Result<i64, Fault> {
+        get(&self.client.query_one(sql, &[]).await?, 0)
+    }
+
+    /// How many of the next rows make a page: their sizes are asked for first where a row may be large.
+    async fn rows_of_page(&mut self, table: &Layout, after: Option<&[Cell]>) -> Result<usize, Fault> {
+        let sizes: Vec<String> = table
+            .documents()
+            .map(|column| format!("coalesce(octet_length(\"{}\"), 0)", column.name))
+            .collect();
+        if sizes.is_empty() {
+            return Ok(MOVING_PAGE_ROWS_MAX);
+        }
+        let sql = format!(
+            "SELECT ({})::bigint FROM {} {} LIMIT {MOVING_PAGE_ROWS_MAX}",
+            sizes.join(" + "),
+            read_from(table),
+            behind(table, after)
+        );
+        let rows = self.query(sql, &key_values(table, after)?).await?;
+        let sizes = rows.iter().map(|row| get::<i64>(row, 0)).collect::<Result<Vec<_>, _>>()?;
+        Ok(fitting(sizes.into_iter().map(i64::unsigned_abs)))
+    }
+
+    async fn write(&mut self, portion: &Portion<'_>) -> Result<(), Fault> {
+        let Portion { table, rows, note: (name, value) } = portion;
+        if table.name == "numbers" {
+            self.set_numbers(rows).await?;
+        } else {
+            let arrays = table.columns.iter().enumerate().map(|(place, column)| array(column, place, rows));
+            let arrays = arrays.collect::<Result<Vec<_>, _>>()?;
+            self.query(insertion(table), &arrays).await?;
+        }
+        self.client.execute(PUT_NOTE, &[name, value]).await?;
+        Ok(())
+    }
+
+    async fn set_numbers(&mut self, rows: &[Cells]) -> Result<(), Fault> {
+        for row in rows {
+            let [Cell::Text(name), Cell::Number(given)] = row.as_slice() else {
+                return Err(Fault::damaged("numbers", format!("{row:?}")));
+            };
+            let sql = match name.as_str() {
+                "history_given" => "UPDATE history_bounds SET given = $1::bigint",
+                "history_retained" => "UPDATE history_bounds SET retained = $1::bigint",
+                "session" => "SELECT setval('session_numbers', greatest($1::bigint, 1), $1::bigint > 0)",
+                other => return Err(Fault::damaged("numbers.name", other)),
+            };
+            self.client.execute(sql, &[given]).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes the partitions that these rows fall into.
+    async fn make_partitions(&mut self, table: &Layout, rows: &[Cells]) -> Result<(), Fault> {
+        let (parent, by) = match table.name {
+            "history" => (Parent::History, "completed_at"),
+            "lines" => (Parent::Lines, "number"),
+            _ => return Ok(()),
+        };
+        let Some(place) = table.position(by) else { return Ok(()) };
+        let times = rows.iter().map(|row| row[place].number(by)).collect::<Result<Vec<_>, _>>()?;
+        self.partitions.ensure(parent, times).await
+    }
+}
+
+#[async_trait]
+impl Side for PostgresSide {
+    async fn identity(&mut self) -> Result<String, Fault> {
+        let row = self.client.query_one("SELECT cluster::text FROM punctual WHERE id = 1", &[]).await?;
+        Ok(format!("postgres:{}", get::<String>(&row, 0)?))
+    }
+
+    async fn users(&mut self) -> Result<Option<String>, Fault> {
+        let others = self.counted(OTHERS).await?;
+        if others > 0 {
+            return Ok(Some(format!("{others} connections of Punctual are open to its database")));
+        }
+        let beating = self.counted(BEATING).await?;
+        Ok((beating > 0).then(|| {
+            format!("{beating} sessions of workers have beaten within their lease, which runs out soon after the last server")
+        }))
+    }
+
+    async fn count(&mut self, table: &'static Layout) -> Result<u64, Fault> {
+        let sql = format!("SELECT count(*) FROM {}", read_from(table));
+        Ok(self.counted(&sql).await?.unsigned_abs())
+    }
+
+    async fn page(&mut self, table: &'static Layout, after: Option<&[Cell]>) -> Result<Vec<Cells>, Fault> {
+        let limit = self.rows_of_page(table, after).await?;
+        let mut values = key_values(table, after)?;
+        let sql = format!(
+            "SELECT {} FROM {} {} LIMIT ${}::bigint",
+            columns(table.columns),
+            read_from(table),
+            behind(table, after),
+            values.len() + 1
+        );
+        values.push(Box::new(i64::try_from(limit).unwrap_or(1)));
+        let rows = self.query(sql, &values).await?;
+        rows.iter().map(|row| read(table, row)).collect()
+    }
+
+    async fn notes(&mut self) -> Result<Notes, Fault> {
+        if !is_unfinished(&self.client).await? {
+            return Ok(Notes::new());
+        }
+        let rows = self.client.query("SELECT name, value FROM moving", &[]).await?;
+        rows.iter().map(|row| Ok((get(row, 0)?, get(row, 1)?))).collect()
+    }
+
+    async fn note(&mut self, name: &str, value: &str) -> Result<(), Fault> {
+        self.client.batch_execute(MAKE_NOTES).await?;
+        self.client.execute(PUT_NOTE, &[&name, &value]).await?;
+        Ok(())
+    }
+
+    async fn empty(&mut self, about_tables: &str) -> Result<(), Fault> {
+        let tables: Vec<&str> =
+            TABLES.iter().map(|table| table.name).filter(|name| *name != "numbers").collect();
+        let sql = format!(
+            "BEGIN; TRUNCATE {} RESTART IDENTITY; UPDATE history_bounds SET given = 0, retained = 0; \
+             SELECT setval('session_numbers', 1, false); COMMIT",
+            tables.join(", ")
+        );
+        self.client.batch_execute(&sql).await?;
+        self.client.execute("DELETE FROM moving WHERE starts_with(name, $1)", &[&about_tables]).await?;
+        Ok(())
+    }
+
+    async fn put(&mut self, portion: Portion<'_>) -> Result<(), Fault> {
+        self.make_partitions(portion.table, portion.rows).await?;
+        self.client.batch_execute("BEGIN").await?;
+        let written = self.write(&portion).await;
+        let ending = if written.is_ok() { "COMMIT" } else { "ROLLBACK" };
+        let ended = self.client.batch_execute(ending).await;
+        written?;
+        Ok(ended?)
+    }
+
+    async fn settle(&mut self) -> Result<(), Fault> {
+        for (table, column) in NUMBERED {
+            let sql = format!(
+                "SELECT setval(pg_get_serial_sequence('{table}', '{column}'), greatest(coalesce(max({column}), 0), 1), \
+                 count(*) > 0) FROM {table}"
+            );
+            self.client.execute(&sql, &[]).await?;
+        }
+        // Whoever plans the first statements of the new store should know how large it is.
+        Ok(self.client.batch_execute("ANALYZE").await?)
+    }
+
+    async fn release(&mut self) -> Result<(), Fault> {
+        Ok(self.client.batch_execute("DROP TABLE IF EXISTS moving").await?)
+    }
+}

@@ -1,0 +1,329 @@
+//! Housekeeping: retention, what is left of old and deleted jobs, readiness and tokens. It has a connection of its own,
+//! so that it never waits in line with what is urgent.
+
+use super::partitions::{Parent, Partition};
+use super::rows::{code, decode, get, job_id, limit, time, uuid};
+use super::tables::Shared;
+use super::tables::changed::Writing;
+use super::tables::changed::others::FORGET_NOTES;
+use super::wire::{Call, Frame, OwnWire, Wire, value};
+use crate::fault::Fault;
+use crate::tally::{self, Counts};
+use punctual_core::job::JobMark;
+use punctual_core::limits;
+use punctual_core::ports::{Horizon, Retained, Retired, Retirement, Token};
+use punctual_core::time::Timestamp;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+/// The database's time, by which all nodes go.
+pub(crate) const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+
+const RETAIN_SKIPPED: &str = "DELETE FROM skipped WHERE number IN \
+     (SELECT number FROM skipped WHERE last < $1 ORDER BY last LIMIT $2 FOR UPDATE SKIP LOCKED) RETURNING 1";
+const RETAIN_REQUESTS: &str = "DELETE FROM requests USING \
+     (SELECT token, key FROM requests WHERE begun_at < $1 ORDER BY begun_at LIMIT $2 FOR UPDATE SKIP LOCKED) AS old \
+     WHERE requests.token = old.token AND requests.key = old.key RETURNING 1";
+/// Whoever follows history is told of what is missing by it.
+const KEEP_RETAINED: &str =
+    "UPDATE history_bounds SET retained = greatest(retained, $1) WHERE id = 1 AND retained < $1";
+const KEEP_GIVEN: &str = "UPDATE history_bounds SET given = greatest(given, $1) WHERE id = 1 AND given < $1";
+
+const JOBS_AFTER: &str = "SELECT id, coalesce(updated_at, created_at), mark FROM jobs \
+     WHERE id > $1 ORDER BY id LIMIT $2";
+const LOCK_JOBS: &str = "SELECT id FROM jobs WHERE id = ANY($1) AND mark <> 4 \
+     AND coalesce(updated_at, created_at) < $2 ORDER BY id FOR UPDATE SKIP LOCKED";
+/// Of locked jobs those of which nothing is open, to come, dead, or ended since. Each is looked up by itself: a plan that
+/// joins would read whole tables for a handful of jobs.
+const OVER: &str = "SELECT id, mark FROM jobs WHERE id = ANY($1) \
+     AND (SELECT count(*) FROM (SELECT 1 FROM schedules WHERE schedules.job = jobs.id LIMIT 1) AS one) = 0 \
+     AND (SELECT count(*) FROM (SELECT 1 FROM live WHERE live.job = jobs.id LIMIT 1) AS one) = 0 \
+     AND (SELECT count(*) FROM (SELECT 1 FROM dead_letters WHERE dead_letters.job = jobs.id LIMIT 1) AS one) = 0 \
+     AND (SELECT count(*) FROM (SELECT 1 FROM history WHERE history.job = jobs.id \
+       AND history.completed_at >= $2 LIMIT 1) AS one) = 0 ORDER BY id";
+const RETIRE: &str = "UPDATE jobs SET mark = 4, updated_at = $2 WHERE id = ANY($1)";
+const FREE_KEYS: &str = "DELETE FROM job_keys WHERE job = ANY($1)";
+const FORGET_PARENTS: &str = "DELETE FROM dependencies WHERE child = ANY($1)";
+
+const PURGEABLE: &str = "SELECT id FROM jobs WHERE mark = 4 AND mark <> 0 AND coalesce(updated_at, created_at) < $1 \
+     AND (SELECT count(*) FROM (SELECT 1 FROM live WHERE live.job = jobs.id LIMIT 1) AS one) = 0 \
+     AND (SELECT count(*) FROM (SELECT 1 FROM history WHERE history.job = jobs.id \
+       AND history.completed_at >= $1 LIMIT 1) AS one) = 0 \
+     ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED";
+const PURGE_HISTORY: &str = "DELETE FROM history USING \
+     (SELECT job, occurrence, attempt, completed_at FROM history WHERE job = ANY($1) LIMIT $2) AS old \
+     WHERE history.job = old.job AND history.occurrence = old.occurrence AND history.attempt = old.attempt \
+     AND history.completed_at = old.completed_at RETURNING history.place";
+const PURGE_LINES: &str = "DELETE FROM lines USING \
+     (SELECT job, occurrence, attempt, number FROM lines WHERE job = ANY($1) LIMIT $2) AS old \
+     WHERE lines.job = old.job AND lines.occurrence = old.occurrence AND lines.attempt = old.attempt \
+     AND lines.number = old.number RETURNING 1";
+const PURGE_SKIPPED: &str = "DELETE FROM skipped WHERE number IN \
+     (SELECT number FROM skipped WHERE job = ANY($1) LIMIT $2) RETURNING 1";
+const PURGE_TAGS: &str = "DELETE FROM job_tags WHERE job = ANY($1)";
+const PURGE_JOBS: &str = "DELETE FROM jobs WHERE id = ANY($1)";
+
+const PROBE: &str =
+    "INSERT INTO probe (id, at) VALUES (1, $1) ON CONFLICT (id) DO UPDATE SET at = excluded.at";
+const PUT_TOKEN: &str = "INSERT INTO tokens (id, secret_sha256, role, created_at) VALUES ($1, $2, $3, $4) \
+     ON CONFLICT (id) DO UPDATE SET secret_sha256 = excluded.secret_sha256, role = excluded.role, \
+     created_at = excluded.created_at";
+
+/// Whoever drops partitions of this database holds this lock.
+const RETENTION_LOCK: i64 = 0x7075_6e63_7265_7461;
+
+/// Keeps the house in order.
+pub(crate) struct House {
+    shared: Shared,
+    own: OwnWire,
+    /// Apart from the rest, so that readiness does not wait for a partition to be dropped.
+    probe: OwnWire,
+}
+
+impl House {
+    pub fn new(shared: Shared) -> Self {
+        let (own, probe) = (OwnWire::new(shared.target.clone()), OwnWire::new(shared.target.clone()));
+        House { shared, own, probe }
+    }
+
+    /// To be called before anything is written: makes the partitions of today, and sees to it that places in history
+    /// go on where they were, should the database have come from another server.
+    pub async fn open(&self) -> Result<(), Fault> {
+        let mut used = self.own.take().await?;
+        keep_places_growing(&mut used.wire).await?;
+        let now = clock(&mut used.wire).await?;
+        self.shared.partitions.make_ahead(used.wire.client(), now).await?;
+        used.keep();
+        Ok(())
+    }
+
+    /// Drops the partitions of history and lines that are older as a whole, until so many rows are gone, and deletes old
+    /// skipped ranges and answers to requests. What shares a partition with newer rows stays until these are old, too.
+    pub async fn retain(&self, horizon: Horizon, count: usize) -> Result<Retained, Fault> {
+        let mut used = self.own.take().await?;
+        let now = clock(&mut used.wire).await?;
+        self.shared.partitions.make_ahead(used.wire.client(), now).await?;
+        let history = self.retain_partitions(&mut used.wire, Parent::History, horizon.history, count).await?;
+        let lines = self.retain_partitions(&mut used.wire, Parent::Lines, horizon.history, count).await?;
+        let old = |sql, before: Timestamp| Call::new(sql, [value(before.as_micros()), value(limit(count))]);
+        let skipped = used.wire.run_one(old(RETAIN_SKIPPED, horizon.history)).await?.len();
+        let requests = used.wire.run_one(old(RETAIN_REQUESTS, horizon.requests)).await?.len();
+        used.keep();
+        let is_cut_off = count > 0 && [skipped, requests].contains(&count);
+        Ok(Retained {
+            history: history.rows,
+            logs: lines.rows,
+            skipped: skipped as u64,
+            requests: requests as u64,
+            more: is_cut_off || history.more || lines.more,
+        })
+    }
+
+    /// Drops old partitions, unless another node is at it: two that drop the same one would take each other's for their
+    /// own, or one that was made anew meanwhile.
+    async fn retain_partitions(
+        &self,
+        wire: &mut Wire,
+        parent: Parent,
+        before: Timestamp,
+        count: usize,
+    ) -> Result<Dropped, Fault> {
+        let lock = "SELECT pg_try_advisory_lock($1)";
+        let is_alone: bool = wire.client().query_one(lock, &[&RETENTION_LOCK]).await?.try_get(0)?;
+        if !is_alone {
+            return Ok(Dropped { rows: 0, more: false });
+        }
+        // After an error the connection is closed, and the lock with it.
+        let dropped = self.drop_partitions(wire, parent, before, count).await?;
+        wire.client().execute("SELECT pg_advisory_unlock($1)", &[&RETENTION_LOCK]).await?;
+        Ok(dropped)
+    }
+
+    async fn drop_partitions(
+        &self,
+        wire: &mut Wire,
+        parent: Parent,
+        before: Timestamp,
+        count: usize,
+    ) -> Result<Dropped, Fault> {
+        let partitions = &self.shared.partitions;
+        let mut dropped = Dropped { rows: 0, more: false };
+        for partition in partitions.older_than(wire.client(), parent, before).await? {
+            if dropped.rows >= count as u64 {
+                dropped.more = true;
+                break;
+            }
+            let rows = count_rows(wire, &partition).await?;
+            if parent == Parent::History {
+                note_retained(wire, &partition).await?;
+            }
+            match partitions.remove(wire.client(), &partition).await {
+                Ok(()) => dropped.rows += rows,
+                // A backup, for one, reads for hours. Nobody is shown the partition any more; the rest waits.
+                Err(fault) if fault.is_conflict() => {
+                    tracing::info!(partition = partition.name, %fault, "an old partition is still being read");
+                    break;
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+        Ok(dropped)
+    }
+
+    /// Marks finished jobs for deletion that have been kept long enough.
+    pub async fn retire(&self, now: Timestamp, step: Retirement) -> Result<Retired, Fault> {
+        let mut used = self.own.take().await?;
+        let after = step.after.map_or(Uuid::nil(), uuid);
+        let bounds = [value(after), value(limit(step.limit))];
+        let looked_at = used.wire.run_one(Call::new(JOBS_AFTER, bounds)).await?;
+        let mut retired = Retired::default();
+        let mut old = Vec::new();
+        for row in &looked_at {
+            let is_marked = decode::<JobMark>(row, 2, "jobs.mark")? == JobMark::Deleted;
+            if !is_marked && time(row, 1)? < step.finished_before {
+                old.push(get::<Uuid>(row, 0)?);
+            }
+        }
+        if looked_at.len() == step.limit {
+            retired.next = looked_at.last().map(|row| job_id(row, 0)).transpose()?;
+        }
+        if !old.is_empty() {
+            retired.jobs = retire_jobs(&mut used.wire, &old, step.finished_before, now).await?;
+        }
+        used.keep();
+        Ok(retired)
+    }
+
+    /// Deletes what is left of deleted jobs of which nothing is live: up to `count` rows of each kind. One of which
+    /// something ended later than `before` stays: whoever follows history may not have been told of it yet. Whether
+    /// there is more.
+    pub async fn purge(&self, before: Timestamp, count: usize) -> Result<bool, Fault> {
+        let mut used = self.own.take().await?;
+        let bounds = [value(before.as_micros()), value(limit(count))];
+        let rows = used.wire.run(Frame::Begin, vec![Call::new(PURGEABLE, bounds)]).await?.remove(0);
+        let jobs: Vec<Uuid> = rows.iter().map(|row| get(row, 0)).collect::<Result<_, _>>()?;
+        let is_emptied = purge_rows(&mut used.wire, &jobs, count).await?;
+        let last: &[&'static str] = if is_emptied { &[PURGE_TAGS, PURGE_JOBS] } else { &[] };
+        let calls = last.iter().map(|sql| Call::new(sql, [value(jobs.as_slice())])).collect();
+        used.wire.run(Frame::Commit, calls).await?;
+        used.keep();
+        Ok(!is_emptied || (count > 0 && jobs.len() == count))
+    }
+
+    /// Writes a row that nobody reads.
+    pub async fn probe(&self, now: Timestamp) -> Result<(), Fault> {
+        let mut used = self.probe.take().await?;
+        used.wire.run_one(Call::new(PROBE, [value(now.as_micros())])).await?;
+        used.keep();
+        Ok(())
+    }
+
+    pub async fn put_token(&self, token: &Token) -> Result<(), Fault> {
+        let mut used = self.probe.take().await?;
+        let parameters = [
+            value(token.id.as_str()),
+            value(token.secret_sha256.as_slice()),
+            value(code(token.role)),
+            value(token.created_at.as_micros()),
+        ];
+        used.wire.run_one(Call::new(PUT_TOKEN, parameters)).await?;
+        used.keep();
+        Ok(())
+    }
+}
+
+/// Partitions that are gone.
+struct Dropped {
+    rows: u64,
+    more: bool,
+}
+
+pub(crate) async fn clock(wire: &mut Wire) -> Result<Timestamp, Fault> {
+    let rows = wire.run_one(Call::new(CLOCK, [])).await?;
+    rows.first().map_or_else(|| Err(Fault::Missing("the time".to_owned())), |row| time(row, 0))
+}
+
+/// Transactions are numbered by the server. A database that was restored on another one finds lower numbers there: what
+/// is added to them is raised so far that new places come after all that were ever given.
+async fn keep_places_growing(wire: &mut Wire) -> Result<(), Fault> {
+    let sql = "UPDATE punctual SET place_base = given.last + 1 - pg_current_xact_id()::text::bigint \
+         FROM (SELECT greatest((SELECT max(place) FROM history), max(given), max(retained)) >> 20 AS last \
+               FROM history_bounds) AS given \
+         WHERE id = 1 AND given.last >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint + place_base";
+    if wire.client().execute(sql, &[]).await? > 0 {
+        tracing::warn!(
+            "the database was moved to another server: places in history go on above those it had"
+        );
+    }
+    Ok(())
+}
+
+/// How many rows go with a partition; of very many, what the database thinks.
+async fn count_rows(wire: &Wire, partition: &Partition) -> Result<u64, Fault> {
+    let (client, name) = (wire.client(), &partition.name);
+    if client.query_one("SELECT to_regclass($1) IS NULL", &[name]).await?.try_get(0)? {
+        return Ok(0);
+    }
+    let most = limits::PARTITION_ROWS_COUNTED_MAX;
+    let counted = format!("SELECT count(*) FROM (SELECT 1 FROM {name} LIMIT {most}) AS counted");
+    let rows: i64 = client.query_one(&counted, &[]).await?.try_get(0)?;
+    if rows < most {
+        return Ok(rows.unsigned_abs());
+    }
+    let guessed = "SELECT greatest(reltuples, $2)::bigint FROM pg_class WHERE oid = to_regclass($1)";
+    let rows: i64 = client.query_one(guessed, &[name, &(most as f32)]).await?.try_get(0)?;
+    Ok(rows.unsigned_abs())
+}
+
+/// Notes, before a partition of history goes, up to which place it reached.
+async fn note_retained(wire: &mut Wire, partition: &Partition) -> Result<(), Fault> {
+    let client = wire.client();
+    if client.query_one("SELECT to_regclass($1) IS NULL", &[&partition.name]).await?.try_get(0)? {
+        return Ok(());
+    }
+    let highest = format!("SELECT coalesce(max(place), 0) FROM {}", partition.name);
+    let place: i64 = client.query_one(&highest, &[]).await?.try_get(0)?;
+    wire.run_one(Call::new(KEEP_RETAINED, [value(place)])).await?;
+    Ok(())
+}
+
+/// Marks those of the jobs that are over; how many they were.
+async fn retire_jobs(wire: &mut Wire, old: &[Uuid], before: Timestamp, now: Timestamp) -> Result<u64, Fault> {
+    let bounds = || [value(old), value(before.as_micros())];
+    let locked = wire.run(Frame::Begin, vec![Call::new(LOCK_JOBS, bounds())]).await?.remove(0);
+    let locked: Vec<Uuid> = locked.iter().map(|row| get(row, 0)).collect::<Result<_, _>>()?;
+    let over = wire.run_one(Call::new(OVER, [value(locked), value(before.as_micros())])).await?;
+    let mut counts = Counts::default();
+    let mut jobs = Vec::with_capacity(over.len());
+    for row in &over {
+        jobs.push(get::<Uuid>(row, 0)?);
+        if let Some(status) = tally::status(decode(row, 1, "jobs.mark")?, false) {
+            counts.jobs[status as usize] -= 1;
+        }
+    }
+    let mut calls = Vec::new();
+    if !jobs.is_empty() {
+        calls.push(Call::new(RETIRE, [value(jobs.as_slice()), value(now.as_micros())]));
+        for sql in [FREE_KEYS, FORGET_PARENTS].into_iter().chain(FORGET_NOTES) {
+            calls.push(Call::new(sql, [value(jobs.as_slice())]));
+        }
+        calls.extend(Writing::of_counts(&counts, wire.shard));
+    }
+    wire.run(Frame::Commit, calls).await?;
+    Ok(jobs.len() as u64)
+}
+
+/// Deletes up to `count` rows of each kind of what is left of these jobs; whether that was all.
+async fn purge_rows(wire: &mut Wire, jobs: &[Uuid], count: usize) -> Result<bool, Fault> {
+    if jobs.is_empty() {
+        return Ok(true);
+    }
+    let rest = |sql| Call::new(sql, [value(jobs), value(limit(count))]);
+    let calls = vec![rest(PURGE_HISTORY), rest(PURGE_LINES), rest(PURGE_SKIPPED)];
+    let gone: Vec<Vec<Row>> = wire.run(Frame::None, calls).await?;
+    let places = gone[0].iter().map(|row| get::<i64>(row, 0)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(highest) = places.into_iter().max() {
+        wire.run_one(Call::new(KEEP_GIVEN, [value(highest)])).await?;
+    }
+    Ok(gone.iter().all(|rows| rows.len() < count))
+}

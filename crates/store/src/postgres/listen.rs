@@ -1,0 +1,143 @@
+//! What processes tell each other over the database: `NOTIFY` on one connection, outside of the transactions that write
+//! (inside, it would make their commits take turns), and `LISTEN` on another, which is made anew after it broke.
+
+use super::connection::{TlsStream, handshake};
+use super::options::Target;
+use super::wire::{Call, OwnWire, value};
+use crate::fault::Fault;
+use async_trait::async_trait;
+use punctual_core::ports::{Heard, Lane, StoreError, Wakes};
+use std::collections::BTreeSet;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::task::{Context, Poll, ready};
+use tokio::sync::Mutex;
+use tokio_postgres::{AsyncMessage, Client, Connection, Notification, Socket};
+
+/// The channel on which lanes with work are told.
+pub(crate) const CHANNEL: &str = "punctual_queued";
+const LISTEN: &str = "LISTEN punctual_queued";
+const NOTIFY: &str = "SELECT pg_notify($1, $2)";
+/// Bytes of a notification; PostgreSQL takes fewer than 8000. What is longer is told as [`ANYTHING`].
+const PAYLOAD_BYTES_MAX: usize = 7_999;
+/// There may be work in any lane.
+const ANYTHING: &str = "*";
+
+pub(crate) struct PostgresWakes {
+    target: Target,
+    telling: OwnWire,
+    /// The process at the server that tells for us: what it says need not be heard.
+    teller: AtomicI32,
+    listening: Mutex<Option<Listening>>,
+}
+
+/// A connection that listens. It is polled by whoever waits for what is heard, and by nobody else.
+struct Listening {
+    /// Whoever drops it ends the connection.
+    _client: Client,
+    connection: Connection<Socket, TlsStream>,
+}
+
+impl PostgresWakes {
+    pub fn new(target: &Target) -> Self {
+        PostgresWakes {
+            target: target.clone(),
+            telling: OwnWire::new(target.clone()),
+            teller: AtomicI32::new(0),
+            listening: Mutex::new(None),
+        }
+    }
+
+    async fn try_tell(&self, lanes: &BTreeSet<Lane>) -> Result<(), Fault> {
+        let mut used = self.telling.take().await?;
+        self.teller.store(used.wire.process, Ordering::Relaxed);
+        used.wire.run_one(Call::new(NOTIFY, [value(CHANNEL), value(payload(lanes)?)])).await?;
+        used.keep();
+        Ok(())
+    }
+
+    async fn try_hear(&self) -> Result<Heard, Fault> {
+        let mut place = self.listening.lock().await;
+        let Some(listening) = place.as_mut() else {
+            *place = Some(Listening::open(&self.target).await?);
+            return Ok(Heard::Anything);
+        };
+        loop {
+            match listening.next().await {
+                Ok(told) if told.process_id() == self.teller.load(Ordering::Relaxed) => {}
+                Ok(told) => return Ok(understood(told.payload())),
+                Err(fault) => {
+                    *place = None;
+                    return Err(fault);
+                }
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Wakes for PostgresWakes {
+    async fn tell(&self, lanes: BTreeSet<Lane>) -> Result<(), StoreError> {
+        if lanes.is_empty() { Ok(()) } else { Ok(self.try_tell(&lanes).await?) }
+    }
+
+    async fn heard(&self) -> Result<Heard, StoreError> {
+        Ok(self.try_hear().await?)
+    }
+}
+
+impl Listening {
+    async fn open(target: &Target) -> Result<Self, Fault> {
+        let (client, mut connection) = handshake(target).await?;
+        {
+            let mut listen = pin!(client.batch_execute(LISTEN));
+            poll_fn(|context| {
+                // The statement is sent by its first poll, and gets on only if the connection does. What is told
+                // meanwhile does not matter: whoever begins to listen looks everywhere.
+                let listened = listen.as_mut().poll(context).map_err(Fault::from);
+                match poll_notification(&mut connection, context) {
+                    Poll::Ready(Err(fault)) if listened.is_pending() => Poll::Ready(Err(fault)),
+                    _ if listened.is_pending() => listen.as_mut().poll(context).map_err(Fault::from),
+                    _ => listened,
+                }
+            })
+            .await?;
+        }
+        Ok(Listening { _client: client, connection })
+    }
+
+    async fn next(&mut self) -> Result<Notification, Fault> {
+        poll_fn(|context| poll_notification(&mut self.connection, context)).await
+    }
+}
+
+fn poll_notification(
+    connection: &mut Connection<Socket, TlsStream>,
+    context: &mut Context<'_>,
+) -> Poll<Result<Notification, Fault>> {
+    loop {
+        match ready!(connection.poll_message(context)) {
+            Some(Ok(AsyncMessage::Notification(told))) => return Poll::Ready(Ok(told)),
+            Some(Ok(_)) => {}
+            Some(Err(error)) => return Poll::Ready(Err(error.into())),
+            None => return Poll::Ready(Err(Fault::Away("the connection that listens has ended".to_owned()))),
+        }
+    }
+}
+
+fn payload(lanes: &BTreeSet<Lane>) -> Result<String, Fault> {
+    let names: Vec<(&str, &str)> = lanes.iter().map(|lane| (lane.queue(), lane.job_type())).collect();
+    let text = serde_json::to_string(&names)?;
+    Ok(if text.len() > PAYLOAD_BYTES_MAX { ANYTHING.to_owned() } else { text })
+}
+
+/// What cannot be read may be anything: a newer version of us has said it.
+fn understood(payload: &str) -> Heard {
+    match serde_json::from_str::<Vec<(String, String)>>(payload) {
+        Ok(names) => {
+            Heard::Queued(names.into_iter().map(|(queue, job_type)| Lane::new(queue, job_type)).collect())
+        }
+        Err(_) => Heard::Anything,
+    }
+}

@@ -1,0 +1,229 @@
+//! Brings a database to the version that this binary knows, one numbered step at a time, and only forward.
+//!
+//! Each step is a transaction that holds the one row of `punctual`: nodes that start at the same time take turns, and
+//! those that come later find nothing left to do.
+
+use super::connection::connect;
+use super::export;
+use super::options::{OptionsError, PostgresOptions, Target};
+use super::rows::get;
+use crate::fault::Fault;
+use punctual_core::ports::StoreError;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, Error};
+
+/// A numbered step; its number is its place in the list, from 1.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Step {
+    pub name: &'static str,
+    pub sql: &'static str,
+}
+
+/// The n-th leads from version n − 1 to n. A released step never changes.
+pub(crate) const STEPS: &[Step] =
+    &[Step { name: "0001_initial", sql: include_str!("schema/0001_initial.sql") }];
+/// The version that this binary brings a database to.
+pub const VERSION: usize = STEPS.len();
+const BOOTSTRAP: &str = include_str!("schema/0000_bootstrap.sql");
+/// Times that the first tables are tried to be made beside others who do the same.
+const BOOTSTRAP_TRIES: usize = 10;
+
+/// How a database stands to this binary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MigrationStatus {
+    /// The version of the database; zero if it is empty.
+    pub version: usize,
+    /// The version that this binary brings it to.
+    pub version_known: usize,
+    /// The names of the steps that were applied.
+    pub applied: Vec<String>,
+    /// The names of the steps that are missing.
+    pub pending: Vec<String>,
+}
+
+/// A database cannot be used or changed as asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MigrateError {
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    #[error(
+        "the database has version {found}, but this binary knows versions up to {known}: \
+         run the newer binary that wrote it"
+    )]
+    Newer { found: usize, known: usize },
+    #[error(
+        "the database has version {found}, but this binary needs version {needed}: run `punctual migrate`"
+    )]
+    Older { found: usize, needed: usize },
+    /// It is the target of a move that is not complete.
+    #[error("{}", crate::unfinished::UNFINISHED)]
+    Unfinished,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<Fault> for MigrateError {
+    fn from(fault: Fault) -> Self {
+        MigrateError::Store(fault.into())
+    }
+}
+
+impl From<Error> for MigrateError {
+    fn from(error: Error) -> Self {
+        Fault::from(error).into()
+    }
+}
+
+/// How a database stands, without a change to it.
+pub async fn status(options: &PostgresOptions) -> Result<MigrationStatus, MigrateError> {
+    let client = connect(&options.target()?).await?;
+    let applied = applied(&client).await?;
+    let version = applied.last_key_value().map_or(0, |(version, _)| *version);
+    Ok(MigrationStatus {
+        version,
+        version_known: VERSION,
+        applied: applied.into_values().map(|step| step.name).collect(),
+        pending: STEPS.iter().skip(version).map(|step| step.name.to_owned()).collect(),
+    })
+}
+
+/// Applies the steps that are missing; their names.
+pub async fn up(options: &PostgresOptions) -> Result<Vec<String>, MigrateError> {
+    let client = connect(&options.target()?).await?;
+    apply(&client, STEPS).await
+}
+
+/// What is wrong with the steps that were applied: those that this binary has otherwise, and those that are missing
+/// among them. Nothing, if all is well.
+pub async fn verify(options: &PostgresOptions) -> Result<Vec<String>, MigrateError> {
+    let client = connect(&options.target()?).await?;
+    let applied = applied(&client).await?;
+    let version = applied.last_key_value().map_or(0, |(version, _)| *version);
+    if version > VERSION {
+        return Err(MigrateError::Newer { found: version, known: VERSION });
+    }
+    let problems = (1..=version).zip(STEPS).filter_map(|(number, step)| match applied.get(&number) {
+        None => Some(format!("{} is not among the steps that were applied", step.name)),
+        Some(found) if found.sha256 != checksum(step.sql) => {
+            Some(format!("{} was applied in another form than this binary has", step.name))
+        }
+        Some(_) => None,
+    });
+    Ok(problems.collect())
+}
+
+/// Brings an empty database up, and refuses one that another version has written or that is not complete.
+pub(crate) async fn prepare(target: &Target) -> Result<(), MigrateError> {
+    let client = connect(target).await?;
+    if export::is_unfinished(&client).await? {
+        return Err(MigrateError::Unfinished);
+    }
+    match version(&client).await? {
+        0 => apply(&client, STEPS).await.map(|_| ()),
+        found if found < VERSION => Err(MigrateError::Older { found, needed: VERSION }),
+        found if found > VERSION => Err(MigrateError::Newer { found, known: VERSION }),
+        _ => Ok(()),
+    }
+}
+
+/// The version of a database; zero if it is empty.
+pub(crate) async fn version(client: &Client) -> Result<usize, Fault> {
+    Ok(applied(client).await?.last_key_value().map_or(0, |(version, _)| *version))
+}
+
+/// Brings the database up by these steps.
+pub(crate) async fn apply(client: &Client, steps: &[Step]) -> Result<Vec<String>, MigrateError> {
+    bootstrap(client).await?;
+    let mut done = Vec::new();
+    loop {
+        let next = client.batch_execute("BEGIN").await.map_err(MigrateError::from);
+        let next = match next {
+            Ok(()) => apply_next(client, steps).await,
+            Err(error) => Err(error),
+        };
+        match next {
+            Ok(Some(name)) => {
+                client.batch_execute("COMMIT").await?;
+                tracing::info!(step = name, "the database was migrated");
+                done.push(name.to_owned());
+            }
+            Ok(None) => {
+                client.batch_execute("ROLLBACK").await?;
+                return Ok(done);
+            }
+            Err(error) => {
+                // What failed is what is told; a connection that cannot even roll back is dropped by the caller.
+                let _ = client.batch_execute("ROLLBACK").await;
+                return Err(error);
+            }
+        }
+    }
+}
+
+/// Applies the next step under the lock; its name, or `None` if there is none.
+async fn apply_next(client: &Client, steps: &[Step]) -> Result<Option<&'static str>, MigrateError> {
+    // Another node may be at a step that takes long, and a step may itself.
+    client.batch_execute("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0").await?;
+    let row = client.query_one("SELECT schema_version FROM punctual WHERE id = 1 FOR UPDATE", &[]).await?;
+    let version: i32 = row.try_get(0)?;
+    let found = usize::try_from(version).map_err(|_| Fault::damaged("punctual.schema_version", version))?;
+    if found > steps.len() {
+        return Err(MigrateError::Newer { found, known: steps.len() });
+    }
+    let Some(step) = steps.get(found) else { return Ok(None) };
+    client.batch_execute(step.sql).await?;
+    let next = version + 1;
+    client
+        .execute(
+            "INSERT INTO migrations (version, name, sha256, applied_at) \
+             VALUES ($1, $2, $3, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)",
+            &[&next, &step.name, &checksum(step.sql)],
+        )
+        .await?;
+    client.execute("UPDATE punctual SET schema_version = $1 WHERE id = 1", &[&next]).await?;
+    Ok(Some(step.name))
+}
+
+/// Makes the tables that the steps are counted in. `IF NOT EXISTS` does not keep two who make them at the same moment
+/// from each other, so whoever comes second tries again and finds them.
+async fn bootstrap(client: &Client) -> Result<(), MigrateError> {
+    for _ in 1..BOOTSTRAP_TRIES {
+        match client.batch_execute(BOOTSTRAP).await {
+            Err(error) if is_race(&error) => {}
+            result => return Ok(result?),
+        }
+    }
+    Ok(client.batch_execute(BOOTSTRAP).await?)
+}
+
+fn is_race(error: &Error) -> bool {
+    let races = [SqlState::UNIQUE_VIOLATION, SqlState::DUPLICATE_TABLE, SqlState::DUPLICATE_OBJECT];
+    error.code().is_some_and(|code| races.contains(code))
+}
+
+/// A step that was applied.
+struct Applied {
+    name: String,
+    sha256: Vec<u8>,
+}
+
+/// By version; none in a database that was never ours.
+async fn applied(client: &Client) -> Result<BTreeMap<usize, Applied>, Fault> {
+    let rows = match client.query("SELECT version, name, sha256 FROM migrations ORDER BY version", &[]).await
+    {
+        Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => vec![],
+        rows => rows?,
+    };
+    let read = |row: &tokio_postgres::Row| {
+        let version: i32 = get(row, 0)?;
+        let number = usize::try_from(version).map_err(|_| Fault::damaged("migrations.version", version))?;
+        Ok((number, Applied { name: get(row, 1)?, sha256: get(row, 2)? }))
+    };
+    rows.iter().map(read).collect()
+}
+
+fn checksum(sql: &str) -> Vec<u8> {
+    Sha256::digest(sql).to_vec()
+}

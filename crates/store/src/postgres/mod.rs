@@ -1,0 +1,27 @@
+//! PostgreSQL, version 14 or later: the statements, the schema and the connections. What the verbs do is in `verbs/`, how
+//! their rows come together is in `draft/`; here is only how PostgreSQL keeps them.
+
+mod connection;
+mod databases;
+mod errors;
+pub(crate) mod export;
+mod house;
+mod listen;
+mod logs;
+pub mod migrate;
+mod names;
+mod options;
+mod partitions;
+mod readers;
+mod reads;
+mod rows;
+mod store;
+mod tables;
+#[cfg(test)]
+pub(crate) mod tests;
+mod tls;
+mod wire;
+
+pub use databases::{create_database, drop_database};
+pub use options::{OptionsError, PostgresOptions};
+pub use store::{OpenError, PostgresStore};

@@ -1,0 +1,206 @@
+//! The partitions of history and log lines: made ahead of time, made at once where a row needs one that is not there, and
+//! dropped as a whole when all of it is old.
+//!
+//! Both ways take only locks that let readers and writers go on: a new partition is attached, an old one is detached
+//! concurrently. The table `partitions` says what there is; whoever makes one holds a lock on it.
+
+use super::connection::connect;
+use super::options::Target;
+use super::rows::get;
+use crate::fault::Fault;
+use punctual_core::limits;
+use punctual_core::time::{Timestamp, duration_micros};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio_postgres::Client;
+
+/// A table that has partitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Parent {
+    History,
+    Lines,
+}
+
+impl Parent {
+    pub const ALL: [Parent; 2] = [Parent::History, Parent::Lines];
+
+    pub const fn table(self) -> &'static str {
+        match self {
+            Parent::History => "history",
+            Parent::Lines => "lines",
+        }
+    }
+}
+
+/// Which partitions there are, as all connections of a process know it.
+pub(crate) struct Partitions {
+    target: Target,
+    width_us: i64,
+    /// By parent and first microsecond: the first one behind.
+    known: Mutex<BTreeMap<(Parent, i64), i64>>,
+}
+
+/// One partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Partition {
+    pub parent: Parent,
+    pub name: String,
+    pub starts: i64,
+    pub ends: i64,
+}
+
+impl Partitions {
+    pub fn new(target: Target, width: Duration) -> Self {
+        let width_us = duration_micros(width.max(Duration::from_secs(1)));
+        Partitions { target, width_us, known: Mutex::default() }
+    }
+
+    /// Sees to it that rows with these times find a partition. What is known to be there costs nothing.
+    pub async fn ensure(&self, parent: Parent, times: impl IntoIterator<Item = i64>) -> Result<(), Fault> {
+        let missing: Vec<i64> = times.into_iter().filter(|time| !self.is_known(parent, *time)).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        // Not on a connection that is in the middle of a transaction: others must see it at once.
+        let client = connect(&self.target).await?;
+        self.make(&client, parent, missing).await
+    }
+
+    /// Makes those of the near future.
+    pub async fn make_ahead(&self, client: &Client, now: Timestamp) -> Result<(), Fault> {
+        for parent in Parent::ALL {
+            let ahead =
+                (0..=limits::PARTITIONS_AHEAD).map(|n| now.as_micros().saturating_add(n * self.width_us));
+            let missing: Vec<i64> = ahead.filter(|time| !self.is_known(parent, *time)).collect();
+            if !missing.is_empty() {
+                self.make(client, parent, missing).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets what is known: a row has found no partition, so one of them was dropped.
+    pub fn forget(&self) {
+        self.known().clear();
+    }
+
+    /// Those of which everything is older than this, oldest first.
+    pub async fn older_than(
+        &self,
+        client: &Client,
+        parent: Parent,
+        before: Timestamp,
+    ) -> Result<Vec<Partition>, Fault> {
+        let sql =
+            "SELECT name, starts, ends FROM partitions WHERE parent = $1 AND ends <= $2 ORDER BY starts";
+        let rows = client.query(sql, &[&parent.table(), &before.as_micros()]).await?;
+        let read = |row: &tokio_postgres::Row| {
+            Ok(Partition { parent, name: get(row, 0)?, starts: get(row, 1)?, ends: get(row, 2)? })
+        };
+        rows.iter().map(read).collect()
+    }
+
+    /// Drops one. What another node or an earlier try has begun is brought to its end.
+    pub async fn remove(&self, client: &Client, partition: &Partition) -> Result<(), Fault> {
+        self.known().remove(&(partition.parent, partition.starts));
+        client.execute("UPDATE partitions SET leaves = true WHERE name = $1", &[&partition.name]).await?;
+        let (parent, name) = (partition.parent.table(), &partition.name);
+        let detachment = "SELECT inhdetachpending FROM pg_inherits \
+             WHERE inhrelid = to_regclass($1) AND inhparent = to_regclass($2)";
+        match client.query_opt(detachment, &[name, &parent]).await? {
+            Some(row) => {
+                let way = if get(&row, 0)? { "FINALIZE" } else { "CONCURRENTLY" };
+                client.batch_execute(&format!("ALTER TABLE {parent} DETACH PARTITION {name} {way}")).await?;
+            }
+            None => tracing::debug!(name, "the partition was detached before"),
+        }
+        client.batch_execute(&format!("DROP TABLE IF EXISTS {name}")).await?;
+        client.execute("DELETE FROM partitions WHERE name = $1", &[name]).await?;
+        Ok(())
+    }
+
+    fn is_known(&self, parent: Parent, time: i64) -> bool {
+        let known = self.known();
+        let below = known.range((parent, i64::MIN)..=(parent, time)).next_back();
+        below.is_some_and(|(_, ends)| time < *ends)
+    }
+
+    async fn make(&self, client: &Client, parent: Parent, times: Vec<i64>) -> Result<(), Fault> {
+        client.batch_execute("BEGIN").await?;
+        let made = self.make_locked(client, parent, times).await;
+        let ending = if made.is_ok() { "COMMIT" } else { "ROLLBACK" };
+        client.batch_execute(ending).await?;
+        let known = made?;
+        self.known().extend(known.into_iter().map(|(starts, ends)| ((parent, starts), ends)));
+        Ok(())
+    }
+
+    /// Makes what is missing; all that there are then.
+    async fn make_locked(
+        &self,
+        client: &Client,
+        parent: Parent,
+        times: Vec<i64>,
+    ) -> Result<BTreeMap<i64, i64>, Fault> {
+        client.batch_execute("LOCK TABLE partitions IN EXCLUSIVE MODE").await?;
+        let rows = client
+            .query("SELECT starts, ends, leaves FROM partitions WHERE parent = $1", &[&parent.table()])
+            .await?;
+        let (mut taken, mut leaving) = (BTreeMap::new(), BTreeMap::new());
+        for row in &rows {
+            let into = if get(row, 2)? { &mut leaving } else { &mut taken };
+            into.insert(get(row, 0)?, get(row, 1)?);
+        }
+        for time in times {
+            if covering(&leaving, time).is_some() {
+                return Err(Fault::Conflict("the partition for this time is being dropped".to_owned()));
+            }
+            if covering(&taken, time).is_none() {
+                let all = taken.iter().chain(&leaving).map(|(starts, ends)| (*starts, *ends));
+                let (starts, ends) = gap_around(time, self.width_us, all);
+                attach(client, parent, starts, ends).await?;
+                taken.insert(starts, ends);
+            }
+        }
+        Ok(taken)
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<(Parent, i64), i64>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn covering(ranges: &BTreeMap<i64, i64>, time: i64) -> Option<(i64, i64)> {
+    let (starts, ends) = ranges.range(..=time).next_back()?;
+    (time < *ends).then_some((*starts, *ends))
+}
+
+/// The range of this width that a time falls into, as far as no other is in the way: widths change over the years.
+fn gap_around(time: i64, width: i64, taken: impl Iterator<Item = (i64, i64)>) -> (i64, i64) {
+    let aligned = time - time.rem_euclid(width);
+    taken.fold((aligned, aligned.saturating_add(width)), |(starts, ends), (other_starts, other_ends)| {
+        (
+            if other_ends <= time { starts.max(other_ends) } else { starts },
+            if other_starts > time { ends.min(other_starts) } else { ends },
+        )
+    })
+}
+
+/// A table like its parent, attached to it: unlike `PARTITION OF` this does not lock out those who use the parent.
+async fn attach(client: &Client, parent: Parent, starts: i64, ends: i64) -> Result<(), Fault> {
+    let table = parent.table();
+    let named =
+        "SELECT $1 || to_char(timestamp 'epoch' + $2 * interval '1 microsecond', '_YYYYMMDD_HH24MISSUS')";
+    let name: String = get(&client.query_one(named, &[&table, &(starts as f64)]).await?, 0)?;
+    let name = name.trim_end_matches("_000000000000");
+    client
+        .batch_execute(&format!(
+            "CREATE TABLE {name} (LIKE {table} INCLUDING ALL); \
+             ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ({starts}) TO ({ends})"
+        ))
+        .await?;
+    let insert = "INSERT INTO partitions (parent, starts, ends, name, leaves) VALUES ($1, $2, $3, $4, false)";
+    client.execute(insert, &[&table, &starts, &ends, &name]).await?;
+    Ok(())
+}

@@ -1,0 +1,156 @@
+//! Connections for those who read: a pool on the primary, and one on a replica for lists if there is one.
+//!
+//! A replica is behind by an unknown time. So nothing is decided by what it says: it serves what people look at, and
+//! while it cannot be read from, the primary does.
+
+use super::connection;
+use super::options::Target;
+use super::reads::Lanes;
+use crate::fault::Fault;
+use deadpool_postgres::{Client, Object, Pool, Transaction};
+use punctual_core::limits;
+use punctual_core::ports::StoreError;
+use std::sync::{Mutex, PoisonError};
+use tokio::time::Instant;
+use tokio_postgres::IsolationLevel;
+
+/// Reads over a connection to the primary: each statement sees what was committed before it.
+macro_rules! read {
+    ($readers:expr, $reads:ident => $verb:expr) => {
+        crate::postgres::readers::read_from!($readers.primary(), $readers.lanes(), $reads => $verb)
+    };
+}
+pub(super) use read;
+
+/// Reads from the primary at one moment, whatever is committed meanwhile.
+macro_rules! read_at_once {
+    ($readers:expr, $reads:ident => $verb:expr) => {
+        crate::postgres::readers::snapshot_of!($readers.primary(), $readers.lanes(), $reads => $verb)
+    };
+}
+pub(super) use read_at_once;
+
+/// Reads at one moment, from the replica if there is one that can be read from.
+macro_rules! list {
+    ($readers:expr, $reads:ident => $verb:expr) => {{
+        if let Some(pool) = $readers.replica() {
+            let seen = async { crate::postgres::readers::snapshot_of!(pool, $readers.lanes(), $reads => $verb) };
+            match seen.await {
+                Err(StoreError::Unavailable(reason)) => $readers.rest_replica(&reason),
+                seen => return seen,
+            }
+        }
+        crate::postgres::readers::read_at_once!($readers, $reads => $verb)
+    }};
+}
+pub(super) use list;
+
+macro_rules! read_from {
+    ($pool:expr, $lanes:expr, $reads:ident => $verb:expr) => {{
+        let client = crate::postgres::readers::connection_of($pool).await?;
+        let seen = {
+            let $reads = crate::postgres::reads::Reads::new(&client, $lanes);
+            tokio::time::timeout(punctual_core::limits::DATABASE_READ_TIME_MAX, $verb).await
+        };
+        crate::postgres::readers::in_time(seen, client)
+    }};
+}
+pub(super) use read_from;
+
+macro_rules! snapshot_of {
+    ($pool:expr, $lanes:expr, $reads:ident => $verb:expr) => {{
+        let mut client = crate::postgres::readers::connection_of($pool).await?;
+        let seen = tokio::time::timeout(punctual_core::limits::DATABASE_READ_TIME_MAX, async {
+            let transaction = crate::postgres::readers::snapshot(&mut client).await?;
+            let $reads = crate::postgres::reads::Reads::new(&transaction, $lanes);
+            $verb.await
+        })
+        .await;
+        crate::postgres::readers::in_time(seen, client)
+    }};
+}
+pub(super) use snapshot_of;
+
+/// All connections that read, and the names that they have learned.
+pub(super) struct Readers {
+    primary: Pool,
+    replica: Option<Replica>,
+    lanes: Lanes,
+}
+
+struct Replica {
+    pool: Pool,
+    /// Nobody tries it before.
+    rests_until: Mutex<Option<Instant>>,
+}
+
+impl Readers {
+    /// Connections are made when they are needed.
+    pub fn new(primary: &Target, replica: Option<&Target>, count: usize) -> Result<Self, Fault> {
+        let replica = match replica {
+            Some(target) => {
+                Some(Replica { pool: reading_pool(target, count)?, rests_until: Mutex::new(None) })
+            }
+            None => None,
+        };
+        Ok(Readers { primary: reading_pool(primary, count)?, replica, lanes: Lanes::default() })
+    }
+
+    pub fn primary(&self) -> &Pool {
+        &self.primary
+    }
+
+    pub fn lanes(&self) -> &Lanes {
+        &self.lanes
+    }
+
+    /// The replica, unless there is none or it could not be read from a moment ago.
+    pub fn replica(&self) -> Option<&Pool> {
+        let replica = self.replica.as_ref()?;
+        let rests_until = *replica.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
+        rests_until.is_none_or(|until| until <= Instant::now()).then_some(&replica.pool)
+    }
+
+    /// Leaves the replica alone for a while.
+    pub fn rest_replica(&self, reason: &str) {
+        let Some(replica) = &self.replica else { return };
+        tracing::warn!(
+            reason,
+            "the replica cannot be read from: lists are read from the primary for a while"
+        );
+        let mut rests_until = replica.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
+        *rests_until = Some(Instant::now() + limits::REPLICA_REST);
+    }
+}
+
+/// A pool whose statements are planned for the values that they are called with: how much of a table a list looks at
+/// depends on its cursor, and a plan for any cursor would be one for a third of the table.
+fn reading_pool(target: &Target, count: usize) -> Result<Pool, Fault> {
+    let mut target = target.clone();
+    let options = target.config.get_options().unwrap_or_default();
+    let options = format!("{options} -c plan_cache_mode=force_custom_plan");
+    target.config.options(options);
+    connection::pool(&target, count)
+}
+
+pub(super) async fn connection_of(pool: &Pool) -> Result<Client, StoreError> {
+    Ok(pool.get().await.map_err(Fault::from)?)
+}
+
+/// A transaction that sees one moment. It needs no end: dropping it lets go of the moment.
+pub(super) async fn snapshot(client: &mut Client) -> Result<Transaction<'_>, StoreError> {
+    let begin = client.build_transaction().isolation_level(IsolationLevel::RepeatableRead).read_only(true);
+    Ok(begin.start().await.map_err(Fault::from)?)
+}
+
+/// What was seen, if it took no longer than it may. Otherwise nobody knows what the connection is at, and it goes.
+pub(super) fn in_time<T>(
+    seen: Result<Result<T, StoreError>, tokio::time::error::Elapsed>,
+    client: Client,
+) -> Result<T, StoreError> {
+    seen.unwrap_or_else(|_| {
+        drop(Object::take(client));
+        let seconds = limits::DATABASE_READ_TIME_MAX.as_secs();
+        Err(StoreError::Unavailable(format!("the database has not answered within {seconds} s")))
+    })
+}

@@ -1,0 +1,27 @@
+//! How much room the database takes up, for metrics.
+
+use super::Reads;
+use crate::fault::Fault;
+use crate::postgres::rows::count;
+use deadpool_postgres::GenericClient;
+use punctual_core::ports::{StoreError, StoreFigures};
+
+/// A partition that is dropped meanwhile takes up nothing.
+const SIZES: &str = "SELECT pg_database_size(current_database()), \
+     (SELECT coalesce(sum(pg_total_relation_size(relid)), 0)::bigint FROM pg_partition_tree('lines'))";
+
+impl<C: GenericClient> Reads<'_, C> {
+    /// The sizes; what the writers have counted is to be added.
+    pub async fn figures(&self) -> Result<StoreFigures, StoreError> {
+        Ok(self.sizes().await?)
+    }
+
+    async fn sizes(&self) -> Result<StoreFigures, Fault> {
+        let row = self.one(SIZES, &[]).await?.ok_or_else(|| Fault::Missing("sizes".to_owned()))?;
+        Ok(StoreFigures {
+            database_bytes: count(&row, 0, "pg_database_size")?,
+            log_bytes: count(&row, 1, "pg_total_relation_size")?,
+            ..StoreFigures::default()
+        })
+    }
+}

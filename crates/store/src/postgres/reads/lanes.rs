@@ -1,0 +1,62 @@
+//! The names of lanes. They are never renumbered, so that what is known of them stays true.
+
+use super::Reads;
+use crate::fault::Fault;
+use crate::postgres::rows::get;
+use deadpool_postgres::GenericClient;
+use punctual_core::ports::Lane;
+use std::collections::BTreeMap;
+use std::sync::{PoisonError, RwLock};
+
+const LANES: &str = "SELECT id, queue, job_type FROM lanes WHERE id = ANY ($1)";
+
+/// Lanes by number, as far as the connections of a store have met them.
+#[derive(Debug, Default)]
+pub(crate) struct Lanes(RwLock<BTreeMap<i64, Lane>>);
+
+impl Lanes {
+    fn known(&self, numbers: impl Iterator<Item = i64>) -> Named {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        Named(numbers.filter_map(|number| Some((number, known.get(&number)?.clone()))).collect())
+    }
+
+    fn learn(&self, lanes: impl Iterator<Item = (i64, Lane)>) {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        for (number, lane) in lanes {
+            known.entry(number).or_insert(lane);
+        }
+    }
+}
+
+/// The lanes that some rows refer to.
+#[derive(Debug, Default)]
+pub(super) struct Named(BTreeMap<i64, Lane>);
+
+impl Named {
+    pub fn lane(&self, number: i64) -> Result<&Lane, Fault> {
+        self.0.get(&number).ok_or_else(|| Fault::Missing(format!("lane {number}")))
+    }
+}
+
+impl<C: GenericClient> Reads<'_, C> {
+    /// Names lanes; those that nobody has met before are looked up.
+    pub(super) async fn named_lanes(
+        &self,
+        numbers: impl Iterator<Item = i64> + Clone,
+    ) -> Result<Named, Fault> {
+        let mut named = self.lanes.known(numbers.clone());
+        let mut unknown: Vec<i64> = numbers.filter(|number| !named.0.contains_key(number)).collect();
+        if unknown.is_empty() {
+            return Ok(named);
+        }
+        unknown.sort_unstable();
+        unknown.dedup();
+        for row in self.all(LANES, &[&unknown]).await? {
+            let lane = Lane::new(get::<String>(&row, 1)?, get::<String>(&row, 2)?);
+            named.0.insert(get(&row, 0)?, lane);
+        }
+        let learned = unknown.iter().filter_map(|number| Some((*number, named.0.get(number)?.clone())));
+        self.lanes.learn(learned);
+        Ok(named)
+    }
+}

@@ -1,0 +1,94 @@
+//! What is read without writing: by people, and by the loops that look for work. Every list looks at a bounded number
+//! of rows and holds a bounded number of bytes, whatever the size of the database.
+//!
+//! Statements are prepared once for each connection. What a row refers to is looked up row by row inside of them
+//! (`LATERAL … LIMIT 1`): with a plain join the planner may walk over a whole table, once its statistics let it expect
+//! many rows.
+
+mod due;
+mod events;
+mod executions;
+mod figures;
+mod jobs;
+mod lanes;
+mod listed;
+mod logs;
+mod notes;
+mod overview;
+mod views;
+
+pub(crate) use lanes::Lanes;
+
+#[cfg(test)]
+pub(crate) use {
+    due::{DUE_LIVE, DUE_SCHEDULES},
+    events::{FINISHED_AFTER, LAST_PLACE, OPEN, RUNNING},
+    executions::{
+        DEAD_LETTERS, DEAD_LETTERS_NUMBERED, DEAD_LETTERS_OF_JOB, EXECUTION, HISTORY_OF_JOB, SKIPPED,
+    },
+    jobs::{ACTIVE_JOBS, LATEST_JOBS, MARKED_JOBS, ONE_JOB, STANDING_OF_JOBS, TAGGED_JOBS, TAGS_OF_JOBS},
+    listed::{FINISHED_AT, FINISHED_BEFORE, NAMES_OF_JOBS, OPEN_BEFORE},
+    logs::{LAST_LINES, LINES_OF_EXECUTION},
+    notes::{CHECKPOINT, NOTES_OF_JOB},
+    overview::{AHEAD, DEPTHS, HOLDINGS, SESSIONS},
+    views::{JOBS, LAST_FINISHED, OPEN_OF_JOBS, SCHEDULES},
+};
+
+use crate::fault::Fault;
+use crate::postgres::rows::get;
+use deadpool_postgres::GenericClient;
+use punctual_core::limits;
+use punctual_core::ports::StoreError;
+use punctual_core::time::Timestamp;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+/// The worker of a row of `history`, by its number.
+macro_rules! worker_of_history {
+    () => {
+        " LEFT JOIN LATERAL (SELECT name FROM workers WHERE workers.id = history.worker LIMIT 1) AS workers ON true "
+    };
+}
+use worker_of_history;
+
+/// Values of a statement's parameters.
+type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+/// The reading verbs over one connection, or over one transaction where several statements must see the same state.
+#[derive(Debug)]
+pub(crate) struct Reads<'a, C> {
+    client: &'a C,
+    lanes: &'a Lanes,
+}
+
+impl<'a, C: GenericClient> Reads<'a, C> {
+    pub fn new(client: &'a C, lanes: &'a Lanes) -> Self {
+        Reads { client, lanes }
+    }
+
+    /// The time by the clock of the database.
+    pub async fn clock(&self) -> Result<Timestamp, StoreError> {
+        Ok(self.time_of_database().await?)
+    }
+
+    async fn time_of_database(&self) -> Result<Timestamp, Fault> {
+        let sql = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+        let row = self.one(sql, &[]).await?.ok_or_else(|| Fault::Missing("the time".to_owned()))?;
+        Ok(Timestamp::from_micros(get(&row, 0)?))
+    }
+
+    /// All rows of a statement that is bounded by its own limit.
+    async fn all(&self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Fault> {
+        let statement = self.client.prepare_cached(sql).await?;
+        Ok(self.client.query(&statement, params).await?)
+    }
+
+    /// The row of a statement that has one at most.
+    async fn one(&self, sql: &str, params: Params<'_>) -> Result<Option<Row>, Fault> {
+        let statement = self.client.prepare_cached(sql).await?;
+        Ok(self.client.query_opt(&statement, params).await?)
+    }
+}
+
+/// The bytes that a page may have, for statements that leave out what would not fit.
+const PAGE_BYTES: i64 = limits::PAGE_BYTES_MAX as i64;

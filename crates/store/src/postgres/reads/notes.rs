@@ -1,0 +1,57 @@
+//! What handlers have noted.
+
+use super::Reads;
+use crate::fault::Fault;
+use crate::postgres::rows::{get, limit, number, time, uuid, version};
+use deadpool_postgres::GenericClient;
+use punctual_core::ids::{JobId, OccurrenceId};
+use punctual_core::limits;
+use punctual_core::notes::{Checkpoint, Noted, Percent, Progress};
+use punctual_core::ports::StoreError;
+use tokio_postgres::Row;
+
+pub(crate) const NOTES_OF_JOB: &str = "SELECT notes.occurrence, notes.attempt, notes.percent, notes.message, \
+     notes.noted_at, (SELECT octet_length(document) FROM checkpoints \
+     WHERE checkpoints.job = notes.job AND checkpoints.occurrence = notes.occurrence) \
+     FROM notes WHERE notes.job = $1 AND notes.occurrence <= $2 ORDER BY notes.occurrence DESC LIMIT $3";
+pub(crate) const CHECKPOINT: &str = "SELECT document FROM checkpoints WHERE job = $1 AND occurrence = $2";
+
+impl<C: GenericClient> Reads<'_, C> {
+    /// What is noted of a job's open and dead occurrences up to this number, latest first.
+    pub async fn notes(&self, job: JobId, up_to: u32, count: usize) -> Result<Vec<Noted>, StoreError> {
+        Ok(self.notes_of(job, up_to, count.min(limits::PAGE_ITEMS_MAX)).await?)
+    }
+
+    pub async fn checkpoint(&self, occurrence: OccurrenceId) -> Result<Option<Checkpoint>, StoreError> {
+        Ok(self.checkpoint_of(occurrence).await?)
+    }
+
+    async fn notes_of(&self, job: JobId, up_to: u32, count: usize) -> Result<Vec<Noted>, Fault> {
+        let rows = self.all(NOTES_OF_JOB, &[&uuid(job), &i64::from(up_to), &limit(count)]).await?;
+        rows.iter().map(|row| read_noted(job, row)).collect()
+    }
+
+    async fn checkpoint_of(&self, id: OccurrenceId) -> Result<Option<Checkpoint>, Fault> {
+        let row = self.one(CHECKPOINT, &[&uuid(id.job), &i64::from(id.number)]).await?;
+        row.map(|row| read_checkpoint(get(&row, 0)?)).transpose()
+    }
+}
+
+fn read_checkpoint(document: String) -> Result<Checkpoint, Fault> {
+    Checkpoint::new(document).map_err(|error| Fault::damaged("checkpoints.document", error))
+}
+
+fn read_noted(job: JobId, row: &Row) -> Result<Noted, Fault> {
+    let hundredths: Option<i16> = get(row, 2)?;
+    let percent = |hundredths: i16| {
+        let percent = u16::try_from(hundredths).ok().and_then(Percent::from_hundredths);
+        percent.ok_or_else(|| Fault::damaged("notes.percent", hundredths))
+    };
+    Ok(Noted {
+        occurrence: job.occurrence(number(row, 0, "notes.occurrence")?),
+        attempt: version(row, 1, "notes.attempt")?,
+        progress: Progress { percent: hundredths.map(percent).transpose()?, message: get(row, 3)? },
+        noted_at: time(row, 4)?,
+        checkpoint_bytes: get::<Option<i32>>(row, 5)?.and_then(|bytes| u64::try_from(bytes).ok()),
+    })
+}

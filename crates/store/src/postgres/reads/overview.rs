@@ -1,0 +1,180 @@
+//! Small tables read whole: sessions, depths of lanes, tokens.
+
+use super::Reads;
+use crate::fault::Fault;
+use crate::postgres::rows::{count, decode, get, limit, number, time, time_or_none, uuid};
+use crate::tally::shown;
+use deadpool_postgres::GenericClient;
+use punctual_core::ids::{OccurrenceId, SessionId};
+use punctual_core::ports::{
+    Depth, JobCounts, PausedQueue, QueueRow, SessionRow, StoreError, Token, WorkerAbout,
+};
+use punctual_core::queue::QueueSettings;
+use punctual_core::session::Pulse;
+use std::time::Duration;
+use tokio_postgres::Row;
+
+pub(crate) const SESSIONS: &str = "SELECT sessions.id, sessions.beat, sessions.lease_us, workers.name, \
+     sessions.embedded, sessions.job_types, sessions.slots, sessions.opened_at, sessions.beaten_at, \
+     sessions.queues, sessions.version, sessions.host, sessions.mode FROM sessions \
+     CROSS JOIN LATERAL (SELECT name FROM workers WHERE workers.id = sessions.worker LIMIT 1) AS workers \
+     WHERE NOT sessions.lost ORDER BY sessions.id";
+/// Names go by their bytes, as everywhere, not by the language of the database.
+const QUEUES: &str = "SELECT queue, paused_at, max_depth FROM queues ORDER BY queue COLLATE \"C\"";
+/// Session by session, so that a backlog is not walked over for the few that run. Leases name sessions that are there.
+pub(crate) const HOLDINGS: &str = "SELECT sessions.id, held.count FROM sessions CROSS JOIN LATERAL \
+     (SELECT count(*) AS count FROM live WHERE live.session = sessions.id AND live.state = 2) AS held \
+     WHERE held.count > 0 ORDER BY sessions.id";
+/// Rows at the head of a lane among which the one that has waited longest is looked for. Rank is the time since
+/// which a row is available, but for its priority: in a lane of one priority the first row is the one.
+const OLDEST_LOOKED_AT_MAX: usize = 100;
+/// The counts of a lane are spread over several rows, one for each connection that writes. One statement, because the
+/// heads of the queues must be those that were counted.
+pub(crate) const DEPTHS: &str = "SELECT tallies.lane, tallies.waiting, tallies.queued, tallies.running, \
+     CASE WHEN tallies.queued > 0 THEN (SELECT min(head.available_at) FROM (SELECT available_at FROM live \
+     WHERE live.lane = tallies.lane AND state = 1 ORDER BY rank, job, occurrence LIMIT $1) AS head) END \
+     FROM (SELECT lane, sum(waiting)::bigint AS waiting, sum(queued)::bigint AS queued, \
+     sum(running)::bigint AS running FROM lane_tallies GROUP BY lane) AS tallies \
+     WHERE (tallies.waiting, tallies.queued, tallies.running) <> (0, 0, 0) ORDER BY tallies.lane";
+const JOB_COUNTS: &str = "SELECT coalesce(sum(active), 0)::bigint, coalesce(sum(paused), 0)::bigint, \
+     coalesce(sum(completed), 0)::bigint, coalesce(sum(failed), 0)::bigint, coalesce(sum(cancelled), 0)::bigint, \
+     coalesce(sum(dead_letters), 0)::bigint FROM job_tally";
+/// One statement, so that its place and what goes before it are seen at the same moment.
+pub(crate) const AHEAD: &str = "SELECT (SELECT count(*) FROM (SELECT 1 FROM live AS earlier \
+     WHERE earlier.lane = live.lane AND earlier.state = 1 \
+     AND (earlier.rank, earlier.job, earlier.occurrence) < (live.rank, live.job, live.occurrence) LIMIT $3) AS ahead) \
+     FROM live WHERE live.job = $1 AND live.occurrence = $2 AND live.state = 1";
+const TOKEN: &str = "SELECT id, secret_sha256, role, created_at FROM tokens WHERE id = $1";
+
+impl<C: GenericClient> Reads<'_, C> {
+    pub async fn paused_queues(&self) -> Result<Vec<PausedQueue>, StoreError> {
+        let paused = self.queues().await?.into_iter().filter_map(|QueueRow { queue, paused_at, .. }| {
+            paused_at.map(|paused_at| PausedQueue { queue, paused_at })
+        });
+        Ok(paused.collect())
+    }
+
+    /// The queues that are paused or have settings of their own, by name.
+    pub async fn queues(&self) -> Result<Vec<QueueRow>, StoreError> {
+        Ok(self.all_queues().await?)
+    }
+
+    /// How many executions of the same lane go before this queued one, counted up to `count`; `None` if it is
+    /// not queued.
+    pub async fn ahead(&self, id: OccurrenceId, count: usize) -> Result<Option<usize>, StoreError> {
+        Ok(self.count_ahead(id, count).await?)
+    }
+
+    /// How many executions each session holds, of those that hold any.
+    pub async fn holdings(&self) -> Result<Vec<(SessionId, u64)>, StoreError> {
+        Ok(self.all_holdings().await?)
+    }
+
+    /// All sessions that are neither lost nor closed.
+    pub async fn sessions(&self) -> Result<Vec<SessionRow>, StoreError> {
+        Ok(self.all_sessions().await?)
+    }
+
+    /// How much is live, by lane: rows of counts and the head of the queue for each lane in use.
+    pub async fn depths(&self) -> Result<Vec<Depth>, StoreError> {
+        Ok(self.all_depths().await?)
+    }
+
+    /// Jobs by status.
+    pub async fn job_counts(&self) -> Result<JobCounts, StoreError> {
+        Ok(self.count_jobs().await?)
+    }
+
+    pub async fn token(&self, id: &str) -> Result<Option<Token>, StoreError> {
+        Ok(self.find_token(id).await?)
+    }
+
+    async fn all_queues(&self) -> Result<Vec<QueueRow>, Fault> {
+        let read = |row: &Row| {
+            let max_depth = match get::<Option<i64>>(row, 2)? {
+                Some(_) => Some(count(row, 2, "queues.max_depth")?),
+                None => None,
+            };
+            let settings = QueueSettings { max_depth };
+            Ok(QueueRow { queue: get(row, 0)?, paused_at: time_or_none(row, 1)?, settings })
+        };
+        self.all(QUEUES, &[]).await?.iter().map(read).collect()
+    }
+
+    async fn count_ahead(&self, id: OccurrenceId, most: usize) -> Result<Option<usize>, Fault> {
+        let row = self.one(AHEAD, &[&uuid(id.job), &i64::from(id.number), &limit(most)]).await?;
+        let ahead = row.map(|row| count(&row, 0, "ahead")).transpose()?;
+        Ok(ahead.map(|ahead| usize::try_from(ahead).unwrap_or(usize::MAX)))
+    }
+
+    async fn all_holdings(&self) -> Result<Vec<(SessionId, u64)>, Fault> {
+        let read = |row: &Row| Ok((SessionId(get(row, 0)?), count(row, 1, "live.session")?));
+        self.all(HOLDINGS, &[]).await?.iter().map(read).collect()
+    }
+
+    async fn all_sessions(&self) -> Result<Vec<SessionRow>, Fault> {
+        self.all(SESSIONS, &[]).await?.iter().map(read_session).collect()
+    }
+
+    async fn all_depths(&self) -> Result<Vec<Depth>, Fault> {
+        let rows = self.all(DEPTHS, &[&limit(OLDEST_LOOKED_AT_MAX)]).await?;
+        let numbers = rows.iter().map(|row| get(row, 0)).collect::<Result<Vec<i64>, _>>()?;
+        let lanes = self.named_lanes(numbers.iter().copied()).await?;
+        let read = |(row, lane): (&Row, &i64)| {
+            Ok(Depth {
+                lane: lanes.lane(*lane)?.clone(),
+                waiting: shown(get(row, 1)?),
+                queued: shown(get(row, 2)?),
+                running: shown(get(row, 3)?),
+                oldest_queued: time_or_none(row, 4)?,
+            })
+        };
+        rows.iter().zip(&numbers).map(read).collect()
+    }
+
+    async fn count_jobs(&self) -> Result<JobCounts, Fault> {
+        let row = self.one(JOB_COUNTS, &[]).await?.ok_or_else(|| Fault::Missing("job_tally".to_owned()))?;
+        Ok(JobCounts {
+            active: shown(get(&row, 0)?),
+            paused: shown(get(&row, 1)?),
+            completed: shown(get(&row, 2)?),
+            failed: shown(get(&row, 3)?),
+            cancelled: shown(get(&row, 4)?),
+            dead_letters: shown(get(&row, 5)?),
+        })
+    }
+
+    async fn find_token(&self, id: &str) -> Result<Option<Token>, Fault> {
+        let Some(row) = self.one(TOKEN, &[&id]).await? else { return Ok(None) };
+        let secret: Vec<u8> = get(&row, 1)?;
+        let bytes = secret.len();
+        Ok(Some(Token {
+            id: get(&row, 0)?,
+            secret_sha256: secret.try_into().map_err(|_| Fault::damaged("tokens.secret_sha256", bytes))?,
+            role: decode(&row, 2, "tokens.role")?,
+            created_at: time(&row, 3)?,
+        }))
+    }
+}
+
+fn read_session(row: &Row) -> Result<SessionRow, Fault> {
+    let lease = Duration::from_micros(count(row, 2, "sessions.lease_us")?);
+    Ok(SessionRow {
+        pulse: Pulse { session: SessionId(get(row, 0)?), beat: count(row, 1, "sessions.beat")?, lease },
+        worker: get(row, 3)?,
+        embedded: get(row, 4)?,
+        job_types: serde_json::from_str(get(row, 5)?)?,
+        slots: number(row, 6, "sessions.slots")?,
+        opened_at: time(row, 7)?,
+        beaten_at: time(row, 8)?,
+        about: WorkerAbout {
+            queues: match get::<Option<&str>>(row, 9)? {
+                Some(queues) => serde_json::from_str(queues)?,
+                None => vec![],
+            },
+            version: get(row, 10)?,
+            host: get(row, 11)?,
+        },
+        mode: decode(row, 12, "sessions.mode")?,
+    })
+}

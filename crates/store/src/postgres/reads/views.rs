@@ -1,0 +1,112 @@
+//! Jobs as people see them, with what is to come of them, what is open and what ended last. Read for many jobs at once,
+//! within one transaction, so that all of a view is of the same moment.
+
+use super::{Reads, worker_of_history};
+use crate::fault::Fault;
+use crate::postgres::rows::{
+    UnnamedJob, UnnamedSchedule, history_columns, job_columns, job_id, limit, live_columns, read_finished,
+    read_job, read_live, read_schedule, schedule_columns, uuid,
+};
+use deadpool_postgres::GenericClient;
+use futures_util::future::try_join4;
+use punctual_core::ids::JobId;
+use punctual_core::job::JobMark;
+use punctual_core::occurrence::{Finished, Live};
+use punctual_core::ports::{JobView, OPEN_IN_VIEW_MAX};
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+pub(crate) const JOBS: &str = concat!("SELECT ", job_columns!(), " FROM jobs WHERE jobs.id = ANY ($1)");
+pub(crate) const SCHEDULES: &str =
+    concat!("SELECT ", schedule_columns!(), " FROM schedules WHERE schedules.job = ANY ($1)");
+pub(crate) const OPEN_OF_JOBS: &str = concat!(
+    "SELECT ",
+    live_columns!(),
+    " FROM unnest($1::uuid[]) AS wanted (job) CROSS JOIN LATERAL (SELECT * FROM live WHERE live.job = wanted.job \
+     ORDER BY live.occurrence DESC LIMIT $2) AS live"
+);
+/// The execution of each job that ended last, as far as the latest few can tell: occurrences that overlap may end in
+/// any order.
+pub(crate) const LAST_FINISHED: &str = concat!(
+    "SELECT ",
+    history_columns!(),
+    " FROM unnest($1::uuid[]) AS wanted (job) CROSS JOIN LATERAL (SELECT * FROM (SELECT * FROM history \
+     WHERE history.job = wanted.job ORDER BY occurrence DESC, attempt DESC LIMIT $2) AS latest \
+     ORDER BY completed_at DESC, occurrence DESC, attempt DESC LIMIT 1) AS history",
+    worker_of_history!()
+);
+/// Finished executions among which the last to end is looked for.
+const LATEST_LOOKED_AT: usize = 8;
+
+impl<C: GenericClient> Reads<'_, C> {
+    /// The views of those of these jobs that are there and not deleted.
+    pub(super) async fn views(&self, ids: &[JobId]) -> Result<BTreeMap<JobId, JobView>, Fault> {
+        let ids: Vec<Uuid> = ids.iter().map(|id| uuid(*id)).collect();
+        let (jobs, schedules, open, ended) = try_join4(
+            self.jobs_of(&ids),
+            self.schedules_of(&ids),
+            self.open_of_jobs(&ids),
+            self.last_finished(&ids),
+        )
+        .await?;
+        let numbers = jobs.iter().map(|job| job.lane).chain(schedules.values().map(|schedule| schedule.lane));
+        let lanes = self.named_lanes(numbers).await?;
+        let mut parts = Parts { schedules, open, ended };
+        let mut views = BTreeMap::new();
+        for job in jobs {
+            let lane = lanes.lane(job.lane)?;
+            let job = job.named(lane).job;
+            if job.mark == JobMark::Deleted {
+                continue;
+            }
+            let schedule = match parts.schedules.remove(&job.id) {
+                Some(schedule) => {
+                    let lane = lanes.lane(schedule.lane)?;
+                    Some(schedule.named(lane).state)
+                }
+                None => None,
+            };
+            let open = parts.open.remove(&job.id).unwrap_or_default();
+            let last_finished = parts.ended.remove(&job.id);
+            views.insert(job.id, JobView { job, schedule, open, last_finished });
+        }
+        Ok(views)
+    }
+
+    async fn jobs_of(&self, ids: &[Uuid]) -> Result<Vec<UnnamedJob>, Fault> {
+        self.all(JOBS, &[&ids]).await?.iter().map(|row| read_job(row, 0)).collect()
+    }
+
+    async fn schedules_of(&self, ids: &[Uuid]) -> Result<BTreeMap<JobId, UnnamedSchedule>, Fault> {
+        let rows = self.all(SCHEDULES, &[&ids]).await?;
+        let read = |row| Ok((job_id(row, 0)?, read_schedule(row, 0)?));
+        rows.iter().map(read).collect()
+    }
+
+    async fn open_of_jobs(&self, ids: &[Uuid]) -> Result<BTreeMap<JobId, Vec<Live>>, Fault> {
+        let mut open: BTreeMap<JobId, Vec<Live>> = BTreeMap::new();
+        for row in self.all(OPEN_OF_JOBS, &[&ids, &limit(OPEN_IN_VIEW_MAX)]).await? {
+            let live = read_live(&row, 0)?.live;
+            open.entry(live.id.job).or_default().push(live);
+        }
+        // Latest first, whichever way the rows were joined.
+        open.values_mut().for_each(|lives| lives.sort_unstable_by_key(|live| std::cmp::Reverse(live.id)));
+        Ok(open)
+    }
+
+    async fn last_finished(&self, ids: &[Uuid]) -> Result<BTreeMap<JobId, Finished>, Fault> {
+        let mut ended = BTreeMap::new();
+        for row in self.all(LAST_FINISHED, &[&ids, &limit(LATEST_LOOKED_AT)]).await? {
+            let finished = read_finished(&row, 0)?;
+            ended.insert(finished.id.occurrence.job, finished);
+        }
+        Ok(ended)
+    }
+}
+
+/// What belongs to jobs, by their ids.
+struct Parts {
+    schedules: BTreeMap<JobId, UnnamedSchedule>,
+    open: BTreeMap<JobId, Vec<Live>>,
+    ended: BTreeMap<JobId, Finished>,
+}

@@ -1,0 +1,224 @@
+//! The rows of a draft, fetched from and written to one connection.
+
+pub(crate) mod changed;
+mod found;
+pub(crate) mod wanted;
+
+use super::names::Lanes;
+use super::options::{OptionsError, PostgresOptions, Target};
+use super::partitions::{Parent, Partitions};
+use super::rows::get;
+use super::wire::{Call, Frame, Wire, column, value};
+use crate::draft::{Changes, Connect, Found, Tables, Wants};
+use crate::fault::Fault;
+use async_trait::async_trait;
+use changed::Writing;
+use found::{Gathering, lanes_of, read_queue};
+use punctual_core::ids::{JobId, SessionId};
+use punctual_core::ports::QueueRow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use wanted::{QUEUES, Round};
+
+const INSERT_WORKERS: &str =
+    "INSERT INTO workers (name) SELECT * FROM unnest($1::text[]) ON CONFLICT (name) DO NOTHING";
+const WORKERS: &str = "SELECT name, id FROM workers WHERE name = ANY($1)";
+const SESSION_NUMBERS: &str = "SELECT nextval('session_numbers') FROM generate_series(1, $1::bigint)";
+/// Those who change what is set for queues take turns, because nothing else locks it.
+const LOCK_QUEUES: &str = "LOCK TABLE queues IN SHARE ROW EXCLUSIVE MODE";
+
+/// What all connections of a process share: where the database is, and what never changes in it.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub target: Target,
+    pub lanes: Arc<Lanes>,
+    pub partitions: Arc<Partitions>,
+}
+
+impl Shared {
+    pub fn new(options: &PostgresOptions) -> Result<Self, OptionsError> {
+        let target = options.target()?;
+        let partitions = Arc::new(Partitions::new(target.clone(), options.partition_width));
+        Ok(Shared { target, lanes: Arc::default(), partitions })
+    }
+}
+
+#[async_trait]
+impl Connect for Shared {
+    async fn connect(&self, _writer: usize) -> Result<Box<dyn Tables>, Fault> {
+        Ok(Box::new(PostgresTables::connect(self.clone()).await?))
+    }
+}
+
+/// One connection that writes.
+pub(crate) struct PostgresTables {
+    shared: Shared,
+    /// None after it broke, until it is needed again.
+    wire: Option<Wire>,
+    stage: Stage,
+    /// What was set for queues when this transaction read it.
+    queues: Option<BTreeMap<String, QueueRow>>,
+}
+
+/// Where a transaction stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Idle,
+    /// To be begun with its first statement.
+    Begun,
+    Open,
+}
+
+impl PostgresTables {
+    pub async fn connect(shared: Shared) -> Result<Self, Fault> {
+        let wire = Some(Wire::connect(&shared.target).await?);
+        Ok(PostgresTables { shared, wire, stage: Stage::Idle, queues: None })
+    }
+
+    /// The connection, with no transaction of an earlier caller on it.
+    async fn idle_wire(&mut self) -> Result<&mut Wire, Fault> {
+        if self.stage == Stage::Open {
+            self.abandon().await;
+        }
+        self.stage = Stage::Idle;
+        if self.wire.as_ref().is_none_or(Wire::is_closed) {
+            self.wire = Some(Wire::connect(&self.shared.target).await?);
+        }
+        self.wire()
+    }
+
+    /// The connection in whatever state it is: one that broke in the middle of a transaction is not made anew.
+    fn wire(&mut self) -> Result<&mut Wire, Fault> {
+        self.wire.as_mut().ok_or_else(|| Fault::Away("the connection was lost".to_owned()))
+    }
+
+    /// Runs a round inside the transaction, which begins with its first statement.
+    async fn gather(&mut self, round: Round<'_>, gathering: &mut Gathering) -> Result<(), Fault> {
+        if round.calls.is_empty() {
+            return Ok(());
+        }
+        let frame = if self.stage == Stage::Begun { Frame::Begin } else { Frame::None };
+        self.stage = Stage::Open;
+        let Round { parts, calls } = round;
+        let answers = self.wire()?.run(frame, calls).await?;
+        self.learn_lanes(&lanes_of(&parts, &answers)?).await?;
+        for (part, rows) in parts.iter().zip(&answers) {
+            gathering.take(*part, rows, &self.shared.lanes)?;
+        }
+        Ok(())
+    }
+
+    async fn learn_lanes(&mut self, numbers: &BTreeSet<i64>) -> Result<(), Fault> {
+        let lanes = Arc::clone(&self.shared.lanes);
+        if lanes.knows_all(numbers) { Ok(()) } else { lanes.refresh(self.wire()?).await }
+    }
+
+    /// Whether what this transaction has read of queues still holds, now that nobody else can change it.
+    async fn check_queues(&mut self, changes: &Changes) -> Result<(), Fault> {
+        if changes.queues_put.is_empty() && changes.queues_deleted.is_empty() {
+            return Ok(());
+        }
+        let frame = if self.stage == Stage::Begun { Frame::Begin } else { Frame::None };
+        self.stage = Stage::Open;
+        let calls = vec![Call::new(LOCK_QUEUES, []), Call::new(QUEUES, [])];
+        let rows = self.wire()?.run(frame, calls).await?.pop().unwrap_or_default();
+        let now = rows.iter().map(read_queue).collect::<Result<Vec<_>, _>>()?;
+        let now: BTreeMap<_, _> = now.into_iter().map(|row| (row.queue.clone(), row)).collect();
+        let named = changes.queues_put.iter().map(|row| &row.queue).chain(&changes.queues_deleted);
+        match &self.queues {
+            Some(read) if named.clone().any(|queue| read.get(queue) != now.get(queue)) => {
+                Err(Fault::Conflict("what is set for a queue was changed by another transaction".to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Tables for PostgresTables {
+    async fn intern(&mut self, wants: &Wants) -> Result<Found, Fault> {
+        let lanes = Arc::clone(&self.shared.lanes);
+        let wire = self.idle_wire().await?;
+        let mut found = Found::default();
+        if !wants.lanes.is_empty() {
+            lanes.intern(wire, &wants.lanes).await?;
+        } else if wants.all_lanes || !lanes.knows_all(&wants.lane_numbers) {
+            lanes.refresh(wire).await?;
+        }
+        if wants.all_lanes || !wants.lanes.is_empty() || !wants.lane_numbers.is_empty() {
+            found.lanes = lanes.all();
+        }
+        if !wants.workers.is_empty() {
+            let names = || column(wants.workers.iter().map(String::as_str));
+            wire.run_one(Call::new(INSERT_WORKERS, [names()])).await?;
+            for row in wire.run_one(Call::new(WORKERS, [names()])).await? {
+                found.workers.push((get(&row, 0)?, get(&row, 1)?));
+            }
+        }
+        if wants.new_sessions > 0 {
+            let count = value(super::rows::limit(wants.new_sessions));
+            for row in wire.run_one(Call::new(SESSION_NUMBERS, [count])).await? {
+                found.new_sessions.push(SessionId(get(&row, 0)?));
+            }
+        }
+        Ok(found)
+    }
+
+    async fn begin(&mut self) -> Result<(), Fault> {
+        self.idle_wire().await?;
+        self.stage = Stage::Begun;
+        self.queues = None;
+        Ok(())
+    }
+
+    async fn fetch(&mut self, wants: &Wants) -> Result<Found, Fault> {
+        let mut gathering = Gathering::new(wants.claims.len());
+        self.gather(Round::of(wants), &mut gathering).await?;
+        // What may be claimed is known only now, and whoever claims it wants to know what to run.
+        let jobs: BTreeSet<JobId> = gathering.claimed().map(|id| id.job).collect();
+        let unknown: Vec<JobId> = jobs.difference(&wants.facts).copied().collect();
+        if !unknown.is_empty() {
+            self.gather(Round::facts(unknown), &mut gathering).await?;
+        }
+        let found = gathering.finish();
+        if wants.queues {
+            self.queues = Some(found.queues.iter().map(|row| (row.queue.clone(), row.clone())).collect());
+        }
+        Ok(found)
+    }
+
+    async fn commit(&mut self, changes: &Changes) -> Result<(), Fault> {
+        self.shared
+            .partitions
+            .ensure(Parent::History, changes.history.iter().map(|row| row.finished.completed_at.as_micros()))
+            .await?;
+        self.check_queues(changes).await?;
+        let shard = self.wire()?.shard;
+        let calls = Writing::of(changes, shard)?;
+        let frame = match self.stage {
+            Stage::Open => Frame::Commit,
+            _ if calls.is_empty() => Frame::None,
+            _ => Frame::BeginAndCommit,
+        };
+        self.stage = Stage::Open;
+        let written = self.wire()?.run(frame, calls).await;
+        if matches!(&written, Err(fault) if fault.is_conflict()) {
+            // It may be that a partition is gone.
+            self.shared.partitions.forget();
+        }
+        written?;
+        self.stage = Stage::Idle;
+        Ok(())
+    }
+
+    async fn abandon(&mut self) {
+        if self.stage == Stage::Open
+            && let Some(wire) = &self.wire
+            && (wire.is_closed() || wire.roll_back().await.is_err())
+        {
+            self.wire = None;
+        }
+        self.stage = Stage::Idle;
+        self.queues = None;
+    }
+}

@@ -1,0 +1,235 @@
+//! Dead letters, dependencies, notes, queues, requests and counts.
+
+use super::Writing;
+use super::jobs::ids;
+use crate::draft::{Buried, Changes, Dependency, NoteChange};
+use crate::postgres::rows::{clean, code, counter, integer};
+use crate::postgres::tables::wanted::occurrences;
+use crate::postgres::wire::{Parameter, column, value};
+use crate::tally::Counts;
+use punctual_core::time::Timestamp;
+
+const INSERT_DEAD_LETTERS: &str = "INSERT INTO dead_letters (job, occurrence, scheduled_time, died_at, attempts, epoch, origin, noted, error) \
+     SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::integer[], $6::integer[], \
+     $7::smallint[], $8::boolean[], $9::text[])";
+const DELETE_DEAD_LETTERS: &str = "DELETE FROM dead_letters USING unnest($1::uuid[], $2::bigint[]) AS old(job, occurrence) \
+     WHERE dead_letters.job = old.job AND dead_letters.occurrence = old.occurrence";
+const FORGET_DEAD_LETTERS: &str = "DELETE FROM dead_letters WHERE job = ANY($1)";
+
+const INSERT_DEPENDENCIES: &str =
+    "INSERT INTO dependencies (parent, child) SELECT * FROM unnest($1::uuid[], $2::uuid[])";
+const DELETE_DEPENDENCIES: &str = "DELETE FROM dependencies USING unnest($1::uuid[], $2::uuid[]) AS old(parent, child) \
+     WHERE dependencies.parent = old.parent AND dependencies.child = old.child";
+const FORGET_PARENTS: &str = "DELETE FROM dependencies WHERE child = ANY($1)";
+const INSERT_RESOLUTIONS: &str =
+    "INSERT INTO resolutions (parent, succeeded) SELECT * FROM unnest($1::uuid[], $2::boolean[])";
+const DELETE_RESOLUTIONS: &str = "DELETE FROM resolutions WHERE parent = ANY($1)";
+
+const COUNT_NOTES: &str = "INSERT INTO notes (job, occurrence, attempt, epoch, number, noted_at) \
+     SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::integer[], $4::integer[], $5::bigint[], $6::bigint[]) \
+     ON CONFLICT (job, occurrence) \
+     DO UPDATE SET epoch = excluded.epoch, number = excluded.number, noted_at = excluded.noted_at";
+const PUT_PROGRESS: &str = "UPDATE notes SET attempt = new.attempt, percent = new.percent, message = new.message \
+     FROM unnest($1::uuid[], $2::bigint[], $3::integer[], $4::smallint[], $5::text[]) \
+     AS new(job, occurrence, attempt, percent, message) \
+     WHERE notes.job = new.job AND notes.occurrence = new.occurrence";
+const PUT_CHECKPOINTS: &str = "INSERT INTO checkpoints (job, occurrence, document) \
+     SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::text[]) \
+     ON CONFLICT (job, occurrence) DO UPDATE SET document = excluded.document";
+const DELETE_CHECKPOINTS: &str = "DELETE FROM checkpoints USING unnest($1::uuid[], $2::bigint[]) AS old(job, occurrence) \
+     WHERE checkpoints.job = old.job AND checkpoints.occurrence = old.occurrence";
+const DELETE_NOTES: &str = "DELETE FROM notes USING unnest($1::uuid[], $2::bigint[]) AS old(job, occurrence) \
+     WHERE notes.job = old.job AND notes.occurrence = old.occurrence";
+/// But for those of what is open.
+pub(crate) const FORGET_NOTES: [&str; 2] = [
+    "DELETE FROM notes WHERE job = ANY($1) AND NOT EXISTS \
+     (SELECT 1 FROM live WHERE live.job = notes.job AND live.occurrence = notes.occurrence)",
+    "DELETE FROM checkpoints WHERE job = ANY($1) AND NOT EXISTS \
+     (SELECT 1 FROM live WHERE live.job = checkpoints.job AND live.occurrence = checkpoints.occurrence)",
+];
+
+const PUT_QUEUES: &str = "INSERT INTO queues (queue, paused_at, max_depth) \
+     SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[]) \
+     ON CONFLICT (queue) DO UPDATE SET paused_at = excluded.paused_at, max_depth = excluded.max_depth";
+const DELETE_QUEUES: &str = "DELETE FROM queues WHERE queue = ANY($1)";
+const INSERT_REQUESTS: &str = "INSERT INTO requests (token, key, fingerprint, seed, begun_at) \
+     SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[], $5::bigint[])";
+const ANSWER_REQUESTS: &str = "UPDATE requests SET status = new.status, location = new.location, body = new.body \
+     FROM unnest($1::text[], $2::text[], $3::integer[], $4::text[], $5::text[]) AS new(token, key, status, location, body) \
+     WHERE requests.token = new.token AND requests.key = new.key";
+
+const ADD_TO_LANES: &str = "INSERT INTO lane_tallies (lane, shard, waiting, queued, running) \
+     SELECT lane, $1, waiting, queued, running \
+     FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS change(lane, waiting, queued, running) \
+     ON CONFLICT (lane, shard) DO UPDATE SET waiting = lane_tallies.waiting + excluded.waiting, \
+     queued = lane_tallies.queued + excluded.queued, running = lane_tallies.running + excluded.running";
+const ADD_TO_JOBS: &str = "INSERT INTO job_tally (shard, active, paused, completed, failed, cancelled, dead_letters) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (shard) DO UPDATE SET active = job_tally.active + excluded.active, \
+     paused = job_tally.paused + excluded.paused, completed = job_tally.completed + excluded.completed, \
+     failed = job_tally.failed + excluded.failed, cancelled = job_tally.cancelled + excluded.cancelled, \
+     dead_letters = job_tally.dead_letters + excluded.dead_letters";
+
+impl<'a> Writing<'a> {
+    pub(super) fn dead_letters(&mut self, changes: &'a Changes) {
+        if !changes.buried.is_empty() {
+            self.add(INSERT_DEAD_LETTERS, buried_parameters(&changes.buried));
+        }
+        if !changes.unburied.is_empty() {
+            self.add(DELETE_DEAD_LETTERS, occurrences(&changes.unburied));
+        }
+        if !changes.dead_forgotten.is_empty() {
+            self.add(FORGET_DEAD_LETTERS, [ids(&changes.dead_forgotten)]);
+        }
+    }
+
+    pub(super) fn dependencies(&mut self, changes: &'a Changes) {
+        if !changes.dependencies_inserted.is_empty() {
+            self.add(INSERT_DEPENDENCIES, dependency_parameters(&changes.dependencies_inserted));
+        }
+        if !changes.dependencies_deleted.is_empty() {
+            self.add(DELETE_DEPENDENCIES, dependency_parameters(&changes.dependencies_deleted));
+        }
+        if !changes.parents_forgotten.is_empty() {
+            self.add(FORGET_PARENTS, [ids(&changes.parents_forgotten)]);
+        }
+        let resolutions = &changes.resolutions_inserted;
+        if !resolutions.is_empty() {
+            let succeeded = column(resolutions.iter().map(|(_, succeeded)| *succeeded));
+            self.add(INSERT_RESOLUTIONS, [ids(resolutions.iter().map(|(parent, _)| parent)), succeeded]);
+        }
+        if !changes.resolutions_deleted.is_empty() {
+            self.add(DELETE_RESOLUTIONS, [ids(&changes.resolutions_deleted)]);
+        }
+    }
+
+    pub(super) fn notes(&mut self, changes: &'a Changes) {
+        if !changes.notes.is_empty() {
+            self.put_notes(&changes.notes);
+        }
+        let put = &changes.checkpoints_put;
+        if !put.is_empty() {
+            let [jobs, numbers] = occurrences(put.iter().map(|(id, _)| id));
+            let documents = column(put.iter().map(|(_, checkpoint)| checkpoint.as_json()));
+            self.add(PUT_CHECKPOINTS, [jobs, numbers, documents]);
+        }
+        if !changes.checkpoints_deleted.is_empty() {
+            self.add(DELETE_CHECKPOINTS, occurrences(&changes.checkpoints_deleted));
+        }
+        if !changes.notes_forgotten.is_empty() {
+            self.add(DELETE_NOTES, occurrences(&changes.notes_forgotten));
+            self.add(DELETE_CHECKPOINTS, occurrences(&changes.notes_forgotten));
+        }
+        if !changes.notes_of_jobs_forgotten.is_empty() {
+            for sql in FORGET_NOTES {
+                self.add(sql, [ids(&changes.notes_of_jobs_forgotten)]);
+            }
+        }
+    }
+
+    fn put_notes(&mut self, notes: &'a [NoteChange]) {
+        let [jobs, numbers] = occurrences(notes.iter().map(|note| &note.id));
+        let parameters = [
+            jobs,
+            numbers,
+            column(notes.iter().map(|note| integer(note.attempt))),
+            column(notes.iter().map(|note| integer(note.last.epoch.0))),
+            column(notes.iter().map(|note| counter(note.last.number))),
+            column(notes.iter().map(|note| note.noted_at.as_micros())),
+        ];
+        self.add(COUNT_NOTES, parameters);
+        let progress: Vec<_> =
+            notes.iter().filter_map(|note| Some((note, note.progress.as_ref()?))).collect();
+        if progress.is_empty() {
+            return;
+        }
+        let [jobs, numbers] = occurrences(progress.iter().map(|(note, _)| &note.id));
+        let percent = |hundredths: u16| i16::try_from(hundredths).unwrap_or(i16::MAX);
+        let parameters = [
+            jobs,
+            numbers,
+            column(progress.iter().map(|(note, _)| integer(note.attempt))),
+            column(progress.iter().map(|(_, said)| said.percent.map(|share| percent(share.hundredths())))),
+            column(progress.iter().map(|(_, said)| said.message.as_deref().map(clean))),
+        ];
+        self.add(PUT_PROGRESS, parameters);
+    }
+
+    pub(super) fn queues(&mut self, changes: &'a Changes) {
+        let put = &changes.queues_put;
+        if !put.is_empty() {
+            let parameters = [
+                column(put.iter().map(|row| row.queue.as_str())),
+                column(put.iter().map(|row| row.paused_at.map(Timestamp::as_micros))),
+                column(put.iter().map(|row| row.settings.max_depth.map(counter))),
+            ];
+            self.add(PUT_QUEUES, parameters);
+        }
+        if !changes.queues_deleted.is_empty() {
+            self.add(DELETE_QUEUES, [column(changes.queues_deleted.iter().map(String::as_str))]);
+        }
+    }
+
+    pub(super) fn requests(&mut self, changes: &'a Changes) {
+        let inserted = &changes.requests_inserted;
+        if !inserted.is_empty() {
+            let new = || inserted.iter().map(|(new, _)| new);
+            let parameters = [
+                column(new().map(|new| new.request.token.as_str())),
+                column(new().map(|new| new.request.key.as_str())),
+                column(new().map(|new| new.fingerprint.as_slice())),
+                column(new().map(|new| new.seed.cast_signed())),
+                column(inserted.iter().map(|(_, begun_at)| begun_at.as_micros())),
+            ];
+            self.add(INSERT_REQUESTS, parameters);
+        }
+        let answered = &changes.requests_answered;
+        if !answered.is_empty() {
+            let parameters = [
+                column(answered.iter().map(|(request, _)| request.token.as_str())),
+                column(answered.iter().map(|(request, _)| request.key.as_str())),
+                column(answered.iter().map(|(_, answer)| i32::from(answer.status))),
+                column(answered.iter().map(|(_, answer)| answer.location.as_deref().map(clean))),
+                column(answered.iter().map(|(_, answer)| clean(&answer.body))),
+            ];
+            self.add(ANSWER_REQUESTS, parameters);
+        }
+    }
+
+    pub(super) fn counts(&mut self, counts: &Counts, shard: i16) {
+        let lanes: Vec<_> = counts.lanes.iter().filter(|(_, change)| **change != [0; 3]).collect();
+        if !lanes.is_empty() {
+            let by_state =
+                |state: usize| column(lanes.iter().map(move |(_, change)| change[state]).collect::<Vec<_>>());
+            let numbers = column(lanes.iter().map(|(lane, _)| **lane).collect::<Vec<_>>());
+            self.add(ADD_TO_LANES, [value(shard), numbers, by_state(0), by_state(1), by_state(2)]);
+        }
+        if counts.jobs != [0; 5] || counts.dead_letters != 0 {
+            let [active, paused, completed, failed, cancelled] = counts.jobs.map(value);
+            let dead_letters = value(counts.dead_letters);
+            self.add(ADD_TO_JOBS, [value(shard), active, paused, completed, failed, cancelled, dead_letters]);
+        }
+    }
+}
+
+fn buried_parameters(buried: &[Buried]) -> [Parameter<'_>; 9] {
+    let ended = || buried.iter().map(|buried| &buried.finished);
+    let [jobs, numbers] = occurrences(ended().map(|finished| &finished.id.occurrence));
+    [
+        jobs,
+        numbers,
+        column(ended().map(|finished| finished.scheduled_time.as_micros())),
+        column(buried.iter().map(|buried| buried.died_at.as_micros())),
+        column(ended().map(|finished| integer(finished.id.attempt))),
+        column(ended().map(|finished| integer(finished.epoch.0))),
+        column(ended().map(|finished| code(finished.origin))),
+        column(buried.iter().map(|buried| buried.noted)),
+        column(ended().map(|finished| finished.error.as_deref().map(clean))),
+    ]
+}
+
+fn dependency_parameters(dependencies: &[Dependency]) -> [Parameter<'_>; 2] {
+    [
+        ids(dependencies.iter().map(|dependency| &dependency.parent)),
+        ids(dependencies.iter().map(|dependency| &dependency.child)),
+    ]
+}

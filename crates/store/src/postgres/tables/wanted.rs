@@ -1,0 +1,301 @@
+//! What a transaction wants, as statements: first those that lock, in the order of the fields of [`Wants`], then those
+//! that only read and must see what was there when the locks were held.
+//!
+//! Rows are sorted below the lock, and all rows of one table that a round wants are locked by one statement where that
+//! can be, because two sorted lists one after the other are not one order.
+
+use crate::draft::{WantedClaims, Wants};
+use crate::postgres::rows::{
+    code, dead_letter_columns, fact_columns, integer, job_columns_but_payload, limit, live_columns,
+    schedule_columns, uuid,
+};
+use crate::postgres::wire::{Call, Parameter, column, value};
+use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
+use punctual_core::limits;
+
+/// What the rows of a statement are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    Sessions,
+    Jobs,
+    Schedules,
+    Live,
+    /// Of the wanted claims with this index.
+    Claims(usize),
+    Facts,
+    Cancels,
+    Queues,
+    /// Nothing but locks.
+    FullQueues,
+    Unstarted,
+    Ended,
+    Skipped,
+    DeadLetters,
+    LatestDeadLetters,
+    DeadOfJobs,
+    Keys,
+    Parents,
+    Children,
+    Resolutions,
+    LastNotes,
+    Checkpoints,
+    Requests,
+}
+
+macro_rules! session_columns {
+    () => {
+        "SELECT id, worker, turn, mode, beat, attention, beaten_at, lost, embedded FROM sessions "
+    };
+}
+pub(crate) const SESSIONS: &str = concat!(session_columns!(), "WHERE id = ANY($1) ORDER BY id FOR UPDATE");
+const SESSIONS_BY_MARK: &str = concat!(
+    session_columns!(),
+    "WHERE id = ANY($1) OR (lost AND $2) OR (embedded AND $3) ORDER BY id FOR UPDATE"
+);
+pub(crate) const JOBS: &str = concat!(
+    "SELECT ",
+    job_columns_but_payload!(),
+    ", CASE WHEN wanted.whole THEN jobs.payload END, wanted.whole \
+     FROM unnest($1::uuid[], $2::boolean[]) AS wanted(id, whole) JOIN jobs ON jobs.id = wanted.id \
+     ORDER BY jobs.id FOR UPDATE OF jobs"
+);
+pub(crate) const SCHEDULES: &str = concat!(
+    "SELECT ",
+    schedule_columns!(),
+    " FROM schedules WHERE schedules.job = ANY($1) ORDER BY schedules.job FOR UPDATE"
+);
+pub(crate) const LIVE: &str = concat!(
+    "SELECT ",
+    live_columns!(),
+    " FROM unnest($1::uuid[], $2::bigint[]) AS wanted(job, occurrence) \
+     JOIN live ON live.job = wanted.job AND live.occurrence = wanted.occurrence \
+     ORDER BY live.job, live.occurrence FOR UPDATE OF live"
+);
+/// Named ones, all of some jobs and what some sessions hold. Rows are locked one by one as their keys come up: how many
+/// they are cannot be guessed, and a plan that guesses reads the whole table.
+pub(crate) const LIVE_OF: &str = concat!(
+    "SELECT ",
+    live_columns!(),
+    " FROM (SELECT job, occurrence FROM \
+       (SELECT named.job, named.occurrence FROM unnest($1::uuid[], $2::bigint[]) AS named(job, occurrence) \
+        UNION SELECT opened.job, opened.occurrence FROM unnest($3::uuid[]) AS whole(job) CROSS JOIN LATERAL \
+          (SELECT live.job, live.occurrence FROM live WHERE live.job = whole.job ORDER BY live.occurrence LIMIT $4) AS opened \
+        UNION SELECT held.job, held.occurrence FROM unnest($5::bigint[], $6::bigint[]) AS holder(session, count) \
+          CROSS JOIN LATERAL (SELECT live.job, live.occurrence FROM live WHERE live.session = holder.session \
+            AND live.state = 2 ORDER BY live.job, live.occurrence LIMIT holder.count) AS held) AS keys \
+       ORDER BY job, occurrence) AS wanted \
+     CROSS JOIN LATERAL (SELECT * FROM live WHERE live.job = wanted.job AND live.occurrence = wanted.occurrence \
+       FOR UPDATE) AS live"
+);
+/// Looks without locks at the heads of all lanes to see how the best are spread over them, and then locks that many in each:
+/// what another transaction holds is replaced by the next in its lane.
+pub(crate) const CLAIM: &str = concat!(
+    "SELECT ",
+    live_columns!(),
+    " FROM (SELECT best.lane, count(*) AS count FROM \
+       (SELECT head.lane FROM unnest($1::bigint[]) AS served(lane) CROSS JOIN LATERAL \
+          (SELECT live.lane, live.rank, live.job, live.occurrence FROM live \
+           WHERE live.lane = served.lane AND live.state = 1 \
+           ORDER BY live.rank, live.job, live.occurrence LIMIT $2) AS head \
+        ORDER BY head.rank, head.job, head.occurrence LIMIT $2) AS best GROUP BY best.lane) AS share \
+     CROSS JOIN LATERAL (SELECT * FROM live WHERE live.lane = share.lane AND live.state = 1 \
+       ORDER BY live.rank, live.job, live.occurrence LIMIT share.count FOR UPDATE SKIP LOCKED) AS live"
+);
+
+pub(crate) const FACTS: &str =
+    concat!("SELECT jobs.id, jobs.lane, ", fact_columns!(), " FROM jobs WHERE jobs.id = ANY($1)");
+const CANCELS: &str = "SELECT session, job, occurrence, attempt, epoch FROM live \
+     WHERE session = ANY($1) AND state = 2 AND cancel_requested ORDER BY job, occurrence";
+pub(crate) const QUEUES: &str = "SELECT queue, paused_at, max_depth FROM queues ORDER BY queue";
+/// Submits to a queue that has a limit take turns, so that each counts what the one before has added.
+const FULL_QUEUES: &str = "SELECT queues.queue FROM lanes JOIN queues ON queues.queue = lanes.queue \
+     WHERE lanes.id = ANY($1) ORDER BY queues.queue FOR UPDATE OF queues";
+const UNSTARTED: &str =
+    "SELECT lane, sum(waiting + queued)::bigint FROM lane_tallies WHERE lane = ANY($1) GROUP BY lane";
+pub(crate) const ENDED: &str = "SELECT history.job, history.occurrence, history.attempt, history.epoch, history.session, \
+     history.status FROM unnest($1::uuid[], $2::bigint[], $3::integer[]) AS wanted(job, occurrence, attempt) \
+     JOIN history ON history.job = wanted.job AND history.occurrence = wanted.occurrence \
+     AND history.attempt = wanted.attempt";
+const SKIPPED: &str = "SELECT skipped.number, skipped.job, skipped.last, skipped.reason \
+     FROM unnest($1::uuid[], $2::bigint[], $3::smallint[]) AS wanted(job, last, reason) JOIN skipped \
+     ON skipped.job = wanted.job AND skipped.last = wanted.last AND skipped.reason = wanted.reason";
+const DEAD_LETTERS: &str = concat!(
+    "SELECT ",
+    dead_letter_columns!(),
+    " FROM unnest($1::uuid[], $2::bigint[]) AS wanted(job, occurrence) \
+     JOIN dead_letters ON dead_letters.job = wanted.job AND dead_letters.occurrence = wanted.occurrence \
+     JOIN jobs ON jobs.id = dead_letters.job"
+);
+const LATEST_DEAD_LETTERS: &str = concat!(
+    "SELECT ",
+    dead_letter_columns!(),
+    " FROM unnest($1::uuid[]) AS wanted(job) CROSS JOIN LATERAL \
+     (SELECT * FROM dead_letters WHERE dead_letters.job = wanted.job ORDER BY dead_letters.occurrence DESC LIMIT 1) \
+     AS dead_letters JOIN jobs ON jobs.id = dead_letters.job"
+);
+const DEAD_OF_JOBS: &str = "SELECT job, occurrence FROM dead_letters WHERE job = ANY($1)";
+const KEYS: &str = "SELECT job_keys.owner, job_keys.kind, job_keys.key, job_keys.job \
+     FROM unnest($1::text[], $2::smallint[], $3::text[]) AS wanted(owner, kind, key) JOIN job_keys \
+     ON job_keys.owner = wanted.owner AND job_keys.kind = wanted.kind AND job_keys.key = wanted.key";
+const PARENTS: &str = "SELECT child, parent FROM dependencies WHERE child = ANY($1)";
+const CHILDREN: &str = "SELECT children.parent, children.child FROM unnest($1::uuid[], $2::bigint[]) AS wanted(parent, count) \
+     CROSS JOIN LATERAL (SELECT parent, child FROM dependencies WHERE dependencies.parent = wanted.parent \
+     ORDER BY child LIMIT wanted.count) AS children";
+const RESOLUTIONS: &str =
+    "SELECT parent, succeeded FROM resolutions ORDER BY parent LIMIT $1 FOR UPDATE SKIP LOCKED";
+const LAST_NOTES: &str = "SELECT notes.job, notes.occurrence, notes.epoch, notes.number \
+     FROM unnest($1::uuid[], $2::bigint[]) AS wanted(job, occurrence) \
+     JOIN notes ON notes.job = wanted.job AND notes.occurrence = wanted.occurrence";
+const CHECKPOINTS: &str = "SELECT checkpoints.job, checkpoints.occurrence, checkpoints.document \
+     FROM unnest($1::uuid[], $2::bigint[]) AS wanted(job, occurrence) \
+     JOIN checkpoints ON checkpoints.job = wanted.job AND checkpoints.occurrence = wanted.occurrence";
+const REQUESTS: &str = "SELECT requests.token, requests.key, requests.fingerprint, requests.begun_at, requests.seed, \
+     requests.status, requests.location, requests.body \
+     FROM unnest($1::text[], $2::text[]) AS wanted(token, key) \
+     JOIN requests ON requests.token = wanted.token AND requests.key = wanted.key";
+
+/// Statements of one round, each with what its rows are.
+pub(crate) struct Round<'a> {
+    pub parts: Vec<Part>,
+    pub calls: Vec<Call<'a>>,
+}
+
+impl<'a> Round<'a> {
+    pub fn of(wants: &'a Wants) -> Self {
+        let mut round = Round { parts: vec![], calls: vec![] };
+        round.lock(wants);
+        round.read_of_work(wants);
+        round.read_of_jobs(wants);
+        round
+    }
+
+    /// What assignments take from these jobs.
+    pub fn facts(jobs: impl IntoIterator<Item = JobId>) -> Self {
+        let mut round = Round { parts: vec![], calls: vec![] };
+        round.add(Part::Facts, FACTS, [column(jobs.into_iter().map(uuid))]);
+        round
+    }
+
+    fn add<const N: usize>(&mut self, part: Part, sql: &'static str, parameters: [Parameter<'a>; N]) {
+        self.parts.push(part);
+        self.calls.push(Call::new(sql, parameters));
+    }
+
+    fn lock(&mut self, wants: &'a Wants) {
+        let sessions = || column(wants.sessions.iter().map(|session| session.0));
+        if wants.lost_sessions || wants.embedded_sessions {
+            let marks = [sessions(), value(wants.lost_sessions), value(wants.embedded_sessions)];
+            self.add(Part::Sessions, SESSIONS_BY_MARK, marks);
+        } else if !wants.sessions.is_empty() {
+            self.add(Part::Sessions, SESSIONS, [sessions()]);
+        }
+        if !wants.jobs.is_empty() || !wants.terms.is_empty() {
+            let jobs: Vec<JobId> = wants.jobs.union(&wants.terms).copied().collect();
+            let whole = column(jobs.iter().map(|job| wants.jobs.contains(job)));
+            self.add(Part::Jobs, JOBS, [column(jobs.iter().copied().map(uuid)), whole]);
+        }
+        if !wants.schedules.is_empty() {
+            self.add(Part::Schedules, SCHEDULES, [jobs(&wants.schedules)]);
+        }
+        self.lock_live(wants);
+        for (index, WantedClaims { lanes, count }) in wants.claims.iter().enumerate() {
+            self.add(Part::Claims(index), CLAIM, [value(lanes.as_slice()), value(limit(*count))]);
+        }
+    }
+
+    fn lock_live(&mut self, wants: &'a Wants) {
+        let [keys, numbers] = occurrences(&wants.live);
+        if !wants.open_of_jobs.is_empty() || !wants.held_by.is_empty() {
+            let open_max = value(i64::from(limits::MAX_OPEN_MAX) + 1);
+            let holders = column(wants.held_by.keys().map(|session| session.0));
+            let counts = column(wants.held_by.values().map(|count| limit(*count)));
+            let parameters = [keys, numbers, jobs(&wants.open_of_jobs), open_max, holders, counts];
+            self.add(Part::Live, LIVE_OF, parameters);
+        } else if !wants.live.is_empty() {
+            self.add(Part::Live, LIVE, [keys, numbers]);
+        }
+    }
+
+    fn read_of_work(&mut self, wants: &'a Wants) {
+        if !wants.facts.is_empty() {
+            self.add(Part::Facts, FACTS, [jobs(&wants.facts)]);
+        }
+        if !wants.cancels_of.is_empty() {
+            let sessions = column(wants.cancels_of.iter().map(|session| session.0));
+            self.add(Part::Cancels, CANCELS, [sessions]);
+        }
+        if wants.queues {
+            self.add(Part::Queues, QUEUES, []);
+        }
+        if !wants.unstarted.is_empty() {
+            self.add(Part::FullQueues, FULL_QUEUES, [column(wants.unstarted.iter().copied())]);
+            self.add(Part::Unstarted, UNSTARTED, [column(wants.unstarted.iter().copied())]);
+        }
+        if !wants.ended.is_empty() {
+            self.add(Part::Ended, ENDED, executions(&wants.ended));
+        }
+        if !wants.skipped.is_empty() {
+            let ids = column(wants.skipped.iter().map(|(job, ..)| uuid(*job)));
+            let lasts = column(wants.skipped.iter().map(|(_, last, _)| last.as_micros()));
+            let reasons = column(wants.skipped.iter().map(|(.., reason)| code(*reason)));
+            self.add(Part::Skipped, SKIPPED, [ids, lasts, reasons]);
+        }
+        if !wants.last_notes.is_empty() {
+            self.add(Part::LastNotes, LAST_NOTES, occurrences(&wants.last_notes));
+        }
+        if !wants.checkpoints.is_empty() {
+            self.add(Part::Checkpoints, CHECKPOINTS, occurrences(&wants.checkpoints));
+        }
+    }
+
+    fn read_of_jobs(&mut self, wants: &'a Wants) {
+        if !wants.dead_letters.is_empty() {
+            self.add(Part::DeadLetters, DEAD_LETTERS, occurrences(&wants.dead_letters));
+        }
+        if !wants.latest_dead_letters.is_empty() {
+            self.add(Part::LatestDeadLetters, LATEST_DEAD_LETTERS, [jobs(&wants.latest_dead_letters)]);
+        }
+        if !wants.dead_of_jobs.is_empty() {
+            self.add(Part::DeadOfJobs, DEAD_OF_JOBS, [jobs(&wants.dead_of_jobs)]);
+        }
+        if !wants.keys.is_empty() {
+            let owners = column(wants.keys.iter().map(|key| key.owner.as_str()));
+            let kinds = column(wants.keys.iter().map(|key| code(key.kind)));
+            let names = column(wants.keys.iter().map(|key| key.key.as_str()));
+            self.add(Part::Keys, KEYS, [owners, kinds, names]);
+        }
+        if !wants.parents_of.is_empty() {
+            self.add(Part::Parents, PARENTS, [jobs(&wants.parents_of)]);
+        }
+        if !wants.children_of.is_empty() {
+            let parents = column(wants.children_of.keys().copied().map(uuid));
+            let counts = column(wants.children_of.values().map(|count| limit(*count)));
+            self.add(Part::Children, CHILDREN, [parents, counts]);
+        }
+        if wants.resolutions {
+            let most = value(limit(limits::DEPENDENTS_PER_STEP_MAX + 1));
+            self.add(Part::Resolutions, RESOLUTIONS, [most]);
+        }
+        if !wants.requests.is_empty() {
+            let tokens = column(wants.requests.iter().map(|request| request.token.as_str()));
+            let keys = column(wants.requests.iter().map(|request| request.key.as_str()));
+            self.add(Part::Requests, REQUESTS, [tokens, keys]);
+        }
+    }
+}
+
+fn jobs<'a>(jobs: impl IntoIterator<Item = &'a JobId>) -> Parameter<'a> {
+    column(jobs.into_iter().copied().map(uuid))
+}
+
+/// Jobs and numbers.
+pub(crate) fn occurrences<'a, 'b>(ids: impl IntoIterator<Item = &'b OccurrenceId>) -> [Parameter<'a>; 2] {
+    let (jobs, numbers): (Vec<_>, Vec<_>) =
+        ids.into_iter().map(|id| (uuid(id.job), i64::from(id.number))).unzip();
+    [value(jobs), value(numbers)]
+}
+
+fn executions<'a, 'b>(ids: impl IntoIterator<Item = &'b ExecutionId> + Copy) -> [Parameter<'a>; 3] {
+    let [jobs, numbers] = occurrences(ids.into_iter().map(|id| &id.occurrence));
+    [jobs, numbers, column(ids.into_iter().map(|id| integer(id.attempt)))]
+}

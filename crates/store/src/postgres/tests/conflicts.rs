@@ -1,0 +1,178 @@
+//! Transactions that meet, and connections that break: each is told for what it is.
+
+use super::database::{TestDatabase, client};
+use super::fixture::{at, fetch, finished, id, job, lane, queued, tables, write};
+use crate::draft::{Changes, EndedRow, Tables, WantedClaims, Wants};
+use crate::postgres::PostgresOptions;
+use crate::postgres::house::House;
+use crate::postgres::tables::{PostgresTables, Shared};
+use crate::rows::{JobKey, KeyKind};
+use punctual_core::ports::{Horizon, QueueRow};
+use punctual_core::queue::QueueSettings;
+
+#[tokio::test]
+async fn a_row_that_another_has_inserted_is_a_conflict() {
+    TestDatabase::with(async |options| {
+        let (mut one, mut other) = (tables(&options).await, tables(&options).await);
+        let lane = lane(&mut one, "default").await;
+        let key = JobKey { owner: "ann".to_owned(), kind: KeyKind::Unique, key: "k".to_owned() };
+        let changes = |number| Changes {
+            jobs_inserted: vec![job(number, lane)],
+            keys_held: vec![(key.clone(), id(number))],
+            ..Changes::default()
+        };
+        let wants = Wants { jobs: [id(1), id(2)].into(), keys: [key.clone()].into(), ..Wants::default() };
+        for tables in [&mut one, &mut other] {
+            tables.begin().await.unwrap();
+            assert_eq!(tables.fetch(&wants).await.unwrap().keys, [], "both see it free");
+        }
+        one.commit(&changes(1)).await.unwrap();
+        let fault = other.commit(&changes(2)).await.unwrap_err();
+        assert!(fault.is_conflict(), "{fault}");
+        other.abandon().await;
+        let found = fetch(&mut other, &wants).await;
+        assert_eq!((found.keys, found.jobs.len()), (vec![(key, id(1))], 1), "all of it was undone");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn transactions_that_wait_for_each_other_are_told_so() {
+    TestDatabase::with(async |options| {
+        let (mut one, mut other) = (tables(&options).await, tables(&options).await);
+        let lane = lane(&mut one, "default").await;
+        let jobs_inserted = vec![job(1, lane), job(2, lane)];
+        write(&mut one, &Changes { jobs_inserted, ..Changes::default() }).await;
+        let wants = |number| Wants { jobs: [id(number)].into(), ..Wants::default() };
+        for (tables, number) in [(&mut one, 1), (&mut other, 2)] {
+            tables.begin().await.unwrap();
+            tables.fetch(&wants(number)).await.unwrap();
+        }
+        let crossing = (wants(2), wants(1));
+        let (first, second) = tokio::join!(one.fetch(&crossing.0), async {
+            let found = other.fetch(&crossing.1).await;
+            other.abandon().await;
+            found
+        });
+        let faults: Vec<_> = [first.err(), second.err()].into_iter().flatten().collect();
+        assert!(faults.len() == 1 && faults[0].is_conflict(), "one of them: {faults:?}");
+        one.abandon().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_another_holds_is_not_claimed_but_what_comes_after_it() {
+    TestDatabase::with(async |options| {
+        let (mut one, mut other) = (tables(&options).await, tables(&options).await);
+        let lane = lane(&mut one, "default").await;
+        let jobs_inserted = (1..=4).map(|number| job(number, lane)).collect();
+        let live_inserted = (1..=4).map(|number| queued(number, lane)).collect();
+        write(&mut one, &Changes { jobs_inserted, live_inserted, ..Changes::default() }).await;
+        let claims =
+            |count| Wants { claims: vec![WantedClaims { lanes: vec![lane], count }], ..Wants::default() };
+        one.begin().await.unwrap();
+        other.begin().await.unwrap();
+        let ids = |numbers: [u32; 2]| numbers.map(|number| id(number).occurrence(1)).to_vec();
+        assert_eq!(one.fetch(&claims(2)).await.unwrap().claims, [ids([1, 2])]);
+        assert_eq!(other.fetch(&claims(2)).await.unwrap().claims, [ids([3, 4])]);
+        assert_eq!(one.fetch(&claims(2)).await.unwrap().claims, [ids([1, 2])], "its own are no obstacle");
+        one.abandon().await;
+        other.abandon().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_queue_that_was_set_meanwhile_is_not_written_over() {
+    TestDatabase::with(async |options| {
+        let (mut one, mut other) = (tables(&options).await, tables(&options).await);
+        let row = |paused_at, max_depth| QueueRow {
+            queue: "mail".to_owned(),
+            paused_at,
+            settings: QueueSettings { max_depth },
+        };
+        let wants = Wants { queues: true, ..Wants::default() };
+        for tables in [&mut one, &mut other] {
+            tables.begin().await.unwrap();
+            tables.fetch(&wants).await.unwrap();
+        }
+        let put = |row| Changes { queues_put: vec![row], ..Changes::default() };
+        one.commit(&put(row(Some(at(1)), None))).await.unwrap();
+        let fault = other.commit(&put(row(None, Some(5)))).await.unwrap_err();
+        assert!(fault.is_conflict(), "{fault}");
+        other.abandon().await;
+        assert_eq!(fetch(&mut other, &wants).await.queues, [row(Some(at(1)), None)]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_partition_that_was_dropped_is_a_conflict_and_made_anew() {
+    TestDatabase::with(async |options| {
+        let shared = Shared::new(&options).unwrap();
+        let mut tables = PostgresTables::connect(shared).await.unwrap();
+        let ended = |number| {
+            let history = vec![EndedRow { finished: finished(number, at(9)), worker: None }];
+            Changes { history, ..Changes::default() }
+        };
+        write(&mut tables, &ended(1)).await;
+        // Another node, which does not tell.
+        let horizon = Horizon { history: at(60), requests: at(0) };
+        let retained = House::new(Shared::new(&options).unwrap()).retain(horizon, 100).await.unwrap();
+        assert_eq!(retained.history, 1);
+        tables.begin().await.unwrap();
+        let fault = tables.commit(&ended(2)).await.unwrap_err();
+        assert!(fault.is_conflict(), "{fault}");
+        tables.abandon().await;
+        write(&mut tables, &ended(2)).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_lost_connection_is_an_outage_and_is_made_anew() {
+    TestDatabase::with(async |options| {
+        let mut tables = tables(&options).await;
+        let wants = Wants { queues: true, ..Wants::default() };
+        tables.begin().await.unwrap();
+        tables.fetch(&wants).await.unwrap();
+        end_others(&options).await;
+        let fault = tables.fetch(&wants).await.unwrap_err();
+        assert!(fault.is_outage(), "{fault}");
+        tables.abandon().await;
+        assert_eq!(fetch(&mut tables, &wants).await.queues, []);
+    })
+    .await;
+}
+
+async fn end_others(options: &PostgresOptions) {
+    let sql = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity \
+         WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    client(options).await.query(sql, &[]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_only_reads_is_named_for_what_it_is() {
+    TestDatabase::with(async |options| {
+        let set = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', \
+             current_database()); END $$";
+        client(&options).await.batch_execute(set).await.unwrap();
+        let mut tables = tables(&options).await;
+        tables.begin().await.unwrap();
+        let keys_freed = vec![id(1)];
+        let fault = tables.commit(&Changes { keys_freed, ..Changes::default() }).await.unwrap_err();
+        assert!(fault.is_outage(), "{fault}");
+        assert!(fault.to_string().contains("give the address of the primary"), "{fault}");
+        tables.abandon().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_an_outage_without_secrets() {
+    let options = PostgresOptions::new("postgres://ann:s3cret@127.0.0.1:1/payroll?sslmode=disable");
+    let fault = PostgresTables::connect(Shared::new(&options).unwrap()).await.map(|_| ()).unwrap_err();
+    assert!(fault.is_outage(), "{fault}");
+    assert!(!fault.to_string().contains("s3cret") && !format!("{options:?}").contains("s3cret"), "{fault}");
+}

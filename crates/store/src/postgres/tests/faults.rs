@@ -1,0 +1,363 @@
+//! A database that breaks in the middle of a call. A caller who repeats the call as the port says loses nothing and does
+//! nothing twice, wherever the connection was cut.
+
+use super::database::{TestDatabase, client};
+use super::fixture::at;
+use super::integrity::problems;
+use super::patience::again;
+use super::proxy::{Fault, Proxy, Sender};
+use crate::conformance::counts_agree;
+use crate::postgres::{PostgresOptions, PostgresStore};
+use punctual_core::control::Verb;
+use punctual_core::ids::{ExecutionId, JobId, SessionId};
+use punctual_core::job::{Job, JobMark, JobSpec};
+use punctual_core::lifecycle::{Ending, Status};
+use punctual_core::occurrence::{End, LiveState};
+use punctual_core::ports::{
+    Assignment, Claim, ClaimOutcome, Control, ControlOutcome, Fire, FireOutcome, NewJob, Report,
+    ReportAnswer, Resync, ResyncOutcome, SessionOpening, Store, StoreError, SubmitOutcome,
+};
+use punctual_core::recurrence::RecurrenceSpec;
+use punctual_core::schedule::Recurring;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Messages after which a call that is cut there would never come to its end.
+const MESSAGES_MAX: usize = 500;
+/// Jobs of one step of a walk.
+const JOBS: u32 = 3;
+
+/// A store behind a proxy, with one writer, so that the messages of a call are those of one connection.
+struct Stage {
+    store: Arc<PostgresStore>,
+    proxy: Proxy,
+    options: PostgresOptions,
+}
+
+impl Stage {
+    /// Runs a test, after which the tables must agree.
+    async fn with(test: impl AsyncFnOnce(&Stage)) {
+        TestDatabase::with(async |options| {
+            let (proxy, through) = Proxy::before(&options).await;
+            let through = PostgresOptions { writers: 1, ..through };
+            let store = Arc::new(PostgresStore::open(&through).await.unwrap());
+            let stage = Stage { store, proxy, options };
+            test(&stage).await;
+            counts_agree(&*stage.store).await;
+            assert_eq!(problems(&client(&stage.options).await).await, Vec::<String>::new());
+        })
+        .await;
+    }
+
+    /// Cuts a call after every number of messages, from each side, until it comes through untouched. Each step of the walk
+    /// is told its number and prepares, calls and checks by itself.
+    async fn walk(&self, mut step: impl AsyncFnMut(&Stage, u32, Fault)) {
+        let mut number = 0;
+        for of in [Sender::Client, Sender::Server] {
+            let mut messages = 0;
+            loop {
+                assert!(messages < MESSAGES_MAX, "the call never comes through");
+                number += 1;
+                step(self, number, Fault::CutAfter { messages, of }).await;
+                let was_cut = self.proxy.disarm();
+                if !was_cut {
+                    break;
+                }
+                messages += 1;
+            }
+            assert!(messages > 2, "a call of {messages} messages");
+        }
+    }
+
+    /// Makes a call under a fault, and repeats it until it is answered, as a caller does; the first answer, and the last.
+    async fn call<T: Clone>(
+        &self,
+        fault: Fault,
+        call: impl AsyncFn() -> Result<T, StoreError>,
+    ) -> (Result<T, StoreError>, T) {
+        self.proxy.arm(fault);
+        let first = call().await;
+        match &first {
+            Ok(answer) => (first.clone(), answer.clone()),
+            Err(error) => {
+                assert!(error.is_retryable(), "{error}");
+                let answer = again(|| call()).await;
+                (first, answer)
+            }
+        }
+    }
+
+    async fn open_of(&self, job: JobId) -> Vec<(u32, LiveState)> {
+        let view = again(|| self.store.job(job)).await.expect("the job is there");
+        view.open.iter().map(|live| (live.id.number, live.state)).collect()
+    }
+
+    async fn ended_of(&self, job: JobId) -> Vec<(u32, u32, Status)> {
+        let history = again(|| self.store.history(job, None, 100)).await;
+        let facts = history.items.iter().rev();
+        facts.map(|one| (one.id.occurrence.number, one.id.attempt, one.status)).collect()
+    }
+
+    async fn session(&self) -> SessionId {
+        let opening = SessionOpening {
+            worker: "w".to_owned(),
+            lease: Duration::from_secs(6),
+            embedded: false,
+            job_types: vec!["report".to_owned()],
+            slots: 4,
+            about: Default::default(),
+        };
+        self.store.open_session(at(0), opening).await.unwrap()
+    }
+
+    /// Submits the jobs of a step and claims them all.
+    async fn running(&self, number: u32) -> (SessionId, Vec<Assignment>) {
+        let session = self.session().await;
+        self.store.submit(at(1), new_jobs(number)).await.unwrap();
+        let claimed = self.store.claim(at(2), vec![claim(number, session, 1)]).await.unwrap().remove(0);
+        match claimed {
+            ClaimOutcome::Claimed { assignments, .. } if assignments.len() == JOBS as usize => {
+                (session, assignments)
+            }
+            other => panic!("claimed: {other:?}"),
+        }
+    }
+}
+
+/// The n-th job of a step, in a queue of the step's own.
+fn job(step: u32, n: u32, change: impl FnOnce(&mut JobSpec)) -> Job {
+    let number = step * 16 + n;
+    let mut spec = JobSpec::named("report");
+    spec.queue = queue(step);
+    change(&mut spec);
+    let created_at = at(0).plus(Duration::from_millis(number.into()));
+    Job {
+        id: JobId::new(created_at, number.into()),
+        version: 1,
+        mark: JobMark::Active,
+        numbered: None,
+        fired: 0,
+        created_at,
+        updated_at: created_at,
+        spec,
+    }
+}
+
+fn queue(step: u32) -> String {
+    format!("step-{step}")
+}
+
+/// Jobs of a step: a plain one, one with keys, and one that may be retried at once.
+fn new_jobs(step: u32) -> Vec<NewJob> {
+    let keyed = job(step, 1, |spec| {
+        spec.settings.unique_key = Some(queue(step));
+    });
+    let named = job(step, 2, |spec| spec.settings.idempotency_key = Some(format!("key-{step}")));
+    [job(step, 0, |_| {}), keyed, named].map(|job| NewJob { job, offer: None }).to_vec()
+}
+
+fn recurring(step: u32) -> Job {
+    job(step, 0, |spec| {
+        let every = Recurring::new(RecurrenceSpec::interval("10s", at(10))).expect("it is valid");
+        spec.settings.schedule = every.into();
+    })
+}
+
+fn claim(step: u32, session: SessionId, turn: u64) -> Claim {
+    let (queues, job_types) = (vec![queue(step)], vec!["report".to_owned()]);
+    Claim { session, turn, limit: 10, queues, job_types }
+}
+
+fn end(ending: Ending, retryable: bool) -> End {
+    let error = (ending != Ending::Succeeded).then(|| "it broke".to_owned());
+    End { ending, retryable, started_at: Some(at(3)), completed_at: at(3), error, result: None }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_submit_that_is_cut_anywhere_can_be_repeated() {
+    Stage::with(async |stage| {
+        stage.walk(submits).await;
+        // And on a connection that has to be made first.
+        stage
+            .walk(async |stage, number, fault| {
+                stage.proxy.cut();
+                submits(stage, number + 1_000, fault).await;
+            })
+            .await;
+    })
+    .await;
+}
+
+async fn submits(stage: &Stage, number: u32, fault: Fault) {
+    let jobs = new_jobs(number);
+    let (_, outcomes) = stage.call(fault, async || stage.store.submit(at(1), jobs.clone()).await).await;
+    let is_there = |outcome| matches!(outcome, SubmitOutcome::Created(_) | SubmitOutcome::AlreadyThere);
+    assert!(outcomes.into_iter().all(is_there), "{fault:?}");
+    for NewJob { job, .. } in &jobs {
+        assert_eq!(stage.open_of(job.id).await, [(1, LiveState::Queued)], "{fault:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fire_that_is_cut_anywhere_can_be_repeated() {
+    Stage::with(async |stage| stage.walk(fires).await).await;
+}
+
+async fn fires(stage: &Stage, number: u32, fault: Fault) {
+    let job = recurring(number);
+    stage.store.submit(at(1), vec![NewJob { job: job.clone(), offer: None }]).await.unwrap();
+    let fire = Fire { job: job.id, version: 1, offer: None };
+    let (_, outcomes) = stage.call(fault, async || stage.store.fire(at(10), vec![fire]).await).await;
+    let is_known =
+        |outcome: &FireOutcome| matches!(outcome, FireOutcome::Fired { .. } | FireOutcome::Conflict);
+    assert!(outcomes.iter().all(is_known), "{fault:?}: {outcomes:?}");
+    let view = again(|| stage.store.job(job.id)).await.expect("the job is there");
+    let nominal: Vec<_> = view.open.iter().map(|live| live.scheduled_time).collect();
+    assert_eq!(nominal, [at(10)], "{fault:?}");
+    assert_eq!(view.schedule.and_then(|schedule| schedule.due_at), Some(at(20)), "{fault:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_is_cut_anywhere_is_made_up_for_by_a_resync() {
+    Stage::with(async |stage| stage.walk(claims).await).await;
+}
+
+async fn claims(stage: &Stage, number: u32, fault: Fault) {
+    let session = stage.session().await;
+    let jobs = new_jobs(number);
+    stage.store.submit(at(1), jobs.clone()).await.unwrap();
+    let call = async || stage.store.claim(at(2), vec![claim(number, session, 1)]).await;
+    let (_, mut outcomes) = stage.call(fault, call).await;
+    let assignments = match outcomes.remove(0) {
+        ClaimOutcome::Claimed { assignments, .. } => assignments,
+        // It was granted, and nobody heard of it.
+        ClaimOutcome::StaleTurn => {
+            let resync = Resync { session, turn: 2, held: vec![] };
+            let given_back = stage.store.resync(at(3), resync).await.unwrap();
+            assert!(matches!(given_back, ResyncOutcome::GivenBack(begun) if begun.len() == JOBS as usize));
+            let again = stage.store.claim(at(4), vec![claim(number, session, 3)]).await.unwrap().remove(0);
+            let ClaimOutcome::Claimed { assignments, .. } = again else { panic!("claimed: {again:?}") };
+            assignments
+        }
+        ClaimOutcome::SessionLost => panic!("nobody lost it"),
+    };
+    let claimed: BTreeSet<ExecutionId> = assignments.iter().map(|next| next.execution).collect();
+    let all: BTreeSet<_> = jobs.iter().map(|new| new.job.id.occurrence(1).attempt(1)).collect();
+    assert_eq!((claimed, assignments.len()), (all, JOBS as usize), "{fault:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_report_that_is_cut_anywhere_can_be_repeated() {
+    Stage::with(async |stage| stage.walk(reports).await).await;
+}
+
+async fn reports(stage: &Stage, number: u32, fault: Fault) {
+    let (session, assignments) = stage.running(number).await;
+    let ends = [end(Ending::Succeeded, false), end(Ending::Failed, true), end(Ending::Failed, false)];
+    let reports: Vec<Report> = assignments
+        .iter()
+        .zip(ends)
+        .map(|(assignment, end)| Report { session, lease: assignment.lease(), end })
+        .collect();
+    let (_, outcomes) = stage.call(fault, async || stage.store.report(at(3), reports.clone()).await).await;
+    assert!(outcomes.iter().all(|outcome| outcome.answer != ReportAnswer::Stale), "{fault:?}: {outcomes:?}");
+    let statuses = [Status::Succeeded, Status::Failed, Status::Failed];
+    for ((assignment, status), is_retried) in assignments.iter().zip(statuses).zip([false, true, false]) {
+        let job = assignment.execution.occurrence.job;
+        assert_eq!(stage.ended_of(job).await, [(1, 1, status)], "{fault:?}");
+        assert_eq!(stage.open_of(job).await.len(), usize::from(is_retried), "{fault:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_committed_counts_although_its_answer_is_lost() {
+    Stage::with(async |stage| {
+        let lost = Fault::LoseCommit;
+        // The name of the queue is committed by itself, before the first job that needs it.
+        stage.store.submit(at(1), vec![NewJob { job: job(1, 9, |_| {}), offer: None }]).await.unwrap();
+        let jobs = new_jobs(1);
+        let (first, again) = stage.call(lost, async || stage.store.submit(at(1), jobs.clone()).await).await;
+        assert!(matches!(first, Err(StoreError::Unavailable(_))), "{first:?}");
+        assert_eq!(
+            again,
+            [SubmitOutcome::AlreadyThere, SubmitOutcome::AlreadyThere, SubmitOutcome::AlreadyThere]
+        );
+
+        let job = recurring(2);
+        stage.store.submit(at(1), vec![NewJob { job: job.clone(), offer: None }]).await.unwrap();
+        let fire = Fire { job: job.id, version: 1, offer: None };
+        let (first, again) = stage.call(lost, async || stage.store.fire(at(10), vec![fire]).await).await;
+        assert!(first.is_err() && again == [FireOutcome::Conflict], "{again:?}");
+        assert_eq!(stage.open_of(job.id).await, [(1, LiveState::Queued)]);
+
+        let session = stage.session().await;
+        let call = async || stage.store.claim(at(2), vec![claim(1, session, 1)]).await;
+        let (first, again) = stage.call(lost, call).await;
+        assert!(first.is_err() && again == [ClaimOutcome::StaleTurn], "{again:?}");
+
+        let (session, assignments) = stage.running(3).await;
+        let succeeded =
+            |of: &Assignment| Report { session, lease: of.lease(), end: end(Ending::Succeeded, false) };
+        // So is the partition of history, before the first row that it takes.
+        stage.store.report(at(3), vec![succeeded(&assignments[1])]).await.unwrap();
+        let report = succeeded(&assignments[0]);
+        let (first, again) =
+            stage.call(lost, async || stage.store.report(at(3), vec![report.clone()]).await).await;
+        assert!(first.is_err() && again[0].answer == ReportAnswer::AlreadyAccepted, "{again:?}");
+
+        let pause = Control { job: job.id, verb: Verb::Pause };
+        let (first, again) =
+            stage.call(lost, async || stage.store.control(at(11), vec![pause.clone()]).await).await;
+        assert!(first.is_err() && matches!(again[..], [ControlOutcome::Done(_)]), "{again:?}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_connections_hang_is_in_nobodys_way() {
+    Stage::with(async |stage| {
+        let (_, assignments) = stage.running(1).await;
+        let job = assignments[0].execution.occurrence.job;
+        stage.proxy.hold();
+        let hanging = tokio::spawn({
+            let store = stage.store.clone();
+            async move { store.submit(at(1), new_jobs(2)).await }
+        });
+        let other = PostgresStore::open(&stage.options).await.unwrap();
+        other.submit(at(1), new_jobs(3)).await.unwrap();
+        other.control(at(3), vec![Control { job, verb: Verb::Pause }]).await.unwrap();
+        assert!(!hanging.is_finished());
+        stage.proxy.be_fair();
+        let outcomes = hanging.await.unwrap().unwrap();
+        assert!(outcomes.iter().all(|outcome| matches!(outcome, SubmitOutcome::Created(_))), "{outcomes:?}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_is_away_is_told_at_once_and_found_again() {
+    Stage::with(async |stage| {
+        stage.store.submit(at(1), new_jobs(1)).await.unwrap();
+        stage.proxy.go_away();
+        for number in 2..10 {
+            let error = stage.store.submit(at(1), new_jobs(number)).await.unwrap_err();
+            assert!(error.is_retryable(), "{error}");
+        }
+        assert!(stage.store.job_counts().await.is_err_and(|error| error.is_retryable()));
+        assert!(stage.store.probe(at(1)).await.is_err_and(|error| error.is_retryable()));
+        let away = PostgresOptions {
+            url: stage.options.url.replace(
+                stage.options.url.rsplit('@').next().and_then(|rest| rest.split('/').next()).expect("a host"),
+                &stage.proxy.address().to_string(),
+            ),
+            ..stage.options.clone()
+        };
+        assert!(PostgresStore::open(&away).await.is_err(), "it cannot be opened either");
+        stage.proxy.be_fair();
+        again(|| stage.store.submit(at(1), new_jobs(2))).await;
+        again(|| stage.store.probe(at(2))).await;
+        assert_eq!(again(|| stage.store.job_counts()).await.active, 2 * u64::from(JOBS));
+    })
+    .await;
+}

@@ -1,0 +1,88 @@
+//! Rows to write and to find again.
+
+use crate::draft::{Changes, Found, Tables, Wants};
+use crate::postgres::PostgresOptions;
+use crate::postgres::tables::{PostgresTables, Shared};
+use crate::rows::{JobRow, LiveRow};
+use punctual_core::ids::JobId;
+use punctual_core::job::{Job, JobMark, JobSpec, Priority};
+use punctual_core::lifecycle::Status;
+use punctual_core::occurrence::{Finished, Live, Origin};
+use punctual_core::time::Timestamp;
+use std::time::Duration;
+
+pub(super) fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_micros(1_763_195_400_000_000 + seconds * 1_000_000)
+}
+
+pub(super) fn id(number: u32) -> JobId {
+    JobId::new(at(0).plus(Duration::from_millis(number.into())), number.into())
+}
+
+pub(super) fn job(number: u32, lane: i64) -> JobRow {
+    let spec = JobSpec::named("report");
+    let job = Job {
+        id: id(number),
+        version: 1,
+        mark: JobMark::Active,
+        numbered: None,
+        fired: 0,
+        created_at: at(0),
+        updated_at: at(0),
+        spec,
+    };
+    JobRow { job, lane }
+}
+
+/// Queued, with a rank of its number.
+pub(super) fn queued(number: u32, lane: i64) -> LiveRow {
+    let occurrence = id(number).occurrence(1);
+    let live = Live::fired(occurrence, at(1), Origin::Schedule, 1, Priority::DEFAULT, at(1), Duration::ZERO);
+    LiveRow { live: Live { rank: i64::from(number), ..live }, lane, is_sole: false }
+}
+
+pub(super) fn finished(number: u32, completed_at: Timestamp) -> Finished {
+    let live = queued(number, 1).live;
+    Finished {
+        id: live.execution(),
+        epoch: live.epoch,
+        status: Status::Failed,
+        scheduled_time: live.scheduled_time,
+        origin: live.origin,
+        job_version: 1,
+        available_at: live.available_at,
+        started_at: Some(at(2)),
+        completed_at,
+        session: None,
+        worker: None,
+        reason: None,
+        error: Some("it broke\0here".to_owned()),
+        result: None,
+    }
+}
+
+pub(super) async fn tables(options: &PostgresOptions) -> PostgresTables {
+    PostgresTables::connect(Shared::new(options).unwrap()).await.unwrap()
+}
+
+/// The number of a lane to the jobs of [`job`].
+pub(super) async fn lane(tables: &mut PostgresTables, queue: &str) -> i64 {
+    let name = (queue.to_owned(), "report".to_owned());
+    let wants = Wants { lanes: [name].into(), ..Wants::default() };
+    let found = tables.intern(&wants).await.unwrap();
+    found.lanes.into_iter().find(|(_, lane)| lane.queue() == queue).unwrap().0
+}
+
+/// Writes in a transaction of their own.
+pub(super) async fn write(tables: &mut PostgresTables, changes: &Changes) {
+    tables.begin().await.unwrap();
+    tables.commit(changes).await.unwrap();
+}
+
+/// Fetches in a transaction that changes nothing.
+pub(super) async fn fetch(tables: &mut PostgresTables, wants: &Wants) -> Found {
+    tables.begin().await.unwrap();
+    let found = tables.fetch(wants).await.unwrap();
+    tables.commit(&Changes::default()).await.unwrap();
+    found
+}

@@ -1,0 +1,174 @@
+//! What must be true of every database between two transactions, whatever happened before; as `sqlite/integrity.rs` has
+//! it for that database.
+
+use tokio_postgres::Client;
+
+/// Rules between tables, each with a query for what breaks it.
+const RULES: &[(&str, &str)] = &[
+    ("a live row without its job", "SELECT count(*) FROM live WHERE job NOT IN (SELECT id FROM jobs)"),
+    ("a schedule without its job", "SELECT count(*) FROM schedules WHERE job NOT IN (SELECT id FROM jobs)"),
+    ("a row in an unknown lane", "SELECT count(*) FROM live WHERE lane NOT IN (SELECT id FROM lanes)"),
+    (
+        "a lease of a session that is gone",
+        "SELECT count(*) FROM live WHERE state = 2 AND session NOT IN (SELECT id FROM sessions)",
+    ),
+    (
+        "a live row whose columns contradict its state",
+        "SELECT count(*) FROM live WHERE (state = 0) <> (gates <> 0) OR (state = 2) <> (session IS NOT NULL) \
+         OR (state = 2) <> (claimed_at IS NOT NULL) OR (cancel_requested AND state <> 2)",
+    ),
+    (
+        "an attempt that is both live and finished",
+        "SELECT count(*) FROM live JOIN history USING (job, occurrence, attempt)",
+    ),
+    (
+        "an attempt that has finished twice",
+        "SELECT count(*) FROM (SELECT 1 FROM history GROUP BY job, occurrence, attempt HAVING count(*) > 1) AS twice",
+    ),
+    (
+        "a place that was given twice",
+        "SELECT count(*) FROM (SELECT 1 FROM history GROUP BY place HAVING count(*) > 1) AS twice",
+    ),
+    (
+        "a live row that is looked at too early, too late or never",
+        "SELECT count(*) FROM live WHERE look_at IS DISTINCT FROM CASE WHEN state = 2 THEN NULL \
+         WHEN state = 0 AND (gates & 1) = 1 THEN least(available_at, coalesce(expires_at, available_at)) \
+         ELSE expires_at END",
+    ),
+    (
+        "a schedule that is held although its job is not paused, or is not although it is",
+        "SELECT count(*) FROM schedules JOIN jobs ON jobs.id = job WHERE (due_at IS NULL) <> (mark = 1)",
+    ),
+    (
+        "an execution that a pause holds although its job is not paused, or does not although it is",
+        "SELECT count(*) FROM live JOIN jobs ON jobs.id = job WHERE state <> 2 AND (ties & 4) = 0 \
+         AND ((gates & 16) = 16) <> (mark = 1)",
+    ),
+    (
+        "an execution that waits for parents although none is left to wait for",
+        "SELECT count(*) FROM live WHERE state = 0 AND (gates & 2) = 2 \
+         AND job NOT IN (SELECT child FROM dependencies)",
+    ),
+    (
+        "a child whose parent will not tell it that it has ended",
+        "SELECT count(*) FROM dependencies WHERE parent NOT IN (SELECT parent FROM resolutions) \
+         AND NOT EXISTS (SELECT 1 FROM schedules WHERE job = parent AND (ties & 2) = 2) \
+         AND NOT EXISTS (SELECT 1 FROM live WHERE job = parent AND (ties & 2) = 2)",
+    ),
+    (
+        "a line of occurrences with nothing before it",
+        "SELECT count(*) FROM live AS line WHERE state = 0 AND (gates & 4) = 4 AND NOT EXISTS \
+         (SELECT 1 FROM live AS head WHERE head.job = line.job AND NOT (head.state = 0 AND (head.gates & 4) = 4))",
+    ),
+    (
+        "an occurrence before a line of which it does not know",
+        "SELECT count(*) FROM live AS head WHERE (ties & 1) = 0 AND EXISTS \
+         (SELECT 1 FROM live AS line WHERE line.job = head.job AND line.state = 0 AND (line.gates & 4) = 4)",
+    ),
+    (
+        "a deleted job with a schedule, a key, a dead letter or something that was not stopped",
+        "SELECT count(*) FROM jobs WHERE mark = 4 AND (id IN (SELECT job FROM schedules) \
+         OR id IN (SELECT job FROM job_keys) OR id IN (SELECT job FROM dead_letters) \
+         OR id IN (SELECT job FROM live WHERE NOT cancel_requested))",
+    ),
+    (
+        "a cancelled job with a schedule or something that was not stopped",
+        "SELECT count(*) FROM jobs WHERE mark = 3 AND (id IN (SELECT job FROM schedules) \
+         OR id IN (SELECT job FROM live WHERE NOT cancel_requested))",
+    ),
+    (
+        "a failed job of which something is open or to come",
+        "SELECT count(*) FROM jobs WHERE mark = 2 \
+         AND (id IN (SELECT job FROM schedules) OR id IN (SELECT job FROM live))",
+    ),
+    (
+        "a unique key that two unfinished jobs have",
+        "SELECT count(*) FROM (SELECT 1 FROM jobs WHERE settings LIKE '%unique_key%' AND mark <> 4 \
+         AND (id IN (SELECT job FROM schedules) OR id IN (SELECT job FROM live)) \
+         GROUP BY owner, settings::json ->> 'unique_key' HAVING settings::json ->> 'unique_key' IS NOT NULL \
+         AND count(*) > 1) AS doubled",
+    ),
+    ("a key without its job", "SELECT count(*) FROM job_keys WHERE job NOT IN (SELECT id FROM jobs)"),
+    (
+        "a dead letter without its job",
+        "SELECT count(*) FROM dead_letters WHERE job NOT IN (SELECT id FROM jobs)",
+    ),
+    (
+        "notes of an occurrence that does not know of them",
+        "SELECT count(*) FROM notes AS n WHERE NOT EXISTS (SELECT 1 FROM live WHERE live.job = n.job \
+         AND live.occurrence = n.occurrence AND (ties & 8) = 8) AND NOT EXISTS (SELECT 1 FROM dead_letters AS d \
+         WHERE d.job = n.job AND d.occurrence = n.occurrence AND d.noted)",
+    ),
+    (
+        "an occurrence that knows of notes which are not there",
+        "SELECT (SELECT count(*) FROM live WHERE (ties & 8) = 8 AND NOT EXISTS (SELECT 1 FROM notes AS n \
+         WHERE n.job = live.job AND n.occurrence = live.occurrence)) \
+         + (SELECT count(*) FROM dead_letters AS d WHERE noted AND NOT EXISTS (SELECT 1 FROM notes AS n \
+         WHERE n.job = d.job AND n.occurrence = d.occurrence))",
+    ),
+    (
+        "a checkpoint that was never noted",
+        "SELECT count(*) FROM checkpoints AS c WHERE NOT EXISTS \
+         (SELECT 1 FROM notes AS n WHERE n.job = c.job AND n.occurrence = c.occurrence)",
+    ),
+    (
+        "an occurrence that is both dead and open",
+        "SELECT count(*) FROM dead_letters JOIN live USING (job, occurrence)",
+    ),
+    (
+        "a number that may be given twice",
+        "SELECT count(*) FROM schedules WHERE coalesce(numbered, fired) < \
+         greatest(coalesce((SELECT max(occurrence) FROM live WHERE live.job = schedules.job), 0), \
+         coalesce((SELECT max(occurrence) FROM history WHERE history.job = schedules.job), 0))",
+    ),
+    (
+        "a request to stop that no beat will bring",
+        "SELECT count(*) FROM live JOIN sessions ON sessions.id = session \
+         WHERE state = 2 AND cancel_requested AND NOT attention",
+    ),
+    (
+        "a lane whose counts are not those of its rows",
+        "SELECT count(*) FROM (SELECT lane, count(*) FILTER (WHERE state = 0) AS waiting, \
+         count(*) FILTER (WHERE state = 1) AS queued, count(*) FILTER (WHERE state = 2) AS running \
+         FROM live GROUP BY lane) AS counted FULL JOIN (SELECT lane, sum(waiting) AS waiting, sum(queued) AS queued, \
+         sum(running) AS running FROM lane_tallies GROUP BY lane) AS kept ON kept.lane = counted.lane \
+         WHERE (coalesce(kept.waiting, 0), coalesce(kept.queued, 0), coalesce(kept.running, 0)) \
+         <> (coalesce(counted.waiting, 0), coalesce(counted.queued, 0), coalesce(counted.running, 0))",
+    ),
+    (
+        "counts of jobs that are not those of their rows",
+        "SELECT count(*) FROM (SELECT coalesce(sum(active), 0) AS active, coalesce(sum(paused), 0) AS paused, \
+         coalesce(sum(completed), 0) AS completed, coalesce(sum(failed), 0) AS failed, \
+         coalesce(sum(cancelled), 0) AS cancelled FROM job_tally) AS kept, \
+         (SELECT count(*) FILTER (WHERE mark = 0 AND is_unfinished) AS active, \
+         count(*) FILTER (WHERE mark = 1 AND is_unfinished) AS paused, \
+         count(*) FILTER (WHERE mark IN (0, 1) AND NOT is_unfinished) AS completed, \
+         count(*) FILTER (WHERE mark = 2) AS failed, count(*) FILTER (WHERE mark = 3) AS cancelled \
+         FROM (SELECT mark, id IN (SELECT job FROM schedules) OR id IN (SELECT job FROM live) AS is_unfinished \
+         FROM jobs) AS each) AS counted WHERE (kept.active, kept.paused, kept.completed, kept.failed, kept.cancelled) \
+         <> (counted.active, counted.paused, counted.completed, counted.failed, counted.cancelled)",
+    ),
+    (
+        "a count of dead letters that is not theirs",
+        "SELECT count(*) FROM (SELECT coalesce(sum(dead_letters), 0) AS kept FROM job_tally) AS tally \
+         WHERE kept <> (SELECT count(*) FROM dead_letters)",
+    ),
+    (
+        "an occurrence that is said to be all that is left of an active job and is not",
+        "SELECT count(*) FROM live AS sole JOIN jobs ON jobs.id = sole.job WHERE (sole.ties & 128) = 128 \
+         AND (mark <> 0 OR sole.job IN (SELECT job FROM schedules) OR EXISTS (SELECT 1 FROM live AS other \
+         WHERE other.job = sole.job AND other.occurrence <> sole.occurrence))",
+    ),
+];
+
+/// Everything that is wrong; empty when all is well.
+pub(crate) async fn problems(client: &Client) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (rule, query) in RULES {
+        let broken: i64 = client.query_one(&format!("SELECT ({query})::bigint"), &[]).await.unwrap().get(0);
+        if broken > 0 {
+            problems.push(format!("{rule}: {broken}"));
+        }
+    }
+    problems
+}

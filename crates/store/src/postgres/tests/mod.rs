@@ -1,0 +1,22 @@
+//! Tests of this adapter: the conformance suite, and what only PostgreSQL can be asked.
+
+mod alike;
+mod conflicts;
+mod conformance;
+mod contention;
+pub(crate) mod database;
+mod faults;
+mod fixture;
+pub(crate) mod integrity;
+mod migrations;
+mod nodes;
+mod partitioning;
+mod patience;
+mod plans;
+mod proxy;
+mod reading;
+mod restarts;
+mod round_trips;
+mod security;
+mod telling;
+mod write_plans;

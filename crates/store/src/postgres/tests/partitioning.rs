@@ -1,0 +1,139 @@
+//! Partitions are there before they are needed, and go as a whole.
+
+use super::database::{TestDatabase, client};
+use super::fixture::{at, finished, id, tables, write};
+use crate::draft::{Changes, EndedRow};
+use crate::postgres::house::House;
+use crate::postgres::logs::Logs;
+use crate::postgres::tables::Shared;
+use punctual_core::limits;
+use punctual_core::ports::{Horizon, LogLine, LogStream};
+use std::time::Duration;
+use tokio_postgres::Client;
+
+const DAY: Duration = Duration::from_secs(24 * 3_600);
+
+async fn names(client: &Client, parent: &str) -> Vec<String> {
+    let sql =
+        "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = $1::text::regclass ORDER BY 1";
+    client.query(sql, &[&parent]).await.unwrap().iter().map(|row| row.get(0)).collect()
+}
+
+#[tokio::test]
+async fn partitions_are_made_ahead_and_once() {
+    TestDatabase::with(async |mut options| {
+        options.partition_width = DAY;
+        let house = House::new(Shared::new(&options).unwrap());
+        let client = client(&options).await;
+        house.open().await.unwrap();
+        for parent in ["history", "lines"] {
+            let made = names(&client, parent).await;
+            assert_eq!(made.len() as i64, limits::PARTITIONS_AHEAD + 1, "{made:?}");
+        }
+        // A day may have gone by between the two.
+        House::new(Shared::new(&options).unwrap()).open().await.unwrap();
+        let made = names(&client, "history").await.len() as i64;
+        assert!(made - limits::PARTITIONS_AHEAD <= 2, "{made}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn narrower_partitions_fill_the_gaps_between_wider_ones() {
+    TestDatabase::with(async |mut options| {
+        let ended = |number, seconds| {
+            let history = vec![EndedRow { finished: finished(number, at(seconds)), worker: None }];
+            Changes { history, ..Changes::default() }
+        };
+        options.partition_width = Duration::from_secs(7);
+        write(&mut tables(&options).await, &ended(1, 100)).await;
+        options.partition_width = Duration::from_secs(50);
+        let mut wide = tables(&options).await;
+        for (number, seconds) in (2..).zip(80..130) {
+            write(&mut wide, &ended(number, seconds)).await;
+        }
+        let sql = "SELECT count(*), (SELECT count(*) FROM history) FROM partitions WHERE parent = 'history'";
+        let row = client(&options).await.query_one(sql, &[]).await.unwrap();
+        assert!(row.get::<_, i64>(0) <= 5, "as wide as there was room for: {row:?}");
+        assert_eq!(row.get::<_, i64>(1), 51);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn old_partitions_are_dropped_with_what_is_noted_of_them() {
+    TestDatabase::with(async |options| {
+        let client = client(&options).await;
+        let shared = Shared::new(&options).unwrap();
+        let (house, logs) = (House::new(shared.clone()), Logs::new(shared));
+        let mut tables = tables(&options).await;
+        for number in 1..=3 {
+            let row = EndedRow { finished: finished(number, at(number.into())), worker: None };
+            write(&mut tables, &Changes { history: vec![row], ..Changes::default() }).await;
+            logs.append(&[line(number, i64::from(number), "said")]).await.unwrap();
+        }
+        let places = client.query("SELECT place FROM history ORDER BY place", &[]).await.unwrap();
+        let horizon = |seconds| Horizon { history: at(seconds), requests: at(0) };
+        let retained = house.retain(horizon(3), 1).await.unwrap();
+        assert_eq!((retained.history, retained.logs, retained.more), (1, 1, true));
+        let retained = house.retain(horizon(3), 10).await.unwrap();
+        assert_eq!((retained.history, retained.logs, retained.more), (1, 1, false));
+        let bounds = client.query_one("SELECT retained FROM history_bounds", &[]).await.unwrap();
+        assert_eq!(bounds.get::<_, i64>(0), places[1].get::<_, i64>(0));
+        let left = "SELECT (SELECT count(*) FROM history), (SELECT count(*) FROM lines), \
+             (SELECT count(*) FROM partitions WHERE leaves)";
+        let left = client.query_one(left, &[]).await.unwrap();
+        assert_eq!((left.get(0), left.get(1), left.get(2)), (1_i64, 1_i64, 0_i64));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_drop_that_was_interrupted_is_brought_to_its_end() {
+    TestDatabase::with(async |options| {
+        let client = client(&options).await;
+        let mut tables = tables(&options).await;
+        let row = EndedRow { finished: finished(1, at(1)), worker: None };
+        write(&mut tables, &Changes { history: vec![row], ..Changes::default() }).await;
+        let name = names(&client, "history").await.remove(0);
+        client.batch_execute("UPDATE partitions SET leaves = true").await.unwrap();
+        client.batch_execute(&format!("ALTER TABLE history DETACH PARTITION {name}")).await.unwrap();
+        let horizon = Horizon { history: at(60), requests: at(0) };
+        House::new(Shared::new(&options).unwrap()).retain(horizon, 10).await.unwrap();
+        let gone = client.query_one("SELECT to_regclass($1) IS NULL", &[&name]).await.unwrap();
+        assert!(gone.get::<_, bool>(0), "{name} is still there");
+        let noted = client.query_opt("SELECT 1 FROM partitions WHERE name = $1", &[&name]).await.unwrap();
+        assert!(noted.is_none());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn lines_are_numbered_by_their_time_and_never_twice() {
+    TestDatabase::with(async |options| {
+        let shared = || Shared::new(&options).unwrap();
+        let (one, other) = (Logs::new(shared()), Logs::new(shared()));
+        one.append(&[line(1, 5, "a\0b"), line(1, 5, "second"), line(1, 4, "back")]).await.unwrap();
+        // Another node takes over in the same microsecond, and then the first one goes on.
+        other.append(&[line(1, 5, "other")]).await.unwrap();
+        one.append(&[line(1, 5, "again")]).await.unwrap();
+        let sql = "SELECT number, message FROM lines ORDER BY number";
+        let rows = client(&options).await.query(sql, &[]).await.unwrap();
+        let first = at(5).as_micros();
+        let numbers: Vec<i64> = rows.iter().map(|row| row.get::<_, i64>(0) - first).collect();
+        let said: Vec<&str> = rows.iter().map(|row| row.get(1)).collect();
+        assert_eq!(numbers, [0, 1, 2, 3, 4]);
+        assert_eq!(said, ["a\u{FFFD}b", "second", "back", "other", "again"]);
+    })
+    .await;
+}
+
+fn line(number: u32, seconds: i64, message: &str) -> LogLine {
+    LogLine {
+        number: 0,
+        execution: id(number).occurrence(1).attempt(1),
+        timestamp: at(seconds),
+        stream: LogStream::Stdout,
+        message: message.to_owned(),
+    }
+}

@@ -1,0 +1,143 @@
+//! How PostgreSQL answers the statements that read: by an index, never by walking over a large table or sorting it.
+//! Costs must follow what is looked at.
+
+use super::database::{TestDatabase, client};
+use crate::postgres::PostgresOptions;
+use crate::postgres::reads::*;
+use tokio_postgres::Client;
+
+/// A job somewhere in the middle, and a cursor after all.
+const JOB: &str = "'01234567-0000-7000-8000-000000004000'::uuid";
+const JOBS_NAMED: &str =
+    "ARRAY['01234567-0000-7000-8000-000000004000', '01234567-0000-7000-8000-000000000007']::uuid[]";
+const AFTER_ALL: &str = "'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid";
+
+/// Statements, their parameters, and the index that each must use.
+const SEARCHES: &[(&str, &[&str], &str)] = &[
+    (DUE_SCHEDULES, &["ARRAY[1, 2, 3]", "50000", "1000"], "schedules_due"),
+    (DUE_LIVE, &["ARRAY[1, 2, 3]", "50000", "1000"], "live_due"),
+    (FINISHED_AFTER, &["0", "100000", "100", "1048576"], "place_idx"),
+    (FINISHED_AFTER, &["19990", "100000", "1000", "1048576"], "place_idx"),
+    (LAST_PLACE, &["100000"], "place_idx"),
+    (OPEN, &[JOBS_NAMED, "ARRAY[1, 1]::bigint[]"], "live_pkey"),
+    (RUNNING, &["3", JOB, "1", "100"], "live_session"),
+    (HISTORY_OF_JOB, &[JOB, "1000", "0", "101", "1048576"], "_pkey"),
+    (EXECUTION, &[JOB, "1", "1"], "live_pkey"),
+    (SKIPPED, &[JOB, "100"], "skipped_job"),
+    (DEAD_LETTERS, &["1000000", "2000", "'no'"], "dead_letters_pkey"),
+    (DEAD_LETTERS_OF_JOB, &["1000000", "2000", "NULL", JOB], "dead_letters_job"),
+    (DEAD_LETTERS_NUMBERED, &["ARRAY[7, 8]::bigint[]"], "dead_letters_pkey"),
+    (LATEST_JOBS, &[AFTER_ALL, "2000"], "jobs_pkey"),
+    (MARKED_JOBS, &[AFTER_ALL, "2000", "3"], "jobs_marked"),
+    (TAGGED_JOBS, &[AFTER_ALL, "2000", "'tag 7'"], "job_tags_pkey"),
+    (ACTIVE_JOBS, &[AFTER_ALL, "2000"], "live_pkey"),
+    (ACTIVE_JOBS, &[AFTER_ALL, "2000"], "schedules_pkey"),
+    (ONE_JOB, &[JOB], "jobs_pkey"),
+    (TAGS_OF_JOBS, &[JOBS_NAMED], "job_tags_job"),
+    (STANDING_OF_JOBS, &[JOBS_NAMED], "live_pkey"),
+    (JOBS, &[JOBS_NAMED], "jobs_pkey"),
+    (SCHEDULES, &[JOBS_NAMED], "schedules_pkey"),
+    (OPEN_OF_JOBS, &[JOBS_NAMED, "10"], "live_pkey"),
+    (LAST_FINISHED, &[JOBS_NAMED, "8"], "_pkey"),
+    (OPEN_BEFORE, &[JOB, "1", "2000"], "live_pkey"),
+    (FINISHED_BEFORE, &["15000", "2000"], "place_idx"),
+    (FINISHED_AT, &["ARRAY[100]::bigint[]", "ARRAY[100]::bigint[]"], "place_idx"),
+    (NAMES_OF_JOBS, &[JOBS_NAMED], "jobs_pkey"),
+    (LINES_OF_EXECUTION, &[JOB, "1", "1", "0", "101", "1048576"], "_pkey"),
+    (LAST_LINES, &[JOB, "1", "1", "100", "1048576"], "_pkey"),
+    (NOTES_OF_JOB, &[JOB, "100", "100"], "notes_pkey"),
+    (CHECKPOINT, &[JOB, "1"], "checkpoints_pkey"),
+    (AHEAD, &[JOB, "1", "10000"], "live_claim"),
+    (DEPTHS, &["100"], "live_claim"),
+    (HOLDINGS, &[], "live_session"),
+    (SESSIONS, &[], "workers_pkey"),
+];
+
+/// Many jobs, most of them over; some waiting, queued, running and to come, in several lanes and partitions.
+const FILL: &str = "
+    INSERT INTO lanes (queue, job_type) SELECT 'queue ' || n, 'noop' FROM generate_series(1, 20) AS n;
+    INSERT INTO workers (name) SELECT 'worker ' || n FROM generate_series(1, 2000) AS n;
+    INSERT INTO sessions (id, worker, lease_us, beat, turn, opened_at, beaten_at, slots, mode, embedded, attention,
+                          lost, job_types)
+    SELECT n, n, 1, 0, 0, 0, 0, 1, 0, false, false, false, '[]' FROM generate_series(1, 2000) AS n;
+    INSERT INTO jobs (id, lane, created_at, version, mark, priority, schedule_type, payload)
+    SELECT job(n), 1 + n % 20, n, 1, CASE WHEN n % 50 = 0 THEN 3 ELSE 0 END, 5, 0, repeat('x', 200)
+    FROM generate_series(1, 20000) AS n;
+    INSERT INTO job_tags (tag, job) SELECT 'tag ' || n % 100, job(n) FROM generate_series(1, 20000) AS n;
+    INSERT INTO schedules (job, lane, fired, version, job_version, segment, priority, overlap, ties, due_at)
+    SELECT job(n), 1, 0, 1, 1, n % 64, 5, 0, 0, n FROM generate_series(1, 20000) AS n;
+    INSERT INTO live (job, occurrence, lane, rank, available_at, scheduled_time, job_version, attempt, charged, epoch,
+                      segment, state, gates, priority, origin, ties, cancel_requested, session, claimed_at, look_at)
+    SELECT job(n), 1, 1 + n % 20, n, n, n, 1, 1, 0, 0, n % 64, n % 3, CASE WHEN n % 3 = 0 THEN 1 ELSE 0 END, 5, 0, 0,
+           false, CASE WHEN n % 3 = 2 THEN n % 2000 END, CASE WHEN n % 3 = 2 THEN n END,
+           CASE WHEN n % 3 = 0 THEN n END
+    FROM generate_series(1, 20000) AS n;
+    INSERT INTO history (job, occurrence, completed_at, place, scheduled_time, available_at, attempt, epoch,
+                         job_version, status, origin, worker, result)
+    SELECT job(n), 1, n, n, n, n, 2, 1, 1, 0, 0, n % 2000, repeat('y', 100) FROM generate_series(1, 20000) AS n;
+    INSERT INTO lines (job, occurrence, number, timestamp, attempt, stream, message)
+    SELECT job(n), 1, n, n, 1, 0, 'a line' FROM generate_series(1, 20000) AS n;
+    INSERT INTO dead_letters (job, occurrence, scheduled_time, died_at, attempts, epoch, origin, noted, error)
+    SELECT job(n), 7, n, n, 1, 1, 0, false, 'no' FROM generate_series(1, 20000) AS n;
+    INSERT INTO skipped (job, first, last, count, reason)
+    SELECT job(n), n, n, 1, 0 FROM generate_series(1, 20000) AS n;
+    INSERT INTO notes (job, occurrence, number, noted_at, epoch, attempt)
+    SELECT job(n), 1, 1, n, 1, 1 FROM generate_series(1, 20000) AS n;
+    INSERT INTO checkpoints (job, occurrence, document) SELECT job(n), 1, '1' FROM generate_series(1, 20000) AS n;
+    INSERT INTO lane_tallies (lane, waiting, queued, running, shard)
+    SELECT n, 1, 1, 1, s FROM generate_series(1, 20) AS n, generate_series(0, 3) AS s;
+    ANALYZE;
+";
+
+#[tokio::test]
+async fn what_is_read_is_found_by_an_index() {
+    TestDatabase::with(|options| async move {
+        let client = filled(&options).await;
+        let mut wrong = Vec::new();
+        for (sql, values, index) in SEARCHES {
+            let plan = explain(&client, sql, values).await;
+            let walks = plan.iter().any(|step| step.contains("Seq Scan on") && !is_small(step));
+            let is_found = plan.iter().any(|step| step.contains("Index") && step.contains(index));
+            if walks || !is_found {
+                wrong.push(format!("{index}: {sql}\n{}", plan.join("\n")));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    })
+    .await;
+}
+
+/// Tables that have a row or a few for each lane in use or worker that is there: they are read whole.
+fn is_small(step: &str) -> bool {
+    ["lane_tallies", "sessions", "history_bounds", "punctual"]
+        .iter()
+        .any(|table| step.contains(&format!("on {table}")))
+}
+
+async fn filled(options: &PostgresOptions) -> Client {
+    let client = client(options).await;
+    let job = "CREATE FUNCTION pg_temp.job(n integer) RETURNS uuid LANGUAGE sql IMMUTABLE AS $$ \
+         SELECT ('01234567-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid $$";
+    client.batch_execute(job).await.unwrap();
+    for (table, name) in [("history", "history_part"), ("lines", "lines_part")] {
+        for part in 0..4 {
+            let (from, to) = (part * 5_001, (part + 1) * 5_001);
+            let sql =
+                format!("CREATE TABLE {name}_{part} PARTITION OF {table} FOR VALUES FROM ({from}) TO ({to})");
+            client.batch_execute(&sql).await.unwrap();
+        }
+    }
+    client.batch_execute(&FILL.replace(" job(", " pg_temp.job(")).await.unwrap();
+    client
+}
+
+/// The steps of the plan for these values, which take the places of the parameters.
+async fn explain(client: &Client, sql: &str, values: &[&str]) -> Vec<String> {
+    let mut sql = sql.to_owned();
+    for (index, value) in values.iter().enumerate().rev() {
+        sql = sql.replace(&format!("${}", index + 1), value);
+    }
+    let rows = client.query(&format!("EXPLAIN (COSTS OFF) {sql}"), &[]).await;
+    let rows = rows.unwrap_or_else(|error| panic!("{error:?}\n{sql}"));
+    rows.iter().map(|row| row.get(0)).collect()
+}

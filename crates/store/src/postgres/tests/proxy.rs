@@ -1,0 +1,186 @@
+//! A way to the database that breaks where a test says: after so many messages, at the answer to a `COMMIT`, or for
+//! everybody. It reads the frames of the protocol, and nothing in them but how an answer begins.
+
+use crate::postgres::PostgresOptions;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+/// Where a message comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sender {
+    Client,
+    Server,
+}
+
+/// What is to break next. It happens once, to whichever connection gets there first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The connection, after so many more messages of this side have come through.
+    CutAfter { messages: usize, of: Sender },
+    /// The connection, when the server says that it has committed.
+    LoseCommit,
+}
+
+/// How all connections fare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Weather {
+    Fair,
+    /// Nothing comes through, and nobody is told.
+    Held,
+    /// All are cut, and new ones are cut at once.
+    Away,
+}
+
+/// A listener that passes everything on, and what is to go wrong with it.
+pub(super) struct Proxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    target: String,
+    fault: Mutex<Option<Fault>>,
+    weather: watch::Sender<Weather>,
+    /// Counts how often all connections were cut.
+    cuts: watch::Sender<u64>,
+}
+
+impl Proxy {
+    /// In front of the database of these options; and options that lead through it.
+    pub async fn before(options: &PostgresOptions) -> (Self, PostgresOptions) {
+        let authority = options.url.split("://").nth(1).and_then(|rest| rest.split('/').next());
+        let target = authority.and_then(|authority| authority.rsplit('@').next()).expect("a host").to_owned();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let through = options.url.replace(&target, &address.to_string());
+        let mark = if through.contains('?') { '&' } else { '?' };
+        // Frames can only be read as long as nothing is encrypted.
+        let through = PostgresOptions { url: format!("{through}{mark}sslmode=disable"), ..options.clone() };
+        let (weather, cuts) = (watch::Sender::new(Weather::Fair), watch::Sender::new(0));
+        let shared = Arc::new(Shared { target, fault: Mutex::new(None), weather, cuts });
+        tokio::spawn(listen(listener, shared.clone()));
+        (Proxy { address, shared }, through)
+    }
+
+    /// Has something break; what was to break before is forgotten.
+    pub fn arm(&self, fault: Fault) {
+        *self.shared.fault() = Some(fault);
+    }
+
+    /// Has nothing break any more; whether it already has.
+    pub fn disarm(&self) -> bool {
+        self.shared.fault().take().is_none()
+    }
+
+    /// Cuts all connections that there are; new ones come through.
+    pub fn cut(&self) {
+        self.shared.cuts.send_modify(|cuts| *cuts += 1);
+    }
+
+    /// The database is not there for anybody.
+    pub fn go_away(&self) {
+        self.shared.weather.send_replace(Weather::Away);
+        self.cut();
+    }
+
+    /// Nothing comes through until it is fair again.
+    pub fn hold(&self) {
+        self.shared.weather.send_replace(Weather::Held);
+    }
+
+    pub fn be_fair(&self) {
+        self.shared.weather.send_replace(Weather::Fair);
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Shared {
+    fn fault(&self) -> MutexGuard<'_, Option<Fault>> {
+        self.fault.lock().unwrap()
+    }
+
+    /// Whether the connection breaks instead of passing this message on.
+    fn breaks_at(&self, from: Sender, message: &[u8]) -> bool {
+        let mut fault = self.fault();
+        let breaks = match &mut *fault {
+            Some(Fault::CutAfter { messages, of }) if *of == from => {
+                let is_last = *messages == 0;
+                *messages = messages.saturating_sub(1);
+                is_last
+            }
+            Some(Fault::LoseCommit) => from == Sender::Server && is_commit(message),
+            _ => false,
+        };
+        if breaks {
+            *fault = None;
+        }
+        breaks
+    }
+}
+
+/// Whether this is the answer to a `COMMIT` that has taken effect.
+fn is_commit(message: &[u8]) -> bool {
+    message.first() == Some(&b'C') && message.get(5..) == Some(b"COMMIT\0")
+}
+
+async fn listen(listener: TcpListener, shared: Arc<Shared>) {
+    while let Ok((client, _)) = listener.accept().await {
+        tokio::spawn(pass(client, shared.clone()));
+    }
+}
+
+/// Serves one connection until one of its ends is closed or it breaks. Both ends are closed then.
+async fn pass(client: TcpStream, shared: Arc<Shared>) {
+    let mut cuts = shared.cuts.subscribe();
+    if *shared.weather.borrow() == Weather::Away {
+        return;
+    }
+    let Ok(server) = TcpStream::connect(&shared.target).await else { return };
+    for stream in [&client, &server] {
+        stream.set_nodelay(true).unwrap();
+    }
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    tokio::select! {
+        () = pass_on(Sender::Client, from_client, to_server, &shared) => {}
+        () = pass_on(Sender::Server, from_server, to_client, &shared) => {}
+        _ = cuts.changed() => {}
+    }
+}
+
+async fn pass_on(from: Sender, mut source: OwnedReadHalf, mut sink: OwnedWriteHalf, shared: &Shared) {
+    let mut weather = shared.weather.subscribe();
+    // Only the first message of a client has no letter before its length.
+    let mut head = if from == Sender::Client { 0 } else { 1 };
+    let mut bytes = Vec::new();
+    loop {
+        while let Some(length) = frame(&bytes, head) {
+            let message: Vec<u8> = bytes.drain(..length).collect();
+            head = 1;
+            if weather.wait_for(|weather| *weather != Weather::Held).await.is_err()
+                || shared.breaks_at(from, &message)
+                || sink.write_all(&message).await.is_err()
+            {
+                return;
+            }
+        }
+        match source.read_buf(&mut bytes).await {
+            Ok(read) if read > 0 => {}
+            _ => return,
+        }
+    }
+}
+
+/// The length of the first message, if all of it is there. A length counts itself, and not the letter before it.
+fn frame(bytes: &[u8], head: usize) -> Option<usize> {
+    let length = bytes.get(head..head + 4)?;
+    let length = u32::from_be_bytes(length.try_into().ok()?) as usize + head;
+    (bytes.len() >= length).then_some(length)
+}

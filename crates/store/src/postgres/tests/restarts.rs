@@ -1,0 +1,307 @@
+//! A server that is stopped and started again while everybody works: what was acknowledged runs, and runs once.
+
+use super::database::SERVER;
+use super::integrity::problems;
+use super::patience::{again, eventually};
+use crate::conformance::counts_agree;
+use crate::postgres::{PostgresOptions, PostgresStore};
+use punctual_core::ids::{ExecutionId, JobId, SessionId};
+use punctual_core::job::{Job, JobMark, JobSpec};
+use punctual_core::lifecycle::{Ending, Status};
+use punctual_core::occurrence::End;
+use punctual_core::ports::{
+    Assignment, Claim, ClaimOutcome, NewJob, Report, ReportAnswer, Resync, ResyncOutcome, SessionOpening,
+    Store, SubmitOutcome,
+};
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio_postgres::{Client, Config, NoTls};
+
+/// Those who submit, and those who work.
+const SUBMITTERS: u32 = 3;
+const WORKERS: u32 = 2;
+/// Jobs of one submit.
+const BATCH: u32 = 5;
+/// Jobs that come to their end between two restarts.
+const JOBS_BETWEEN: u32 = 100;
+
+/// A server of this test's own.
+struct Server {
+    folder: TempDir,
+    programs: PathBuf,
+    owner: Option<(u32, u32)>,
+    port: u16,
+    child: Option<Child>,
+}
+
+impl Server {
+    /// Makes one, of the same programs as the server that the tests were given.
+    async fn new() -> Self {
+        let given =
+            std::env::var(SERVER).unwrap_or_else(|_| panic!("{SERVER} is not set: run `cargo xtask test`"));
+        let client = connect(&given).await.expect("the server answers");
+        let sql = "SELECT setting FROM pg_config WHERE name = 'BINDIR'";
+        let programs: String = client.query_one(sql, &[]).await.unwrap().get(0);
+        let folder = tempfile::tempdir().unwrap();
+        let owner = geteuid().is_root().then(unprivileged);
+        if let Some((user, group)) = owner {
+            chown(folder.path(), Some(user), Some(group)).unwrap();
+        }
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let server = Server { folder, programs: programs.into(), owner, port, child: None };
+        let mut init = server.command("initdb");
+        init.args(["--username=punctual", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"]);
+        let made = init.arg("--pgdata").arg(server.data()).output().expect("initdb starts");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        server
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(self.programs.join(program));
+        command.current_dir(self.folder.path()).stdin(Stdio::null()).stdout(Stdio::null());
+        command.env("LD_LIBRARY_PATH", libraries(&self.programs));
+        if let Some((user, group)) = self.owner {
+            command.uid(user).gid(group);
+        }
+        command
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    fn url(&self) -> String {
+        format!("postgres://punctual@127.0.0.1:{}/postgres?sslmode=disable", self.port)
+    }
+
+    /// Starts it and waits until it answers.
+    async fn start(&mut self) {
+        let mut command = self.command("postgres");
+        command.arg("-D").arg(self.data()).arg(format!("--port={}", self.port));
+        command.args(["--listen_addresses=127.0.0.1", "--unix_socket_directories=", "--shared_buffers=16MB"]);
+        command.args(["--timezone=GMT", "--log_timezone=GMT"]).stderr(Stdio::null());
+        self.child = Some(command.spawn().expect("the server starts"));
+        let url = self.url();
+        eventually("the server answers", async || connect(&url).await.is_ok()).await;
+    }
+
+    /// Tells it to stop and waits until it has.
+    async fn stop(&mut self, signal: Signal) {
+        let mut child = self.child.take().expect("it runs");
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        eventually("the server has stopped", async || child.try_wait().unwrap().is_some()).await;
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = kill_process(Pid::from_child(&child), Signal::QUIT);
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Libraries of programs that were unpacked beside the build lie beside them.
+fn libraries(programs: &Path) -> std::ffi::OsString {
+    let beside = programs.ancestors().nth(3).into_iter().flat_map(std::fs::read_dir).flatten().flatten();
+    let folders = beside.map(|entry| entry.path());
+    let folders = folders.filter(|folder| folder.to_string_lossy().ends_with("-linux-gnu"));
+    std::env::join_paths(folders).unwrap_or_default()
+}
+
+/// The server refuses to be run by root.
+fn unprivileged() -> (u32, u32) {
+    let users = std::fs::read_to_string("/etc/passwd").unwrap();
+    let of = |name: &str| {
+        let mut users = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
+        let user = users.find(|fields| fields.len() > 3 && fields[0] == name)?;
+        Some((user[2].parse().ok()?, user[3].parse().ok()?))
+    };
+    of("postgres").or_else(|| of("nobody")).expect("a user who may do nothing")
+}
+
+async fn connect(url: &str) -> Result<Client, tokio_postgres::Error> {
+    let (client, connection) = Config::from_str(url).expect("a URL").connect(NoTls).await?;
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_stopped_under_load_loses_and_doubles_nothing() {
+    let mut server = Server::new().await;
+    server.start().await;
+    let store = Arc::new(PostgresStore::open(&PostgresOptions::new(server.url())).await.unwrap());
+    let work = Arc::new(Work::default());
+    let submitters: Vec<_> =
+        (0..SUBMITTERS).map(|index| tokio::spawn(submit(store.clone(), work.clone(), index))).collect();
+    let workers: Vec<_> =
+        (0..WORKERS).map(|index| tokio::spawn(run(store.clone(), work.clone(), index))).collect();
+    for signal in [Signal::INT, Signal::QUIT, Signal::INT, Signal::QUIT] {
+        work.goes_on().await;
+        server.stop(signal).await;
+        server.start().await;
+    }
+    work.goes_on().await;
+    work.is_ending.store(true, Ordering::Relaxed);
+    let mut acknowledged = Vec::new();
+    for submitter in submitters {
+        acknowledged.extend(submitter.await.unwrap());
+    }
+    let mut accepted: BTreeMap<ExecutionId, u32> = BTreeMap::new();
+    work.is_submitted.store(true, Ordering::Relaxed);
+    for worker in workers {
+        for execution in worker.await.unwrap() {
+            *accepted.entry(execution).or_default() += 1;
+        }
+    }
+    for job in &acknowledged {
+        let history = store.history(*job, None, 10).await.unwrap().items;
+        let ended: Vec<_> = history.iter().map(|one| (one.id, one.status)).collect();
+        let execution = job.occurrence(1).attempt(1);
+        assert_eq!(ended, [(execution, Status::Succeeded)]);
+        assert_eq!(accepted.remove(&execution), Some(1), "one worker has run it");
+    }
+    assert_eq!(accepted, BTreeMap::new(), "nothing ran that was not acknowledged");
+    assert_eq!(store.job_counts().await.unwrap().completed, acknowledged.len() as u64);
+    counts_agree(&*store).await;
+    assert_eq!(problems(&connect(&server.url()).await.unwrap()).await, Vec::<String>::new());
+}
+
+/// What submitters and workers know of each other.
+#[derive(Default)]
+struct Work {
+    done: AtomicU32,
+    is_ending: AtomicBool,
+    is_submitted: AtomicBool,
+}
+
+impl Work {
+    /// Waits until more jobs have come to their end.
+    async fn goes_on(&self) {
+        let before = self.done.load(Ordering::Relaxed);
+        let is_done = async || self.done.load(Ordering::Relaxed) >= before + JOBS_BETWEEN;
+        eventually("more is done", is_done).await;
+    }
+}
+
+/// Submits until it is to end, each batch until it is acknowledged: what was.
+async fn submit(store: Arc<PostgresStore>, work: Arc<Work>, index: u32) -> Vec<JobId> {
+    let mut acknowledged = Vec::new();
+    let mut number = index;
+    while !work.is_ending.load(Ordering::Relaxed) {
+        let mut jobs = Vec::new();
+        for _ in 0..BATCH {
+            number += SUBMITTERS;
+            jobs.push(NewJob { job: job(number), offer: None });
+        }
+        let outcomes = again(|| store.submit(now(), jobs.clone())).await;
+        let is_there = |outcome| matches!(outcome, SubmitOutcome::Created(_) | SubmitOutcome::AlreadyThere);
+        assert!(outcomes.into_iter().all(is_there));
+        acknowledged.extend(jobs.iter().map(|new| new.job.id));
+    }
+    acknowledged
+}
+
+/// Works until all is done: the executions whose ends were accepted.
+async fn run(store: Arc<PostgresStore>, work: Arc<Work>, index: u32) -> Vec<ExecutionId> {
+    let opening = SessionOpening {
+        worker: format!("w{index}"),
+        lease: Duration::from_secs(600),
+        embedded: false,
+        job_types: vec!["report".to_owned()],
+        slots: 10,
+        about: Default::default(),
+    };
+    let session = again(|| store.open_session(now(), opening.clone())).await;
+    let (mut turn, mut accepted) = (0, Vec::new());
+    loop {
+        let may_end = work.is_submitted.load(Ordering::Relaxed);
+        let claim = Claim {
+            session,
+            turn: turn + 1,
+            limit: 10,
+            queues: vec![],
+            job_types: vec!["report".to_owned()],
+        };
+        let assignments = match store.claim(now(), vec![claim]).await.map(|mut outcomes| outcomes.remove(0)) {
+            Ok(ClaimOutcome::Claimed { assignments, .. }) => assignments,
+            Ok(other) => panic!("claimed: {other:?}"),
+            Err(error) => {
+                assert!(error.is_retryable(), "{error}");
+                turn = resynced(&store, session, turn).await;
+                continue;
+            }
+        };
+        if assignments.is_empty() {
+            // Another one may be about to give back what nobody has heard of.
+            if may_end && again(|| store.job_counts()).await.active == 0 {
+                return accepted;
+            }
+            // The pace of a worker that asks again, not a wait for something.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            continue;
+        }
+        turn += 1;
+        let report = |of: &Assignment| Report { session, lease: of.lease(), end: succeeded() };
+        let reports: Vec<Report> = assignments.iter().map(report).collect();
+        let outcomes = again(|| store.report(now(), reports.clone())).await;
+        assert!(outcomes.iter().all(|outcome| outcome.answer != ReportAnswer::Stale), "{outcomes:?}");
+        accepted.extend(assignments.iter().map(|assignment| assignment.execution));
+        work.done.fetch_add(assignments.len() as u32, Ordering::Relaxed);
+    }
+}
+
+/// Gives back whatever was granted without an answer; the last turn that was used.
+async fn resynced(store: &PostgresStore, session: SessionId, last: u64) -> u64 {
+    let mut turn = last;
+    loop {
+        turn += 1;
+        let resync = Resync { session, turn, held: vec![] };
+        match again(|| store.resync(now(), resync.clone())).await {
+            ResyncOutcome::GivenBack(_) => return turn,
+            // The claim had been granted, or this very call was heard before.
+            ResyncOutcome::StaleTurn => {}
+            ResyncOutcome::SessionLost => panic!("nobody lost it"),
+        }
+    }
+}
+
+fn now() -> punctual_core::time::Timestamp {
+    super::fixture::at(1_000)
+}
+
+fn job(number: u32) -> Job {
+    let created_at = super::fixture::at(0).plus(Duration::from_millis(number.into()));
+    Job {
+        id: JobId::new(created_at, number.into()),
+        version: 1,
+        mark: JobMark::Active,
+        numbered: None,
+        fired: 0,
+        created_at,
+        updated_at: created_at,
+        spec: JobSpec::named("report"),
+    }
+}
+
+fn succeeded() -> End {
+    End {
+        ending: Ending::Succeeded,
+        retryable: false,
+        started_at: Some(now()),
+        completed_at: now(),
+        error: None,
+        result: None,
+    }
+}

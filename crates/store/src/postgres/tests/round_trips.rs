@@ -1,0 +1,403 @@
+//! What is written is what is found, table by table.
+
+use super::database::{TestDatabase, client};
+use super::fixture::{at, fetch, finished, id, job, lane, queued, tables, write};
+use crate::draft::{
+    Buried, Changes, Dependency, EndedRow, NewSession, NoteChange, Numbered, SessionChange, Tables,
+    WantedClaims, Wants,
+};
+use crate::rows::{JobFacts, JobKey, JobTerms, KeyKind, LiveRow, ScheduleRow};
+use crate::tally::Counts;
+use punctual_core::gates::{Gate, Gates};
+use punctual_core::ids::{Epoch, SessionId};
+use punctual_core::job::{Expiry, JobMark, Priority};
+use punctual_core::notes::{Checkpoint, LastNote, Percent, Progress};
+use punctual_core::occurrence::{Live, LiveState, Ties};
+use punctual_core::ports::{
+    LeaseRef, NewRequest, QueueRow, RequestKey, SessionOpening, StoredAnswer, WorkerAbout,
+};
+use punctual_core::queue::QueueSettings;
+use punctual_core::schedule::{
+    Overlap, OverlapPolicy, Replay, Schedule, ScheduleState, SkipRange, SkipReason,
+};
+use punctual_core::session::SessionMode;
+use std::time::Duration;
+
+#[tokio::test]
+async fn sessions_open_change_and_go() {
+    TestDatabase::with(async |options| {
+        let mut tables = tables(&options).await;
+        let names = Wants { workers: ["w".to_owned()].into(), new_sessions: 2, ..Wants::default() };
+        let interned = tables.intern(&names).await.unwrap();
+        let (worker, numbers) = (interned.workers[0].1, interned.new_sessions);
+        assert_eq!(tables.intern(&names).await.unwrap().workers, [("w".to_owned(), worker)]);
+        let new = |id, embedded| NewSession {
+            id,
+            worker,
+            opening: SessionOpening {
+                worker: "w".to_owned(),
+                lease: Duration::from_secs(6),
+                embedded,
+                job_types: vec!["report".to_owned()],
+                slots: 4,
+                about: WorkerAbout { host: Some("h\0st".to_owned()), ..WorkerAbout::default() },
+            },
+            opened_at: at(1),
+        };
+        let sessions_inserted = vec![new(numbers[0], true), new(numbers[1], false)];
+        write(&mut tables, &Changes { sessions_inserted, ..Changes::default() }).await;
+        let change = SessionChange {
+            id: numbers[1],
+            turn: 7,
+            beat: 9,
+            beaten_at: at(3),
+            mode: SessionMode::Draining,
+            attention: false,
+            lost: true,
+        };
+        let attention = vec![numbers[0], SessionId(99_999)];
+        write(&mut tables, &Changes { sessions_updated: vec![change], attention, ..Changes::default() })
+            .await;
+        let all = Wants { lost_sessions: true, embedded_sessions: true, ..Wants::default() };
+        let found = fetch(&mut tables, &all).await.sessions;
+        let seen: Vec<_> =
+            found.iter().map(|session| (session.id, session.lost, session.place.attention)).collect();
+        assert_eq!(seen, [(numbers[0], false, true), (numbers[1], true, false)]);
+        let place = found[1].place;
+        assert_eq!((place.turn, place.beat, place.mode), (7, 9, SessionMode::Draining));
+        let gone = Changes { sessions_deleted: vec![numbers[1]], ..Changes::default() };
+        write(&mut tables, &gone).await;
+        let named = Wants { sessions: numbers.iter().copied().collect(), ..Wants::default() };
+        assert_eq!(fetch(&mut tables, &named).await.sessions.len(), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn jobs_keep_every_column() {
+    TestDatabase::with(async |options| {
+        let mut tables = tables(&options).await;
+        let lane = lane(&mut tables, "default").await;
+        let plain = job(1, lane);
+        let mut full = job(2, lane);
+        full.job.spec.name = "monthly".to_owned();
+        full.job.spec.owner = "ann".to_owned();
+        full.job.spec.priority = Priority::MAX;
+        full.job.spec.payload = "{\"n\":12345678901234567890}".to_owned();
+        full.job.spec.settings.schedule = Schedule::OneTime { at: at(50) };
+        full.job.spec.settings.tags = vec!["pay".to_owned()];
+        full.job.updated_at = at(5);
+        full.job.numbered = Some(u32::MAX);
+        full.job.fired = 3;
+        let jobs_inserted = vec![plain.clone(), full.clone()];
+        let tags_put = vec![(full.job.id, "pay".to_owned())];
+        write(&mut tables, &Changes { jobs_inserted, tags_put, ..Changes::default() }).await;
+        let wants = Wants {
+            jobs: [id(2)].into(),
+            terms: [id(1), id(3)].into(),
+            facts: [id(2)].into(),
+            ..Wants::default()
+        };
+        let found = fetch(&mut tables, &wants).await;
+        assert_eq!(found.jobs, [full.clone()]);
+        let terms = JobTerms { settings: plain.job.spec.settings.clone(), mark: JobMark::Active };
+        assert_eq!(found.terms, [(id(1), terms)], "what is not there is left out");
+        assert_eq!(found.facts, [(id(2), JobFacts::from(&full.job))]);
+
+        full.job.version = 2;
+        full.job.mark = JobMark::Paused;
+        let numbered = vec![Numbered { job: id(1), numbered: 4, fired: None }];
+        let changes = Changes {
+            jobs_updated: vec![full.clone()],
+            marks: vec![(id(1), JobMark::Failed)],
+            numbered,
+            tags_forgotten: vec![id(2)],
+            ..Changes::default()
+        };
+        write(&mut tables, &changes).await;
+        let found = fetch(&mut tables, &Wants { jobs: [id(1), id(2)].into(), ..Wants::default() }).await.jobs;
+        assert_eq!(
+            (found[0].job.mark, found[0].job.numbered, found[0].job.fired),
+            (JobMark::Failed, Some(4), 0)
+        );
+        assert_eq!(found[1], full);
+        let tags = client(&options).await.query("SELECT 1 FROM job_tags", &[]).await.unwrap();
+        assert_eq!(tags.len(), 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn keys_are_held_taken_over_and_freed() {
+    TestDatabase::with(async |options| {
+        let mut tables = tables(&options).await;
+        let key = JobKey { owner: "ann".to_owned(), kind: KeyKind::Unique, key: "nightly".to_owned() };
+        let other = JobKey { kind: KeyKind::Idempotency, ..key.clone() };
+        let keys_held = vec![(other.clone(), id(1)), (key.clone(), id(1))];
+        write(&mut tables, &Changes { keys_held, ..Changes::default() }).await;
+        write(&mut tables, &Changes { keys_taken: vec![(key.clone(), id(2))], ..Changes::default() }).await;
+        let wants = Wants { keys: [key.clone(), other.clone()].into(), ..Wants::default() };
+        let mut found = fetch(&mut tables, &wants).await.keys;
+        found.sort();
+        assert_eq!(found, [(other, id(1)), (key.clone(), id(2))]);
+        write(&mut tables, &Changes { keys_freed: vec![id(1)], ..Changes::default() }).await;
+        assert_eq!(fetch(&mut tables, &wants).await.keys, [(key, id(2))]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn schedules_keep_every_column() {
+    TestDatabase::with(async |options| {
+        let mut tables = tables(&options).await;
+        let lane = lane(&mut tables, "default").await;
+        let state = ScheduleState {
+            job: id(1),
+            version: 1,
+            nominal: Some(at(60)),
+            due_at: Some(at(60)),
+            replay: None,
+            fired: 0,
+            numbered: 0,
+            job_version: 1,
+            queue: "default".to_owned(),
+            job_type: "report".to_owned(),
+            owner: "default".to_owned(),
+            priority: Priority::DEFAULT,
+            overlap: Overlap::default(),
+            expiry: None,
+            depends: false,
+            awaited: false,
+            schedule: Schedule::OneTime { at: at(60) },
+        };
+        let held = ScheduleState { job: id(2), due_at: None, ..state.clone() };
+        let rows = [state, held].map(|state| ScheduleRow { state, lane });
+        write(&mut tables, &Changes { schedules_inserted: rows.to_vec(), ..Changes::default() }).await;
+        let wants = Wants { schedules: [id(1), id(2), id(3)].into(), ..Wants::default() };
+        assert_eq!(fetch(&mut tables, &wants).await.schedules, rows);
+        let mut full = rows[1].clone();
+        full.state.replay =
+            Some(Replay { next: at(1), until: at(9), due_at: at(11), later: vec![(at(2), at(3))] });
+        full.state.overlap = Overlap { policy: OverlapPolicy::Queue, limit: 3, max_open: 4 };
+        full.state.expiry = Some(Expiry::AfterMs(5));
+        (full.state.version, full.state.fired, full.state.numbered) = (9, 5, 8);
+        (full.state.depends, full.state.awaited) = (true, true);
+        let changes = Changes {
+            schedules_updated: vec![full.clone()],
+            schedules_deleted: vec![id(1)],
+            ..Changes::default()
+        };
+        write(&mut tables, &changes).await;
+        assert_eq!(fetch(&mut tables, &wants).await.schedules, [full]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn open_occurrences_are_found_by_key_job_session_and_rank() {
+    TestDatabase::with(async |options| {
+        let mut tables = tables(&options).await;
+        let (first, second) = (lane(&mut tables, "a").await, lane(&mut tables, "b").await);
+        let jobs_inserted = (1..=6).map(|number| job(number, first)).collect();
+        let live_inserted: Vec<LiveRow> =
+            (1..=6).map(|number| queued(number, if number % 2 == 0 { first } else { second })).collect();
+        let row = |number: usize| live_inserted[number - 1].clone();
+        write(
+            &mut tables,
+            &Changes { jobs_inserted, live_inserted: live_inserted.clone(), ..Changes::default() },
+        )
+        .await;
+
+        let claims = vec![
+            WantedClaims { lanes: vec![first, second], count: 3 },
+            WantedClaims { lanes: vec![second], count: 9 },
+        ];
+        let found = fetch(&mut tables, &Wants { claims, ..Wants::default() }).await;
+        let ids =
+            |numbers: &[u32]| numbers.iter().map(|number| id(*number).occurrence(1)).collect::<Vec<_>>();
+        assert_eq!(found.claims, [ids(&[1, 2, 3]), ids(&[1, 3, 5])]);
+        assert_eq!(found.live, [row(1), row(2), row(3), row(5)], "each once");
+        assert_eq!(found.facts.len(), 4, "what to run comes with what may be claimed");
+
+        let session = SessionId(7);
+        let mut running = row(1);
+        running.live = running.live.claimed(session, 3, at(4)).unwrap();
+        if let LiveState::Running(lease) = &mut running.live.state {
+            lease.cancel_requested = true;
+        }
+        running.is_sole = true;
+        let mut waiting = row(2);
+        waiting.live = Live {
+            state: LiveState::Waiting(Gates::only(Gate::Time)),
+            available_at: at(99),
+            expires_at: Some(at(100)),
+            ties: Ties { noted: true, ..Ties::default() },
+            attempt: 2,
+            charged: 1,
+            ..waiting.live
+        };
+        let changes = Changes {
+            live_updated: vec![running.clone(), waiting.clone()],
+            live_deleted: ids(&[3]),
+            ..Changes::default()
+        };
+        write(&mut tables, &changes).await;
+        let wants = Wants {
+            live: ids(&[5, 3]).into_iter().collect(),
+            open_of_jobs: [id(2)].into(),
+            held_by: [(session, 10)].into(),
+            cancels_of: [session].into(),
+            ..Wants::default()
+        };
+        let found = fetch(&mut tables, &wants).await;
+        assert_eq!(found.live, [running.clone(), waiting, row(5)]);
+        let lease = LeaseRef { execution: running.live.execution(), epoch: Epoch(1) };
+        assert_eq!(found.cancels, [(session, lease)]);
+        let named = Wants { live: ids(&[4]).into_iter().collect(), ..Wants::default() };
+        assert_eq!(fetch(&mut tables, &named).await.live, [row(4)]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_ended_is_kept_in_the_order_of_commits() {
+    TestDatabase::with(async |options| {
+        let mut tables = tables(&options).await;
+        let lane = lane(&mut tables, "default").await;
+        write(&mut tables, &Changes { jobs_inserted: vec![job(1, lane)], ..Changes::default() }).await;
+        let ended = |number, seconds| EndedRow { finished: finished(number, at(seconds)), worker: Some(3) };
+        let range = SkipRange { first: at(1), last: at(2), count: 2, reason: SkipReason::Overlap };
+        let first = Changes {
+            history: vec![ended(1, 9), ended(2, 8)],
+            skips_inserted: vec![(id(1), range)],
+            buried: vec![Buried { finished: finished(1, at(9)), noted: true, died_at: at(9) }],
+            ..Changes::default()
+        };
+        write(&mut tables, &first).await;
+        write(&mut tables, &Changes { history: vec![ended(3, 7)], ..Changes::default() }).await;
+        let client = client(&options).await;
+        let rows = client.query("SELECT completed_at FROM history ORDER BY place", &[]).await.unwrap();
+        let order: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
+        assert_eq!(order, [9, 8, 7].map(|seconds| at(seconds).as_micros()));
+
+        let (one, dead) = (finished(1, at(9)).id, id(1).occurrence(1));
+        let wants = Wants {
+            ended: [one, id(9).occurrence(1).attempt(1)].into(),
+            skipped: [(id(1), at(2), SkipReason::Overlap), (id(1), at(2), SkipReason::Paused)].into(),
+            dead_letters: [dead].into(),
+            latest_dead_letters: [id(1)].into(),
+            dead_of_jobs: [id(1)].into(),
+            ..Wants::default()
+        };
+        let found = fetch(&mut tables, &wants).await;
+        assert_eq!((found.ended.len(), found.ended[0].0), (1, one));
+        assert_eq!((found.skipped.len(), found.dead_of_jobs), (1, vec![dead]));
+        assert_eq!(found.dead_letters, found.latest_dead_letters);
+        let letter = &found.dead_letters[0];
+        assert_eq!((letter.occurrence, letter.noted, letter.job_name.as_str()), (dead, true, "report"));
+        assert_eq!(letter.error.as_deref(), Some("it broke\u{FFFD}here"));
+
+        let lengthened = SkipRange { first: at(3), last: at(6), count: 3, reason: SkipReason::Overlap };
+        let last = Changes {
+            skips_lengthened: vec![(found.skipped[0].number, lengthened)],
+            unburied: vec![dead],
+            ..Changes::default()
+        };
+        write(&mut tables, &last).await;
+        let row = client.query_one("SELECT first, last, count FROM skipped", &[]).await.unwrap();
+        assert_eq!((row.get(0), row.get(1), row.get(2)), (at(1).as_micros(), at(6).as_micros(), 5_i64));
+        assert_eq!(fetch(&mut tables, &wants).await.dead_letters, []);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn dependencies_notes_and_requests_come_and_go() {
+    TestDatabase::with(async |options| {
+        let mut tables = tables(&options).await;
+        let noted = id(1).occurrence(1);
+        let progress = Progress { percent: Percent::new(12.5), message: Some("half\0way".to_owned()) };
+        let note = |number, progress| NoteChange {
+            id: noted,
+            attempt: 1,
+            last: LastNote { epoch: Epoch(2), number },
+            noted_at: at(3),
+            progress,
+        };
+        let pair = |parent, child| Dependency { parent: id(parent), child: id(child) };
+        let request = RequestKey { token: "t".to_owned(), key: "k".to_owned() };
+        let new = NewRequest { request: request.clone(), fingerprint: [7; 32], seed: u64::MAX - 1 };
+        let checkpoint = Checkpoint::new("{\"at\":1}").unwrap();
+        let changes = Changes {
+            dependencies_inserted: vec![pair(1, 3), pair(1, 4), pair(2, 3)],
+            resolutions_inserted: vec![(id(1), true)],
+            notes: vec![note(1, Some(progress))],
+            checkpoints_put: vec![(noted, checkpoint.clone())],
+            requests_inserted: vec![(new, at(5))],
+            ..Changes::default()
+        };
+        write(&mut tables, &changes).await;
+        write(&mut tables, &Changes { notes: vec![note(2, None)], ..Changes::default() }).await;
+        let wants = Wants {
+            parents_of: [id(3)].into(),
+            children_of: [(id(1), 1)].into(),
+            resolutions: true,
+            last_notes: [noted].into(),
+            checkpoints: [noted].into(),
+            requests: [request.clone()].into(),
+            ..Wants::default()
+        };
+        let found = fetch(&mut tables, &wants).await;
+        assert_eq!(found.parents.len(), 2);
+        assert_eq!((found.children, found.resolutions), (vec![(id(1), id(3))], vec![(id(1), true)]));
+        assert_eq!(found.last_notes, [(noted, LastNote { epoch: Epoch(2), number: 2 })]);
+        assert_eq!(found.checkpoints, [(noted, checkpoint)]);
+        let begun = &found.requests[0].1;
+        assert_eq!((begun.fingerprint, begun.seed, begun.begun_at), ([7; 32], u64::MAX - 1, at(5)));
+        let row = client(&options).await.query_one("SELECT percent, message FROM notes", &[]).await.unwrap();
+        assert_eq!((row.get::<_, i16>(0), row.get::<_, &str>(1)), (1_250, "half\u{FFFD}way"), "it stays");
+
+        let answer = StoredAnswer { status: 201, location: None, body: "{}".to_owned() };
+        let changes = Changes {
+            dependencies_deleted: vec![pair(1, 4)],
+            parents_forgotten: vec![id(3)],
+            resolutions_deleted: vec![id(1)],
+            notes_of_jobs_forgotten: vec![id(1)],
+            requests_answered: vec![(request, answer.clone())],
+            ..Changes::default()
+        };
+        write(&mut tables, &changes).await;
+        let found = fetch(&mut tables, &wants).await;
+        assert_eq!((found.parents.len(), found.children.len(), found.resolutions.len()), (0, 0, 0));
+        assert_eq!((found.last_notes.len(), found.checkpoints.len()), (0, 0));
+        assert_eq!(found.requests[0].1.answer, Some(answer));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn queues_are_set_and_counts_add_up_over_connections() {
+    TestDatabase::with(async |options| {
+        let (mut one, mut other) = (tables(&options).await, tables(&options).await);
+        let lane = lane(&mut one, "mail").await;
+        let settings = QueueSettings { max_depth: Some(5) };
+        let queue = QueueRow { queue: "mail".to_owned(), paused_at: Some(at(1)), settings };
+        write(&mut one, &Changes { queues_put: vec![queue.clone()], ..Changes::default() }).await;
+        let mut counts = Counts { jobs: [1, 0, 0, 0, -1], dead_letters: 2, ..Counts::default() };
+        counts.lanes.insert(lane, [1, 2, -1]);
+        let counted = Changes { counts, ..Changes::default() };
+        write(&mut one, &counted).await;
+        write(&mut other, &counted).await;
+        write(&mut one, &counted).await;
+        let wants = Wants { queues: true, unstarted: [lane, 99].into(), ..Wants::default() };
+        let found = fetch(&mut one, &wants).await;
+        assert_eq!((found.queues, found.unstarted), (vec![queue], vec![(lane, 9)]));
+        let sums =
+            "SELECT sum(active)::bigint, sum(cancelled)::bigint, sum(dead_letters)::bigint FROM job_tally";
+        let row = client(&options).await.query_one(sums, &[]).await.unwrap();
+        assert_eq!((row.get(0), row.get(1), row.get(2)), (3_i64, -3_i64, 6_i64));
+        write(&mut one, &Changes { queues_deleted: vec!["mail".to_owned()], ..Changes::default() }).await;
+        assert_eq!(fetch(&mut one, &wants).await.queues, []);
+    })
+    .await;
+}

@@ -1,0 +1,78 @@
+//! How much of a server's certificate has to be true, by the words of the URL.
+
+use crate::postgres::PostgresOptions;
+use crate::postgres::connection::connect;
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use std::path::Path;
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+/// A server that agrees to TLS and says nothing more: whether a client went along.
+struct Greeter {
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+}
+
+impl Greeter {
+    /// With a certificate for this name, which is also written to a file.
+    async fn new(name: &str, file: &Path) -> Self {
+        let rcgen::CertifiedKey { cert, signing_key } =
+            rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+        std::fs::write(file, cert.pem()).unwrap();
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![cert.der().clone()], key)
+            .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Greeter { listener, acceptor: TlsAcceptor::from(Arc::new(config)) }
+    }
+
+    /// Whether a client with these words in its URL sends its name over TLS.
+    async fn is_trusted(&self, words: &str) -> bool {
+        let port = self.listener.local_addr().unwrap().port();
+        let options = PostgresOptions::new(format!("postgres://ann@localhost:{port}/payroll?{words}"));
+        let target = options.target().unwrap();
+        let served = async {
+            let (mut stream, _) = self.listener.accept().await.unwrap();
+            let mut request = [0; 8];
+            stream.read_exact(&mut request).await.unwrap();
+            stream.write_all(b"S").await.unwrap();
+            let mut first = [0; 1];
+            match self.acceptor.accept(stream).await {
+                Ok(mut stream) => stream.read_exact(&mut first).await.is_ok(),
+                Err(_) => false,
+            }
+        };
+        let (is_trusted, connected) = tokio::join!(served, connect(&target));
+        assert!(connected.is_err(), "nobody is there to answer");
+        is_trusted
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_counts_as_much_as_the_url_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let (own, others) = (folder.path().join("own.pem"), folder.path().join("others.pem"));
+    let named = Greeter::new("localhost", &own).await;
+    let root = format!("sslrootcert={}", own.display());
+    assert!(named.is_trusted(&format!("sslmode=verify-full&{root}")).await);
+    assert!(named.is_trusted("sslmode=require").await, "encryption was all that was asked for");
+    assert!(!named.is_trusted("sslmode=verify-full").await, "no well-known authority has signed it");
+
+    let misnamed = Greeter::new("elsewhere", &others).await;
+    let others = format!("sslrootcert={}", others.display());
+    assert!(misnamed.is_trusted(&format!("sslmode=verify-ca&{others}")).await);
+    assert!(misnamed.is_trusted(&format!("sslmode=require&{others}")).await);
+    assert!(!misnamed.is_trusted(&format!("sslmode=verify-full&{others}")).await, "it has another name");
+    assert!(
+        !misnamed.is_trusted(&format!("sslmode=require&{root}")).await,
+        "who names an authority wants it"
+    );
+}

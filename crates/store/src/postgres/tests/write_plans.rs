@@ -1,0 +1,122 @@
+//! How PostgreSQL answers the statements that lock and write: by an index, and touching no more rows than are wanted, with
+//! the plan that it makes for given values and with the one that it keeps for all.
+
+use super::database::{TestDatabase, client};
+use crate::postgres::tables::changed::{DELETE_LIVE, UPDATE_LIVE};
+use crate::postgres::tables::wanted::{CLAIM, ENDED, FACTS, JOBS, LIVE, LIVE_OF, SCHEDULES};
+use serde_json::Value;
+use tokio_postgres::{Client, SimpleQueryMessage};
+
+const KEYS: &str =
+    "ARRAY['01234567-0000-7000-8000-000000004000', '01234567-0000-7000-8000-000000090000']::uuid[]";
+const NUMBERS: &str = "ARRAY[1, 1]::bigint[]";
+
+/// Statements, their parameters, and the most rows that one node of the plan may touch in a large table.
+const STATEMENTS: &[(&str, &[&str], u64)] = &[
+    (CLAIM, &["ARRAY[1, 2, 3, 4]::bigint[]", "100"], 400),
+    (CLAIM, &["ARRAY[1]::bigint[]", "1"], 1),
+    (LIVE, &[KEYS, NUMBERS], 2),
+    (LIVE_OF, &[KEYS, NUMBERS, KEYS, "10001", "ARRAY[7, 8]::bigint[]", "ARRAY[50, 50]::bigint[]"], 102),
+    (JOBS, &[KEYS, "ARRAY[true, false]"], 2),
+    (SCHEDULES, &[KEYS], 2),
+    (FACTS, &[KEYS], 2),
+    (ENDED, &[KEYS, NUMBERS, "ARRAY[1, 1]::integer[]"], 2),
+    (DELETE_LIVE, &[KEYS, NUMBERS], 2),
+    (
+        UPDATE_LIVE,
+        &[
+            KEYS,
+            NUMBERS,
+            NUMBERS,
+            NUMBERS,
+            NUMBERS,
+            NUMBERS,
+            "ARRAY[1, 1]",
+            "ARRAY[1, 1]",
+            "ARRAY[1, 1]",
+            "ARRAY[1, 1]",
+            "ARRAY[1, 1]::smallint[]",
+            "ARRAY[2, 2]::smallint[]",
+            "ARRAY[0, 0]::smallint[]",
+            "ARRAY[5, 5]::smallint[]",
+            "ARRAY[0, 0]::smallint[]",
+            "ARRAY[0, 0]::smallint[]",
+            "ARRAY[false, false]",
+            NUMBERS,
+            NUMBERS,
+            NUMBERS,
+            NUMBERS,
+        ],
+        2,
+    ),
+];
+
+/// A hundred thousand queued in four lanes, as many waiting, two hundred held by each of some sessions, and history.
+const FILL: &str = "
+    INSERT INTO live (job, occurrence, lane, rank, available_at, scheduled_time, job_version, attempt, charged, epoch,
+                      segment, state, gates, priority, origin, ties, cancel_requested, session, claimed_at, look_at)
+    SELECT ('01234567-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid, 1, 1 + n % 4, (n * 7919) % 100000, n, n, 1, 1, 0, 0,
+           n % 64, CASE WHEN n <= 100000 THEN 1 WHEN n <= 200000 THEN 0 ELSE 2 END, CASE WHEN n > 100000 AND n <= 200000
+           THEN 1 ELSE 0 END, 5, 0, 0, false, CASE WHEN n > 200000 THEN n % 10 END, CASE WHEN n > 200000 THEN n END,
+           CASE WHEN n > 100000 AND n <= 200000 THEN n END
+    FROM generate_series(1, 202000) AS n;
+    INSERT INTO jobs (id, lane, created_at, version, mark, priority, schedule_type, payload)
+    SELECT job, lane, 0, 1, 0, 5, 0, 'null' FROM live;
+    INSERT INTO schedules (job, lane, fired, version, job_version, segment, priority, overlap, ties, due_at)
+    SELECT job, lane, 0, 1, 1, segment, 5, 0, 0, rank FROM live WHERE state = 1;
+    CREATE TABLE history_old (LIKE history INCLUDING ALL);
+    ALTER TABLE history ATTACH PARTITION history_old FOR VALUES FROM (0) TO (50000);
+    CREATE TABLE history_new (LIKE history INCLUDING ALL);
+    ALTER TABLE history ATTACH PARTITION history_new FOR VALUES FROM (50000) TO (1000000);
+    INSERT INTO history (job, occurrence, completed_at, place, scheduled_time, available_at, attempt, epoch, job_version,
+                         status, origin)
+    SELECT job, 1, rank, rank, 0, 0, 1, 1, 1, 0, 0 FROM live WHERE state = 1;
+    ANALYZE live, jobs, schedules, history";
+
+#[tokio::test]
+async fn hot_statements_touch_what_they_want_and_no_more() {
+    TestDatabase::with(async |options| {
+        let client = client(&options).await;
+        client.batch_execute(FILL).await.unwrap();
+        for mode in ["force_generic_plan", "force_custom_plan"] {
+            for (sql, parameters, most) in STATEMENTS {
+                let plan = explain(&client, mode, sql, parameters).await;
+                check(&plan, *most, &format!("{mode}\n{sql}\n{plan:#}"));
+            }
+        }
+    })
+    .await;
+}
+
+async fn explain(client: &Client, mode: &str, sql: &str, parameters: &[&str]) -> Value {
+    let begin =
+        format!("BEGIN; SET LOCAL jit = off; SET LOCAL plan_cache_mode = {mode}; PREPARE hot AS {sql}");
+    client.batch_execute(&begin).await.unwrap();
+    let explain = format!("EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE hot({})", parameters.join(", "));
+    let answer = client.simple_query(&explain).await.unwrap();
+    client.batch_execute("ROLLBACK; DEALLOCATE hot").await.unwrap();
+    let text: String = answer
+        .iter()
+        .filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0),
+            _ => None,
+        })
+        .collect();
+    serde_json::from_str::<Value>(&text).unwrap()[0]["Plan"].take()
+}
+
+fn check(node: &Value, most: u64, context: &str) {
+    let kind = node["Node Type"].as_str().unwrap();
+    if node.get("Relation Name").is_some() && kind.ends_with("Scan") {
+        assert!(kind.contains("Index") || kind.contains("Bitmap"), "{kind}: {context}");
+    }
+    if kind.ends_with("Scan") || kind == "Sort" {
+        let filtered = node["Rows Removed by Filter"].as_u64().unwrap_or(0);
+        let touched = (node["Actual Rows"].as_u64().unwrap_or(0) + filtered)
+            * node["Actual Loops"].as_u64().unwrap_or(1);
+        assert!(touched <= most, "{kind} touches {touched} rows: {context}");
+    }
+    for child in node["Plans"].as_array().into_iter().flatten() {
+        check(child, most, context);
+    }
+}

@@ -1,0 +1,289 @@
+//! The embedded store as one side of a move.
+
+use super::connection::{Durability, open_for_writing};
+use super::lock::DirectoryLock;
+use super::migrate;
+use super::open::{LOCK_FILE, LOGS_FILE, MAIN_FILE, OpenError, is_unfinished, refuse_emptied};
+use crate::fault::Fault;
+use crate::moving::{Cell, Cells, End, Layout, MoveError, Notes, Portion, Side, TABLES};
+use async_trait::async_trait;
+use punctual_core::limits::{MOVING_PAGE_BYTES_MAX, MOVING_PAGE_ROWS_MAX};
+use rusqlite::types::{ToSql, ToSqlOutput, Value, ValueRef};
+use rusqlite::{Connection, Row, Transaction, params_from_iter};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+/// The last numbers that were given.
+const NUMBERS: &str = "(SELECT 'history_given' AS name, max(given, retained) AS given FROM history_bounds \
+     UNION ALL SELECT 'history_retained', retained FROM history_bounds \
+     UNION ALL SELECT 'session', coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'sessions'), 0))";
+/// The next number for a line of this execution that no other line has.
+const LAST_LINE: &str = "SELECT max(number) FROM lines WHERE job = ?1 AND occurrence = ?2 AND attempt = ?3";
+const LINE_AT: &str = "SELECT 1 FROM lines WHERE number = ?1";
+
+/// Both files of a data directory, which no other process has open meanwhile.
+pub(crate) struct SqliteSide {
+    main: Connection,
+    logs: Connection,
+    identity: String,
+    _lock: DirectoryLock,
+}
+
+pub(crate) fn open(directory: &Path, end: End) -> Result<SqliteSide, MoveError> {
+    let unusable = |error: &dyn std::fmt::Display| MoveError::Unusable { end, reason: error.to_string() };
+    let main = directory.join(MAIN_FILE);
+    match end {
+        End::Source if !main.is_file() => return Err(MoveError::NoStore(directory.display().to_string())),
+        End::Source => {}
+        End::Target => {
+            let create = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+            create.map_err(|error| unusable(&format!("{}: {error}", directory.display())))?;
+        }
+    }
+    let path = directory.canonicalize().map_err(|error| unusable(&error))?;
+    let lock = DirectoryLock::take(&directory.join(LOCK_FILE)).map_err(|error| match error {
+        OpenError::InUse { .. } => {
+            MoveError::InUse { end, by: format!("a process has the directory {} open", directory.display()) }
+        }
+        other => unusable(&other),
+    })?;
+    refuse_emptied(&main, &directory.join(LOGS_FILE)).map_err(|error| unusable(&error))?;
+    let main = open_file(&main, migrate::MAIN, end)?;
+    let logs = open_file(&directory.join(LOGS_FILE), migrate::LOGS, end)?;
+    Ok(SqliteSide { main, logs, identity: format!("sqlite:{}", path.display()), _lock: lock })
+}
+
+/// Opens a file, which gets its tables if it is new.
+fn open_file(path: &Path, steps: &[&str], end: End) -> Result<Connection, MoveError> {
+    let mut conn = open_for_writing(path, Durability::PowerLoss).map_err(MoveError::at(end))?;
+    let (found, needed) = (migrate::version(&conn).map_err(MoveError::at(end))?, steps.len());
+    if found == 0 {
+        let migrated = migrate::migrate(&mut conn, steps);
+        migrated.map_err(|error| MoveError::Unusable { end, reason: error.to_string() })?;
+    } else if found != needed {
+        let advice = if found < needed {
+            "bring it up with `punctual check`, after a `punctual backup`"
+        } else {
+            "run the newer binary that wrote it"
+        };
+        return Err(MoveError::Version { end, found, needed, advice });
+    }
+    Ok(conn)
+}
+
+impl SqliteSide {
+    fn conn(&mut self, table: &Layout) -> &mut Connection {
+        if table.name == "lines" { &mut self.logs } else { &mut self.main }
+    }
+}
+
+/// Where rows of a table are read from.
+fn read_from(table: &Layout) -> &'static str {
+    match table.name {
+        "numbers" => NUMBERS,
+        _ => table.name,
+    }
+}
+
+/// The name of a column here.
+fn column(table: &Layout, name: &'static str) -> &'static str {
+    match (table.name, name) {
+        ("history", "place") | ("skipped", "number") => "seq",
+        _ => name,
+    }
+}
+
+fn columns(table: &Layout, count: usize) -> String {
+    let names = table.columns.iter().take(count).map(|each| format!("\"{}\"", column(table, each.name)));
+    names.collect::<Vec<_>>().join(", ")
+}
+
+fn marks(count: usize) -> String {
+    vec!["?"; count].join(", ")
+}
+
+impl ToSql for Cell {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(match self {
+            Cell::Null => ToSqlOutput::Owned(Value::Null),
+            Cell::Number(number) => ToSqlOutput::Owned(Value::Integer(*number)),
+            Cell::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            Cell::Bytes(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
+        })
+    }
+}
+
+fn read(row: &Row<'_>, count: usize) -> Result<Cells, Fault> {
+    let cell = |place| {
+        Ok(match row.get_ref(place)? {
+            ValueRef::Null => Cell::Null,
+            ValueRef::Integer(number) => Cell::Number(number),
+            ValueRef::Text(_) => Cell::Text(row.get(place)?),
+            ValueRef::Blob(bytes) => Cell::Bytes(bytes.to_vec()),
+            ValueRef::Real(real) => return Err(Fault::damaged("a column", real)),
+        })
+    };
+    (0..count).map(cell).collect()
+}
+
+fn read_notes(conn: &Connection) -> Result<Notes, Fault> {
+    if !is_unfinished(conn)? {
+        return Ok(Notes::new());
+    }
+    let mut select = conn.prepare_cached("SELECT name, value FROM moving")?;
+    let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+fn make_notes_table(conn: &Connection) -> Result<(), Fault> {
+    let sql =
+        "CREATE TABLE IF NOT EXISTS moving (name TEXT PRIMARY KEY NOT NULL, value TEXT NOT NULL) STRICT";
+    Ok(conn.execute_batch(sql)?)
+}
+
+fn write_note(conn: &Connection, name: &str, value: &str) -> Result<(), Fault> {
+    let sql = "INSERT INTO moving (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+    conn.prepare_cached(sql)?.execute([name, value])?;
+    Ok(())
+}
+
+fn insert(transaction: &Transaction<'_>, table: &Layout, rows: &[Cells]) -> Result<(), Fault> {
+    let count = table.columns.len();
+    let sql = format!("INSERT INTO {} ({}) VALUES ({})", table.name, columns(table, count), marks(count));
+    let mut statement = transaction.prepare_cached(&sql)?;
+    for row in rows {
+        statement.execute(params_from_iter(row))?;
+    }
+    Ok(())
+}
+
+/// Numbers are those of all lines here: where two executions wrote at the same time, the later row takes the next one.
+fn insert_lines(transaction: &Transaction<'_>, table: &Layout, rows: &[Cells]) -> Result<(), Fault> {
+    let Some(place) = table.position("number") else { return Ok(()) };
+    for row in rows {
+        let mut row = row.clone();
+        let last: Option<i64> = transaction
+            .prepare_cached(LAST_LINE)?
+            .query_row(params_from_iter(&row[..place]), |row| row.get(0))?;
+        let mut number = row[place].number("lines.number")?.max(last.map_or(i64::MIN, |last| last + 1));
+        while transaction.prepare_cached(LINE_AT)?.exists([number])? {
+            number += 1;
+        }
+        row[place] = Cell::Number(number);
+        insert(transaction, table, &[row])?;
+    }
+    Ok(())
+}
+
+fn set_numbers(transaction: &Transaction<'_>, rows: &[Cells]) -> Result<(), Fault> {
+    for row in rows {
+        let [Cell::Text(name), given] = row.as_slice() else {
+            return Err(Fault::damaged("numbers", "no name"));
+        };
+        match name.as_str() {
+            "history_given" => transaction.execute("UPDATE history_bounds SET given = ?1", [given])?,
+            "history_retained" => transaction.execute("UPDATE history_bounds SET retained = ?1", [given])?,
+            "session" => {
+                transaction.execute("DELETE FROM sqlite_sequence WHERE name = 'sessions'", [])?;
+                let sql = "INSERT INTO sqlite_sequence (name, seq) VALUES ('sessions', ?1)";
+                transaction.execute(sql, [given])?
+            }
+            other => return Err(Fault::damaged("numbers.name", other)),
+        };
+    }
+    Ok(())
+}
+
+#[async_trait]
+impl Side for SqliteSide {
+    async fn identity(&mut self) -> Result<String, Fault> {
+        Ok(self.identity.clone())
+    }
+
+    /// The lock on the directory is held.
+    async fn users(&mut self) -> Result<Option<String>, Fault> {
+        Ok(None)
+    }
+
+    async fn count(&mut self, table: &'static Layout) -> Result<u64, Fault> {
+        let sql = format!("SELECT count(*) FROM {}", read_from(table));
+        let rows: i64 = self.conn(table).query_row(&sql, [], |row| row.get(0))?;
+        Ok(rows.unsigned_abs())
+    }
+
+    async fn page(&mut self, table: &'static Layout, after: Option<&[Cell]>) -> Result<Vec<Cells>, Fault> {
+        let count = table.columns.len();
+        let key = columns(table, table.key);
+        let behind =
+            after.map(|after| format!("WHERE ({key}) > ({})", marks(after.len()))).unwrap_or_default();
+        let from = read_from(table);
+        let sql = format!(
+            "SELECT {} FROM {from} {behind} ORDER BY {key} LIMIT {MOVING_PAGE_ROWS_MAX}",
+            columns(table, count)
+        );
+        let mut statement = self.conn(table).prepare_cached(&sql)?;
+        let mut found = statement.query(params_from_iter(after.unwrap_or_default()))?;
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        while let Some(row) = found.next()? {
+            let row = read(row, count)?;
+            bytes += row.iter().map(Cell::weight).sum::<usize>();
+            rows.push(row);
+            if bytes >= MOVING_PAGE_BYTES_MAX {
+                break;
+            }
+        }
+        Ok(rows)
+    }
+
+    async fn notes(&mut self) -> Result<Notes, Fault> {
+        let mut notes = read_notes(&self.main)?;
+        notes.append(&mut read_notes(&self.logs)?);
+        Ok(notes)
+    }
+
+    async fn note(&mut self, name: &str, value: &str) -> Result<(), Fault> {
+        make_notes_table(&self.main)?;
+        write_note(&self.main, name, value)
+    }
+
+    async fn empty(&mut self, about_tables: &str) -> Result<(), Fault> {
+        make_notes_table(&self.logs)?;
+        for table in TABLES.iter().filter(|table| table.name != "numbers") {
+            self.conn(table).execute(&format!("DELETE FROM {}", table.name), [])?;
+        }
+        self.main.execute_batch(
+            "DELETE FROM sqlite_sequence; UPDATE history_bounds SET given = 0, retained = 0",
+        )?;
+        self.logs.execute_batch("DELETE FROM sqlite_sequence")?;
+        for conn in [&self.main, &self.logs] {
+            conn.execute("DELETE FROM moving WHERE substr(name, 1, length(?1)) = ?1", [about_tables])?;
+        }
+        Ok(())
+    }
+
+    async fn put(&mut self, portion: Portion<'_>) -> Result<(), Fault> {
+        let Portion { table, rows, note: (name, value) } = portion;
+        let transaction = self.conn(table).transaction()?;
+        match table.name {
+            "lines" => insert_lines(&transaction, table, rows)?,
+            "numbers" => set_numbers(&transaction, rows)?,
+            _ => insert(&transaction, table, rows)?,
+        }
+        write_note(&transaction, name, value)?;
+        Ok(transaction.commit()?)
+    }
+
+    /// SQLite goes on above the highest number of a table by itself.
+    async fn settle(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    /// The main file last: as long as it is not released, the other one need not be complete.
+    async fn release(&mut self) -> Result<(), Fault> {
+        for conn in [&self.logs, &self.main] {
+            conn.execute_batch("DROP TABLE IF EXISTS moving")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,168 @@
+//! Housekeeping: retention, readiness and tokens. Each database does it in its own way, so it is no part of the verbs.
+
+use super::rows::{all, decode, job_id, limit, one, time};
+use super::tx::Tx;
+use super::write::{Purged, Upkeep, UpkeepReply};
+use crate::codes::Code;
+use crate::fault::Fault;
+use crate::rows::Rows;
+use crate::{tally, verbs};
+use punctual_core::ids::JobId;
+use punctual_core::job::JobMark;
+use punctual_core::ports::{Horizon, Retained, Retired, Retirement, Token};
+use punctual_core::time::Timestamp;
+use rusqlite::params;
+
+/// History is appended in the order of completion, so the oldest rows are the first: as many are looked at as
+/// may be deleted, never the whole table.
+const RETAIN_HISTORY: &str = "DELETE FROM history WHERE completed_at < ?1 \
+     AND seq IN (SELECT seq FROM history ORDER BY seq LIMIT ?2) RETURNING seq";
+const KEEP_BOUNDS: &str =
+    "UPDATE history_bounds SET given = max(given, ?1), retained = max(retained, ?2) WHERE id = 1";
+const RETAIN_SKIPPED: &str =
+    "DELETE FROM skipped WHERE last < ?1 AND seq IN (SELECT seq FROM skipped ORDER BY seq LIMIT ?2)";
+pub(crate) const RETAIN_REQUESTS: &str = "DELETE FROM requests WHERE (token, key) IN \
+     (SELECT token, key FROM requests WHERE begun_at < ?1 ORDER BY begun_at LIMIT ?2)";
+pub(crate) const JOBS_AFTER: &str =
+    "SELECT id, coalesce(updated_at, created_at), mark FROM jobs WHERE id > ?1 ORDER BY id LIMIT ?2";
+pub(crate) const LAST_COMPLETED: &str = "SELECT completed_at FROM history WHERE job = ?1 \
+     ORDER BY occurrence DESC, attempt DESC LIMIT 1";
+pub(crate) const PURGEABLE: &str = "SELECT id FROM jobs WHERE mark = 4 AND mark <> 0 \
+     AND coalesce(updated_at, created_at) < ?2 AND NOT EXISTS (SELECT 1 FROM live WHERE job = id) LIMIT ?1";
+/// Whether one of the latest executions ended at this time or later. Of all that ever ran, it looks at a bounded number.
+const ENDED_SINCE: &str = "SELECT 1 FROM (SELECT completed_at FROM history WHERE job = ?1 \
+     ORDER BY occurrence DESC, attempt DESC LIMIT 1000) WHERE completed_at >= ?2";
+const PURGE_HISTORY: &str =
+    "DELETE FROM history WHERE seq IN (SELECT seq FROM history WHERE job = ?1 LIMIT ?2)";
+const PURGE_SKIPPED: &str =
+    "DELETE FROM skipped WHERE seq IN (SELECT seq FROM skipped WHERE job = ?1 LIMIT ?2)";
+
+pub(crate) fn perform(tx: &mut Tx<'_>, upkeep: &Upkeep) -> Result<UpkeepReply, Fault> {
+    Ok(match upkeep {
+        Upkeep::Retain { horizon, limit } => UpkeepReply::Retained(retain(tx, *horizon, *limit)?),
+        Upkeep::Retire { now, retirement } => UpkeepReply::Retired(retire(tx, *now, *retirement)?),
+        Upkeep::Purge { before, limit } => UpkeepReply::Purged(purge(tx, *before, *limit)?),
+        Upkeep::Probe { now } => {
+            probe(tx, *now)?;
+            UpkeepReply::Probed
+        }
+        Upkeep::PutToken { token } => {
+            put_token(tx, token)?;
+            UpkeepReply::TokenPut
+        }
+    })
+}
+
+fn retain(tx: &mut Tx<'_>, horizon: Horizon, count: usize) -> Result<Retained, Fault> {
+    let history = retain_history(tx, horizon.history, count)?;
+    let run = |sql: &str, before: Timestamp| -> Result<usize, Fault> {
+        Ok(tx.conn.prepare_cached(sql)?.execute(params![before.as_micros(), limit(count)])?)
+    };
+    let skipped = run(RETAIN_SKIPPED, horizon.history)?;
+    let requests = run(RETAIN_REQUESTS, horizon.requests)?;
+    let more = count > 0 && [history, skipped, requests].contains(&count);
+    Ok(Retained {
+        history: history as u64,
+        logs: 0,
+        skipped: skipped as u64,
+        requests: requests as u64,
+        more,
+    })
+}
+
+/// Deletes old history, and notes how far: whoever follows it is told what is missing.
+fn retain_history(tx: &mut Tx<'_>, before: Timestamp, count: usize) -> Result<usize, Fault> {
+    let given = tx.memory.history.given(tx.conn)?;
+    let mut delete = tx.conn.prepare_cached(RETAIN_HISTORY)?;
+    let deleted: Vec<i64> =
+        all(&mut delete, params![before.as_micros(), limit(count)], |row| Ok(row.get(0)?))?;
+    if let Some(last) = deleted.iter().max() {
+        tx.conn.prepare_cached(KEEP_BOUNDS)?.execute(params![given, last])?;
+    }
+    Ok(deleted.len())
+}
+
+/// Marks finished jobs for deletion that have been kept long enough.
+fn retire(tx: &mut Tx<'_>, now: Timestamp, step: Retirement) -> Result<Retired, Fault> {
+    let after: &[u8] = step.after.as_ref().map_or(&[], |id| id.as_bytes());
+    let mut select = tx.conn.prepare_cached(JOBS_AFTER)?;
+    let looked_at = all(&mut select, params![after, limit(step.limit)], |row| {
+        Ok((job_id(row, 0)?, time(row, 1)?, decode::<JobMark>(row, 2, "jobs.mark")?))
+    })?;
+    let mut retired = Retired::default();
+    for (job, changed_at, mark) in &looked_at {
+        if *mark == JobMark::Deleted || !is_over(tx, *job, *changed_at, step.finished_before)? {
+            continue;
+        }
+        tx.conn
+            .prepare_cached("UPDATE jobs SET mark = ?2, updated_at = ?3 WHERE id = ?1")?
+            .execute(params![job.as_bytes(), JobMark::Deleted.code(), now.as_micros()])?;
+        verbs::forget(tx, *job)?;
+        tx.memory.tally.job(tally::status(*mark, false), None);
+        retired.jobs += 1;
+    }
+    retired.next = looked_at.last().map(|(job, ..)| *job).filter(|_| looked_at.len() == step.limit);
+    Ok(retired)
+}
+
+/// Whether a job finished before this time and left no dead letter.
+fn is_over(tx: &mut Tx<'_>, job: JobId, changed_at: Timestamp, before: Timestamp) -> Result<bool, Fault> {
+    if changed_at >= before || tx.is_unfinished(job)? {
+        return Ok(false);
+    }
+    let last = one(&mut *tx.conn.prepare_cached(LAST_COMPLETED)?, [job.as_bytes()], |row| time(row, 0))?;
+    let mut dead = tx.conn.prepare_cached("SELECT 1 FROM dead_letters WHERE job = ?1")?;
+    Ok(last.is_none_or(|last| last < before) && !dead.exists([job.as_bytes()])?)
+}
+
+/// Deletes what is left of deleted jobs of which nothing is live: up to `count` rows in all. One of which
+/// something ended later than `before` stays: whoever follows history may not have been told of it yet.
+fn purge(tx: &mut Tx<'_>, before: Timestamp, count: usize) -> Result<Purged, Fault> {
+    let mut select = tx.conn.prepare_cached(PURGEABLE)?;
+    let jobs = all(&mut select, params![limit(count), before.as_micros()], |row| job_id(row, 0))?;
+    let mut purged = Purged { jobs: vec![], more: false };
+    let is_cut_off = jobs.len() == count;
+    let mut left = count;
+    if !jobs.is_empty() {
+        let given = tx.memory.history.given(tx.conn)?;
+        tx.conn.prepare_cached(KEEP_BOUNDS)?.execute(params![given, 0])?;
+    }
+    for job in jobs {
+        if tx.conn.prepare_cached(ENDED_SINCE)?.exists(params![job.as_bytes(), before.as_micros()])? {
+            continue;
+        }
+        for sql in [PURGE_HISTORY, PURGE_SKIPPED] {
+            let bounds = params![job.as_bytes(), limit(left)];
+            left -= tx.conn.prepare_cached(sql)?.execute(bounds)?;
+        }
+        if left == 0 {
+            purged.more = true;
+            return Ok(purged);
+        }
+        tx.forget_tags(job)?;
+        tx.conn.prepare_cached("DELETE FROM jobs WHERE id = ?1")?.execute([job.as_bytes()])?;
+        left -= 1;
+        purged.jobs.push(job);
+    }
+    // If nothing could go, it is not yet old enough, and asking again at once would not help.
+    purged.more = is_cut_off && left < count;
+    Ok(purged)
+}
+
+/// Writes a row that nobody reads.
+fn probe(tx: &mut Tx<'_>, now: Timestamp) -> Result<(), Fault> {
+    tx.conn
+        .prepare_cached("INSERT INTO probe (id, at) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET at = ?1")?
+        .execute([now.as_micros()])?;
+    Ok(())
+}
+
+fn put_token(tx: &mut Tx<'_>, token: &Token) -> Result<(), Fault> {
+    tx.conn
+        .prepare_cached(
+            "INSERT INTO tokens (id, secret_sha256, role, created_at) VALUES (?1, ?2, ?3, ?4) \
+             ON CONFLICT (id) DO UPDATE SET secret_sha256 = ?2, role = ?3, created_at = ?4",
+        )?
+        .execute(params![token.id, token.secret_sha256, token.role.code(), token.created_at.as_micros()])?;
+    Ok(())
+}

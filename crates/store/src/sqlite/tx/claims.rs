@@ -1,0 +1,127 @@
+//! What may be claimed: the lowest ranks of many lanes, merged.
+
+use super::{Tx, at_hand};
+use crate::fault::Fault;
+use crate::rows::{JobFacts, LiveRow};
+use crate::sqlite::rows::{
+    LIVE_COLUMNS, all, job_facts_columns, job_id, limit, live_columns, one, read_facts, read_live,
+    settings_columns,
+};
+use punctual_core::ids::OccurrenceId;
+use rusqlite::{Connection, Row, params};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// Keys are read from a lane in portions of at least this many, so that a small claim over many lanes does not
+/// read the whole claim from each of them.
+const PORTION_MIN: usize = 16;
+
+/// Lanes that are asked one by one; of more, those with work are looked for first.
+const LANES_ASKED_MAX: usize = 64;
+
+pub(crate) const NEXT_LANE_WITH_WORK: &str =
+    "SELECT lane FROM live WHERE state = 1 AND lane > ?1 ORDER BY lane LIMIT 1";
+pub(crate) const FIRST_OF_LANE: &str = "SELECT rank, job, occurrence FROM live WHERE lane = ?1 AND state = 1 ORDER BY rank, job, occurrence LIMIT ?2";
+pub(crate) const NEXT_OF_LANE: &str = "SELECT rank, job, occurrence FROM live WHERE lane = ?1 AND state = 1 \
+     AND (rank, job, occurrence) > (?3, ?4, ?5) ORDER BY rank, job, occurrence LIMIT ?2";
+const CLAIMABLE: &str = concat!(
+    "SELECT ",
+    live_columns!(),
+    ", ",
+    job_facts_columns!(),
+    " FROM live JOIN jobs ON jobs.id = live.job WHERE live.job = ?1 AND live.occurrence = ?2"
+);
+
+/// Those of many lanes that have anything queued, found by leaping through the claim index from lane to lane: what
+/// is empty costs nothing, however many lanes have ever been used.
+pub(super) fn lanes_with_work(tx: &mut Tx<'_>, lanes: Vec<i64>) -> Result<Vec<i64>, Fault> {
+    if lanes.len() <= LANES_ASKED_MAX {
+        return Ok(lanes);
+    }
+    let mut select = tx.conn.prepare_cached(NEXT_LANE_WITH_WORK)?;
+    let mut found = Vec::new();
+    let mut last = i64::MIN;
+    while let Some(lane) = one(&mut select, [last], |row| Ok(row.get::<_, i64>(0)?))? {
+        if lanes.binary_search(&lane).is_ok() {
+            found.push(lane);
+        }
+        last = lane;
+    }
+    Ok(found)
+}
+
+pub(super) fn claimable(tx: &mut Tx<'_>, id: OccurrenceId) -> Result<Option<(LiveRow, JobFacts)>, Fault> {
+    let find = at_hand(tx.conn, &mut tx.hot.find_claimable, CLAIMABLE)?;
+    one(find, params![id.job.as_bytes(), id.number], |row| {
+        let found = read_live(row)?;
+        let lane = tx.memory.lanes.lane(tx.conn, found.lane)?;
+        Ok((found, read_facts(row, LIVE_COLUMNS, &lane)?))
+    })
+}
+
+/// The place of an execution in the claim order. Equal ranks go by key, so that every run agrees.
+type Place = (i64, OccurrenceId);
+
+pub(super) fn lowest(tx: &mut Tx<'_>, lanes: &[i64], count: usize) -> Result<Vec<OccurrenceId>, Fault> {
+    let conn = tx.conn;
+    let portion = count.div_ceil(lanes.len().max(1)).max(PORTION_MIN).min(count);
+    let mut fronts = Vec::with_capacity(lanes.len());
+    let mut heads = BinaryHeap::with_capacity(lanes.len());
+    for lane in lanes {
+        let mut front =
+            LaneFront { lane: *lane, portion, places: VecDeque::new(), last: None, is_at_end: false };
+        if let Some(place) = front.next(conn)? {
+            heads.push(Reverse((place, fronts.len())));
+        }
+        fronts.push(front);
+    }
+    let mut keys = Vec::new();
+    while keys.len() < count {
+        let Some(Reverse(((_, key), at))) = heads.pop() else { break };
+        keys.push(key);
+        if keys.len() < count
+            && let Some(place) = fronts[at].next(conn)?
+        {
+            heads.push(Reverse((place, at)));
+        }
+    }
+    Ok(keys)
+}
+
+/// What has been read ahead of one lane.
+struct LaneFront {
+    lane: i64,
+    portion: usize,
+    places: VecDeque<Place>,
+    last: Option<Place>,
+    is_at_end: bool,
+}
+
+impl LaneFront {
+    fn next(&mut self, conn: &Connection) -> Result<Option<Place>, Fault> {
+        if self.places.is_empty() && !self.is_at_end {
+            self.read_on(conn)?;
+        }
+        Ok(self.places.pop_front())
+    }
+
+    fn read_on(&mut self, conn: &Connection) -> Result<(), Fault> {
+        let bound = limit(self.portion);
+        let places = match self.last {
+            None => all(&mut *conn.prepare_cached(FIRST_OF_LANE)?, params![self.lane, bound], read_place)?,
+            Some((rank, key)) => all(
+                &mut *conn.prepare_cached(NEXT_OF_LANE)?,
+                params![self.lane, bound, rank, key.job.as_bytes(), key.number],
+                read_place,
+            )?,
+        };
+        self.is_at_end = places.len() < self.portion;
+        self.last = places.last().copied().or(self.last);
+        self.places.extend(places);
+        Ok(())
+    }
+}
+
+fn read_place(row: &Row<'_>) -> Result<Place, Fault> {
+    Ok((row.get(0)?, job_id(row, 1)?.occurrence(row.get(2)?)))
+}

@@ -1,0 +1,109 @@
+//! What has ended, what was skipped, and what is dead.
+
+use super::{Tx, at_hand};
+use crate::codes::Code;
+use crate::fault::Fault;
+use crate::rows::Ended;
+use crate::sqlite::reads::{DEAD_LETTER, LATEST_DEAD_LETTER, read_dead_letter};
+use crate::sqlite::rows::{INSERT_HISTORY, counter, decode, insert_history, one};
+use punctual_core::ids::{Epoch, ExecutionId, JobId, OccurrenceId, SessionId};
+use punctual_core::occurrence::Finished;
+use punctual_core::ports::DeadLetter;
+use punctual_core::schedule::SkipRange;
+use punctual_core::time::Timestamp;
+use rusqlite::params;
+
+const ENDED: &str = "SELECT epoch, session, status FROM history \
+     WHERE job = ?1 AND occurrence = ?2 AND attempt = ?3";
+pub(crate) const LENGTHEN_SKIPPED: &str =
+    "UPDATE skipped SET last = ?4, count = count + ?5 WHERE job = ?1 AND last = ?2 AND reason = ?3";
+const INSERT_SKIPPED: &str =
+    "INSERT INTO skipped (job, first, last, count, reason) VALUES (?1, ?2, ?3, ?4, ?5)";
+const BURY: &str = "INSERT INTO dead_letters (job, occurrence, attempts, epoch, scheduled_time, origin, died_at, error, \
+     noted) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+
+pub(super) fn append_history(tx: &mut Tx<'_>, finished: &Finished, worker: Option<i64>) -> Result<(), Fault> {
+    let seq = tx.memory.history.next(tx.conn)?;
+    insert_history(at_hand(tx.conn, &mut tx.hot.append_history, INSERT_HISTORY)?, finished, worker, seq)
+}
+
+pub(super) fn ended(tx: &mut Tx<'_>, execution: ExecutionId) -> Result<Option<Ended>, Fault> {
+    let OccurrenceId { job, number } = execution.occurrence;
+    let key = params![job.as_bytes(), number, execution.attempt];
+    one(&mut *tx.conn.prepare_cached(ENDED)?, key, |row| {
+        Ok(Ended {
+            epoch: Epoch(row.get(0)?),
+            session: row.get::<_, Option<i64>>(1)?.map(SessionId),
+            status: decode(row, 2, "history.status")?,
+        })
+    })
+}
+
+pub(super) fn lengthen_skipped(
+    tx: &mut Tx<'_>,
+    job: JobId,
+    last: Timestamp,
+    by: &SkipRange,
+) -> Result<bool, Fault> {
+    let lengthened = tx.conn.prepare_cached(LENGTHEN_SKIPPED)?.execute(params![
+        job.as_bytes(),
+        last.as_micros(),
+        by.reason.code(),
+        by.last.as_micros(),
+        counter(by.count),
+    ])?;
+    Ok(lengthened > 0)
+}
+
+pub(super) fn insert_skipped(tx: &mut Tx<'_>, job: JobId, range: &SkipRange) -> Result<(), Fault> {
+    tx.conn.prepare_cached(INSERT_SKIPPED)?.execute(params![
+        job.as_bytes(),
+        range.first.as_micros(),
+        range.last.as_micros(),
+        counter(range.count),
+        range.reason.code(),
+    ])?;
+    Ok(())
+}
+
+pub(super) fn dead_letter(tx: &mut Tx<'_>, id: OccurrenceId) -> Result<Option<DeadLetter>, Fault> {
+    let mut select = tx.conn.prepare_cached(DEAD_LETTER)?;
+    one(&mut select, params![id.job.as_bytes(), id.number], |row| {
+        read_dead_letter(row, tx.conn, &mut tx.memory.lanes)
+    })
+}
+
+pub(super) fn latest_dead_letter(tx: &mut Tx<'_>, job: JobId) -> Result<Option<DeadLetter>, Fault> {
+    let mut select = tx.conn.prepare_cached(LATEST_DEAD_LETTER)?;
+    one(&mut select, [job.as_bytes()], |row| read_dead_letter(row, tx.conn, &mut tx.memory.lanes))
+}
+
+pub(super) fn bury(tx: &mut Tx<'_>, finished: &Finished, noted: bool, now: Timestamp) -> Result<(), Fault> {
+    tx.conn.prepare_cached(BURY)?.execute(params![
+        finished.id.occurrence.job.as_bytes(),
+        finished.id.occurrence.number,
+        finished.id.attempt,
+        finished.epoch.0,
+        finished.scheduled_time.as_micros(),
+        finished.origin.code(),
+        now.as_micros(),
+        finished.error,
+        noted,
+    ])?;
+    tx.memory.tally.dead_letters(1);
+    Ok(())
+}
+
+pub(super) fn unbury(tx: &mut Tx<'_>, id: OccurrenceId) -> Result<bool, Fault> {
+    let mut delete = tx.conn.prepare_cached("DELETE FROM dead_letters WHERE job = ?1 AND occurrence = ?2")?;
+    let gone = delete.execute(params![id.job.as_bytes(), id.number])?;
+    tx.memory.tally.dead_letters(-(gone as i64));
+    Ok(gone > 0)
+}
+
+pub(super) fn forget_dead_letters(tx: &mut Tx<'_>, job: JobId) -> Result<(), Fault> {
+    let gone =
+        tx.conn.prepare_cached("DELETE FROM dead_letters WHERE job = ?1")?.execute([job.as_bytes()])?;
+    tx.memory.tally.dead_letters(-(gone as i64));
+    Ok(())
+}

@@ -1,0 +1,123 @@
+//! Jobs with their tags and keys. Jobs without tags or keys have no rows for them, and cost none.
+
+use super::{Tx, at_hand};
+use crate::codes::{Code, fired_column};
+use crate::fault::Fault;
+use crate::rows::{JobFacts, JobKey, JobRow, JobTerms};
+use crate::sqlite::reads::JOB;
+use crate::sqlite::rows::{
+    INSERT_JOB, StoredJob, UPDATE_JOB, decode, job_facts_columns, job_id, one, read_facts, read_settings,
+    settings_columns, write_job,
+};
+use crate::sqlite::tally;
+use punctual_core::ids::JobId;
+use punctual_core::job::{Job, JobMark, JobStatus};
+use punctual_core::ports::Lane;
+use rusqlite::params;
+
+const TERMS_OF_JOB: &str = concat!("SELECT jobs.mark, ", settings_columns!(), " FROM jobs WHERE id = ?1");
+const FACTS_OF_JOB: &str = concat!("SELECT ", job_facts_columns!(), " FROM jobs WHERE id = ?1");
+pub(crate) const IS_UNFINISHED: &str =
+    "SELECT 1 FROM schedules WHERE job = ?1 UNION ALL SELECT 1 FROM live WHERE job = ?1 LIMIT 1";
+pub(crate) const FORGET_TAGS: &str = "DELETE FROM job_tags WHERE job = ?1";
+const KEY_HOLDER: &str = "SELECT job FROM job_keys WHERE owner = ?1 AND kind = ?2 AND key = ?3";
+
+pub(super) fn is_job_there(tx: &mut Tx<'_>, job: JobId) -> Result<bool, Fault> {
+    Ok(tx.conn.prepare_cached("SELECT 1 FROM jobs WHERE id = ?1")?.exists([job.as_bytes()])?)
+}
+
+pub(super) fn job(tx: &mut Tx<'_>, job: JobId) -> Result<Option<JobRow>, Fault> {
+    let found = one(&mut *tx.conn.prepare_cached(JOB)?, [job.as_bytes()], StoredJob::read)?;
+    let Some(row) = found else { return Ok(None) };
+    let lane = row.lane;
+    Ok(Some(JobRow { job: row.named(&tx.memory.lanes.lane(tx.conn, lane)?), lane }))
+}
+
+pub(super) fn terms_of(tx: &mut Tx<'_>, job: JobId) -> Result<Option<JobTerms>, Fault> {
+    one(&mut *tx.conn.prepare_cached(TERMS_OF_JOB)?, [job.as_bytes()], |row| {
+        Ok(JobTerms { mark: decode(row, 0, "jobs.mark")?, settings: read_settings(row, 1)? })
+    })
+}
+
+pub(super) fn mark_of(tx: &mut Tx<'_>, job: JobId) -> Result<Option<JobMark>, Fault> {
+    let mut select = tx.conn.prepare_cached("SELECT mark FROM jobs WHERE id = ?1")?;
+    one(&mut select, [job.as_bytes()], |row| decode(row, 0, "jobs.mark"))
+}
+
+pub(super) fn status_of(tx: &mut Tx<'_>, job: JobId) -> Result<Option<JobStatus>, Fault> {
+    tally::status_of(tx.conn, job)
+}
+
+pub(super) fn facts_of(tx: &mut Tx<'_>, job: JobId, lane: &Lane) -> Result<Option<JobFacts>, Fault> {
+    one(&mut *tx.conn.prepare_cached(FACTS_OF_JOB)?, [job.as_bytes()], |row| read_facts(row, 0, lane))
+}
+
+pub(super) fn insert_job(tx: &mut Tx<'_>, job: &Job, lane: i64) -> Result<bool, Fault> {
+    write_job(at_hand(tx.conn, &mut tx.hot.insert_job, INSERT_JOB)?, job, lane)
+}
+
+pub(super) fn update_job(tx: &mut Tx<'_>, job: &Job, lane: i64) -> Result<(), Fault> {
+    write_job(&mut *tx.conn.prepare_cached(UPDATE_JOB)?, job, lane).map(drop)
+}
+
+pub(super) fn set_mark(tx: &mut Tx<'_>, job: JobId, mark: JobMark) -> Result<(), Fault> {
+    tx.conn
+        .prepare_cached("UPDATE jobs SET mark = ?2 WHERE id = ?1")?
+        .execute(params![job.as_bytes(), mark.code()])?;
+    Ok(())
+}
+
+pub(super) fn set_numbered(tx: &mut Tx<'_>, job: JobId, numbered: u32) -> Result<(), Fault> {
+    tx.conn
+        .prepare_cached("UPDATE jobs SET numbered = ?2 WHERE id = ?1")?
+        .execute(params![job.as_bytes(), numbered])?;
+    Ok(())
+}
+
+pub(super) fn set_numbered_and_fired(
+    tx: &mut Tx<'_>,
+    job: JobId,
+    numbered: u32,
+    fired: u32,
+) -> Result<(), Fault> {
+    tx.conn.prepare_cached("UPDATE jobs SET numbered = ?2, fired = ?3 WHERE id = ?1")?.execute(params![
+        job.as_bytes(),
+        numbered,
+        fired_column(fired)
+    ])?;
+    Ok(())
+}
+
+pub(super) fn is_unfinished(tx: &mut Tx<'_>, job: JobId) -> Result<bool, Fault> {
+    Ok(tx.conn.prepare_cached(IS_UNFINISHED)?.exists([job.as_bytes()])?)
+}
+
+pub(super) fn put_tags(tx: &mut Tx<'_>, job: JobId, tags: &[String]) -> Result<(), Fault> {
+    let mut insert = tx.conn.prepare_cached("INSERT OR IGNORE INTO job_tags (tag, job) VALUES (?1, ?2)")?;
+    for tag in tags {
+        insert.execute(params![tag, job.as_bytes()])?;
+    }
+    Ok(())
+}
+
+pub(super) fn forget_tags(tx: &mut Tx<'_>, job: JobId) -> Result<(), Fault> {
+    tx.conn.prepare_cached(FORGET_TAGS)?.execute([job.as_bytes()])?;
+    Ok(())
+}
+
+pub(super) fn key_holder(tx: &mut Tx<'_>, key: &JobKey) -> Result<Option<JobId>, Fault> {
+    let mut select = tx.conn.prepare_cached(KEY_HOLDER)?;
+    one(&mut select, params![key.owner, key.kind.code(), key.key], |row| job_id(row, 0))
+}
+
+pub(super) fn hold_key(tx: &mut Tx<'_>, key: &JobKey, job: JobId) -> Result<(), Fault> {
+    tx.conn
+        .prepare_cached("REPLACE INTO job_keys (owner, kind, key, job) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![key.owner, key.kind.code(), key.key, job.as_bytes()])?;
+    Ok(())
+}
+
+pub(super) fn free_keys(tx: &mut Tx<'_>, job: JobId) -> Result<(), Fault> {
+    tx.conn.prepare_cached("DELETE FROM job_keys WHERE job = ?1")?.execute([job.as_bytes()])?;
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! Open occurrences.
+
+use super::{Tx, at_hand};
+use crate::fault::Fault;
+use crate::rows::{LiveRow, OpenCount};
+use crate::sqlite::reads::OPEN_OF_JOB;
+use crate::sqlite::rows::{
+    self, FORGET_SOLE, INSERT_LIVE, REPLACE_LIVE, UPDATE_LIVE, all, job_id, limit, live_columns, one,
+    read_live,
+};
+use punctual_core::gates::Gate;
+use punctual_core::ids::{Epoch, JobId, OccurrenceId, SessionId};
+use punctual_core::limits;
+use punctual_core::occurrence::{Live, LiveState, Ties};
+use punctual_core::ports::LeaseRef;
+use rusqlite::params;
+
+const FIND_LIVE: &str =
+    concat!("SELECT ", live_columns!(), " FROM live WHERE live.job = ?1 AND live.occurrence = ?2");
+pub(crate) const COUNT_OPEN: &str = "SELECT count(*), coalesce(sum(behind), 0) \
+     FROM (SELECT state = 0 AND (gates & 4) = 4 AS behind FROM live WHERE job = ?1 LIMIT ?2)";
+pub(crate) const FIRST_BEHIND: &str = concat!(
+    "SELECT ",
+    live_columns!(),
+    " FROM live WHERE live.job = ?1 AND live.state = 0 AND (live.gates & ?2) = ?2 \
+     ORDER BY live.occurrence LIMIT 1"
+);
+pub(crate) const HAS_OPEN_NOT_IN_LINE: &str =
+    "SELECT 1 FROM live WHERE job = ?1 AND NOT (state = 0 AND (gates & 4) = 4) LIMIT 1";
+pub(crate) const DELETE_LIVE: &str = "DELETE FROM live WHERE job = ?1 AND occurrence = ?2";
+pub(crate) const LIVE_OF_SESSION: &str =
+    concat!("SELECT ", live_columns!(), " FROM live WHERE live.session = ?1 AND live.state = 2 LIMIT ?2");
+const CANCELS_OF_SESSION: &str = "SELECT job, occurrence, attempt, epoch FROM live \
+     WHERE session = ?1 AND state = 2 AND cancel_requested = 1";
+
+pub(super) fn live(tx: &mut Tx<'_>, id: OccurrenceId) -> Result<Option<LiveRow>, Fault> {
+    let find = at_hand(tx.conn, &mut tx.hot.find_live, FIND_LIVE)?;
+    one(find, params![id.job.as_bytes(), id.number], read_live)
+}
+
+pub(super) fn open_of_job(tx: &mut Tx<'_>, job: JobId) -> Result<Vec<LiveRow>, Fault> {
+    let bounds = params![job.as_bytes(), limit(limits::MAX_OPEN_MAX as usize + 1)];
+    let mut open = all(&mut *tx.conn.prepare_cached(OPEN_OF_JOB)?, bounds, read_live)?;
+    open.reverse();
+    Ok(open)
+}
+
+pub(super) fn count_open(tx: &mut Tx<'_>, job: JobId) -> Result<OpenCount, Fault> {
+    // More may be open than may be by now, and each that waits behind them counts.
+    let bound = limit(limits::MAX_OPEN_MAX as usize);
+    let counts = one(&mut *tx.conn.prepare_cached(COUNT_OPEN)?, params![job.as_bytes(), bound], |row| {
+        Ok(OpenCount { open: row.get::<_, u32>(0)? as usize, behind: row.get::<_, u32>(1)? as usize })
+    })?;
+    Ok(counts.unwrap_or_default())
+}
+
+pub(super) fn first_behind(tx: &mut Tx<'_>, job: JobId, gate: Gate) -> Result<Option<LiveRow>, Fault> {
+    one(&mut *tx.conn.prepare_cached(FIRST_BEHIND)?, params![job.as_bytes(), gate as u8], read_live)
+}
+
+pub(super) fn has_open_not_in_line(tx: &mut Tx<'_>, job: JobId) -> Result<bool, Fault> {
+    Ok(tx.conn.prepare_cached(HAS_OPEN_NOT_IN_LINE)?.exists([job.as_bytes()])?)
+}
+
+pub(super) fn insert_live(tx: &mut Tx<'_>, row: &LiveRow) -> Result<(), Fault> {
+    let insert = at_hand(tx.conn, &mut tx.hot.insert_live, INSERT_LIVE)?;
+    rows::insert_live(insert, &mut tx.memory.tally, row)
+}
+
+pub(super) fn update_live(tx: &mut Tx<'_>, was: &LiveRow, live: &Live) -> Result<(), Fault> {
+    let update = at_hand(tx.conn, &mut tx.hot.update_live, UPDATE_LIVE)?;
+    rows::update_live(update, &mut tx.memory.tally, was, live)
+}
+
+pub(super) fn update_live_in_state(tx: &mut Tx<'_>, live: &Live) -> Result<(), Fault> {
+    rows::update_in_state(at_hand(tx.conn, &mut tx.hot.update_live, UPDATE_LIVE)?, live)
+}
+
+pub(super) fn replace_live(tx: &mut Tx<'_>, was: LiveState, row: &LiveRow) -> Result<(), Fault> {
+    let mut replace = tx.conn.prepare_cached(REPLACE_LIVE)?;
+    rows::replace_live(&mut replace, &mut tx.memory.tally, was, row)
+}
+
+pub(super) fn delete_live(tx: &mut Tx<'_>, row: &LiveRow) -> Result<(), Fault> {
+    let OccurrenceId { job, number } = row.live.id;
+    let delete = at_hand(tx.conn, &mut tx.hot.delete_live, DELETE_LIVE)?;
+    if delete.execute(params![job.as_bytes(), number])? > 0 {
+        tx.memory.tally.closed(row.lane, row.live.state);
+    }
+    Ok(())
+}
+
+pub(super) fn tie_live(tx: &mut Tx<'_>, id: OccurrenceId, ties: Ties) -> Result<(), Fault> {
+    tx.conn
+        .prepare_cached("UPDATE live SET ties = ties | ?3 WHERE job = ?1 AND occurrence = ?2")?
+        .execute(params![id.job.as_bytes(), id.number, ties.bits()])?;
+    Ok(())
+}
+
+pub(super) fn tie_open_of_job(tx: &mut Tx<'_>, job: JobId, ties: Ties) -> Result<(), Fault> {
+    tx.conn
+        .prepare_cached("UPDATE live SET ties = ties | ?2 WHERE job = ?1")?
+        .execute(params![job.as_bytes(), ties.bits()])?;
+    Ok(())
+}
+
+pub(super) fn forget_sole(tx: &mut Tx<'_>, job: JobId) -> Result<(), Fault> {
+    tx.conn.prepare_cached(FORGET_SOLE)?.execute([job.as_bytes()])?;
+    Ok(())
+}
+
+pub(super) fn move_open_of_job(tx: &mut Tx<'_>, job: JobId, lane: i64) -> Result<bool, Fault> {
+    let open = open_of_job(tx, job)?;
+    let moved = tx
+        .conn
+        .prepare_cached("UPDATE live SET lane = ?2 WHERE job = ?1")?
+        .execute(params![job.as_bytes(), lane])?;
+    for row in &open {
+        tx.memory.tally.moved((row.lane, row.live.state), (lane, row.live.state));
+    }
+    Ok(moved > 0)
+}
+
+pub(super) fn held_by(tx: &mut Tx<'_>, session: SessionId, count: usize) -> Result<Vec<LiveRow>, Fault> {
+    all(&mut *tx.conn.prepare_cached(LIVE_OF_SESSION)?, params![session.0, limit(count)], read_live)
+}
+
+pub(super) fn cancels_of(tx: &mut Tx<'_>, session: SessionId) -> Result<Vec<LeaseRef>, Fault> {
+    all(&mut *tx.conn.prepare_cached(CANCELS_OF_SESSION)?, [session.0], |row| {
+        let execution = job_id(row, 0)?.occurrence(row.get(1)?).attempt(row.get(2)?);
+        Ok(LeaseRef { execution, epoch: Epoch(row.get(3)?) })
+    })
+}

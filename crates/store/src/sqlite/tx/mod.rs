@@ -1,0 +1,206 @@
+//! The rows of a transaction under way: each call of [`Rows`] is a statement, prepared once for as long as its connection
+//! is open. It finds, keeps and removes; it must not decide anything.
+
+mod claims;
+mod dependencies;
+mod history;
+mod jobs;
+mod live;
+mod names;
+mod notes;
+mod requests;
+mod schedules;
+mod sessions;
+
+pub(crate) use {claims::FIRST_OF_LANE, live::DELETE_LIVE, notes::read_checkpoint};
+#[cfg(test)]
+pub(crate) use {
+    claims::NEXT_LANE_WITH_WORK, claims::NEXT_OF_LANE, dependencies::CHILDREN, dependencies::FORGET_PARENTS,
+    dependencies::HAS_PARENT, history::LENGTHEN_SKIPPED, jobs::FORGET_TAGS, jobs::IS_UNFINISHED,
+    live::COUNT_OPEN, live::FIRST_BEHIND, live::HAS_OPEN_NOT_IN_LINE, live::LIVE_OF_SESSION,
+    notes::CHECKPOINT, notes::FORGET_NOTES, schedules::SCHEDULE_OF_JOB,
+};
+
+use super::core::Memory;
+use crate::fault::Fault;
+use crate::rows::{Ended, JobFacts, JobKey, JobRow, JobTerms, LiveRow, OpenCount, RequestRow, Rows};
+use crate::rows::{ScheduleRow, SessionPlace};
+use crate::tally::Tally;
+use punctual_core::gates::Gate;
+use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
+use punctual_core::job::{Job, JobMark, JobStatus};
+use punctual_core::notes::{Checkpoint, LastNote, Note};
+use punctual_core::occurrence::{Finished, Live, LiveState, Ties};
+use punctual_core::ports::{
+    DeadLetter, Lane, LeaseRef, NewRequest, QueueRow, RequestKey, SessionOpening, StoredAnswer,
+};
+use punctual_core::rank::Shares;
+use punctual_core::schedule::{ScheduleState, SkipRange};
+use punctual_core::session::SessionMode;
+use punctual_core::time::Timestamp;
+use rusqlite::{CachedStatement, Connection};
+
+/// A transaction under way, with what the core remembers.
+pub(crate) struct Tx<'conn> {
+    pub conn: &'conn Connection,
+    pub memory: &'conn mut Memory,
+    hot: Hot<'conn>,
+}
+
+impl<'conn> Tx<'conn> {
+    pub fn new(conn: &'conn Connection, memory: &'conn mut Memory) -> Self {
+        Tx { conn, memory, hot: Hot::default() }
+    }
+}
+
+/// The statements that every job needs. They stay at hand while the transaction lasts, because finding them among all
+/// that are prepared costs a good part of what running them does.
+#[derive(Default)]
+struct Hot<'conn> {
+    insert_job: Option<CachedStatement<'conn>>,
+    insert_live: Option<CachedStatement<'conn>>,
+    find_live: Option<CachedStatement<'conn>>,
+    update_live: Option<CachedStatement<'conn>>,
+    delete_live: Option<CachedStatement<'conn>>,
+    find_claimable: Option<CachedStatement<'conn>>,
+    append_history: Option<CachedStatement<'conn>>,
+}
+
+/// The statement of a place among the hot ones.
+fn at_hand<'a, 'conn>(
+    conn: &'conn Connection,
+    place: &'a mut Option<CachedStatement<'conn>>,
+    sql: &str,
+) -> Result<&'a mut CachedStatement<'conn>, Fault> {
+    Ok(match place {
+        Some(statement) => statement,
+        None => place.insert(conn.prepare_cached(sql)?),
+    })
+}
+
+/// Methods that are functions of the module for their table, by the same name; all may fail.
+macro_rules! by_table {
+    ($($table:ident { $($name:ident($($argument:ident: $type:ty),*) -> $found:ty;)* })*) => {$($(
+        fn $name(&mut self, $($argument: $type),*) -> Result<$found, Fault> {
+            $table::$name(self, $($argument),*)
+        }
+    )*)*};
+}
+
+impl Rows for Tx<'_> {
+    fn shares(&mut self) -> &mut Shares {
+        &mut self.memory.shares
+    }
+
+    fn tally(&mut self) -> &mut Tally {
+        &mut self.memory.tally
+    }
+
+    by_table! {
+        names {
+            intern_lane(queue: &str, job_type: &str) -> (i64, Lane);
+            lane(number: i64) -> Lane;
+            lanes_matching(queues: &[String], job_types: &[String]) -> Vec<i64>;
+            lanes_through(queue: &str) -> Vec<(i64, Lane)>;
+            worker_of(session: SessionId) -> Option<i64>;
+            queue(queue: &str) -> Option<QueueRow>;
+            put_queue(row: &QueueRow) -> ();
+            delete_queue(queue: &str) -> ();
+            unstarted_in(lane: i64) -> u64;
+        }
+        jobs {
+            is_job_there(job: JobId) -> bool;
+            job(job: JobId) -> Option<JobRow>;
+            terms_of(job: JobId) -> Option<JobTerms>;
+            mark_of(job: JobId) -> Option<JobMark>;
+            status_of(job: JobId) -> Option<JobStatus>;
+            facts_of(job: JobId, lane: &Lane) -> Option<JobFacts>;
+            insert_job(job: &Job, lane: i64) -> bool;
+            update_job(job: &Job, lane: i64) -> ();
+            set_mark(job: JobId, mark: JobMark) -> ();
+            set_numbered(job: JobId, numbered: u32) -> ();
+            set_numbered_and_fired(job: JobId, numbered: u32, fired: u32) -> ();
+            is_unfinished(job: JobId) -> bool;
+            put_tags(job: JobId, tags: &[String]) -> ();
+            forget_tags(job: JobId) -> ();
+            key_holder(key: &JobKey) -> Option<JobId>;
+            hold_key(key: &JobKey, job: JobId) -> ();
+            free_keys(job: JobId) -> ();
+        }
+        schedules {
+            schedule(job: JobId) -> Option<ScheduleRow>;
+            put_schedule(state: &ScheduleState, lane: i64) -> ();
+            advance_schedule(next: &ScheduleState) -> ();
+            delete_schedule(job: JobId) -> ();
+            set_schedule_awaited(job: JobId) -> ();
+        }
+        live {
+            live(id: OccurrenceId) -> Option<LiveRow>;
+            open_of_job(job: JobId) -> Vec<LiveRow>;
+            count_open(job: JobId) -> OpenCount;
+            first_behind(job: JobId, gate: Gate) -> Option<LiveRow>;
+            has_open_not_in_line(job: JobId) -> bool;
+            insert_live(row: &LiveRow) -> ();
+            update_live(was: &LiveRow, live: &Live) -> ();
+            update_live_in_state(live: &Live) -> ();
+            replace_live(was: LiveState, row: &LiveRow) -> ();
+            delete_live(row: &LiveRow) -> ();
+            tie_live(id: OccurrenceId, ties: Ties) -> ();
+            tie_open_of_job(job: JobId, ties: Ties) -> ();
+            forget_sole(job: JobId) -> ();
+            move_open_of_job(job: JobId, lane: i64) -> bool;
+            held_by(session: SessionId, count: usize) -> Vec<LiveRow>;
+            cancels_of(session: SessionId) -> Vec<LeaseRef>;
+        }
+        claims {
+            lanes_with_work(lanes: Vec<i64>) -> Vec<i64>;
+            lowest(lanes: &[i64], count: usize) -> Vec<OccurrenceId>;
+            claimable(id: OccurrenceId) -> Option<(LiveRow, JobFacts)>;
+        }
+        history {
+            append_history(finished: &Finished, worker: Option<i64>) -> ();
+            ended(execution: ExecutionId) -> Option<Ended>;
+            lengthen_skipped(job: JobId, last: Timestamp, by: &SkipRange) -> bool;
+            insert_skipped(job: JobId, range: &SkipRange) -> ();
+            dead_letter(id: OccurrenceId) -> Option<DeadLetter>;
+            latest_dead_letter(job: JobId) -> Option<DeadLetter>;
+            bury(finished: &Finished, noted: bool, now: Timestamp) -> ();
+            unbury(id: OccurrenceId) -> bool;
+            forget_dead_letters(job: JobId) -> ();
+        }
+        dependencies {
+            insert_dependency(parent: JobId, child: JobId) -> ();
+            delete_dependency(parent: JobId, child: JobId) -> ();
+            has_parent(child: JobId) -> bool;
+            forget_parents(child: JobId) -> ();
+            children(parent: JobId, count: usize) -> Vec<JobId>;
+            next_resolution() -> Option<(JobId, bool)>;
+            insert_resolution(parent: JobId, succeeded: bool) -> ();
+            delete_resolution(parent: JobId) -> ();
+        }
+        notes {
+            last_note(id: OccurrenceId) -> Option<LastNote>;
+            checkpoint(id: OccurrenceId) -> Option<Checkpoint>;
+            keep_note(note: &Note, last: LastNote, now: Timestamp) -> ();
+            forget_notes(id: OccurrenceId) -> ();
+            forget_notes_of_job(job: JobId) -> ();
+        }
+        sessions {
+            session(session: SessionId) -> Option<SessionPlace>;
+            insert_session(opening: &SessionOpening, now: Timestamp) -> SessionId;
+            set_turn(session: SessionId, turn: u64) -> ();
+            set_beat(session: SessionId, beat: u64, now: Timestamp) -> ();
+            set_mode(session: SessionId, mode: SessionMode) -> ();
+            set_attention(session: SessionId, attention: bool) -> ();
+            lose_session(session: SessionId, beat: u64) -> bool;
+            lose_embedded_sessions() -> usize;
+            lost_sessions() -> Vec<SessionId>;
+            delete_session(session: SessionId) -> ();
+        }
+        requests {
+            request(key: &RequestKey) -> Option<RequestRow>;
+            insert_request(request: &NewRequest, now: Timestamp) -> ();
+            answer_request(key: &RequestKey, answer: &StoredAnswer) -> ();
+        }
+    }
+}

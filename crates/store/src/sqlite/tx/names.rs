@@ -1,0 +1,61 @@
+//! Names of lanes and workers, and queues. Most of it is remembered, see `names.rs` beside the core.
+
+use super::Tx;
+use crate::fault::Fault;
+use crate::sqlite::rows::counter;
+use crate::sqlite::tally;
+use punctual_core::ids::SessionId;
+use punctual_core::ports::{Lane, QueueRow};
+use punctual_core::time::Timestamp;
+use rusqlite::params;
+
+const PUT_QUEUE: &str = "INSERT INTO queues (queue, paused_at, max_depth) VALUES (?1, ?2, ?3) \
+     ON CONFLICT (queue) DO UPDATE SET paused_at = ?2, max_depth = ?3";
+
+pub(super) fn intern_lane(tx: &mut Tx<'_>, queue: &str, job_type: &str) -> Result<(i64, Lane), Fault> {
+    tx.memory.lanes.intern(tx.conn, queue, job_type)
+}
+
+pub(super) fn lane(tx: &mut Tx<'_>, number: i64) -> Result<Lane, Fault> {
+    tx.memory.lanes.lane(tx.conn, number)
+}
+
+pub(super) fn lanes_matching(
+    tx: &mut Tx<'_>,
+    queues: &[String],
+    job_types: &[String],
+) -> Result<Vec<i64>, Fault> {
+    tx.memory.lanes.matching(tx.conn, queues, job_types)
+}
+
+pub(super) fn lanes_through(tx: &mut Tx<'_>, queue: &str) -> Result<Vec<(i64, Lane)>, Fault> {
+    tx.memory.lanes.through(tx.conn, queue)
+}
+
+pub(super) fn worker_of(tx: &mut Tx<'_>, session: SessionId) -> Result<Option<i64>, Fault> {
+    tx.memory.workers.worker(tx.conn, session)
+}
+
+pub(super) fn queue(tx: &mut Tx<'_>, queue: &str) -> Result<Option<QueueRow>, Fault> {
+    Ok(tx.memory.queues.find(tx.conn, queue)?.cloned())
+}
+
+pub(super) fn put_queue(tx: &mut Tx<'_>, row: &QueueRow) -> Result<(), Fault> {
+    tx.memory.queues.forget();
+    tx.conn.prepare_cached(PUT_QUEUE)?.execute(params![
+        row.queue,
+        row.paused_at.map(Timestamp::as_micros),
+        row.settings.max_depth.map(counter),
+    ])?;
+    Ok(())
+}
+
+pub(super) fn delete_queue(tx: &mut Tx<'_>, queue: &str) -> Result<(), Fault> {
+    tx.memory.queues.forget();
+    tx.conn.prepare_cached("DELETE FROM queues WHERE queue = ?1")?.execute([queue])?;
+    Ok(())
+}
+
+pub(super) fn unstarted_in(tx: &mut Tx<'_>, lane: i64) -> Result<u64, Fault> {
+    Ok(tx.memory.tally.unstarted(lane, tally::unstarted(tx.conn, lane)?))
+}

@@ -1,0 +1,40 @@
+//! What is still to come of jobs.
+
+use super::Tx;
+use crate::codes::TIE_AWAITED;
+use crate::fault::Fault;
+use crate::rows::ScheduleRow;
+use crate::sqlite::rows::{self, ADVANCE_SCHEDULE, PUT_SCHEDULE, StoredSchedule, one, schedule_columns};
+use punctual_core::ids::JobId;
+use punctual_core::schedule::ScheduleState;
+use rusqlite::params;
+
+pub(crate) const SCHEDULE_OF_JOB: &str =
+    concat!("SELECT ", schedule_columns!(), " FROM schedules WHERE job = ?1");
+
+pub(super) fn schedule(tx: &mut Tx<'_>, job: JobId) -> Result<Option<ScheduleRow>, Fault> {
+    let mut select = tx.conn.prepare_cached(SCHEDULE_OF_JOB)?;
+    let Some(row) = one(&mut select, [job.as_bytes()], StoredSchedule::read)? else { return Ok(None) };
+    let lane = row.lane;
+    Ok(Some(ScheduleRow { state: row.named(&tx.memory.lanes.lane(tx.conn, lane)?), lane }))
+}
+
+pub(super) fn put_schedule(tx: &mut Tx<'_>, state: &ScheduleState, lane: i64) -> Result<(), Fault> {
+    rows::put_schedule(&mut *tx.conn.prepare_cached(PUT_SCHEDULE)?, state, lane)
+}
+
+pub(super) fn advance_schedule(tx: &mut Tx<'_>, next: &ScheduleState) -> Result<(), Fault> {
+    rows::advance_schedule(&mut *tx.conn.prepare_cached(ADVANCE_SCHEDULE)?, next)
+}
+
+pub(super) fn delete_schedule(tx: &mut Tx<'_>, job: JobId) -> Result<(), Fault> {
+    tx.conn.prepare_cached("DELETE FROM schedules WHERE job = ?1")?.execute([job.as_bytes()])?;
+    Ok(())
+}
+
+pub(super) fn set_schedule_awaited(tx: &mut Tx<'_>, job: JobId) -> Result<(), Fault> {
+    tx.conn
+        .prepare_cached("UPDATE schedules SET ties = ties | ?2 WHERE job = ?1")?
+        .execute(params![job.as_bytes(), TIE_AWAITED])?;
+    Ok(())
+}

@@ -1,0 +1,254 @@
+//! What people do to jobs: what stands is read, the rules say what changes, and that is written.
+
+use super::begin::{begun, schedule_due};
+use super::each::each;
+use super::fire::record_skips;
+use super::keys;
+use super::settle::{self, follow, record};
+use crate::fault::Fault;
+use crate::rows::{JobTerms, LiveRow, Rows};
+use punctual_core::control::{Change, LiveChange, Refusal, ScheduleChange, Standing, Verb};
+use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
+use punctual_core::job::{Job, JobMark};
+use punctual_core::occurrence::{Cancelled, Live, LiveState, Ties};
+use punctual_core::ports::{Begun, CancelOutcome, Control, ControlOutcome, Controlled, Lane};
+use punctual_core::time::Timestamp;
+
+pub(super) fn control<R: Rows>(
+    rows: &mut R,
+    now: Timestamp,
+    controls: &[Control],
+) -> Result<Vec<ControlOutcome>, Fault> {
+    each(rows, controls, |rows, control| control_one(rows, now, control))
+}
+
+fn control_one<R: Rows>(rows: &mut R, now: Timestamp, control: &Control) -> Result<ControlOutcome, Fault> {
+    let Some((standing, lane)) = standing(rows, control.job)? else { return Ok(ControlOutcome::NotThere) };
+    let dead = match control.verb {
+        Verb::Retry => rows.latest_dead_letter(control.job)?,
+        _ => None,
+    };
+    let change = standing.apply(&control.verb, dead.as_ref(), now);
+    let outcome = carry_out(rows, &standing, lane, change, now)?;
+    if let ControlOutcome::Done(_) = outcome {
+        match (&control.verb, dead) {
+            (Verb::Retry, Some(dead)) => {
+                rows.unbury(dead.occurrence)?;
+            }
+            (Verb::Delete, _) => forget(rows, control.job)?,
+            _ => {}
+        }
+    }
+    Ok(outcome)
+}
+
+pub(super) fn redrive<R: Rows>(
+    rows: &mut R,
+    now: Timestamp,
+    dead: &[OccurrenceId],
+) -> Result<Vec<ControlOutcome>, Fault> {
+    each(rows, dead, |rows, id| redrive_one(rows, now, *id))
+}
+
+fn redrive_one<R: Rows>(rows: &mut R, now: Timestamp, id: OccurrenceId) -> Result<ControlOutcome, Fault> {
+    let Some(dead) = rows.dead_letter(id)? else { return Ok(ControlOutcome::NotThere) };
+    let Some((standing, lane)) = standing(rows, id.job)? else { return Ok(ControlOutcome::NotThere) };
+    let outcome = carry_out(rows, &standing, lane, standing.redriven(&dead, now), now)?;
+    if let ControlOutcome::Done(_) = outcome {
+        rows.unbury(id)?;
+    }
+    Ok(outcome)
+}
+
+pub(super) fn discard<R: Rows>(rows: &mut R, dead: &[OccurrenceId]) -> Result<Vec<bool>, Fault> {
+    each(rows, dead, |rows, id| {
+        let was_there = rows.unbury(*id)?;
+        if was_there {
+            rows.forget_notes(*id)?;
+        }
+        Ok(was_there)
+    })
+}
+
+pub(super) fn cancel<R: Rows>(
+    rows: &mut R,
+    now: Timestamp,
+    executions: &[ExecutionId],
+) -> Result<Vec<CancelOutcome>, Fault> {
+    each(rows, executions, |rows, execution| cancel_one(rows, now, *execution))
+}
+
+fn cancel_one<R: Rows>(rows: &mut R, now: Timestamp, execution: ExecutionId) -> Result<CancelOutcome, Fault> {
+    let id = execution.occurrence;
+    if rows.mark_of(id.job)? == Some(JobMark::Deleted) {
+        return Ok(CancelOutcome::NotThere);
+    }
+    let Some(row) = rows.live(id)?.filter(|row| row.live.attempt == execution.attempt) else {
+        let has_ended = rows.ended(execution)?.is_some();
+        return Ok(if has_ended { CancelOutcome::Finished } else { CancelOutcome::NotThere });
+    };
+    let terms = rows.terms_of(id.job)?;
+    Ok(match row.live.cancelled(terms.as_ref().map(JobTerms::terms), now) {
+        // It was asked before.
+        Err(_) => CancelOutcome::Asked,
+        Ok(Cancelled::Requested(live)) => {
+            ask_to_stop(rows, &live)?;
+            CancelOutcome::Asked
+        }
+        Ok(Cancelled::Closed(settled)) => CancelOutcome::Cancelled(record(rows, &row, settled, now)?.begun),
+    })
+}
+
+/// Writes the request to stop, and lets the session's next beat look for it.
+pub(super) fn ask_to_stop<R: Rows>(rows: &mut R, live: &Live) -> Result<(), Fault> {
+    rows.update_live_in_state(live)?;
+    if let LiveState::Running(lease) = live.state {
+        rows.set_attention(lease.session, true)?;
+    }
+    Ok(())
+}
+
+/// The job with all that belongs to it, and the number of its lane.
+fn standing<R: Rows>(rows: &mut R, id: JobId) -> Result<Option<(Standing, i64)>, Fault> {
+    let found = rows.job(id)?.filter(|row| row.job.mark != JobMark::Deleted);
+    let Some(row) = found else { return Ok(None) };
+    let schedule = rows.schedule(id)?.map(|row| row.state);
+    let open = rows.open_of_job(id)?.into_iter().map(|row| row.live).collect();
+    Ok(Some((Standing { job: row.job, schedule, open }, row.lane)))
+}
+
+fn carry_out<R: Rows>(
+    rows: &mut R,
+    standing: &Standing,
+    lane: i64,
+    change: Result<Change, Refusal>,
+    now: Timestamp,
+) -> Result<ControlOutcome, Fault> {
+    let change = match change {
+        Ok(change) => change,
+        Err(refusal) => return Ok(ControlOutcome::Refused(refusal)),
+    };
+    if is_revived(standing, &change) {
+        if let Some(rival) = keys::rival(rows, &standing.job)? {
+            return Ok(ControlOutcome::Refused(Refusal::KeyTaken(rival)));
+        }
+        keys::hold(rows, &standing.job)?;
+    }
+    write(rows, standing, lane, change, now).map(ControlOutcome::Done)
+}
+
+/// Whether a finished job becomes unfinished.
+fn is_revived(standing: &Standing, change: &Change) -> bool {
+    let was_finished = standing.schedule.is_none() && standing.open.is_empty();
+    let adds = change.live.iter().any(|change| matches!(change, LiveChange::Add(_)));
+    was_finished && (adds || matches!(change.schedule, ScheduleChange::Put(_)))
+}
+
+fn write<R: Rows>(
+    rows: &mut R,
+    standing: &Standing,
+    old_lane: i64,
+    change: Change,
+    now: Timestamp,
+) -> Result<Controlled, Fault> {
+    let id = standing.job.id;
+    rows.forget_sole(id)?;
+    let job = change.job.as_ref().unwrap_or(&standing.job);
+    let (lane_id, lane) = rows.intern_lane(&job.spec.queue, &job.spec.job_type)?;
+    let mut controlled = Controlled {
+        begun: Begun::default(),
+        version: job.version,
+        added: None,
+        asked: vec![],
+        skipped: change.skipped.map_or(0, |range| range.count),
+    };
+    if let Some(job) = &change.job {
+        write_job(rows, &standing.job, job, lane_id)?;
+    }
+    if let (Some(range), Some(schedule)) = (change.skipped, &standing.schedule) {
+        record_skips(rows, schedule, &[range])?;
+    }
+    match &change.schedule {
+        ScheduleChange::Keep => {}
+        ScheduleChange::Put(state) => {
+            rows.put_schedule(state, lane_id)?;
+            controlled.begun.due.extend(schedule_due(state, &lane));
+        }
+        ScheduleChange::Remove => rows.delete_schedule(id)?,
+    }
+    if lane_id != old_lane {
+        let any_moved = rows.move_open_of_job(id, lane_id)?;
+        controlled.begun.queued.extend(any_moved.then(|| lane.clone()));
+    }
+    // What a schedule that goes was awaited for, nobody will bring about.
+    let is_gone = change.schedule == ScheduleChange::Remove;
+    let awaited = is_gone && standing.schedule.as_ref().is_some_and(|schedule| schedule.awaited);
+    let mut ties = Ties { awaited, ..Ties::default() };
+    for one in change.live {
+        if let LiveChange::Close(live, _) = &one {
+            ties.followed |= live.ties.followed;
+            ties.awaited |= live.ties.awaited;
+        }
+        write_live(rows, standing, one, (lane_id, &lane), now, &mut controlled)?;
+    }
+    let status = rows.status_of(id)?;
+    rows.tally().job(Some(standing.status()), status);
+    controlled.begun.add(follow(rows, id, ties, false, now)?);
+    Ok(controlled)
+}
+
+fn write_job<R: Rows>(rows: &mut R, was: &Job, job: &Job, lane: i64) -> Result<(), Fault> {
+    rows.update_job(job, lane)?;
+    let tags = &job.spec.settings.tags;
+    if *tags != was.spec.settings.tags {
+        rows.forget_tags(job.id)?;
+        rows.put_tags(job.id, tags)?;
+    }
+    Ok(())
+}
+
+fn write_live<R: Rows>(
+    rows: &mut R,
+    standing: &Standing,
+    change: LiveChange,
+    (lane_id, lane): (i64, &Lane),
+    now: Timestamp,
+    controlled: &mut Controlled,
+) -> Result<(), Fault> {
+    let in_lane = |live| LiveRow { live, lane: lane_id, is_sole: false };
+    match change {
+        LiveChange::Add(live) => {
+            let row = in_lane(live);
+            rows.insert_live(&row)?;
+            controlled.added = Some(row.live.execution());
+            controlled.begun.add(begun(&row.live, lane));
+        }
+        LiveChange::Put(live) => {
+            let was = standing.open.iter().find(|open| open.id == live.id);
+            let was = was.ok_or_else(|| Fault::Missing(format!("live row of {}", live.id)))?.state;
+            let row = in_lane(live);
+            rows.replace_live(was, &row)?;
+            controlled.begun.add(begun(&row.live, lane));
+            if let LiveState::Running(lease) = row.live.state
+                && lease.cancel_requested
+            {
+                ask_to_stop(rows, &row.live)?;
+                controlled.asked.push(row.live.execution());
+            }
+        }
+        LiveChange::Close(live, settled) => {
+            controlled.begun.ended.push((settled.finished.id, settled.finished.status));
+            settle::write(rows, &in_lane(live), settled, now)?;
+        }
+    }
+    Ok(())
+}
+
+/// What a deleted job leaves to others at once: its keys, its dead letters with their notes, its place among the
+/// waiting.
+pub(crate) fn forget<R: Rows>(rows: &mut R, job: JobId) -> Result<(), Fault> {
+    rows.free_keys(job)?;
+    rows.forget_dead_letters(job)?;
+    rows.forget_parents(job)?;
+    rows.forget_notes_of_job(job)
+}

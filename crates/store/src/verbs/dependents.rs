@@ -1,0 +1,142 @@
+//! Jobs that depend on others. The end of a job on which others depend leaves a row in `resolutions`; its
+//! children are told in the same transaction, as many as fit, and the rest by whoever resolves next.
+
+use super::begin::begun;
+use super::each::Gaps;
+use super::settle::{self, open_next_in_line};
+use crate::fault::Fault;
+use crate::rows::{JobTerms, LiveRow, Rows};
+use punctual_core::defects::{Defect, planted};
+use punctual_core::dependencies::{self, Parent, Parents};
+use punctual_core::gates::Gate;
+use punctual_core::ids::JobId;
+use punctual_core::occurrence::Ties;
+use punctual_core::ports::{Begun, ParentProblem, Resolved};
+use punctual_core::schedule::SkipReason;
+use punctual_core::time::Timestamp;
+
+pub(super) fn parents_of<R: Rows>(
+    rows: &mut R,
+    depends_on: &[JobId],
+) -> Result<Result<Parents, (JobId, ParentProblem)>, Fault> {
+    let mut gaps = Gaps::default();
+    let mut found = Vec::with_capacity(depends_on.len());
+    for id in depends_on {
+        found.extend(gaps.pass(parent(rows, *id))?);
+    }
+    Ok(dependencies::parents(gaps.close(found)?))
+}
+
+fn parent<R: Rows>(rows: &mut R, id: JobId) -> Result<Result<Parent, JobId>, Fault> {
+    let Some(terms) = rows.terms_of(id)? else { return Ok(Err(id)) };
+    Ok(Ok(Parent {
+        id,
+        mark: terms.mark,
+        is_one_shot: terms.settings.schedule.is_one_shot(),
+        is_unfinished: rows.is_unfinished(id)?,
+    }))
+}
+
+/// Lets a child wait for its unfinished parents, and the parents know.
+pub(super) fn tie<R: Rows>(rows: &mut R, child: JobId, parents: &[JobId]) -> Result<(), Fault> {
+    for parent in parents {
+        rows.insert_dependency(*parent, child)?;
+        rows.set_schedule_awaited(*parent)?;
+        // Whichever of its occurrences ends last will tell.
+        rows.tie_open_of_job(*parent, Ties { awaited: true, ..Ties::default() })?;
+    }
+    Ok(())
+}
+
+/// Notes that an occurrence of a job on which others depend has ended.
+pub(super) fn ended<R: Rows>(rows: &mut R, parent: JobId, succeeded: bool) -> Result<(), Fault> {
+    if dependencies::is_told(succeeded, rows.is_unfinished(parent)?) {
+        rows.insert_resolution(parent, succeeded)?;
+    }
+    Ok(())
+}
+
+/// Tells up to `count` children of finished jobs, and theirs in turn.
+pub(super) fn resolve<R: Rows>(rows: &mut R, now: Timestamp, count: usize) -> Result<Resolved, Fault> {
+    let mut resolved = Resolved::default();
+    let mut gaps = Gaps::default();
+    while let Some(Some((parent, succeeded))) = gaps.pass(rows.next_resolution())? {
+        let left = count - resolved.dependents;
+        let children = gaps.pass(rows.children(parent, left.saturating_add(1)))?.unwrap_or_default();
+        for child in children.iter().take(left) {
+            gaps.pass(tell(rows, parent, *child, succeeded, now, &mut resolved.begun))?;
+        }
+        resolved.dependents += children.len().min(left);
+        if children.len() > left {
+            resolved.more = true;
+            break;
+        }
+        rows.delete_resolution(parent)?;
+    }
+    gaps.close(resolved)
+}
+
+fn tell<R: Rows>(
+    rows: &mut R,
+    parent: JobId,
+    child: JobId,
+    succeeded: bool,
+    now: Timestamp,
+    all_begun: &mut Begun,
+) -> Result<(), Fault> {
+    rows.delete_dependency(parent, child)?;
+    if !succeeded {
+        return skip(rows, child, parent, now, all_begun);
+    }
+    if rows.has_parent(child)? && !planted(Defect::ReleaseByAnyParent) {
+        return Ok(());
+    }
+    // A child that is not due yet finds out when it is fired.
+    let Some(row) = rows.first_behind(child, Gate::Dependency)? else { return Ok(()) };
+    let opened = row.live.gate_opened(Gate::Dependency, now)?;
+    rows.update_live(&row, &opened)?;
+    all_begun.add(begun(&opened, &rows.lane(row.lane)?));
+    Ok(())
+}
+
+/// A child of a job that did not succeed will not run.
+pub(super) fn skip<R: Rows>(
+    rows: &mut R,
+    child: JobId,
+    parent: JobId,
+    now: Timestamp,
+    begun: &mut Begun,
+) -> Result<(), Fault> {
+    rows.forget_parents(child)?;
+    let before = rows.status_of(child)?;
+    let Some(row) = unstarted(rows, child, now)? else { return Ok(()) };
+    let terms = rows.terms_of(child)?;
+    let why = format!("job {parent}, on which it depended, did not succeed");
+    let terms = terms.as_ref().map(JobTerms::terms);
+    let settled = row.live.skipped(SkipReason::Dependency, why, terms, now)?;
+    begun.ended.push((settled.finished.id, settled.finished.status));
+    settle::write(rows, &row, settled, now)?;
+    let after = rows.status_of(child)?;
+    rows.tally().job(before, after);
+    if row.live.ties.followed {
+        begun.add(open_next_in_line(rows, child, now)?);
+    }
+    if row.live.ties.awaited {
+        ended(rows, child, false)?;
+    }
+    Ok(())
+}
+
+/// The one occurrence of a child, be it open or still to come; in the latter case its schedule goes.
+fn unstarted<R: Rows>(rows: &mut R, child: JobId, now: Timestamp) -> Result<Option<LiveRow>, Fault> {
+    if let Some(row) = rows.first_behind(child, Gate::Dependency)? {
+        return Ok(Some(row));
+    }
+    let Some(row) = rows.schedule(child)? else { return Ok(None) };
+    let live = row.state.unfired(now);
+    rows.delete_schedule(child)?;
+    if live.id.number > 1 {
+        rows.set_numbered(child, live.id.number)?;
+    }
+    Ok(Some(LiveRow { live, lane: row.lane, is_sole: false }))
+}

@@ -1,0 +1,167 @@
+//! Firing schedules: a compare-and-swap on the schedule's version in the transaction that inserts what it fired.
+
+use super::begin::{Offers, begun_with, facts_of, schedule_due};
+use super::control::ask_to_stop;
+use super::each::each;
+use super::settle;
+use crate::fault::Fault;
+use crate::rows::{LiveRow, Rows};
+use punctual_core::defects::{Defect, planted};
+use punctual_core::ids::ExecutionId;
+use punctual_core::job::JobStatus;
+use punctual_core::lifecycle::Status;
+use punctual_core::occurrence::{Cancelled, Finished, Live};
+use punctual_core::ports::{Begun, Fire, FireOutcome, Lane, Offer};
+use punctual_core::schedule::{FirePlan, OverlapPolicy, Present, ScheduleState, SkipRange};
+use punctual_core::time::Timestamp;
+
+pub(super) fn fire<R: Rows>(rows: &mut R, now: Timestamp, fires: &[Fire]) -> Result<Vec<FireOutcome>, Fault> {
+    let mut offers = Offers::default();
+    each(rows, fires, |rows, fire| fire_one(rows, &mut offers, now, *fire))
+}
+
+fn fire_one<R: Rows>(
+    rows: &mut R,
+    offers: &mut Offers,
+    now: Timestamp,
+    fire: Fire,
+) -> Result<FireOutcome, Fault> {
+    let Some(row) = rows.schedule(fire.job)? else { return Ok(FireOutcome::Conflict) };
+    let lane_id = row.lane;
+    let lane = rows.lane(lane_id)?;
+    let mut state = row.state;
+    if state.version != fire.version {
+        if !planted(Defect::DropVersionCheck) {
+            return Ok(FireOutcome::Conflict);
+        }
+        state = state.remembered();
+    }
+    if state.due_at.is_none_or(|due_at| due_at > now) {
+        return Ok(FireOutcome::NotDue);
+    }
+    let (present, replaceable) = present(rows, &state)?;
+    let open = present.open;
+    let plan = state.plan(now, present, rows.shares());
+
+    let skipped = plan.skipped.iter().map(|range| range.count).sum();
+    record_skips(rows, &state, &plan.skipped)?;
+    advance(rows, &state, &plan)?;
+    let occurrences = plan.fired.iter().map(|live| (live.id, live.scheduled_time)).collect();
+    let ended = replace(rows, &replaceable, plan.replaced, now)?;
+    let is_over = plan.next.is_none();
+    if is_over && open == 0 && plan.fired.is_empty() {
+        // Nothing fires of a paused job, so it was active.
+        rows.tally().job(Some(JobStatus::Active), Some(JobStatus::Completed));
+    }
+    let is_sole = is_over && open == 0 && plan.fired.len() == 1;
+    let place = Place { lane_id, lane: &lane, is_sole };
+    let mut begun = open_occurrences(rows, offers, plan.fired, fire.offer, now, place)?;
+    begun.ended.extend(ended);
+    begun.due.extend(plan.next.as_ref().and_then(|next| schedule_due(next, &lane)));
+    Ok(FireOutcome::Fired { begun, occurrences, skipped })
+}
+
+/// What there is of the job at this moment, as far as any rule cares; and the rows that may be replaced.
+fn present<R: Rows>(rows: &mut R, state: &ScheduleState) -> Result<(Present, Vec<LiveRow>), Fault> {
+    let job = state.job;
+    let count = rows.count_open(job)?;
+    let replaceable = match state.overlap.policy {
+        OverlapPolicy::Replace if count.open > 0 => rows.open_of_job(job)?,
+        _ => vec![],
+    };
+    let present = Present {
+        open: count.open,
+        behind: count.behind,
+        replaceable: replaceable.iter().map(|row| row.live.clone()).collect(),
+        waits_for_parents: state.depends && rows.has_parent(job)?,
+    };
+    Ok((present, replaceable))
+}
+
+/// What gives way: the unstarted ends, the running is asked to stop.
+fn replace<R: Rows>(
+    rows: &mut R,
+    open: &[LiveRow],
+    replaced: Vec<Cancelled>,
+    now: Timestamp,
+) -> Result<Vec<(ExecutionId, Status)>, Fault> {
+    let mut ended = Vec::new();
+    for one in replaced {
+        match one {
+            Cancelled::Closed(settled) => {
+                let Finished { id, status, .. } = settled.finished;
+                ended.push((id, status));
+                let row = open.iter().find(|row| row.live.id == id.occurrence);
+                let row = row.ok_or_else(|| Fault::Missing(format!("live row of {id}")))?;
+                // The one that replaces it keeps the job unfinished.
+                settle::write(rows, row, settled, now)?;
+            }
+            Cancelled::Requested(live) => ask_to_stop(rows, &live)?,
+        }
+    }
+    Ok(ended)
+}
+
+/// Where an occurrence comes to be open, and whether it is all that is left of its job.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    lane_id: i64,
+    lane: &'a Lane,
+    is_sole: bool,
+}
+
+/// Inserts what fired. An offer is one free place, so it takes the first occurrence and the rest queue.
+fn open_occurrences<R: Rows>(
+    rows: &mut R,
+    offers: &mut Offers,
+    fired: Vec<Live>,
+    offer: Option<Offer>,
+    now: Timestamp,
+    Place { lane_id, lane, is_sole }: Place<'_>,
+) -> Result<Begun, Fault> {
+    let mut all_begun = Begun::default();
+    let mut offer = offer;
+    for live in fired {
+        let place = offer.take();
+        let version = live.job_version;
+        let live = offers.place(rows, live, lane, place, version, now)?;
+        let row = LiveRow { live, lane: lane_id, is_sole };
+        rows.insert_live(&row)?;
+        let facts = |rows: &mut R| facts_of(rows, row.live.id.job, lane);
+        all_begun.add(begun_with(rows, &row.live, lane, place, facts)?);
+    }
+    all_begun.queued.dedup();
+    Ok(all_begun)
+}
+
+/// Moves the schedule on. When it is over, the job keeps the last number that was given and how often it ran.
+fn advance<R: Rows>(rows: &mut R, state: &ScheduleState, plan: &FirePlan) -> Result<(), Fault> {
+    if let Some(next) = &plan.next {
+        return rows.advance_schedule(next);
+    }
+    rows.delete_schedule(state.job)?;
+    if !state.schedule.is_one_shot() || plan.numbered > 1 {
+        rows.set_numbered_and_fired(state.job, plan.numbered, plan.runs)?;
+    }
+    Ok(())
+}
+
+/// Records what was skipped. A range whose first occurrence comes right after the last one of a row, for the same
+/// reason, lengthens that row: a job that is skipped every second for a day must not leave a row for every
+/// second.
+pub(super) fn record_skips<R: Rows>(
+    rows: &mut R,
+    state: &ScheduleState,
+    skipped: &[SkipRange],
+) -> Result<(), Fault> {
+    for range in skipped {
+        let lengthened = match state.schedule.before(range.first) {
+            Some(before) => rows.lengthen_skipped(state.job, before, range)?,
+            None => false,
+        };
+        if !lengthened {
+            rows.insert_skipped(state.job, range)?;
+        }
+    }
+    Ok(())
+}

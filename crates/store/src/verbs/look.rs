@@ -1,0 +1,43 @@
+//! Looking at executions for which time has come: their time gates open, or they expire.
+
+use super::begin::{Offers, begun_with, facts_of};
+use super::each::each;
+use super::settle::record;
+use crate::fault::Fault;
+use crate::rows::{JobTerms, Rows};
+use punctual_core::occurrence::Looked;
+use punctual_core::ports::{Look, LookOutcome};
+use punctual_core::time::Timestamp;
+
+pub(super) fn look<R: Rows>(rows: &mut R, now: Timestamp, looks: &[Look]) -> Result<Vec<LookOutcome>, Fault> {
+    let mut offers = Offers::default();
+    each(rows, looks, |rows, look| look_at_one(rows, &mut offers, now, look))
+}
+
+fn look_at_one<R: Rows>(
+    rows: &mut R,
+    offers: &mut Offers,
+    now: Timestamp,
+    look: &Look,
+) -> Result<LookOutcome, Fault> {
+    let found = rows.live(look.occurrence)?.filter(|row| row.live.attempt == look.attempt);
+    let Some(row) = found else { return Ok(LookOutcome::Conflict) };
+    let terms = if row.live.is_expired(now) { rows.terms_of(row.live.id.job)? } else { None };
+    match row.live.looked_at(terms.as_ref().map(JobTerms::terms), now) {
+        Err(_) => Ok(LookOutcome::Conflict),
+        Ok(Looked::TooEarly) => Ok(LookOutcome::NotDue),
+        Ok(Looked::Expired(settled)) => Ok(LookOutcome::Expired(record(rows, &row, settled, now)?.begun)),
+        Ok(Looked::Opened(opened)) => {
+            let lane = rows.lane(row.lane)?;
+            let offer = look.offer.as_ref().filter(|(_, serves)| *serves == lane).map(|(offer, _)| *offer);
+            let version = match offer {
+                Some(_) => facts_of(rows, opened.id.job, &lane)?.version,
+                None => opened.job_version,
+            };
+            let live = offers.place(rows, opened, &lane, offer, version, now)?;
+            rows.update_live(&row, &live)?;
+            let facts = |rows: &mut R| facts_of(rows, live.id.job, &lane);
+            Ok(LookOutcome::Opened(begun_with(rows, &live, &lane, offer, facts)?))
+        }
+    }
+}

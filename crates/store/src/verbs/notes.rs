@@ -1,0 +1,32 @@
+//! What handlers note of their executions. A tie of the live row says that there is something, so that whoever
+//! notes nothing pays for nothing: only then does a lease look for a checkpoint, and an end take the notes away.
+
+use super::each::each;
+use crate::fault::Fault;
+use crate::rows::Rows;
+use punctual_core::notes::{Checkpoint, LastNote, Note, NoteAnswer};
+use punctual_core::occurrence::{Live, Ties};
+use punctual_core::time::Timestamp;
+
+pub(super) fn note<R: Rows>(rows: &mut R, now: Timestamp, notes: &[Note]) -> Result<Vec<NoteAnswer>, Fault> {
+    each(rows, notes, |rows, note| note_one(rows, now, note))
+}
+
+fn note_one<R: Rows>(rows: &mut R, now: Timestamp, note: &Note) -> Result<NoteAnswer, Fault> {
+    let Some(row) = rows.live(note.lease.execution.occurrence)? else { return Ok(NoteAnswer::Stale) };
+    let live = row.live;
+    let last = if live.ties.noted { rows.last_note(live.id)? } else { None };
+    let answer = live.judge_note(note, last);
+    if answer == NoteAnswer::Accepted {
+        rows.keep_note(note, LastNote::after(last, note), now)?;
+        if !live.ties.noted {
+            rows.tie_live(live.id, Ties { noted: true, ..Ties::default() })?;
+        }
+    }
+    Ok(answer)
+}
+
+/// The checkpoint that a lease of this occurrence comes with.
+pub(super) fn checkpoint_of<R: Rows>(rows: &mut R, live: &Live) -> Result<Option<Checkpoint>, Fault> {
+    if live.ties.noted { rows.checkpoint(live.id) } else { Ok(None) }
+}

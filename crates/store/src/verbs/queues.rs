@@ -1,0 +1,80 @@
+//! Queues: nothing of a paused one is claimed, and one that is full takes in nothing more.
+
+use crate::fault::Fault;
+use crate::rows::Rows;
+use punctual_core::job::Job;
+use punctual_core::ports::{Begun, Pausing, QueueRow, SubmitOutcome};
+use punctual_core::queue::QueueSettings;
+use punctual_core::schedule::is_due_at_once;
+use punctual_core::time::Timestamp;
+
+pub(super) fn pause_queue<R: Rows>(
+    rows: &mut R,
+    now: Timestamp,
+    queue: &str,
+    pausing: Pausing,
+) -> Result<Begun, Fault> {
+    let row = found_or_unset(rows, queue)?;
+    match pausing {
+        Pausing::Pause => {
+            let paused_at = row.paused_at.or(Some(now));
+            keep(rows, QueueRow { paused_at, ..row })?;
+            Ok(Begun::default())
+        }
+        Pausing::Resume => {
+            keep(rows, QueueRow { paused_at: None, ..row })?;
+            let lanes = rows.lanes_through(queue)?;
+            Ok(Begun { queued: lanes.into_iter().map(|(_, lane)| lane).collect(), ..Begun::default() })
+        }
+    }
+}
+
+pub(super) fn set_queue<R: Rows>(rows: &mut R, queue: &str, settings: QueueSettings) -> Result<(), Fault> {
+    let row = found_or_unset(rows, queue)?;
+    keep(rows, QueueRow { settings, ..row })
+}
+
+fn found_or_unset<R: Rows>(rows: &mut R, queue: &str) -> Result<QueueRow, Fault> {
+    let unset = || QueueRow { queue: queue.to_owned(), paused_at: None, settings: QueueSettings::default() };
+    Ok(rows.queue(queue)?.unwrap_or_else(unset))
+}
+
+/// A queue of which nothing is set needs no row.
+fn keep<R: Rows>(rows: &mut R, row: QueueRow) -> Result<(), Fault> {
+    if row.paused_at.is_none() && row.settings == QueueSettings::default() {
+        rows.delete_queue(&row.queue)
+    } else {
+        rows.put_queue(&row)
+    }
+}
+
+pub(super) fn is_paused<R: Rows>(rows: &mut R, queue: &str) -> Result<bool, Fault> {
+    Ok(rows.queue(queue)?.is_some_and(|row| row.paused_at.is_some()))
+}
+
+/// Refuses a new job that would join a full queue at once. Queues without a limit pay nothing for this.
+pub(super) fn admit<R: Rows>(
+    rows: &mut R,
+    job: &Job,
+    now: Timestamp,
+) -> Result<Result<(), SubmitOutcome>, Fault> {
+    let Some(row) = rows.queue(&job.spec.queue)? else { return Ok(Ok(())) };
+    if row.settings.max_depth.is_none() || !is_due_at_once(&job.spec.settings.schedule, now) {
+        return Ok(Ok(()));
+    }
+    let Err(full) = row.settings.admit(depth(rows, &job.spec.queue)?) else { return Ok(Ok(())) };
+    // A repeated submit whose first try was kept is no new job, however full the queue is by now.
+    if rows.is_job_there(job.id)? {
+        return Ok(Err(SubmitOutcome::AlreadyThere));
+    }
+    Ok(Err(SubmitOutcome::QueueFull { queue: job.spec.queue.clone(), full }))
+}
+
+/// Executions that wait in this queue or are queued.
+fn depth<R: Rows>(rows: &mut R, queue: &str) -> Result<u64, Fault> {
+    let mut depth = 0;
+    for (lane, _) in rows.lanes_through(queue)? {
+        depth += rows.unstarted_in(lane)?;
+    }
+    Ok(depth)
+}

@@ -1,0 +1,156 @@
+//! The ends of attempts: history, then another attempt or the end of the occurrence, and what follows from that.
+
+use super::begin::begun;
+use super::dependents;
+use crate::fault::Fault;
+use crate::rows::{JobTerms, LiveRow, Rows};
+use crate::tally;
+use punctual_core::defects::{Defect, planted};
+use punctual_core::gates::Gate;
+use punctual_core::ids::JobId;
+use punctual_core::job::JobMark;
+use punctual_core::lifecycle::{Ending, Status};
+use punctual_core::limits;
+use punctual_core::occurrence::{End, Lease, Live, Next, Settled, Ties};
+use punctual_core::ports::Begun;
+use punctual_core::time::Timestamp;
+
+/// What became of an attempt that has ended.
+pub(super) struct Recorded {
+    pub is_retried: bool,
+    pub begun: Begun,
+}
+
+/// Ends a run as the rules say.
+pub(super) fn settle<R: Rows>(
+    rows: &mut R,
+    row: &LiveRow,
+    held: Lease,
+    end: End,
+    now: Timestamp,
+) -> Result<Recorded, Fault> {
+    let is_plain_success = end.ending == Ending::Succeeded && !held.cancel_requested;
+    // The common way needs nothing of the wide job row.
+    let terms = if is_plain_success { None } else { rows.terms_of(row.live.id.job)? };
+    let settled = row.live.settled(end, terms.as_ref().map(JobTerms::terms), now)?;
+    record(rows, row, settled, now)
+}
+
+/// Writes down an attempt that has ended and all that follows from it.
+pub(super) fn record<R: Rows>(
+    rows: &mut R,
+    row: &LiveRow,
+    settled: Settled,
+    now: Timestamp,
+) -> Result<Recorded, Fault> {
+    let (id, status) = (settled.finished.id, settled.finished.status);
+    match write(rows, row, settled, now)? {
+        Written::Retried(next) => {
+            let lane = rows.lane(row.lane)?;
+            return Ok(Recorded { is_retried: true, begun: begun(&next, &lane) });
+        }
+        Written::Closed(Left::Something) => {}
+        Written::Closed(Left::Nothing { before, after }) => {
+            rows.tally().job(tally::status(before, true), tally::status(after, false));
+        }
+    }
+    let mut begun = Begun::default();
+    if !row.live.is_running() {
+        begun.ended.push((id, status));
+    }
+    let ties = row.live.ties;
+    if ties.followed || ties.awaited {
+        begun.add(follow(rows, id.occurrence.job, ties, status == Status::Succeeded, now)?);
+    }
+    Ok(Recorded { is_retried: false, begun })
+}
+
+/// What became of a live row whose attempt has ended.
+pub(super) enum Written {
+    Retried(Live),
+    Closed(Left),
+}
+
+/// What is left of a job after the end of one of its occurrences.
+pub(super) enum Left {
+    Something,
+    Nothing { before: JobMark, after: JobMark },
+}
+
+/// Writes down an attempt that has ended. Whether the job has another status by it is for the caller to count.
+pub(super) fn write<R: Rows>(
+    rows: &mut R,
+    row: &LiveRow,
+    settled: Settled,
+    now: Timestamp,
+) -> Result<Written, Fault> {
+    let worker = match settled.finished.session {
+        Some(session) => rows.worker_of(session)?,
+        None => None,
+    };
+    rows.append_history(&settled.finished, worker)?;
+    match settled.next {
+        Next::Retry(next) => {
+            rows.update_live(row, &next)?;
+            Ok(Written::Retried(next))
+        }
+        Next::Closed { dead_letter, job_mark } => {
+            let left = close(rows, row, job_mark)?;
+            if dead_letter {
+                rows.bury(&settled.finished, row.live.ties.noted, now)?;
+            } else if row.live.ties.noted {
+                rows.forget_notes(row.live.id)?;
+            }
+            Ok(Written::Closed(left))
+        }
+    }
+}
+
+/// The live row goes, and a one-shot job of which nothing is left is marked if it did not succeed.
+fn close<R: Rows>(rows: &mut R, row: &LiveRow, mark: Option<JobMark>) -> Result<Left, Fault> {
+    let job = row.live.id.job;
+    rows.delete_live(row)?;
+    // The common way: nothing has to be looked up to know that nothing is left.
+    if row.is_sole && mark.is_none() {
+        return Ok(Left::Nothing { before: JobMark::Active, after: JobMark::Active });
+    }
+    if rows.is_unfinished(job)? {
+        return Ok(Left::Something);
+    }
+    let before = rows.mark_of(job)?.ok_or_else(|| Fault::Missing(format!("job {job}")))?;
+    if let Some(mark) = mark {
+        rows.set_mark(job, mark)?;
+    }
+    Ok(Left::Nothing { before, after: mark.unwrap_or(before) })
+}
+
+/// What follows from the end of an occurrence with these ties: the next one in line may start, and jobs that
+/// depend on it are told.
+pub(super) fn follow<R: Rows>(
+    rows: &mut R,
+    job: JobId,
+    ties: Ties,
+    succeeded: bool,
+    now: Timestamp,
+) -> Result<Begun, Fault> {
+    let mut begun = Begun::default();
+    if ties.followed && !planted(Defect::ForgetFollower) {
+        begun.add(open_next_in_line(rows, job, now)?);
+    }
+    if ties.awaited {
+        dependents::ended(rows, job, succeeded)?;
+        begun.add(dependents::resolve(rows, now, limits::DEPENDENTS_PER_STEP_MAX)?.begun);
+    }
+    Ok(begun)
+}
+
+/// Opens the overlap gate of the first occurrence in line, unless one is open that is not in line.
+pub(super) fn open_next_in_line<R: Rows>(rows: &mut R, job: JobId, now: Timestamp) -> Result<Begun, Fault> {
+    if rows.has_open_not_in_line(job)? {
+        return Ok(Begun::default());
+    }
+    let Some(row) = rows.first_behind(job, Gate::Overlap)? else { return Ok(Begun::default()) };
+    let opened = row.live.gate_opened(Gate::Overlap, now)?;
+    rows.update_live(&row, &opened)?;
+    Ok(begun(&opened, &rows.lane(row.lane)?))
+}

@@ -1,0 +1,224 @@
+//! Real database servers for tests and for people at work: found or unpacked, started on free ports in a folder of their
+//! own, and gone afterwards. The servers belong to a guard, a second process of this program, which ends them as soon as
+//! its lifeline to the first one is closed. So nothing survives, whichever way the first one ends.
+
+mod guard;
+mod interrupts;
+mod mysql;
+mod packages;
+mod postgres;
+mod programs;
+mod server;
+mod site;
+
+use anyhow::{Context, Result, bail, ensure};
+use interrupts::Interrupts;
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use guard::hold;
+
+pub const USAGE: &str = "\
+cargo xtask services run [postgres] [mariadb] [mysql] -- COMMAND…
+                            runs a command with servers of its own; PUNCTUAL_TEST_POSTGRES, _MARIADB and _MYSQL say where
+cargo xtask services start [postgres] [mariadb] [mysql]
+                            the same for people at work: keeps them until Ctrl-C";
+
+/// What can be started. A cluster of several servers would be one more of these, with a plan that starts them all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    Postgres,
+    MariaDb,
+    MySql,
+}
+
+impl Service {
+    const ALL: [Service; 3] = [Service::Postgres, Service::MariaDb, Service::MySql];
+
+    /// Its name on the command line, and of its folder.
+    fn word(self) -> &'static str {
+        match self {
+            Service::Postgres => "postgres",
+            Service::MariaDb => "mariadb",
+            Service::MySql => "mysql",
+        }
+    }
+
+    /// The variable that tells tests where it is.
+    fn variable(self) -> &'static str {
+        match self {
+            Service::Postgres => "PUNCTUAL_TEST_POSTGRES",
+            Service::MariaDb => "PUNCTUAL_TEST_MARIADB",
+            Service::MySql => "PUNCTUAL_TEST_MYSQL",
+        }
+    }
+
+    fn from_word(word: &str) -> Result<Self> {
+        let found = Service::ALL.into_iter().find(|service| service.word() == word);
+        found.with_context(|| format!("no such service: {word}; there are postgres, mariadb and mysql"))
+    }
+}
+
+/// Reads names of services; all of them if there are none.
+fn named(words: &[&str]) -> Result<Vec<Service>> {
+    let mut services = Vec::new();
+    for word in words {
+        let service = Service::from_word(word)?;
+        ensure!(!services.contains(&service), "{word} is named twice");
+        services.push(service);
+    }
+    Ok(if services.is_empty() { Service::ALL.to_vec() } else { services })
+}
+
+/// `cargo xtask services …`
+pub fn run(root: &Path, words: &[&str]) -> Result<ExitCode> {
+    match words {
+        ["start", names @ ..] => {
+            let running = Running::start(root, &named(names)?)?;
+            let mut output = std::io::stdout();
+            running.describe(&mut output)?;
+            writeln!(output, "# Ctrl-C stops them.")?;
+            running.until_interrupted()
+        }
+        ["run", rest @ ..] => {
+            let Some(at) = rest.iter().position(|word| *word == "--") else {
+                bail!("a command belongs behind --\n\n{USAGE}");
+            };
+            let (names, [_, program, arguments @ ..]) = rest.split_at(at) else {
+                bail!("there is no command behind --\n\n{USAGE}");
+            };
+            let running = Running::start(root, &named(names)?)?;
+            // The output is the command's.
+            running.describe(&mut std::io::stderr())?;
+            let status = running.run(Command::new(program).args(arguments))?;
+            Ok(exit_code(status))
+        }
+        // What the first process calls the second one with; of no use to people.
+        ["hold", names @ ..] => hold(root, &named(names)?),
+        _ => bail!("services takes run or start\n\n{USAGE}"),
+    }
+}
+
+/// As a shell would say it.
+fn exit_code(status: ExitStatus) -> ExitCode {
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))
+}
+
+/// What the guard says once every server is ready.
+#[derive(Serialize, Deserialize)]
+struct Ready {
+    /// Data and sockets.
+    folder: PathBuf,
+    servers: Vec<ReadyServer>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ReadyServer {
+    variable: String,
+    url: String,
+    started_ms: u64,
+}
+
+/// Servers that run as long as this lives.
+pub struct Running {
+    guard: Child,
+    ready: Ready,
+    interrupts: Arc<Interrupts>,
+}
+
+impl Running {
+    /// Installs what is missing, then starts all of them and waits until the last one is ready.
+    pub fn start(root: &Path, services: &[Service]) -> Result<Self> {
+        for service in services {
+            programs::find_or_unpack(root, *service)?;
+        }
+        // The file that we were started from may have been built anew in the meantime.
+        let mut guard = Command::new("/proc/self/exe");
+        guard.args(["services", "hold"]).args(services.iter().map(|service| service.word()));
+        // A group of its own: Ctrl-C is for us and for the command, which still needs the servers while it ends.
+        guard.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut guard = guard.spawn().context("start the guard of the services")?;
+        let interrupts = Interrupts::watch(guard.stdin.take().context("the guard has no lifeline")?)?;
+        let mut line = String::new();
+        BufReader::new(guard.stdout.take().context("the guard has no output")?).read_line(&mut line)?;
+        match serde_json::from_str(&line) {
+            Ok(ready) => Ok(Running { guard, ready, interrupts }),
+            Err(_) => {
+                let status = guard.wait()?;
+                interrupts.end_if_interrupted();
+                bail!("the services did not start ({status})");
+            }
+        }
+    }
+
+    /// Says where the servers are, as a shell would read it, and how long each of them took.
+    pub fn describe(&self, output: &mut dyn Write) -> Result<()> {
+        for ReadyServer { variable, url, started_ms } in &self.ready.servers {
+            let seconds = Duration::from_millis(*started_ms).as_secs_f64();
+            writeln!(output, "# ready after {seconds:.1} s:\nexport {variable}={url}")?;
+        }
+        let folder = self.ready.folder.display();
+        writeln!(output, "# Their data is in {folder}, for as long as they run.")?;
+        Ok(())
+    }
+
+    /// Runs a command that finds the servers through its variables, and stops them when it ends.
+    pub fn run(self, command: &mut Command) -> Result<ExitStatus> {
+        for ReadyServer { variable, url, .. } in &self.ready.servers {
+            command.env(variable, url);
+        }
+        let mut child =
+            command.spawn().with_context(|| format!("start {}", command.get_program().display()))?;
+        self.interrupts.pass_on_to(child.id());
+        let status = child.wait();
+        self.interrupts.pass_on_to_nobody();
+        self.stop()?;
+        Ok(status?)
+    }
+
+    fn until_interrupted(mut self) -> Result<ExitCode> {
+        let status = self.guard.wait()?;
+        self.stop()?;
+        Ok(exit_code(status))
+    }
+
+    fn stop(mut self) -> Result<()> {
+        self.interrupts.cut_lifeline();
+        let status = self.guard.wait()?;
+        self.interrupts.end_if_interrupted();
+        ensure!(status.success(), "the services did not end well ({status})");
+        Ok(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.interrupts.cut_lifeline();
+        let _ = self.guard.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_are_named_once_or_not_at_all() {
+        assert_eq!(named(&["mysql", "postgres"]).unwrap(), [Service::MySql, Service::Postgres]);
+        assert_eq!(named(&[]).unwrap(), Service::ALL);
+        assert!(named(&["mysql", "mysql"]).unwrap_err().to_string().contains("named twice"));
+        assert!(named(&["oracle"]).unwrap_err().to_string().contains("no such service: oracle"));
+    }
+
+    #[test]
+    fn a_command_that_was_killed_is_no_success() {
+        assert_eq!(exit_code(ExitStatus::from_raw(7 << 8)), ExitCode::from(7));
+        assert_eq!(exit_code(ExitStatus::from_raw(9)), ExitCode::from(137));
+    }
+}

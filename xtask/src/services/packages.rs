@@ -1,0 +1,119 @@
+//! Debian's packages, unpacked into a folder. They are not installed: that takes root, and starts servers that nobody
+//! asked for. apt-get is given lists and a cache of its own, so that nothing of the machine's is changed.
+
+use crate::tools::succeed;
+use anyhow::{Context, Result, ensure};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub struct Packages {
+    pub names: &'static [&'static str],
+    pub suite: Suite,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Suite {
+    /// What this machine's own sources have. Only what it lacks is unpacked.
+    OfThisMachine,
+    /// Debian's newest. Everything is unpacked, down to the C library: this machine's may be too old.
+    Unstable,
+}
+
+const UNSTABLE: &str = "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian unstable main\n";
+
+/// Downloads packages with all that they depend on and unpacks them as `folder`.
+pub fn unpack(packages: &Packages, folder: &Path) -> Result<()> {
+    let beside = folder.parent().context("the folder has no parent")?;
+    std::fs::create_dir_all(beside)?;
+    // Whole or not at all: under its name only once it is complete.
+    let partial = tempfile::Builder::new().prefix("partial-").tempdir_in(beside)?;
+    let tree = partial.path().join("tree");
+    std::fs::create_dir(&tree)?;
+    for package in download(packages, partial.path())? {
+        succeed(Command::new("dpkg").arg("-x").arg(&package).arg(&tree))?;
+    }
+    std::fs::set_permissions(&tree, std::fs::Permissions::from_mode(0o755))?;
+    match std::fs::rename(&tree, folder) {
+        // Somebody else was unpacking the same and came first.
+        Err(_) if folder.exists() => Ok(()),
+        outcome => outcome.with_context(|| format!("rename to {}", folder.display())),
+    }
+}
+
+fn download(packages: &Packages, folder: &Path) -> Result<Vec<PathBuf>> {
+    let (lists, cache) = (folder.join("lists"), folder.join("cache"));
+    let archives = cache.join("archives");
+    for folder in [lists.join("partial"), archives.join("partial")] {
+        std::fs::create_dir_all(folder)?;
+    }
+    let mut options = vec![
+        format!("Dir::State::lists={}", lists.display()),
+        format!("Dir::Cache={}", cache.display()),
+        format!("Dir::Cache::archives={}", archives.display()),
+        // The folders are ours alone; the locks of the machine's are root's.
+        "Debug::NoLocking=true".to_owned(),
+        // The user that root would be for downloads may not be able to enter the folder.
+        "APT::Sandbox::User=root".to_owned(),
+        "APT::Install-Recommends=false".to_owned(),
+        "Acquire::Languages=none".to_owned(),
+    ];
+    if packages.suite == Suite::Unstable {
+        let (sources, status) = (folder.join("sources.list"), folder.join("status"));
+        std::fs::write(&sources, UNSTABLE)?;
+        std::fs::write(&status, "")?;
+        options.push(format!("Dir::Etc::sourcelist={}", sources.display()));
+        options.push("Dir::Etc::sourceparts=/dev/null".to_owned());
+        options.push("Dir::Etc::preferencesparts=/dev/null".to_owned());
+        options.push(format!("Dir::State::status={}", status.display()));
+    }
+    let apt = |words: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.args(options.iter().flat_map(|option| ["-o", option])).args(words);
+        succeed(&mut command)
+    };
+    // One source out of several may be broken, and not the one that matters.
+    let updated = apt(&["-qq", "update"]);
+    let words = [&["-qqy", "--download-only", "install"], packages.names].concat();
+    let downloaded = apt(&words);
+    if downloaded.is_err() {
+        updated?;
+    }
+    downloaded?;
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(&archives)? {
+        files.push(entry?.path());
+    }
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "deb"));
+    ensure!(!files.is_empty(), "apt-get has found nothing to download for {}", packages.names.join(" "));
+    Ok(files)
+}
+
+/// Whether users without any rights get there.
+pub fn may_be_entered_by_everyone(folder: &Path) -> Result<bool> {
+    const ENTER_OTHERS: u32 = 0o001;
+    for folder in folder.canonicalize()?.ancestors() {
+        if folder.metadata()?.permissions().mode() & ENTER_OTHERS == 0 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_below_a_closed_one_is_closed() {
+        let closed = tempfile::tempdir().unwrap();
+        let inside = closed.path().join("inside");
+        std::fs::create_dir(&inside).unwrap();
+        let set =
+            |mode| std::fs::set_permissions(closed.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+        set(0o700);
+        assert!(!may_be_entered_by_everyone(&inside).unwrap());
+        set(0o711);
+        assert!(may_be_entered_by_everyone(&inside).unwrap());
+    }
+}

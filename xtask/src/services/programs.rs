@@ -1,0 +1,213 @@
+//! Where the programs of a service are: installed on this machine, or else unpacked beside the build.
+
+use super::Service;
+use super::packages::{self, Packages, Suite};
+use crate::tools;
+use anyhow::{Context, Result};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The programs of one service.
+pub struct Programs {
+    /// Where the server lies; what belongs to it is found from there.
+    pub folder: PathBuf,
+    launch: Launch,
+}
+
+enum Launch {
+    Installed,
+    /// Unpacked, from the same release of Debian as this machine: only libraries that it lacks are added.
+    WithLibraries(OsString),
+    /// Unpacked, from a later release: with that one's loader and all of its libraries.
+    ThroughLoader {
+        loader: PathBuf,
+        libraries: OsString,
+    },
+}
+
+impl Programs {
+    pub fn command(&self, program: &Path) -> Command {
+        match &self.launch {
+            Launch::Installed => Command::new(program),
+            Launch::WithLibraries(libraries) => {
+                let mut command = Command::new(program);
+                command.env("LD_LIBRARY_PATH", libraries);
+                command
+            }
+            Launch::ThroughLoader { loader, libraries } => {
+                let mut command = Command::new(loader);
+                command.arg("--library-path").arg(libraries).arg(program);
+                command
+            }
+        }
+    }
+}
+
+/// What to look for, and what to unpack where it is not found.
+struct Wanted {
+    name: &'static str,
+    /// The server.
+    program: &'static str,
+    /// A part of what the server says to `--version`.
+    version: &'static str,
+    packages: Packages,
+    advice: &'static str,
+}
+
+fn wanted(service: Service) -> Wanted {
+    match service {
+        Service::Postgres => Wanted {
+            name: "PostgreSQL",
+            program: "postgres",
+            version: "(PostgreSQL)",
+            packages: Packages { names: &["postgresql"], suite: Suite::OfThisMachine },
+            advice: "install PostgreSQL 15 or newer, so that `postgres` and `initdb` are found",
+        },
+        Service::MariaDb => Wanted {
+            name: "MariaDB",
+            program: "mariadbd",
+            version: "MariaDB",
+            packages: Packages {
+                names: &["mariadb-server-core", "mariadb-client-core"],
+                suite: Suite::OfThisMachine,
+            },
+            advice: "install MariaDB 10.11 or newer, so that `mariadbd` and `mariadb-install-db` are found",
+        },
+        Service::MySql => Wanted {
+            name: "MySQL",
+            program: "mysqld",
+            // MariaDB has a program of this name as well, with another number.
+            version: "Ver 9.",
+            packages: Packages { names: &["mysql-server-core"], suite: Suite::Unstable },
+            advice: "install MySQL 9, so that `mysqld` is found",
+        },
+    }
+}
+
+/// Looks for a service and unpacks it if it is not there. It is never done without.
+pub fn find_or_unpack(root: &Path, service: Service) -> Result<Programs> {
+    if let Some(programs) = find(root, service) {
+        return Ok(programs);
+    }
+    let Wanted { name, packages, advice, .. } = wanted(service);
+    println!("{name} is not here; it is unpacked beside the build, once");
+    packages::unpack(&packages, &unpacked_folder(root, service)?)
+        .and_then(|()| find(root, service).context("it does not run, although it was unpacked"))
+        .with_context(|| {
+            format!("the tests need {name}, which is not here and cannot be had with apt-get: {advice}")
+        })
+}
+
+pub fn find(root: &Path, service: Service) -> Option<Programs> {
+    let wanted = wanted(service);
+    let installed = installed_folders().into_iter().find_map(|folder| {
+        let programs = Programs { folder, launch: Launch::Installed };
+        resolved(programs, &wanted)
+    });
+    installed.or_else(|| resolved(unpacked(root, service, &wanted)?, &wanted))
+}
+
+/// Follows links to where the server really lies, if it is the one that is wanted and runs.
+fn resolved(programs: Programs, wanted: &Wanted) -> Option<Programs> {
+    let link = programs.folder.join(wanted.program);
+    // The name is lost if the link leads to a program of another name; so is what was wanted.
+    let server = link.canonicalize().ok().filter(|server| server.ends_with(wanted.program))?;
+    let mut command = programs.command(&server);
+    let output = command.arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let is_wanted = String::from_utf8_lossy(&output.stdout).contains(wanted.version);
+    let folder = server.parent().filter(|_| output.status.success() && is_wanted)?.to_owned();
+    Some(Programs { folder, ..programs })
+}
+
+/// The search path, and where Debian keeps servers that are not on everybody's.
+fn installed_folders() -> Vec<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    folders.extend(["/usr/local/sbin", "/usr/sbin"].map(PathBuf::from));
+    folders.extend(postgres_folders(Path::new("/usr")));
+    folders
+}
+
+/// Debian has a folder for each version; the newest comes first.
+fn postgres_folders(usr: &Path) -> Vec<PathBuf> {
+    let mut versions: Vec<u32> = entries(&usr.join("lib").join("postgresql"))
+        .iter()
+        .filter_map(|folder| folder.file_name()?.to_str()?.parse().ok())
+        .collect();
+    versions.sort_unstable_by(|a, b| b.cmp(a));
+    let folder = |version: &u32| usr.join("lib").join("postgresql").join(version.to_string()).join("bin");
+    versions.iter().map(folder).collect()
+}
+
+fn unpacked(root: &Path, service: Service, wanted: &Wanted) -> Option<Programs> {
+    let tree = unpacked_folder(root, service).ok()?;
+    let folders = postgres_folders(&tree.join("usr")).into_iter().chain([tree.join("usr").join("sbin")]);
+    let folder = folders.into_iter().find(|folder| folder.join(wanted.program).exists())?;
+    let libraries = std::env::join_paths(library_folders(&tree)).ok()?;
+    let launch = match wanted.packages.suite {
+        Suite::OfThisMachine => Launch::WithLibraries(libraries),
+        Suite::Unstable => Launch::ThroughLoader { loader: loader(&tree)?, libraries },
+    };
+    Some(Programs { folder, launch })
+}
+
+/// `lib/x86_64-linux-gnu` and its like.
+fn library_folders(tree: &Path) -> Vec<PathBuf> {
+    let folders = [tree.join("usr").join("lib"), tree.join("lib")];
+    let inside = folders.iter().flat_map(|folder| entries(folder));
+    inside.filter(|folder| folder.to_string_lossy().ends_with("-linux-gnu")).collect()
+}
+
+/// `ld-linux-x86-64.so.2` and its like.
+fn loader(tree: &Path) -> Option<PathBuf> {
+    let mut files = library_folders(tree).into_iter().flat_map(|folder| entries(&folder));
+    files.find(|file| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("ld-linux")))
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return vec![] };
+    entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
+}
+
+/// Where root unpacks servers if the build lies where only root may go: they run as somebody else.
+const FOLDER_FOR_EVERYONE: &str = "/var/cache/punctual/tools";
+
+fn unpacked_folder(root: &Path, service: Service) -> Result<PathBuf> {
+    let tools = tools::tools_folder(root);
+    std::fs::create_dir_all(&tools)?;
+    let is_reachable = !rustix::process::geteuid().is_root() || packages::may_be_entered_by_everyone(&tools)?;
+    let folder = if is_reachable { tools } else { PathBuf::from(FOLDER_FOR_EVERYONE) };
+    Ok(folder.join(service.word()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_postgres_is_taken() {
+        let usr = tempfile::tempdir().unwrap();
+        for version in ["9", "15", "common", "17"] {
+            std::fs::create_dir_all(usr.path().join("lib/postgresql").join(version)).unwrap();
+        }
+        let folder = |version: &str| usr.path().join("lib/postgresql").join(version).join("bin");
+        assert_eq!(postgres_folders(usr.path()), ["17", "15", "9"].map(folder));
+        assert_eq!(postgres_folders(&usr.path().join("nothing")), [""; 0].map(folder));
+    }
+
+    #[test]
+    fn mariadb_is_not_taken_for_mysql() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("mysqld");
+        let says = |version: &str| {
+            std::fs::write(&program, format!("#!/bin/sh\necho 'mysqld  Ver {version}'\n")).unwrap();
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(&program, mode).unwrap();
+            let programs = Programs { folder: folder.path().to_owned(), launch: Launch::Installed };
+            resolved(programs, &wanted(Service::MySql)).is_some()
+        };
+        assert!(says("9.7.4-2 for Linux on x86_64"));
+        assert!(!says("10.11.19-MariaDB for debian-linux-gnu on x86_64"));
+    }
+}

@@ -1,0 +1,86 @@
+//! Where one service has its files, and whom it runs as.
+
+use super::Service;
+use super::programs::Programs;
+use anyhow::{Context, Result};
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What a service needs to be started in a folder of its own.
+pub struct Site {
+    pub folder: PathBuf,
+    owner: Option<User>,
+}
+
+/// Whom the servers run as, if we are root: they refuse to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct User {
+    id: u32,
+    group: u32,
+}
+
+impl Site {
+    /// Makes a folder for the service in one that several share.
+    pub fn new(service: Service, shared: &Path) -> Result<Self> {
+        let folder = shared.join(service.word());
+        std::fs::create_dir(&folder)?;
+        let owner = if rustix::process::geteuid().is_root() { Some(unprivileged(service)?) } else { None };
+        if let Some(User { id, group }) = owner {
+            chown(&folder, Some(id), Some(group))?;
+            // It has to get to its folder, and owns nothing above.
+            std::fs::set_permissions(shared, Permissions::from_mode(0o755))?;
+        }
+        Ok(Site { folder, owner })
+    }
+
+    /// A command that is run in the folder, by its owner.
+    pub fn command(&self, programs: &Programs, program: &Path) -> Command {
+        let mut command = programs.command(program);
+        command.current_dir(&self.folder).stdin(Stdio::null());
+        if let Some(User { id, group }) = self.owner {
+            command.uid(id).gid(group);
+        }
+        command
+    }
+
+    /// Writes a file that a server is to read.
+    pub fn write(&self, name: &str, text: &str) -> Result<PathBuf> {
+        let path = self.folder.join(name);
+        std::fs::write(&path, text)?;
+        if let Some(User { id, group }) = self.owner {
+            chown(&path, Some(id), Some(group))?;
+        }
+        Ok(path)
+    }
+}
+
+/// The user that Debian has for the service, or else the one that owns nothing.
+fn unprivileged(service: Service) -> Result<User> {
+    let own = if service == Service::Postgres { "postgres" } else { "mysql" };
+    let users = std::fs::read_to_string("/etc/passwd").context("read /etc/passwd")?;
+    let found = user_named(&users, own).or_else(|| user_named(&users, "nobody"));
+    found.with_context(|| {
+        format!("there is no user {own} and none called nobody; run this as another than root")
+    })
+}
+
+fn user_named(users: &str, name: &str) -> Option<User> {
+    let fields = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let found = fields.into_iter().find(|fields| fields.len() > 3 && fields[0] == name)?;
+    Some(User { id: found[2].parse().ok()?, group: found[3].parse().ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_hands_servers_to_users_that_may_do_nothing() {
+        let users = "root:x:0:0:root:/root:/bin/sh\nmysql:x:102:105::/nonexistent:/bin/false\n";
+        assert_eq!(user_named(users, "mysql"), Some(User { id: 102, group: 105 }));
+        assert_eq!(user_named(users, "postgres"), None);
+    }
+}

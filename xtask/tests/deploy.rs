@@ -1,0 +1,78 @@
+//! Files of `deploy/` that nothing else reads: that their names fit one another and the documentation.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(repository().join(path)).unwrap()
+}
+
+fn compose() -> Value {
+    serde_saphyr::from_str(&read("deploy/compose.yaml")).unwrap()
+}
+
+#[test]
+fn the_server_of_the_compose_file_finds_its_database() {
+    let services = &compose()["services"];
+    let (postgres, punctual) = (&services["postgres"], &services["punctual"]);
+    let text = |value: &Value| value.as_str().unwrap_or_else(|| panic!("no text: {value}")).to_owned();
+    let (user, database) =
+        (text(&postgres["environment"]["POSTGRES_USER"]), text(&postgres["environment"]["POSTGRES_DB"]));
+    assert_eq!(
+        text(&punctual["environment"]["PUNCTUAL_STORE"]),
+        format!("postgres://{user}@postgres:5432/{database}")
+    );
+    assert_eq!(punctual["environment"]["PUNCTUAL_STORE_PASSWORD"], "${POSTGRES_PASSWORD}");
+    assert!(text(&postgres["environment"]["POSTGRES_PASSWORD"]).starts_with("${POSTGRES_PASSWORD:?"));
+    assert_eq!(punctual["depends_on"]["postgres"]["condition"], "service_healthy");
+    let probe: Vec<String> = postgres["healthcheck"]["test"].as_array().unwrap().iter().map(text).collect();
+    let expected = [
+        "CMD",
+        "pg_isready",
+        "--host=127.0.0.1",
+        &format!("--username={user}"),
+        &format!("--dbname={database}"),
+    ];
+    assert_eq!(probe, expected);
+}
+
+#[test]
+fn the_compose_file_publishes_and_keeps_what_it_should() {
+    let compose = compose();
+    assert_eq!(compose["services"]["punctual"]["ports"], serde_json::json!(["127.0.0.1:7070:7070"]));
+    assert!(compose["services"]["postgres"].get("ports").is_none());
+    for (name, service) in compose["services"].as_object().unwrap() {
+        for volume in service["volumes"].as_array().unwrap() {
+            let (volume, _) = volume.as_str().unwrap().split_once(':').unwrap();
+            assert!(compose["volumes"].get(volume).is_some(), "{name}: {volume} is not declared");
+        }
+    }
+    let data = &compose["services"]["punctual"]["environment"]["PUNCTUAL_DATA_DIR"];
+    let volume = compose["services"]["punctual"]["volumes"][0].as_str().unwrap();
+    assert_eq!(volume.split_once(':').unwrap().1, data.as_str().unwrap());
+}
+
+#[test]
+fn the_compose_file_says_what_the_command_line_knows() {
+    let (compose, reference) = (compose(), read("docs/reference/configuration.md"));
+    let punctual = &compose["services"]["punctual"];
+    let flags = punctual["command"].as_array().unwrap().iter().filter_map(Value::as_str);
+    let flags = flags.filter(|word| word.starts_with("--"));
+    let variables = punctual["environment"].as_object().unwrap().keys().map(String::as_str);
+    for name in flags.chain(variables) {
+        assert!(reference.contains(&format!("`{name}`")), "{name} is no setting");
+    }
+}
+
+#[test]
+fn the_image_is_built_with_a_compiler_that_is_new_enough() {
+    let manifest = read("Cargo.toml");
+    let version = manifest.lines().find_map(|line| line.strip_prefix("rust-version = ")).unwrap();
+    let image = &compose()["services"]["punctual"]["build"]["dockerfile_inline"];
+    let from = format!("FROM rust:{}-bookworm AS build\n", version.trim_matches('"'));
+    assert!(image.as_str().unwrap().starts_with(&from), "the image is not built with Rust {version}");
+}
