@@ -9,7 +9,7 @@ use crate::bench::recorder::JOB_TYPE;
 use crate::bench::stage::{Stage, StageOptions};
 use crate::bench::usage::{Cost, Meter};
 use crate::bench::words::grouped;
-use crate::bench::{PlaceArgs, bad_option, progress, sync};
+use crate::bench::{DUE_TIMES_MAX, PlaceArgs, bad_option, progress, sync};
 use crate::exit::{CliError, Exit};
 use crate::output::{OutputArgs, details, span};
 use anyhow::{Context, bail};
@@ -93,6 +93,17 @@ impl AccuracyArgs {
         if rounds.is_empty() {
             return Err(bad_option("--jobs 0 and --recurring 0 leave nothing to measure"));
         }
+        if let Some(round) = rounds.iter().find(|round| round.due_count() > DUE_TIMES_MAX) {
+            let option = match round.kind {
+                Kind::OneTime { .. } => "--jobs",
+                Kind::Recurring { .. } => "--recurring, --for and --every",
+            };
+            return Err(bad_option(format!(
+                "{option}: {} due times are more than can be measured at once ({})",
+                grouped(round.due_count() as f64),
+                grouped(DUE_TIMES_MAX as f64)
+            )));
+        }
         Ok(rounds)
     }
 }
@@ -102,6 +113,15 @@ impl AccuracyArgs {
 pub struct Round {
     pub jobs: u64,
     pub kind: Kind,
+}
+
+impl Round {
+    fn due_count(&self) -> u64 {
+        match self.kind {
+            Kind::OneTime { .. } => self.jobs,
+            Kind::Recurring { runs, .. } => self.jobs.saturating_mul(runs.into()),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -10,7 +10,7 @@ use crate::bench::recorder::JOB_TYPE;
 use crate::bench::stage::{Disk, Stage, StageOptions, describe_disk};
 use crate::bench::usage::{Cost, Meter};
 use crate::bench::words::{grouped, megabytes, per_second};
-use crate::bench::{PlaceArgs, progress};
+use crate::bench::{DUE_TIMES_MAX, JOBS_MAX, PlaceArgs, progress};
 use crate::exit::Exit;
 use crate::output::{OutputArgs, details};
 use punctual_client::{Span, SubmitJob, host};
@@ -26,15 +26,15 @@ const PAUSE: Duration = Duration::from_millis(5);
 #[derive(clap::Args)]
 pub struct HoldArgs {
     /// How many jobs of the future
-    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=JOBS_MAX))]
     jobs: u64,
     #[command(flatten)]
     load: LoadArgs,
     /// Jobs whose latency is measured, one after the other, before and beside the held ones
-    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=DUE_TIMES_MAX))]
     samples: u64,
     /// One-time jobs whose lateness is measured, before and beside the held ones
-    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=DUE_TIMES_MAX))]
     due: u64,
     /// The time over which these are spread evenly
     #[arg(long, default_value = "10s", value_name = "DURATION")]

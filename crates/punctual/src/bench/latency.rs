@@ -8,7 +8,7 @@ use crate::bench::recorder::JOB_TYPE;
 use crate::bench::stage::{Stage, StageOptions};
 use crate::bench::sync::SyncProbe;
 use crate::bench::usage::{Cost, Meter};
-use crate::bench::{PlaceArgs, progress};
+use crate::bench::{DUE_TIMES_MAX, PlaceArgs, progress};
 use crate::exit::Exit;
 use crate::output::{OutputArgs, details};
 use anyhow::{Context, bail};
@@ -24,7 +24,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 #[derive(clap::Args)]
 pub struct LatencyArgs {
     /// How many jobs, one after the other
-    #[arg(long, alias = "count", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, alias = "count", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=DUE_TIMES_MAX))]
     jobs: u64,
     /// Pause before each job, so that the server is idle
     #[arg(long, default_value = "5ms", value_name = "DURATION")]

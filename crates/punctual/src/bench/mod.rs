@@ -73,10 +73,18 @@ impl PlaceArgs {
     /// The database server to measure; none for the embedded store. Only flags count: what is configured for a server
     /// that works is not meant.
     fn database_server(&self) -> Result<Option<ServerPlace>, CliError> {
+        // A variable is meant for servers: what is measured, and gets databases of its own there, is named.
         let nothing = Surroundings { variables: BTreeMap::new(), file: None };
         match self.store.place(&nothing, Path::new(""))? {
             StorePlace::Server(server) => Ok(Some(*server)),
-            StorePlace::Sqlite(directory) if directory.as_os_str().is_empty() => Ok(None),
+            StorePlace::Sqlite(directory) if directory.as_os_str().is_empty() => {
+                if std::env::var_os("PUNCTUAL_STORE").is_some() {
+                    eprintln!(
+                        "PUNCTUAL_STORE is not followed here: name the database to measure with --store"
+                    );
+                }
+                Ok(None)
+            }
             StorePlace::Sqlite(_) => {
                 Err(bad_option("--store: where SQLite is measured is chosen with --dir"))
             }
@@ -84,17 +92,24 @@ impl PlaceArgs {
     }
 }
 
+/// Jobs of any benchmark: more than a disk takes.
+pub const JOBS_MAX: u64 = 1_000_000_000;
+/// Due times of one round, and latencies of one run: all of them are held in memory.
+pub const DUE_TIMES_MAX: u64 = 10_000_000;
+
 pub async fn run(command: BenchCommand) -> anyhow::Result<Exit> {
     if let BenchCommand::Node(args) = command {
         return node::run(args).await;
     }
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for signals")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for signals")?;
+    let mut hang_up = signal(SignalKind::hangup()).context("cannot listen for signals")?;
     // Whichever comes first: dropping the benchmark ends its server and removes its directory.
     tokio::select! {
         biased;
         _ = interrupt.recv() => Err(broken_off().into()),
         _ = terminate.recv() => Err(broken_off().into()),
+        _ = hang_up.recv() => Err(broken_off().into()),
         exit = measure(command) => exit,
     }
 }

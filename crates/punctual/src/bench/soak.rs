@@ -6,6 +6,7 @@
 
 use crate::bench::floor::{self, Floor, FloorJobs};
 use crate::bench::machine::Machine;
+use crate::bench::pipe::Counts;
 use crate::bench::plot::Look;
 use crate::bench::slope::{Point, Trend, Unit};
 use crate::bench::stage::{Stage, StageOptions};
@@ -126,6 +127,8 @@ struct SoakReport {
     early: u64,
     /// Everything was executed once and nothing early.
     exact: bool,
+    /// Why it ended before its time.
+    broken_off: Option<String>,
     /// Over the second half.
     trends: Trends,
     #[serde(flatten)]
@@ -144,13 +147,18 @@ pub async fn run(args: SoakArgs) -> anyhow::Result<Exit> {
     let meter = Meter::start(&stage)?;
     let mut soak = Steady::new(args.load())?;
     soak.start_recurring(&stage.client).await?;
-    soak.go_on(&mut stage).await?;
-    let counts = soak.finish(&mut stage).await?;
+    // What was measured in hours is told, even if the last of them went wrong.
+    let (counts, broken_off) = match go_through(&mut soak, &mut stage).await {
+        Ok(counts) => (counts, None),
+        Err(error) if soak.samples.is_empty() => return Err(error),
+        Err(error) => (stage.counts().await?, Some(format!("{error:#}"))),
+    };
     let cost = meter.stop(&stage, soak.expected)?;
     let like = FloorJobs { jobs: FLOOR_JOBS, batch: BATCH_MAX, payload_bytes: args.payload_bytes };
     let floor = floor::measure(&args.place, stage.dir(), like).await?;
     let trends = Trends::of(&soak.samples);
-    let exact = counts.succeeded == soak.expected && counts.otherwise == 0 && soak.early == 0;
+    let is_whole = broken_off.is_none() && counts.succeeded == soak.expected;
+    let exact = is_whole && counts.otherwise == 0 && soak.early == 0;
     let report = SoakReport {
         machine,
         seconds: soak.samples.last().map_or(0.0, |sample| sample.seconds),
@@ -163,6 +171,7 @@ pub async fn run(args: SoakArgs) -> anyhow::Result<Exit> {
         otherwise: counts.otherwise,
         early: soak.early,
         exact,
+        broken_off,
         rate_of_floor: floor::share(trends.done_per_second.mean, floor.claim_complete_per_second),
         trends,
         cost,
@@ -171,6 +180,11 @@ pub async fn run(args: SoakArgs) -> anyhow::Result<Exit> {
     };
     args.output.print(&report, describe)?;
     Ok(if report.exact { Exit::Done } else { Exit::Failed })
+}
+
+async fn go_through(soak: &mut Steady, stage: &mut Stage) -> anyhow::Result<Counts> {
+    soak.go_on(stage).await?;
+    soak.finish(stage).await
 }
 
 fn describe(report: &SoakReport) -> String {
@@ -193,6 +207,7 @@ fn describe(report: &SoakReport) -> String {
     );
     let rows = [
         ("Load", Some(load)),
+        ("Broken off", report.broken_off.clone()),
         ("Done", Some(done)),
         ("Memory", Some(trends.server_memory_bytes.describe(Unit::Bytes))),
         ("", row(|sample| sample.server_memory_bytes as f64)),

@@ -9,7 +9,7 @@ use crate::bench::stage::{Stage, StageOptions};
 use crate::bench::throughput::QUEUE;
 use crate::bench::usage::{Cost, Meter};
 use crate::bench::words::{grouped, per_second};
-use crate::bench::{PlaceArgs, progress};
+use crate::bench::{JOBS_MAX, PlaceArgs, progress};
 use crate::exit::Exit;
 use crate::output::{OutputArgs, details};
 use anyhow::Context;
@@ -26,10 +26,10 @@ const CONNECTIONS_MAX: u64 = 500;
 #[derive(clap::Args)]
 pub struct SubmitArgs {
     /// How many jobs in batches
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=JOBS_MAX))]
     jobs: u64,
     /// How many jobs in requests of their own, each kept durably before it is answered
-    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=JOBS_MAX))]
     singles: u64,
     /// Connections over which these come, one request at a time on each
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=CONNECTIONS_MAX))]

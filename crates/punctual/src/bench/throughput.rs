@@ -10,7 +10,7 @@ use crate::bench::plot::Look;
 use crate::bench::stage::{Disk, Stage, StageOptions, describe_disk};
 use crate::bench::usage::{Cost, Meter};
 use crate::bench::words::{grouped, per_second, percent};
-use crate::bench::{PlaceArgs, progress};
+use crate::bench::{JOBS_MAX, PlaceArgs, progress};
 use crate::exit::Exit;
 use crate::output::{OutputArgs, details};
 use punctual_core::limits::POLL_CAPACITY_MAX;
@@ -22,7 +22,7 @@ pub const QUEUE: &str = "default";
 #[derive(clap::Args)]
 pub struct ThroughputArgs {
     /// How many jobs
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=JOBS_MAX))]
     jobs: u64,
     #[command(flatten)]
     load: LoadArgs,

@@ -166,6 +166,13 @@ fn options_that_make_no_sense_are_named() {
         (&["accuracy", "--every", "10ms"], "--every"),
         (&["accuracy", "--for", "100ms"], "--for"),
         (&["accuracy", "--jobs", "0", "--recurring", "0"], "--jobs"),
+        (
+            &["accuracy", "--jobs", "0", "--recurring", "100", "--every", "100ms", "--for", "3d"],
+            "--recurring",
+        ),
+        (&["accuracy", "--jobs", "18446744073709551614", "--recurring", "0"], "--jobs"),
+        (&["hold", "--due", "18446744073709551614"], "--due"),
+        (&["throughput", "--jobs", "18446744073709551614"], "--jobs"),
         (&["soak", "--for", "10ms"], "--for"),
         (&["soak", "--sample-every", "3h"], "--sample-every"),
         (&["soak", "--for", "30d", "--sample-every", "100ms"], "--sample-every"),

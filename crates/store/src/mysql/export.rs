@@ -15,7 +15,7 @@ use mysql_async::{Row, Value};
 use punctual_core::limits::{DATABASE_PACKET_BYTES_MAX, MOVING_PAGE_ROWS_MAX};
 
 /// Whoever moves holds this lock, which is one for the whole server.
-const LOCK: &str = "SELECT GET_LOCK(CONCAT('punctual_moving_', LEFT(SHA1(DATABASE()), 40)), 0)";
+const LOCK: &str = "SELECT GET_LOCK(CONCAT('punctual_moving_', LEFT(SHA1(DATABASE()), 40)), 5)";
 /// Connections to this database that this user may see.
 const OTHERS: &str =
     "SELECT COUNT(*) FROM information_schema.processlist WHERE DB = DATABASE() AND ID <> CONNECTION_ID()";

@@ -20,8 +20,11 @@ use uuid::Uuid;
 
 /// Whoever moves holds this lock of the database.
 const LOCK: i64 = 0x7075_6e63_6d6f_7665;
-/// Moves take as long as they take.
-const PATIENCE: &str = "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0";
+/// Moves take as long as they take; only for the lock nobody waits long. The server may take a moment to notice that a
+/// move that was broken off is gone.
+const PATIENCE: &str =
+    "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; SET lock_timeout = '5s'";
+const TAKE: &str = "SELECT pg_advisory_lock($1)";
 /// Connections of other processes of ours.
 const OTHERS: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
      AND pid <> pg_backend_pid() AND application_name = current_setting('application_name')";
@@ -58,13 +61,15 @@ pub(crate) async fn open(options: &PostgresOptions, end: End) -> Result<Postgres
     let target = options.target().map_err(|error| unusable(&error))?;
     let client = connect(&target).await.map_err(MoveError::at(end))?;
     prepare_tables(&client, end).await?;
-    let taken = async {
+    let take = async {
         client.batch_execute(PATIENCE).await?;
-        get::<bool>(&client.query_one("SELECT pg_try_advisory_lock($1)", &[&LOCK]).await?, 0)
+        client.query_one(TAKE, &[&LOCK]).await?;
+        client.batch_execute("SET lock_timeout = 0").await.map_err(Fault::from)
     };
-    if !taken.await.map_err(MoveError::at(end))? {
-        return Err(MoveError::Taken { end });
-    }
+    take.await.map_err(|fault| match fault {
+        fault if fault.is_conflict() => MoveError::Taken { end },
+        fault => MoveError::at(end)(fault),
+    })?;
     let partitions = Partitions::new(target, options.partition_width);
     Ok(PostgresSide { client, partitions, prepared: BTreeMap::new() })
 }
