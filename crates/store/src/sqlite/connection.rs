@@ -16,7 +16,7 @@ pub(crate) const WRITER_CHECKPOINT_PAGES: i64 = 16_000;
 const WAL_BYTES_KEPT: i64 = 64 * 1024 * 1024;
 /// Page cache of the connection that writes what happens to jobs: it must hold the ends of every table and index that
 /// grow, and the claim index of a large backlog.
-const WRITER_CACHE_KIB: u32 = 16 * 1024;
+const WRITER_CACHE_KIB: u32 = 12 * 1024;
 /// Page cache of any other connection. What it lacks is found in the page cache of the operating system, and there
 /// only once for all of them.
 const SIDE_CACHE_KIB: u32 = 4 * 1024;
