@@ -38,7 +38,9 @@ pub(crate) async fn fire(context: &Context) {
             sleep_until_due(context, refill_at).await;
             continue;
         }
-        match fire_batch(context, due.clone()).await {
+        // Only where nobody reads it again.
+        let kept = if refill_at.is_none() { due.clone() } else { vec![] };
+        match fire_batch(context, due).await {
             Ok(()) => write_pause.succeeded(),
             Err(error) => {
                 tracing::warn!(%error, "due work could not be fired; trying again");
@@ -46,8 +48,7 @@ pub(crate) async fn fire(context: &Context) {
                 clock.sleep(write_pause.failed()).await;
                 match &mut refill_at {
                     Some(at) => *at = clock.monotonic(),
-                    // Nobody reads it again here.
-                    None => hold_again(context, due),
+                    None => hold_again(context, kept),
                 }
             }
         }
