@@ -13,6 +13,7 @@ struct Services {
     xtask: Child,
     /// What it says to people and what it prints, in one.
     output: BufReader<PipeReader>,
+    said: String,
     addresses: Vec<String>,
     folder: PathBuf,
 }
@@ -26,12 +27,12 @@ impl Services {
         // With the command's own ends open, the output would never end.
         drop(command);
         let output = BufReader::new(reader);
-        let mut services = Services { xtask, output, addresses: vec![], folder: PathBuf::new() };
+        let mut services =
+            Services { xtask, output, said: String::new(), addresses: vec![], folder: PathBuf::new() };
         while services.folder == Path::new("") {
             let line = services.line();
-            if let Some((_, url)) = line.split_once("://") {
-                let address = url.split(['@', '/']).nth(1).expect("a URL names a server");
-                services.addresses.push(address.to_owned());
+            if let Some((_, address)) = line.split_once("://punctual:punctual@") {
+                services.addresses.push(address.split('/').next().unwrap().to_owned());
             } else if let Some(rest) = line.strip_prefix("# Their data is in ") {
                 services.folder = rest.split(',').next().unwrap().into();
             }
@@ -41,7 +42,8 @@ impl Services {
 
     fn line(&mut self) -> String {
         let mut line = String::new();
-        assert_ne!(self.output.read_line(&mut line).unwrap(), 0, "xtask has ended early");
+        assert_ne!(self.output.read_line(&mut line).unwrap(), 0, "xtask has ended early: {}", self.said);
+        self.said.push_str(&line);
         line.trim_end().to_owned()
     }
 

@@ -15,6 +15,10 @@ pub struct Site {
     owner: Option<User>,
 }
 
+/// For temporary files. MariaDB takes those that it finds when it starts for its own of an earlier life and removes them,
+/// so that two servers must not share a folder for them.
+const TEMPORARY: &str = "tmp";
+
 /// Whom the servers run as, if we are root: they refuse to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct User {
@@ -27,9 +31,12 @@ impl Site {
     pub fn new(service: Service, shared: &Path) -> Result<Self> {
         let folder = shared.join(service.word());
         std::fs::create_dir(&folder)?;
+        std::fs::create_dir(folder.join(TEMPORARY))?;
         let owner = if rustix::process::geteuid().is_root() { Some(unprivileged(service)?) } else { None };
         if let Some(User { id, group }) = owner {
-            chown(&folder, Some(id), Some(group))?;
+            for folder in [&folder, &folder.join(TEMPORARY)] {
+                chown(folder, Some(id), Some(group))?;
+            }
             // It has to get to its folder, and owns nothing above.
             std::fs::set_permissions(shared, Permissions::from_mode(0o755))?;
         }
@@ -40,6 +47,7 @@ impl Site {
     pub fn command(&self, programs: &Programs, program: &Path) -> Command {
         let mut command = programs.command(program);
         command.current_dir(&self.folder).stdin(Stdio::null());
+        command.env("TMPDIR", self.folder.join(TEMPORARY));
         if let Some(User { id, group }) = self.owner {
             command.uid(id).gid(group);
         }
