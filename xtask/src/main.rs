@@ -15,7 +15,8 @@ const USAGE: &str = "\
 cargo xtask check           the mechanical rules of the repository, a line per violation
 cargo xtask fuzz-api [--cases N] [--seed N]
                             asks a server of its own made-up requests and holds its answers against docs/openapi.json
-cargo xtask test [--full]   everything that must pass: format, rules, lints, tests; --full adds MySQL and the documentation
+cargo xtask test [--full]   everything that must pass: format, rules, lints, tests; --full adds MySQL, clusters of databases
+                            that lose a server, and the documentation
 ";
 
 fn main() -> Result<ExitCode> {

@@ -45,8 +45,8 @@ enum Action {
     Check,
     /// Something of xtask's own that passes or not.
     Own(fn(&Path) -> Result<bool>),
-    /// All tests, with servers to test against; by what, is known only once the tools are there.
-    Tests(Vec<Service>),
+    /// Tests, with servers to test against; by what, is known only once the tools are there.
+    Tests(Extent),
     Cargo {
         arguments: Vec<&'static str>,
         environment: Vec<(&'static str, &'static str)>,
@@ -56,12 +56,23 @@ enum Action {
 /// Adapters that nobody has to build who does not need them, and that are tested none the less.
 const FEATURES: &str = "--features=punctual-store/postgres,punctual-store/mysql";
 
-/// What the tests run against. MySQL takes longest to get and to start, and shares its adapter with MariaDB.
+/// What the tests run against. MySQL takes longest to get and to start, and shares its adapter with MariaDB. Clusters take
+/// the memory of several servers, and their tests wait for servers to notice that another one is gone.
 fn services(extent: Extent) -> Vec<Service> {
     match extent {
         Extent::Quick => vec![Service::Postgres, Service::MariaDb],
-        Extent::Full => vec![Service::Postgres, Service::MariaDb, Service::MySql],
+        Extent::Full => {
+            vec![Service::Postgres, Service::MariaDb, Service::MySql, Service::Replica, Service::Galera]
+        }
     }
+}
+
+/// Modules whose tests need clusters, wherever they are. They fail where there is none, so the quick extent leaves them out
+/// by name, and whoever runs the tests counts them as skipped.
+const CLUSTER_MODULES: [&str; 3] = ["galera", "promotion", "replica"];
+
+fn has_no_cluster() -> [String; 2] {
+    ["-E".to_owned(), format!("not test(/(^|::)({})::/)", CLUSTER_MODULES.join("|"))]
 }
 
 /// The steps in order, the quick ones first.
@@ -72,7 +83,7 @@ fn steps(extent: Extent) -> Vec<Step> {
         Step { name: "rules", action: Action::Check },
         Step::cargo("lints", &["clippy", "--workspace", "--all-targets", FEATURES, "--", "-D", "warnings"]),
         Step { name: "api document", action: Action::Own(api::validate) },
-        Step { name: "tests", action: Action::Tests(services(extent)) },
+        Step { name: "tests", action: Action::Tests(extent) },
         Step { name: "api fuzzing", action: Action::Own(api::fuzz_briefly) },
     ];
     if extent == Extent::Full {
@@ -88,12 +99,22 @@ fn steps(extent: Extent) -> Vec<Step> {
     steps
 }
 
-fn tests_arguments(has_nextest: bool, is_ci: bool) -> Vec<&'static str> {
-    match (has_nextest, is_ci) {
-        (true, true) => vec!["nextest", "run", "--workspace", FEATURES, "--profile", "ci"],
-        (true, false) => vec!["nextest", "run", "--workspace", FEATURES],
-        (false, _) => vec!["test", "--workspace", "--all-targets", "--no-fail-fast", FEATURES],
+/// What cargo is called with, and what comes behind that.
+fn tests_arguments(extent: Extent, has_nextest: bool, is_ci: bool) -> (Vec<String>, Vec<String>) {
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let (mut arguments, mut behind) = match (has_nextest, is_ci) {
+        (true, true) => (words(&["nextest", "run", "--workspace", FEATURES, "--profile", "ci"]), vec![]),
+        (true, false) => (words(&["nextest", "run", "--workspace", FEATURES]), vec![]),
+        (false, _) => {
+            (words(&["test", "--workspace", "--all-targets", "--no-fail-fast", FEATURES]), words(&["--"]))
+        }
+    };
+    if extent == Extent::Quick && has_nextest {
+        arguments.extend(has_no_cluster());
+    } else if extent == Extent::Quick {
+        behind.extend(CLUSTER_MODULES.map(|module| format!("--skip={module}::")));
     }
+    (arguments, behind)
 }
 
 fn is_nextest_installed() -> bool {
@@ -116,22 +137,28 @@ impl Step {
         match &self.action {
             Action::Check => Ok(check::run(root)? == ExitCode::SUCCESS),
             Action::Own(check) => check(root),
-            Action::Tests(services) => run_tests(root, services),
+            Action::Tests(extent) => run_tests(root, *extent),
             Action::Cargo { arguments, environment } => run_cargo(root, arguments, environment),
         }
     }
 }
 
 /// Builds the tests before there are servers, so that these need not wait for the compiler.
-fn run_tests(root: &Path, services: &[Service]) -> Result<bool> {
+fn run_tests(root: &Path, extent: Extent) -> Result<bool> {
     let is_ci = std::env::var_os("CI").is_some();
-    let arguments = tests_arguments(is_nextest_installed(), is_ci);
-    if !run_cargo(root, &[&arguments[..], &["--no-run"]].concat(), &[])? {
+    let (arguments, behind) = tests_arguments(extent, is_nextest_installed(), is_ci);
+    let mut build: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    build.push("--no-run");
+    if !run_cargo(root, &build, &[])? {
         return Ok(false);
     }
-    let running = Running::start(root, services)?;
+    let running = Running::start(root, &services(extent))?;
     running.describe(&mut std::io::stderr())?;
-    Ok(running.run(&mut cargo_command(root, &arguments)?)?.success())
+    if extent == Extent::Quick {
+        println!("tests of clusters ({}) are left to --full", CLUSTER_MODULES.join(", "));
+    }
+    let all: Vec<&str> = arguments.iter().chain(&behind).map(String::as_str).collect();
+    Ok(running.run(&mut cargo_command(root, &all)?)?.success())
 }
 
 fn run_cargo(root: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Result<bool> {
@@ -188,24 +215,33 @@ mod tests {
 
     #[test]
     fn every_adapter_is_linted_and_tested() {
-        for arguments in
-            [tests_arguments(true, true), tests_arguments(true, false), tests_arguments(false, true)]
-        {
-            assert!(arguments.contains(&FEATURES), "{arguments:?}");
+        for (has_nextest, is_ci) in [(true, true), (true, false), (false, true)] {
+            let (arguments, _) = tests_arguments(Extent::Quick, has_nextest, is_ci);
+            assert!(arguments.iter().any(|word| word == FEATURES), "{arguments:?}");
         }
         let is_linted = |step: &Step| matches!(&step.action, Action::Cargo { arguments, .. } if arguments.contains(&FEATURES));
         assert!(steps(Extent::Quick).iter().any(|step| step.name == "lints" && is_linted(step)));
     }
 
     #[test]
-    fn mysql_belongs_to_the_full_extent() {
-        assert!(!services(Extent::Quick).contains(&Service::MySql));
-        assert!(services(Extent::Full).contains(&Service::MySql));
+    fn mysql_and_clusters_belong_to_the_full_extent() {
+        for service in [Service::MySql, Service::Replica, Service::Galera] {
+            assert!(!services(Extent::Quick).contains(&service));
+            assert!(services(Extent::Full).contains(&service));
+        }
+        for has_nextest in [true, false] {
+            let all = |extent| {
+                let (arguments, behind) = tests_arguments(extent, has_nextest, true);
+                [arguments, behind].concat().join(" ")
+            };
+            assert!(all(Extent::Quick).contains("galera"), "{}", all(Extent::Quick));
+            assert!(!all(Extent::Full).contains("galera"), "{}", all(Extent::Full));
+        }
     }
 
     #[test]
     fn without_nextest_the_tests_still_run() {
-        assert_eq!(tests_arguments(false, true)[0], "test");
-        assert!(tests_arguments(true, true).ends_with(&["--profile", "ci"]));
+        assert_eq!(tests_arguments(Extent::Full, false, true).0[0], "test");
+        assert!(tests_arguments(Extent::Full, true, true).0.ends_with(&["--profile".into(), "ci".into()]));
     }
 }

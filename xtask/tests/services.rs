@@ -1,11 +1,12 @@
 //! `cargo xtask services` through its binary, with real servers: where they are, and that nothing of them is left.
 
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader, PipeReader};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, PipeReader, Write};
 use std::net::TcpStream;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// A run of `xtask services` whose servers are ready.
@@ -32,7 +33,8 @@ impl Services {
         while services.folder == Path::new("") {
             let line = services.line();
             if let Some((_, address)) = line.split_once("://punctual:punctual@") {
-                services.addresses.push(address.split('/').next().unwrap().to_owned());
+                let hosts = address.split('/').next().unwrap();
+                services.addresses.extend(hosts.split(',').map(str::to_owned));
             } else if let Some(rest) = line.strip_prefix("# Their data is in ") {
                 services.folder = rest.split(',').next().unwrap().into();
             }
@@ -158,4 +160,93 @@ fn a_command_that_cannot_be_started_leaves_nothing_behind() {
     assert!(said.contains("start /nonexistent/program"), "{said}");
     let folder = said.split("Their data is in ").nth(1).and_then(|rest| rest.split(',').next()).unwrap();
     assert!(!Path::new(folder).exists());
+}
+
+/// A guard that a test speaks to itself, as those do that break a cluster.
+struct Cluster {
+    guard: Child,
+    lifeline: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+    folder: PathBuf,
+    addresses: Vec<String>,
+}
+
+impl Cluster {
+    fn begin(service: &str) -> Cluster {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
+        command.args(["services", "hold", service]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut guard = command.process_group(0).spawn().unwrap();
+        let answers = BufReader::new(guard.stdout.take().unwrap());
+        let lifeline = guard.stdin.take();
+        let mut cluster = Cluster { guard, lifeline, answers, folder: PathBuf::new(), addresses: vec![] };
+        let ready = cluster.answer();
+        cluster.folder = ready["folder"].as_str().unwrap().into();
+        let urls = ready["servers"].as_array().unwrap().iter().map(|server| server["url"].as_str().unwrap());
+        cluster.addresses = urls.map(|url| url.split(['@', '/']).nth(3).unwrap().to_owned()).collect();
+        cluster
+    }
+
+    fn answer(&mut self) -> Value {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|_| panic!("no answer: {line:?}"))
+    }
+
+    fn order(&mut self, order: &str) {
+        writeln!(self.lifeline.as_mut().unwrap(), "{order}").unwrap();
+        let answer = self.answer();
+        assert!(answer["error"].is_null(), "{answer}");
+    }
+
+    /// Those of its servers that take connections.
+    fn listening(&self) -> Vec<bool> {
+        self.addresses.iter().map(|address| TcpStream::connect(address).is_ok()).collect()
+    }
+
+    /// A server that was killed by an order is no reason to complain.
+    fn ends_well(mut self) {
+        self.lifeline = None;
+        assert!(self.guard.wait().unwrap().success());
+        assert!(processes_in(&self.folder).is_empty() && !self.folder.exists());
+    }
+}
+
+mod replica {
+    use super::Cluster;
+
+    #[test]
+    fn a_standby_outlives_its_primary_and_nothing_outlives_the_lifeline() {
+        let mut cluster = Cluster::begin("replica");
+        assert_eq!(cluster.listening(), [true, true]);
+        cluster.order("kill replica-primary");
+        assert_eq!(cluster.listening(), [false, true]);
+        cluster.order("start replica-primary");
+        assert_eq!(cluster.listening(), [true, true]);
+        cluster.ends_well();
+    }
+}
+
+mod galera {
+    use super::{Cluster, Services};
+    use rustix::process::Signal;
+
+    #[test]
+    fn a_killed_server_is_missed_by_nobody_and_can_join_again() {
+        let mut cluster = Cluster::begin("galera");
+        cluster.order("kill galera-1");
+        assert_eq!(cluster.listening(), [false, true, true]);
+        cluster.order("start galera-1");
+        assert_eq!(cluster.listening(), [true, true, true]);
+        cluster.order("kill galera-3");
+        cluster.ends_well();
+    }
+
+    #[test]
+    fn people_are_told_of_all_servers_in_one_url() {
+        let mut services = Services::begin(&["start", "galera"]);
+        assert_eq!(services.addresses.len(), 3);
+        services.send(Signal::TERM);
+        services.end();
+        assert!(services.are_gone());
+    }
 }

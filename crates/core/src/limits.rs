@@ -202,12 +202,20 @@ pub const DATABASE_READERS_DEFAULT: usize = 8;
 pub const DATABASE_WRITERS_DEFAULT: usize = 4;
 /// How long a connection to a database server may take to be made. Then the store is unavailable.
 pub const DATABASE_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Hosts that the URL of a database may name: nodes of one cluster, of which the first that answers is used.
+pub const DATABASE_HOSTS_MAX: usize = 16;
+/// How long one of several hosts may take to be connected to. Then the next one is tried.
+pub const DATABASE_HOST_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// How long a read waits for a free connection. Then the store is unavailable.
 pub const DATABASE_POOL_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How long one read may take, with all its statements. Then its connection is given up, and the store is unavailable.
 pub const DATABASE_READ_TIME_MAX: Duration = Duration::from_secs(60);
 /// How long lists are read from the primary after its replica could not be read from.
 pub const REPLICA_REST: Duration = Duration::from_secs(30);
+/// How far behind a replica may be for lists to be read from it.
+pub const REPLICA_BEHIND_MAX: Duration = Duration::from_secs(10);
+/// How often it is looked how far behind a replica is, as long as lists are read.
+pub const REPLICA_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// How long one statement may take. Then the database ends it, and the store is unavailable.
 pub const DATABASE_STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a statement waits for a row that another transaction has locked. Then it is a conflict, and tried again.

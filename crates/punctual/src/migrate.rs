@@ -1,5 +1,5 @@
 //! `punctual migrate`: the tables of a database that is shared, and bringing them up to this version. The embedded store
-//! does that by itself.
+//! does that by itself. And making a copy that was restored a store of its own.
 
 use crate::data_dir::DataDirArgs;
 use crate::exit::Exit;
@@ -16,7 +16,14 @@ pub enum MigrateCommand {
     Up(MigrateArgs),
     /// Compare the tables with what this version expects; exit code 1 if anything differs
     Verify(MigrateArgs),
+    /// Make a restored copy a store of its own: all its queues are paused, so that nothing in it runs a second time
+    #[command(after_help = AFTER_FORK_HELP)]
+    Fork(ForkArgs),
 }
+
+const AFTER_FORK_HELP: &str = "For a backup that is restored beside the original, for a test say, before the first server starts \
+                               on it. Workers of the original lose their sessions in it, and it gets an id of its own. Nothing \
+                               else changes: let a queue go on with `punctual queue resume`. Refused while the store is in use.";
 
 #[derive(clap::Args)]
 pub struct MigrateArgs {
@@ -26,6 +33,23 @@ pub struct MigrateArgs {
     store: StoreArgs,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+#[derive(clap::Args)]
+pub struct ForkArgs {
+    /// Say that it is: in the original, this would stop all work
+    #[arg(long, required = true)]
+    this_is_a_copy: bool,
+    #[command(flatten)]
+    of: MigrateArgs,
+}
+
+/// What became of a copy.
+#[derive(Serialize)]
+struct ToldFork {
+    store: String,
+    /// All queues that it has.
+    paused: Vec<String>,
 }
 
 /// What there is to say of the tables.
@@ -46,10 +70,19 @@ struct Told {
 const EMBEDDED: &str = "the embedded store needs no command: the server brings it up to its version when it starts; take a \
                         `punctual backup` before an upgrade, because there is no way back";
 
+impl MigrateArgs {
+    fn place(&self) -> anyhow::Result<StorePlace> {
+        let around = self.data_dir.surroundings()?;
+        Ok(self.store.place(&around, self.data_dir.within(&around)?.path())?)
+    }
+}
+
 pub async fn run(command: MigrateCommand) -> anyhow::Result<Exit> {
-    let (MigrateCommand::Status(args) | MigrateCommand::Up(args) | MigrateCommand::Verify(args)) = &command;
-    let around = args.data_dir.surroundings()?;
-    let place = args.store.place(&around, args.data_dir.within(&around)?.path())?;
+    let args = match &command {
+        MigrateCommand::Status(args) | MigrateCommand::Up(args) | MigrateCommand::Verify(args) => args,
+        MigrateCommand::Fork(args) => return fork(args).await,
+    };
+    let place = args.place()?;
     let mut told = Told { store: place.to_string(), migration: None, problems: None, note: None };
     let exit = match (&place, &command) {
         (StorePlace::Sqlite(_), _) => {
@@ -66,7 +99,7 @@ pub async fn run(command: MigrateCommand) -> anyhow::Result<Exit> {
             told.migration = Some(store::migrate_up(server).await?);
             Exit::Done
         }
-        (StorePlace::Server(server), MigrateCommand::Verify(_)) => {
+        (StorePlace::Server(server), _) => {
             let problems = store::verify_tables(server).await?;
             let exit = if problems.is_empty() { Exit::Done } else { Exit::Failed };
             told.problems = Some(problems);
@@ -75,6 +108,21 @@ pub async fn run(command: MigrateCommand) -> anyhow::Result<Exit> {
     };
     args.output.print(&told, describe)?;
     Ok(exit)
+}
+
+async fn fork(args: &ForkArgs) -> anyhow::Result<Exit> {
+    let place = args.of.place()?;
+    let paused = store::fork(&place).await?;
+    args.of.output.print(&ToldFork { store: place.to_string(), paused }, describe_fork)?;
+    Ok(Exit::Done)
+}
+
+fn describe_fork(told: &ToldFork) -> String {
+    let queues = match told.paused.as_slice() {
+        [] => "it has no queues yet".to_owned(),
+        queues => format!("its queues are paused: {}", queues.join(", ")),
+    };
+    format!("{} is a store of its own now; {queues}", told.store)
 }
 
 fn describe(told: &Told) -> String {

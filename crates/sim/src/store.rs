@@ -328,6 +328,10 @@ impl Store for NodeStore {
         Err(StoreError::Broken("the simulated world has no tokens".to_owned()))
     }
 
+    async fn add_token(&self, _token: Token) -> Result<Token, StoreError> {
+        Err(StoreError::Broken("the simulated world has no tokens".to_owned()))
+    }
+
     async fn token(&self, _id: &str) -> Result<Option<Token>, StoreError> {
         Ok(None)
     }

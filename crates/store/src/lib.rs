@@ -3,6 +3,7 @@
 //! This crate owns every line of SQL. It compares and swaps; the rules that say what to write are in
 //! `punctual_core`, and no other crate knows a table or a column.
 
+pub mod bare;
 mod codes;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;

@@ -1,60 +1,104 @@
 //! The process that owns the servers. It starts them, says where they are, and ends them when its standard input does:
-//! that is the lifeline to whoever wanted them.
+//! that is the lifeline to whoever wanted them. Over the same line it can be told to kill one of them, to start it again, and
+//! what to say to it.
 
-use super::server::{Children, Event, Plan, carry_out};
+use super::children::{Children, kill_all_in};
+use super::server::{Event, Node, Plan, Started, ask, begin, start_again};
 use super::site::Site;
-use super::{Ready, ReadyServer, Service, mysql, postgres, programs};
-use anyhow::{Context, Result, bail};
-use std::io::{Read, Write};
+use super::{Ready, ReadyServer, Service, galera, mysql, postgres, programs};
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::Pid;
+use serde::Serialize;
+use std::io::{BufRead, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 
 /// Until the last server is ready. Seconds are usual; a busy machine with a slow disk takes longer.
 const START_TIME_MAX: Duration = Duration::from_secs(180);
 /// For all servers to end by themselves, before they are killed.
 const STOP_TIME_MAX: Duration = Duration::from_secs(20);
 
-/// Starts the services, prints one line of JSON once they are ready, and returns when they are gone.
+/// Starts the services, prints one line of JSON once they are ready, and returns when they are gone. Every order, `kill NAME`,
+/// `start NAME` or `sql NAME STATEMENT` on a line of its own, is answered by a line of JSON once it is carried out.
 pub fn hold(root: &Path, services: &[Service]) -> Result<ExitCode> {
     let scratch = tempfile::Builder::new().prefix("punctual-services-").tempdir()?;
     let mut plans = Vec::new();
     for service in services {
-        plans.push(plan(root, *service, &scratch)?);
+        plans.push(plan(root, *service, scratch.path())?);
     }
     let (sender, events) = channel();
     watch_lifeline(sender.clone());
-    let outcome = hold_plans(plans, &sender, &events, |servers| {
-        let ready = Ready { folder: scratch.path().to_owned(), servers };
-        let mut output = std::io::stdout().lock();
-        writeln!(output, "{}", serde_json::to_string(&ready)?)?;
-        Ok(output.flush()?)
+    let outcome = hold_plans(plans, &sender, &events, |word| match word {
+        Word::Ready(servers) => say(&Ready { folder: scratch.path().to_owned(), servers }),
+        Word::Done(answer) => say(&answer),
     });
     scratch.close().context("remove what the servers have left")?;
     outcome?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn plan(root: &Path, service: Service, scratch: &TempDir) -> Result<Plan> {
+fn say(word: &impl Serialize) -> Result<()> {
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "{}", serde_json::to_string(word)?)?;
+    Ok(output.flush()?)
+}
+
+fn plan(root: &Path, service: Service, scratch: &Path) -> Result<Plan> {
     let programs = programs::find(root, service)
         .with_context(|| format!("{} was there and is no more", service.word()))?;
-    let site = Site::new(service, scratch.path())?;
-    match service {
-        Service::Postgres => postgres::plan(&programs, &site),
-        Service::MariaDb => mysql::plan_mariadb(&programs, &site),
-        Service::MySql => mysql::plan_mysql(&programs, &site),
-    }
+    let scratch = scratch.to_owned();
+    let nodes = move |tried| {
+        let name = if tried == 0 { service.word().to_owned() } else { format!("{}-{tried}", service.word()) };
+        let site = Site::new(service, &scratch, &name)?;
+        match service {
+            Service::Postgres => postgres::alone(&programs, &site),
+            Service::MariaDb => mysql::mariadb(&programs, &site),
+            Service::MySql => mysql::mysql(&programs, &site),
+            Service::Replica => postgres::replica(&programs, &site),
+            Service::Galera => galera::cluster(&programs, &site),
+        }
+    };
+    Ok(Plan { service, nodes: Box::new(nodes) })
 }
 
 fn watch_lifeline(events: Sender<Event>) {
     std::thread::spawn(move || {
-        // Nothing is ever written to it; an error says the same as its end.
-        let _ = std::io::stdin().lock().read(&mut [0]);
+        // An error says the same as its end.
+        for order in std::io::stdin().lock().lines().map_while(Result::ok) {
+            let _ = events.send(Event::Ordered(order));
+        }
         let _ = events.send(Event::LifelineCut);
     });
+}
+
+/// What is said to whoever wanted the servers.
+enum Word {
+    Ready(Vec<ReadyServer>),
+    Done(Answer),
+}
+
+/// What became of an order.
+#[derive(Serialize)]
+struct Answer {
+    name: String,
+    /// Of a server that was started.
+    process: Option<i32>,
+    /// By a server that was asked.
+    said: Option<String>,
+    error: Option<String>,
+}
+
+impl Answer {
+    fn done(name: &str) -> Self {
+        Answer { name: name.to_owned(), process: None, said: None, error: None }
+    }
+
+    fn failed(name: &str, error: impl ToString) -> Self {
+        Answer { error: Some(error.to_string()), ..Answer::done(name) }
+    }
 }
 
 /// Runs servers until the lifeline is cut. Whatever happens, none of them is left on return.
@@ -62,96 +106,215 @@ fn hold_plans(
     plans: Vec<Plan>,
     sender: &Sender<Event>,
     events: &Receiver<Event>,
-    tell: impl FnOnce(Vec<ReadyServer>) -> Result<()>,
+    tell: impl FnMut(Word) -> Result<()>,
 ) -> Result<()> {
     let children = Arc::new(Children::default());
-    let mut open: Vec<Service> = plans.iter().map(|plan| plan.service).collect();
+    let order: Vec<Service> = plans.iter().map(|plan| plan.service).collect();
     for plan in plans {
-        carry_out(plan, children.clone(), sender.clone());
+        begin(plan, children.clone(), sender.clone());
     }
-    let served = serve(&mut open, events, tell);
-    children.stop();
-    let ended = await_ends(&mut open, events).or_else(|_| {
-        children.kill();
-        await_ends(&mut open, events)
-    });
-    served.and(ended)
+    let mut guard = Guard { children: children.clone(), sender, servers: vec![], tell, outcome: Ok(()) };
+    let served = guard.serve(&order, events);
+    children.stop_all();
+    if !children.have_ended_within(STOP_TIME_MAX) {
+        children.kill_all();
+        ensure!(
+            children.have_ended_within(STOP_TIME_MAX),
+            "some did not end within {} s",
+            STOP_TIME_MAX.as_secs()
+        );
+    }
+    served.and(guard.outcome)
 }
 
-/// Waits until all are ready, tells so, and waits for the lifeline to be cut. Takes those out of `open` that end.
-fn serve(
-    open: &mut Vec<Service>,
-    events: &Receiver<Event>,
-    tell: impl FnOnce(Vec<ReadyServer>) -> Result<()>,
-) -> Result<()> {
-    let order = open.clone();
-    let mut ready: Vec<(Service, ReadyServer)> = Vec::new();
-    let deadline = Instant::now() + START_TIME_MAX;
-    while ready.len() < order.len() {
-        match events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(Event::Ready { service, url, took }) => {
-                let started_ms = u64::try_from(took.as_millis())?;
-                ready.push((
-                    service,
-                    ReadyServer { variable: service.variable().to_owned(), url, started_ms },
-                ));
+struct Guard<'a, T> {
+    children: Arc<Children>,
+    sender: &'a Sender<Event>,
+    servers: Vec<Server>,
+    tell: T,
+    /// An error if a server has ended that nobody wanted to end.
+    outcome: Result<()>,
+}
+
+/// A server that was ready once.
+struct Server {
+    name: &'static str,
+    /// Of its latest process.
+    id: Pid,
+    state: State,
+}
+
+enum State {
+    Running(Started),
+    /// Killed by an order, and not yet gone.
+    Dying(Box<Node>),
+    Gone(Box<Node>),
+    /// Ended without an order, or starting again.
+    Absent,
+}
+
+impl<T: FnMut(Word) -> Result<()>> Guard<'_, T> {
+    /// Waits until all are ready, tells so, and does what is ordered until the lifeline is cut.
+    fn serve(&mut self, order: &[Service], events: &Receiver<Event>) -> Result<()> {
+        let Some(mut begun) = await_all(order, events)? else { return Ok(()) };
+        begun.sort_by_key(|(service, _)| order.iter().position(|other| other == service));
+        let mut ready = Vec::new();
+        let flat =
+            begun.into_iter().flat_map(|(service, all)| all.into_iter().map(move |one| (service, one)));
+        for (service, started) in flat {
+            ready.push(ReadyServer {
+                name: started.node.name.to_owned(),
+                service: service.word().to_owned(),
+                url: started.node.url.clone(),
+                process: started.id.as_raw_nonzero().get(),
+                started_ms: u64::try_from(started.took.as_millis())?,
+            });
+            let (name, id) = (started.node.name, started.id);
+            self.servers.push(Server { name, id, state: State::Running(started) });
+        }
+        (self.tell)(Word::Ready(ready))?;
+        loop {
+            match events.recv()? {
+                Event::LifelineCut => return Ok(()),
+                Event::Ordered(order) => self.obey(&order)?,
+                Event::Ended { id, why } => self.bury(id, why)?,
+                Event::StartedAgain { name, outcome } => self.welcome(name, outcome)?,
+                Event::Answered { name, outcome } => self.tell(match outcome {
+                    Ok(said) => Answer { said: Some(said), ..Answer::done(name) },
+                    Err(error) => Answer::failed(name, format!("{error:#}")),
+                })?,
+                Event::Begun { .. } => {}
             }
-            Ok(Event::Ended { service, why }) => {
-                open.retain(|other| *other != service);
-                return Err(why);
-            }
-            Ok(Event::LifelineCut) => return Ok(()),
-            Err(_) => bail!("not all of {order:?} are ready after {} s", START_TIME_MAX.as_secs()),
         }
     }
-    ready.sort_by_key(|(service, _)| order.iter().position(|other| other == service));
-    tell(ready.into_iter().map(|(_, server)| server).collect())?;
-    let mut outcome = Ok(());
-    loop {
-        match events.recv()? {
-            Event::LifelineCut => return outcome,
-            Event::Ended { service, why } => {
-                open.retain(|other| *other != service);
+
+    fn obey(&mut self, order: &str) -> Result<()> {
+        let mut words = order.trim().splitn(3, ' ');
+        let [verb, name, statement] = [(); 3].map(|()| words.next().unwrap_or_default());
+        let Some(server) = self.servers.iter_mut().find(|server| server.name == name) else {
+            return self.tell(Answer::failed(name, format!("there is no server {name}")));
+        };
+        match (verb, std::mem::replace(&mut server.state, State::Absent)) {
+            ("kill", State::Running(Started { node, id, .. })) => {
+                self.children.kill(id);
+                kill_all_in(&node.folder)?;
+                server.state = State::Dying(node);
+                Ok(())
+            }
+            ("start", State::Gone(node)) => {
+                start_again(node, self.children.clone(), self.sender.clone());
+                Ok(())
+            }
+            ("sql", State::Running(started)) => {
+                ask(&started.node, statement, self.children.clone(), self.sender.clone());
+                server.state = State::Running(started);
+                Ok(())
+            }
+            (_, state) => {
+                server.state = state;
+                let error = "`kill` and `sql` are for those that run, `start` for those that were killed so";
+                self.tell(Answer::failed(name, error))
+            }
+        }
+    }
+
+    fn bury(&mut self, id: Pid, why: anyhow::Error) -> Result<()> {
+        // Others were given up when a port was taken.
+        let Some(server) = self.servers.iter_mut().find(|server| server.id == id) else { return Ok(()) };
+        match std::mem::replace(&mut server.state, State::Absent) {
+            State::Dying(node) => {
+                let name = node.name;
+                server.state = State::Gone(node);
+                self.tell(Answer::done(name))
+            }
+            _ => {
                 // The tests will say that it is gone; only we can say why.
                 let _ = writeln!(std::io::stderr(), "while it was in use, {why:#}");
-                outcome = Err(why);
+                self.outcome = Err(why);
+                Ok(())
             }
-            Event::Ready { .. } => {}
         }
+    }
+
+    fn welcome(&mut self, name: &'static str, outcome: Result<Started>) -> Result<()> {
+        match (self.servers.iter_mut().find(|server| server.name == name), outcome) {
+            (Some(server), Ok(started)) => {
+                let process = started.id.as_raw_nonzero().get();
+                (server.id, server.state) = (started.id, State::Running(started));
+                self.tell(Answer { process: Some(process), ..Answer::done(name) })
+            }
+            (_, Err(error)) => self.tell(Answer::failed(name, format!("{error:#}"))),
+            (None, Ok(_)) => Ok(()),
+        }
+    }
+
+    fn tell(&mut self, answer: Answer) -> Result<()> {
+        (self.tell)(Word::Done(answer))
     }
 }
 
-fn await_ends(open: &mut Vec<Service>, events: &Receiver<Event>) -> Result<()> {
-    let deadline = Instant::now() + STOP_TIME_MAX;
-    while !open.is_empty() {
+type Begun = Vec<(Service, Vec<Started>)>;
+
+/// Returns nothing if the lifeline was cut before all were ready.
+fn await_all(order: &[Service], events: &Receiver<Event>) -> Result<Option<Begun>> {
+    let (mut begun, mut ended) = (Begun::new(), Vec::new());
+    let deadline = Instant::now() + START_TIME_MAX;
+    while begun.len() < order.len() {
         match events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(Event::Ended { service, .. }) => open.retain(|other| *other != service),
-            Ok(_) => {}
-            Err(_) => bail!("{open:?} did not end within {} s", STOP_TIME_MAX.as_secs()),
+            Ok(Event::Begun { service, outcome }) => begun.push((service, outcome?)),
+            Ok(Event::Ended { id, why }) => ended.push((id, why)),
+            Ok(Event::LifelineCut) => return Ok(None),
+            Ok(Event::Ordered(_) | Event::StartedAgain { .. } | Event::Answered { .. }) => {}
+            Err(_) => bail!("not all of {order:?} are ready after {} s", START_TIME_MAX.as_secs()),
+        }
+        // One whose service has not begun may have been given up for a port that was taken.
+        let has_begun = |id| begun.iter().flat_map(|(_, all)| all).any(|started| started.id == id);
+        if let Some(at) = ended.iter().position(|(id, _)| has_begun(*id)) {
+            return Err(ended.remove(at).1);
         }
     }
-    Ok(())
+    Ok(Some(begun))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::server::free_ports;
     use super::*;
     use rustix::process::Signal;
     use std::process::{Command, Stdio};
 
-    /// A server that is a script, and says `now ready` when it is.
+    /// A service of one server that is a script, and says `now ready` when it is.
     fn script(service: Service, text: &str) -> Plan {
-        let mut server = Command::new("sh");
-        server.args(["-c", text, "sh"]).stdin(Stdio::null());
-        let url = |port| format!("test://127.0.0.1:{port}");
-        Plan { service, setup: vec![], server, ready_line: "now ready", stop_signal: Signal::TERM, url }
+        scripts(service, &[(service.word(), text)])
+    }
+
+    /// A service of several of them. Each is called with the port that it is to listen on.
+    fn scripts(service: Service, servers: &[(&'static str, &str)]) -> Plan {
+        let servers: Vec<_> = servers.iter().map(|(name, text)| (*name, (*text).to_owned())).collect();
+        let node = |name, text: &str| {
+            let [port] = free_ports()?;
+            let mut server = Command::new("sh");
+            server.args(["-c", text, "sh", &port.to_string()]).stdin(Stdio::null());
+            let (url, folder) = (format!("test://127.0.0.1:{port}"), Path::new("/nonexistent").to_owned());
+            let (setup, ready_lines, stop_signal) = (vec![], &["now ready"][..], Signal::TERM);
+            let client = Box::new(|statement: &str| {
+                let mut echo = Command::new("echo");
+                echo.arg(statement);
+                echo
+            });
+            let server_again = None;
+            Ok(Node { name, setup, server, server_again, ready_lines, stop_signal, url, folder, client })
+        };
+        let nodes = move |_| servers.iter().map(|(name, text)| node(*name, text)).collect();
+        Plan { service, nodes: Box::new(nodes) }
     }
 
     /// Holds servers, cuts the lifeline when they are ready, and returns where they were.
     fn held(plans: Vec<Plan>) -> Result<Vec<String>> {
         let (sender, events) = channel();
         let mut urls = Vec::new();
-        hold_plans(plans, &sender, &events, |servers| {
+        hold_plans(plans, &sender, &events, |word| {
+            let Word::Ready(servers) = word else { bail!("nothing was ordered") };
             urls.extend(servers.into_iter().map(|server| server.url));
             Ok(sender.send(Event::LifelineCut)?)
         })?;
@@ -211,27 +374,75 @@ mod tests {
 
     #[test]
     fn a_failed_setup_is_named() {
-        let mut plan = script(Service::Postgres, "echo now ready");
-        let mut setup = Command::new("sh");
-        setup.args(["-c", "echo no space left; false"]);
-        plan.setup.push(setup);
+        let nodes = |tried| {
+            let mut nodes = (script(Service::Postgres, "echo now ready").nodes)(tried)?;
+            let mut setup = Command::new("sh");
+            setup.args(["-c", "echo no space left; false"]);
+            nodes[0].setup.push(setup);
+            Ok(nodes)
+        };
+        let plan = Plan { service: Service::Postgres, nodes: Box::new(nodes) };
         let error = format!("{:#}", held(vec![plan]).unwrap_err());
         assert!(error.contains("no space left"), "{error}");
     }
 
     #[test]
-    fn another_port_is_tried_when_someone_was_quicker() {
+    fn other_ports_are_tried_when_someone_was_quicker() {
         let folder = tempfile::tempdir().unwrap();
         let ports = folder.path().join("ports");
-        let text = format!(
-            "for last; do :; done; echo $last >> {0}; [ $(wc -l < {0}) = 3 ] && echo now ready && exec sleep 1000; \
+        let first = "echo now ready; exec sleep 1000";
+        let second = format!(
+            "echo $1 >> {0}; [ $(wc -l < {0}) = 3 ] && echo now ready && exec sleep 1000; \
              echo Address already in use; exit 1",
             ports.display()
         );
-        let urls = held(vec![script(Service::Postgres, &text)]).unwrap();
+        let plan = scripts(Service::Replica, &[("first", first), ("second", &second)]);
+        let urls = held(vec![plan]).unwrap();
         let ports = std::fs::read_to_string(ports).unwrap();
-        let last = ports.lines().nth(2).unwrap().trim_start_matches("--port=");
-        assert_eq!(urls, [format!("test://127.0.0.1:{last}")]);
+        assert_eq!(urls[1], format!("test://127.0.0.1:{}", ports.lines().nth(2).unwrap()));
+        assert_eq!(urls.len(), 2);
+    }
+
+    #[test]
+    fn servers_of_a_cluster_start_one_after_the_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file").display().to_string();
+        let first = format!("touch {file}; echo now ready; exec sleep 1000");
+        let second = format!("[ -f {file} ] && echo now ready && exec sleep 1000");
+        let plan = scripts(Service::Galera, &[("first", &first), ("second", &second)]);
+        assert_eq!(held(vec![plan]).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_server_can_be_killed_and_started_again_and_the_others_stay() {
+        let (sender, events) = channel();
+        let run = "echo now ready; exec sleep 1000";
+        let plan = scripts(Service::Galera, &[("first", run), ("second", run)]);
+        let (mut processes, mut answers) = (Vec::new(), Vec::new());
+        let order = |text: &str| Ok(sender.send(Event::Ordered(text.to_owned()))?);
+        hold_plans(vec![plan], &sender, &events, |word| match word {
+            Word::Ready(servers) => {
+                processes.extend(servers.iter().map(|server| server.process));
+                order("kill second")
+            }
+            Word::Done(answer) => {
+                answers.push((answer.name, answer.process, answer.said, answer.error.is_some()));
+                match answers.len() {
+                    1 => order("kill second"),
+                    2 => order("start second"),
+                    3 => order("kill nobody"),
+                    4 => order("sql first SELECT 1 + 1"),
+                    _ => Ok(sender.send(Event::LifelineCut)?),
+                }
+            }
+        })
+        .unwrap();
+        let [killed, twice, started, nobody, asked] = &answers[..] else { panic!("{answers:?}") };
+        assert_eq!(*killed, ("second".into(), None, None, false));
+        assert_eq!(*twice, ("second".into(), None, None, true));
+        assert!(started.1.is_some_and(|process| process != processes[1]), "{started:?}");
+        assert_eq!(*nobody, ("nobody".into(), None, None, true));
+        assert_eq!(*asked, ("first".into(), None, Some("SELECT 1 + 1".into()), false));
     }
 
     #[test]
@@ -239,15 +450,12 @@ mod tests {
         let (sender, events) = channel();
         let plan = script(Service::Postgres, "echo now ready; echo out of luck; exit 1");
         let (forward, forwarded) = channel();
-        // The lifeline is cut only behind the end, so that the end is seen first.
+        // The lifeline is cut only behind the beginning and the end, in whichever order they come.
         let relay = std::thread::spawn(move || {
-            for event in events {
-                let is_end = matches!(event, Event::Ended { .. });
+            for event in events.iter().take(2) {
                 forward.send(event).unwrap();
-                if is_end {
-                    return forward.send(Event::LifelineCut).unwrap();
-                }
             }
+            forward.send(Event::LifelineCut).unwrap();
         });
         let error = hold_plans(vec![plan], &sender, &forwarded, |_| Ok(())).unwrap_err();
         relay.join().unwrap();

@@ -1,7 +1,11 @@
-//! Real database servers for tests and for people at work: found or unpacked, started on free ports in a folder of their
-//! own, and gone afterwards. The servers belong to a guard, a second process of this program, which ends them as soon as
-//! its lifeline to the first one is closed. So nothing survives, whichever way the first one ends.
+//! Real database servers for tests and for people at work, alone and in clusters: found or unpacked, started on free ports
+//! in a folder of their own, and gone afterwards. The servers belong to a guard, a second process of this program, which
+//! ends them as soon as its lifeline to the first one is closed. So nothing survives, whichever way the first one ends.
+//!
+//! A test that breaks a cluster has a guard of its own, and tells it through the lifeline which server to kill.
 
+mod children;
+mod galera;
 mod guard;
 mod interrupts;
 mod mysql;
@@ -24,21 +28,26 @@ use std::time::Duration;
 pub use guard::hold;
 
 pub const USAGE: &str = "\
-cargo xtask services run [postgres] [mariadb] [mysql] -- COMMAND…
-                            runs a command with servers of its own; PUNCTUAL_TEST_POSTGRES, _MARIADB and _MYSQL say where
-cargo xtask services start [postgres] [mariadb] [mysql]
+cargo xtask services run [postgres] [mariadb] [mysql] [replica] [galera] -- COMMAND…
+                            runs a command with servers of its own; PUNCTUAL_TEST_POSTGRES and its like say where they are;
+                            replica is PostgreSQL with a standby, galera a cluster of three MariaDB servers
+cargo xtask services start [postgres] [mariadb] [mysql] [replica] [galera]
                             the same for people at work: keeps them until Ctrl-C";
 
-/// What can be started. A cluster of several servers would be one more of these, with a plan that starts them all.
+/// What can be started: one server, or several that belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
     Postgres,
     MariaDb,
     MySql,
+    /// PostgreSQL with a standby.
+    Replica,
+    Galera,
 }
 
 impl Service {
-    const ALL: [Service; 3] = [Service::Postgres, Service::MariaDb, Service::MySql];
+    const ALL: [Service; 5] =
+        [Service::Postgres, Service::MariaDb, Service::MySql, Service::Replica, Service::Galera];
 
     /// Its name on the command line, and of its folder.
     fn word(self) -> &'static str {
@@ -46,25 +55,41 @@ impl Service {
             Service::Postgres => "postgres",
             Service::MariaDb => "mariadb",
             Service::MySql => "mysql",
-        }
-    }
-
-    /// The variable that tells tests where it is.
-    fn variable(self) -> &'static str {
-        match self {
-            Service::Postgres => "PUNCTUAL_TEST_POSTGRES",
-            Service::MariaDb => "PUNCTUAL_TEST_MARIADB",
-            Service::MySql => "PUNCTUAL_TEST_MYSQL",
+            Service::Replica => "replica",
+            Service::Galera => "galera",
         }
     }
 
     fn from_word(word: &str) -> Result<Self> {
         let found = Service::ALL.into_iter().find(|service| service.word() == word);
-        found.with_context(|| format!("no such service: {word}; there are postgres, mariadb and mysql"))
+        found.with_context(|| {
+            let words = Service::ALL.map(Service::word);
+            format!("no such service: {word}; there are {}", words.join(", "))
+        })
     }
 }
 
-/// Reads names of services; all of them if there are none.
+/// Started where none is named. Clusters take more memory than most machines have to spare for nothing.
+const SINGLE: [Service; 3] = [Service::Postgres, Service::MariaDb, Service::MySql];
+
+/// The variable that tells tests where a service is.
+fn variable(service: &str) -> String {
+    format!("PUNCTUAL_TEST_{}", service.to_uppercase())
+}
+
+/// One URL for all servers of a cluster, the hosts side by side.
+fn url_of_all(servers: &[ReadyServer]) -> String {
+    let [first, others @ ..] = servers else { return String::new() };
+    let host = |server: &ReadyServer| server.url.split(['@', '/']).nth(3).unwrap_or_default().to_owned();
+    let first_host = host(first);
+    let hosts: Vec<String> = std::iter::once(first_host.clone()).chain(others.iter().map(host)).collect();
+    first.url.replacen(&first_host, &hosts.join(","), 1)
+}
+
+/// The variable that tells tests which program starts servers that they may break.
+const SERVICES_VARIABLE: &str = "PUNCTUAL_TEST_SERVICES";
+
+/// Reads names of services; if there are none, all that are one server.
 fn named(words: &[&str]) -> Result<Vec<Service>> {
     let mut services = Vec::new();
     for word in words {
@@ -72,7 +97,7 @@ fn named(words: &[&str]) -> Result<Vec<Service>> {
         ensure!(!services.contains(&service), "{word} is named twice");
         services.push(service);
     }
-    Ok(if services.is_empty() { Service::ALL.to_vec() } else { services })
+    Ok(if services.is_empty() { SINGLE.to_vec() } else { services })
 }
 
 /// `cargo xtask services …`
@@ -98,7 +123,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<ExitCode> {
             let status = running.run(Command::new(program).args(arguments))?;
             Ok(exit_code(status))
         }
-        // What the first process calls the second one with; of no use to people.
+        // What the first process calls the second one with, and what tests call that break servers; of no use to people.
         ["hold", names @ ..] => hold(root, &named(names)?),
         _ => bail!("services takes run or start\n\n{USAGE}"),
     }
@@ -120,9 +145,18 @@ struct Ready {
 
 #[derive(Serialize, Deserialize)]
 struct ReadyServer {
-    variable: String,
+    name: String,
+    service: String,
     url: String,
+    process: i32,
     started_ms: u64,
+}
+
+impl Ready {
+    /// The servers of each service.
+    fn services(&self) -> impl Iterator<Item = &[ReadyServer]> {
+        self.servers.chunk_by(|one, next| one.service == next.service)
+    }
 }
 
 /// Servers that run as long as this lives.
@@ -159,8 +193,10 @@ impl Running {
 
     /// Says where the servers are, as a shell would read it, and how long each of them took.
     pub fn describe(&self, output: &mut dyn Write) -> Result<()> {
-        for ReadyServer { variable, url, started_ms } in &self.ready.servers {
-            let seconds = Duration::from_millis(*started_ms).as_secs_f64();
+        for servers in self.ready.services() {
+            let took_ms: u64 = servers.iter().map(|server| server.started_ms).sum();
+            let (variable, url) = (variable(&servers[0].service), url_of_all(servers));
+            let seconds = Duration::from_millis(took_ms).as_secs_f64();
             writeln!(output, "# ready after {seconds:.1} s:\nexport {variable}={url}")?;
         }
         let folder = self.ready.folder.display();
@@ -170,9 +206,11 @@ impl Running {
 
     /// Runs a command that finds the servers through its variables, and stops them when it ends.
     pub fn run(self, command: &mut Command) -> Result<ExitStatus> {
-        for ReadyServer { variable, url, .. } in &self.ready.servers {
-            command.env(variable, url);
+        for servers in self.ready.services() {
+            command.env(variable(&servers[0].service), url_of_all(servers));
         }
+        // Whatever becomes of the file that we were started from, as long as we run.
+        command.env(SERVICES_VARIABLE, format!("/proc/{}/exe", std::process::id()));
         let mut child =
             command.spawn().with_context(|| format!("start {}", command.get_program().display()))?;
         self.interrupts.pass_on_to(child.id());
@@ -211,9 +249,25 @@ mod tests {
     #[test]
     fn services_are_named_once_or_not_at_all() {
         assert_eq!(named(&["mysql", "postgres"]).unwrap(), [Service::MySql, Service::Postgres]);
-        assert_eq!(named(&[]).unwrap(), Service::ALL);
+        assert_eq!(named(&[]).unwrap(), SINGLE);
         assert!(named(&["mysql", "mysql"]).unwrap_err().to_string().contains("named twice"));
         assert!(named(&["oracle"]).unwrap_err().to_string().contains("no such service: oracle"));
+    }
+
+    #[test]
+    fn a_cluster_has_one_url() {
+        let server = |url: &str| ReadyServer {
+            name: "galera-1".to_owned(),
+            service: "galera".to_owned(),
+            url: url.to_owned(),
+            process: 1,
+            started_ms: 1,
+        };
+        let alone = [server("mysql://ann:secret@127.0.0.1:1/jobs")];
+        assert_eq!(url_of_all(&alone), alone[0].url);
+        let cluster =
+            [server("mysql://ann:secret@127.0.0.1:1/jobs"), server("mysql://ann:secret@127.0.0.1:2/jobs")];
+        assert_eq!(url_of_all(&cluster), "mysql://ann:secret@127.0.0.1:1,127.0.0.1:2/jobs");
     }
 
     #[test]

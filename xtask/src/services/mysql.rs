@@ -1,70 +1,104 @@
 //! MariaDB and MySQL for tests: small buffers, their socket in the folder, and every other setting, durability above all,
 //! as it comes.
 
-use super::Service;
 use super::programs::Programs;
-use super::server::Plan;
+use super::server::{Client, Node, free_ports};
 use super::site::Site;
 use anyhow::{Context, Result};
 use rustix::process::Signal;
 use std::process::Command;
 
-/// Run before the first connection is taken; one statement per line.
+/// Run before the first connection is taken, at every start; one statement per line.
 const CREATE: &str = "\
-CREATE USER 'punctual'@'%' IDENTIFIED BY 'punctual';
+CREATE USER IF NOT EXISTS 'punctual'@'%' IDENTIFIED BY 'punctual';
 GRANT ALL ON *.* TO 'punctual'@'%' WITH GRANT OPTION;
-CREATE DATABASE punctual;
+CREATE DATABASE IF NOT EXISTS punctual;
 ";
 
-pub fn plan_mariadb(programs: &Programs, site: &Site) -> Result<Plan> {
-    let base = programs.folder.parent().context("mariadbd lies in no folder")?;
-    let mut init = site.command(programs, &base.join("bin").join("mariadb-install-db"));
-    init.args(["--no-defaults", "--auth-root-authentication-method=normal"]);
-    init.args(["--skip-test-db", "--skip-name-resolve"]);
-    let mut run = site.command(programs, &programs.folder.join("mariadbd"));
-    run.arg("--no-defaults");
-    for command in [&mut init, &mut run] {
-        command.arg(format!("--basedir={}", base.display()));
-        command.arg(format!("--datadir={}", site.folder.join("data").display()));
-    }
-    serve(&mut run, site)?;
-    Ok(plan(Service::MariaDb, init, run))
+pub fn mariadb(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
+    let [port] = free_ports()?;
+    let setup = vec![install_mariadb(programs, site)?];
+    let mut server = mariadb_server(programs, site, port)?;
+    create_at_start(&mut server, site)?;
+    Ok(vec![Node { name: "mariadb", setup, ..node(programs, site, server, port) }])
 }
 
-pub fn plan_mysql(programs: &Programs, site: &Site) -> Result<Plan> {
+pub fn mysql(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
+    let [port] = free_ports()?;
     let base = programs.folder.parent().context("mysqld lies in no folder")?;
-    let server = programs.folder.join("mysqld");
-    let (mut init, mut run) = (site.command(programs, &server), site.command(programs, &server));
-    for command in [&mut init, &mut run] {
+    let program = programs.folder.join("mysqld");
+    let (mut init, mut server) = (site.command(programs, &program), site.command(programs, &program));
+    for command in [&mut init, &mut server] {
         command.args(["--no-defaults", "--secure-file-priv=NULL"]);
         command.arg(format!("--basedir={}", base.display()));
         command.arg(format!("--datadir={}", site.folder.join("data").display()));
     }
     init.arg("--initialize-insecure");
     // The X protocol would want another port.
-    run.arg("--mysqlx=OFF");
-    serve(&mut run, site)?;
-    Ok(plan(Service::MySql, init, run))
+    server.arg("--mysqlx=OFF");
+    serve(&mut server, port);
+    create_at_start(&mut server, site)?;
+    Ok(vec![Node { name: "mysql", setup: vec![init], ..node(programs, site, server, port) }])
+}
+
+/// Makes the tables of the server itself.
+pub fn install_mariadb(programs: &Programs, site: &Site) -> Result<Command> {
+    let base = programs.folder.parent().context("mariadbd lies in no folder")?;
+    let mut install = site.command(programs, &base.join("bin").join("mariadb-install-db"));
+    install.args(["--no-defaults", "--auth-root-authentication-method=normal"]);
+    install.args(["--skip-test-db", "--skip-name-resolve"]);
+    install.arg(format!("--basedir={}", base.display()));
+    install.arg(format!("--datadir={}", site.folder.join("data").display()));
+    Ok(install)
+}
+
+pub fn mariadb_server(programs: &Programs, site: &Site, port: u16) -> Result<Command> {
+    let base = programs.folder.parent().context("mariadbd lies in no folder")?;
+    let mut server = site.command(programs, &programs.folder.join("mariadbd"));
+    server.arg("--no-defaults");
+    server.arg(format!("--basedir={}", base.display()));
+    server.arg(format!("--datadir={}", site.folder.join("data").display()));
+    serve(&mut server, port);
+    Ok(server)
 }
 
 /// What is the same for both once their data is there.
-fn serve(run: &mut Command, site: &Site) -> Result<()> {
-    let create = site.write("create.sql", CREATE)?;
-    run.arg(format!("--init-file={}", create.display()));
+fn serve(server: &mut Command, port: u16) {
     // Relative to the data: a whole path may be too long for a socket.
-    run.args(["--bind-address=127.0.0.1", "--socket=mysql.sock", "--pid-file=mysql.pid"]);
-    run.args(["--innodb-buffer-pool-size=64M", "--max-connections=200"]);
+    server.args(["--bind-address=127.0.0.1", "--socket=mysql.sock", "--pid-file=mysql.pid"]);
+    server.args(["--innodb-buffer-pool-size=64M", "--max-connections=400"]).arg(format!("--port={port}"));
+}
+
+pub fn create_at_start(server: &mut Command, site: &Site) -> Result<()> {
+    let create = site.write("create.sql", CREATE)?;
+    server.arg(format!("--init-file={}", create.display()));
     Ok(())
 }
 
-fn plan(service: Service, init: Command, server: Command) -> Plan {
-    Plan {
-        service,
-        setup: vec![init],
+pub fn node(programs: &Programs, site: &Site, server: Command, port: u16) -> Node {
+    Node {
+        name: "mariadb",
+        setup: vec![],
         server,
-        ready_line: "ready for connections",
+        server_again: None,
+        ready_lines: &["ready for connections"],
         // Shutting down in order takes seconds, for data that nobody reads again.
         stop_signal: Signal::KILL,
-        url: |port| format!("mysql://punctual:punctual@127.0.0.1:{port}/punctual"),
+        url: format!("mysql://punctual:punctual@127.0.0.1:{port}/punctual"),
+        folder: site.folder.clone(),
+        client: client(programs, port),
     }
+}
+
+/// MariaDB's client speaks to both.
+fn client(programs: &Programs, port: u16) -> Client {
+    let programs = programs.clone();
+    Box::new(move |statement| {
+        let installed = || programs.file("bin/mariadb").or_else(|| programs.file("bin/mysql"));
+        let mut client = programs.command(&installed().unwrap_or_else(|| "mariadb".into()));
+        client.args(["--no-defaults", "--protocol=tcp", "--host=127.0.0.1", "--user=punctual"]);
+        client.args(["--password=punctual", "--batch", "--skip-column-names", "--execute", statement]);
+        client.arg(format!("--port={port}")).arg("punctual");
+        client
+    })
 }

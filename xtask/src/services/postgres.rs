@@ -1,37 +1,88 @@
 //! PostgreSQL for tests: small buffers, no socket but TCP, and every other setting, durability above all, as it comes.
+//! Alone, or with a standby that has every commit before whoever committed hears of it.
 
-use super::Service;
 use super::programs::Programs;
-use super::server::Plan;
+use super::server::{Client, Node, free_ports};
 use super::site::Site;
 use anyhow::Result;
 use rustix::process::Signal;
 use std::fs::File;
+use std::path::Path;
+use std::process::Command;
 
-pub fn plan(programs: &Programs, site: &Site) -> Result<Plan> {
+pub fn alone(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
+    let [port] = free_ports()?;
+    Ok(vec![Node { name: "postgres", ..primary(programs, site, port)? }])
+}
+
+/// A primary and a standby that follows it. A commit is acknowledged once the standby has it on its disk, so that nothing
+/// which was acknowledged is missing from a standby that is promoted.
+pub fn replica(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
+    let [of_primary, of_standby] = free_ports()?;
+    let mut primary =
+        Node { name: "replica-primary", ..primary(programs, &site.within("primary")?, of_primary)? };
+    primary.server.arg("--synchronous_standby_names=*");
+    let site = site.within("standby")?;
+    let data = site.folder.join("data");
+    let mut copy = site.command(programs, &programs.folder.join("pg_basebackup"));
+    copy.arg(format!("--dbname={}", primary.url)).arg("--pgdata").arg(&data);
+    // The slot keeps what a standby has not read yet, however long it is away.
+    copy.args(["--write-recovery-conf", "--create-slot", "--slot=standby"]);
+    copy.args(["--checkpoint=fast", "--no-sync"]);
+    let standby = Node {
+        name: "replica-standby",
+        setup: vec![copy],
+        ready_lines: &["database system is ready to accept read-only connections"],
+        ..node(programs, &site, &data, of_standby)
+    };
+    Ok(vec![primary, standby])
+}
+
+/// A server that is made from nothing.
+fn primary(programs: &Programs, site: &Site, port: u16) -> Result<Node> {
     let data = site.folder.join("data");
     let password = site.write("password", "punctual\n")?;
     let mut init = site.command(programs, &programs.folder.join("initdb"));
     init.args(["--username=punctual", "--auth=scram-sha-256", "--encoding=UTF8", "--no-locale"]);
     // A crash of the machine before the tests begin loses nothing.
     init.arg("--no-sync").arg("--pwfile").arg(password).arg("--pgdata").arg(&data);
-    let server = programs.folder.join("postgres");
-    let mut create = site.command(programs, &server);
+    let mut create = site.command(programs, &programs.folder.join("postgres"));
     create.args(["--single", "-c", "exit_on_error=on", "-D"]).arg(&data).arg("postgres");
     create.stdin(File::open(site.write("create.sql", "CREATE DATABASE punctual\n")?)?);
-    let mut run = site.command(programs, &server);
-    run.arg("-D").arg(&data);
-    run.args(["--listen_addresses=127.0.0.1", "--unix_socket_directories="]);
-    run.args(["--shared_buffers=32MB", "--max_connections=200", "--jit=off"]);
-    // Known without the machine's zone data.
-    run.args(["--timezone=GMT", "--log_timezone=GMT"]);
-    Ok(Plan {
-        service: Service::Postgres,
-        setup: vec![init, create],
-        server: run,
-        ready_line: "database system is ready to accept connections",
+    Ok(Node { setup: vec![init, create], ..node(programs, site, &data, port) })
+}
+
+fn node(programs: &Programs, site: &Site, data: &Path, port: u16) -> Node {
+    let url = format!("postgres://punctual:punctual@127.0.0.1:{port}/punctual");
+    Node {
+        name: "postgres",
+        setup: vec![],
+        server: server(programs, site, data, port),
+        server_again: None,
+        ready_lines: &["database system is ready to accept connections"],
         // At once, but not without giving its shared memory back.
         stop_signal: Signal::QUIT,
-        url: |port| format!("postgres://punctual:punctual@127.0.0.1:{port}/punctual"),
+        client: client(programs, url.clone()),
+        url,
+        folder: site.folder.clone(),
+    }
+}
+
+fn client(programs: &Programs, url: String) -> Client {
+    let programs = programs.clone();
+    Box::new(move |statement| {
+        let mut client = programs.command(&programs.folder.join("psql"));
+        client.args(["--no-psqlrc", "--tuples-only", "--no-align", "--command", statement, &url]);
+        client
     })
+}
+
+fn server(programs: &Programs, site: &Site, data: &Path, port: u16) -> Command {
+    let mut server = site.command(programs, &programs.folder.join("postgres"));
+    server.arg("-D").arg(data).arg(format!("--port={port}"));
+    server.args(["--listen_addresses=127.0.0.1", "--unix_socket_directories="]);
+    server.args(["--shared_buffers=32MB", "--max_connections=200", "--jit=off"]);
+    // Known without the machine's zone data.
+    server.args(["--timezone=GMT", "--log_timezone=GMT"]);
+    server
 }

@@ -1,6 +1,7 @@
 //! Where the programs of a service are: installed on this machine, or else unpacked beside the build.
 
 use super::Service;
+use super::galera;
 use super::packages::{self, Packages, Suite};
 use crate::tools;
 use anyhow::{Context, Result};
@@ -9,12 +10,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The programs of one service.
+#[derive(Clone)]
 pub struct Programs {
     /// Where the server lies; what belongs to it is found from there.
     pub folder: PathBuf,
+    /// What is like `/usr`: the machine's own, and the one that was unpacked, if there is one.
+    pub usr: Vec<PathBuf>,
     launch: Launch,
 }
 
+#[derive(Clone)]
 enum Launch {
     Installed,
     /// Unpacked, from the same release of Debian as this machine: only libraries that it lacks are added.
@@ -27,6 +32,11 @@ enum Launch {
 }
 
 impl Programs {
+    /// A file of which only its place below `usr` is known.
+    pub fn file(&self, below_usr: &str) -> Option<PathBuf> {
+        self.usr.iter().map(|usr| usr.join(below_usr)).find(|file| file.exists())
+    }
+
     pub fn command(&self, program: &Path) -> Command {
         match &self.launch {
             Launch::Installed => Command::new(program),
@@ -51,23 +61,27 @@ struct Wanted {
     program: &'static str,
     /// A part of what the server says to `--version`.
     version: &'static str,
+    /// What else it takes, below `usr`.
+    files: &'static [&'static str],
     packages: Packages,
     advice: &'static str,
 }
 
 fn wanted(service: Service) -> Wanted {
     match service {
-        Service::Postgres => Wanted {
+        Service::Postgres | Service::Replica => Wanted {
             name: "PostgreSQL",
             program: "postgres",
             version: "(PostgreSQL)",
+            files: &[],
             packages: Packages { names: &["postgresql"], suite: Suite::OfThisMachine },
-            advice: "install PostgreSQL 15 or newer, so that `postgres` and `initdb` are found",
+            advice: "install PostgreSQL 15 or newer, so that `postgres`, `initdb` and `pg_basebackup` are found",
         },
         Service::MariaDb => Wanted {
             name: "MariaDB",
             program: "mariadbd",
             version: "MariaDB",
+            files: &[],
             packages: Packages {
                 names: &["mariadb-server-core", "mariadb-client-core"],
                 suite: Suite::OfThisMachine,
@@ -79,8 +93,21 @@ fn wanted(service: Service) -> Wanted {
             program: "mysqld",
             // MariaDB has a program of this name as well, with another number.
             version: "Ver 9.",
+            files: &[],
             packages: Packages { names: &["mysql-server-core"], suite: Suite::Unstable },
             advice: "install MySQL 9, so that `mysqld` is found",
+        },
+        Service::Galera => Wanted {
+            name: "Galera",
+            program: "mariadbd",
+            version: "MariaDB",
+            files: &[galera::PROVIDER, galera::COPIER, "bin/rsync"],
+            packages: Packages {
+                names: &["mariadb-server", "mariadb-client-core", "galera-4", "rsync", "socat"],
+                suite: Suite::OfThisMachine,
+            },
+            advice: "install MariaDB 10.11 or newer with Galera 4 and rsync, so that `mariadbd`, `wsrep_sst_rsync` and \
+                     /usr/lib/galera/libgalera_smm.so are found",
         },
     }
 }
@@ -102,10 +129,27 @@ pub fn find_or_unpack(root: &Path, service: Service) -> Result<Programs> {
 pub fn find(root: &Path, service: Service) -> Option<Programs> {
     let wanted = wanted(service);
     let installed = installed_folders().into_iter().find_map(|folder| {
-        let programs = Programs { folder, launch: Launch::Installed };
+        let programs = Programs { folder, usr: vec![usr()], launch: Launch::Installed };
         resolved(programs, &wanted)
     });
-    installed.or_else(|| resolved(unpacked(root, service, &wanted)?, &wanted))
+    let is_complete = |programs: &Programs| wanted.files.iter().all(|file| programs.file(file).is_some());
+    match installed {
+        Some(programs) if is_complete(&programs) => Some(programs),
+        // Only what the machine lacks is unpacked: the server may be here and what belongs to it there.
+        Some(programs) => with_unpacked_files(programs, root, service).filter(is_complete),
+        None => resolved(unpacked(root, service, &wanted)?, &wanted).filter(is_complete),
+    }
+}
+
+fn usr() -> PathBuf {
+    PathBuf::from("/usr")
+}
+
+fn with_unpacked_files(programs: Programs, root: &Path, service: Service) -> Option<Programs> {
+    let tree = unpacked_folder(root, service).ok()?;
+    let libraries = std::env::join_paths(library_folders(&tree)).ok()?;
+    let usr = vec![usr(), tree.join("usr")];
+    Some(Programs { usr, launch: Launch::WithLibraries(libraries), ..programs })
 }
 
 /// Follows links to where the server really lies, if it is the one that is wanted and runs.
@@ -125,7 +169,7 @@ fn installed_folders() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
     folders.extend(["/usr/local/sbin", "/usr/sbin"].map(PathBuf::from));
-    folders.extend(postgres_folders(Path::new("/usr")));
+    folders.extend(postgres_folders(&usr()));
     folders
 }
 
@@ -149,7 +193,7 @@ fn unpacked(root: &Path, service: Service, wanted: &Wanted) -> Option<Programs> 
         Suite::OfThisMachine => Launch::WithLibraries(libraries),
         Suite::Unstable => Launch::ThroughLoader { loader: loader(&tree)?, libraries },
     };
-    Some(Programs { folder, launch })
+    Some(Programs { folder, usr: vec![usr(), tree.join("usr")], launch })
 }
 
 /// `lib/x86_64-linux-gnu` and its like.
@@ -178,6 +222,8 @@ fn unpacked_folder(root: &Path, service: Service) -> Result<PathBuf> {
     std::fs::create_dir_all(&tools)?;
     let is_reachable = !rustix::process::geteuid().is_root() || packages::may_be_entered_by_everyone(&tools)?;
     let folder = if is_reachable { tools } else { PathBuf::from(FOLDER_FOR_EVERYONE) };
+    // A standby is of the same make as its primary.
+    let service = if service == Service::Replica { Service::Postgres } else { service };
     Ok(folder.join(service.word()))
 }
 
@@ -204,7 +250,8 @@ mod tests {
             std::fs::write(&program, format!("#!/bin/sh\necho 'mysqld  Ver {version}'\n")).unwrap();
             let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
             std::fs::set_permissions(&program, mode).unwrap();
-            let programs = Programs { folder: folder.path().to_owned(), launch: Launch::Installed };
+            let programs =
+                Programs { folder: folder.path().to_owned(), usr: vec![], launch: Launch::Installed };
             resolved(programs, &wanted(Service::MySql)).is_some()
         };
         assert!(says("9.7.4-2 for Linux on x86_64"));

@@ -1,16 +1,17 @@
-//! One server and what has to run before it: a series of commands in one folder, each in a process group of its own that
+//! The servers of a service and what has to run before them. Each command is the first of a process group of its own that
 //! can be ended as a whole.
 
 use super::Service;
+use super::children::Children;
 use anyhow::{Context, Result, bail, ensure};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{Pid, Signal};
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, PipeReader};
+use std::io::{BufRead, BufReader, PipeReader, Read};
 use std::net::{Ipv4Addr, TcpListener};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// The last lines of a server's output that are shown when it fails.
@@ -20,74 +21,204 @@ const PORTS_TRIED_MAX: usize = 5;
 /// How every server says that its port is taken.
 const PORT_TAKEN: &str = "already in use";
 
-/// How a server is started and stopped.
+/// How a service is started: its servers one after the other, each as soon as the one before takes connections.
 pub struct Plan {
     pub service: Service,
-    /// Run to their end first, one after the other.
-    pub setup: Vec<Command>,
-    /// Takes `--port=N` behind its arguments; if there are several, the last one counts.
-    pub server: Command,
-    /// A part of the line in which the server says that it takes connections.
-    pub ready_line: &'static str,
-    /// Ends it quickly: what it holds is thrown away.
-    pub stop_signal: Signal,
-    pub url: fn(port: u16) -> String,
+    /// Makes them anew for every time that they are tried, on ports and in folders that nobody has used yet.
+    pub nodes: MakeNodes,
 }
 
-/// What becomes of a server. The last one is always `Ended`.
+/// Takes how often it was tried before.
+pub type MakeNodes = Box<dyn Fn(usize) -> Result<Vec<Node>> + Send>;
+
+/// One server, and how it is started and stopped.
+pub struct Node {
+    /// The service's, or one that begins with it where there are several servers.
+    pub name: &'static str,
+    /// Run to their end before the first start, one after the other.
+    pub setup: Vec<Command>,
+    pub server: Command,
+    /// How it is started a second time, if not as at first.
+    pub server_again: Option<Command>,
+    /// Parts of lines in which the server says that it takes connections, once it has said all of them.
+    pub ready_lines: &'static [&'static str],
+    /// Ends it quickly: what it holds is thrown away.
+    pub stop_signal: Signal,
+    pub url: String,
+    /// It works below this one, and so does all that it starts.
+    pub folder: PathBuf,
+    /// Makes a command that says a statement of SQL to it and prints what it answers.
+    pub client: Client,
+}
+
+pub type Client = Box<dyn Fn(&str) -> Command + Send + Sync>;
+
+/// A server that takes connections.
+pub struct Started {
+    pub node: Box<Node>,
+    pub id: Pid,
+    pub took: Duration,
+}
+
+/// What becomes of servers, and what is wanted of them.
 pub enum Event {
-    Ready { service: Service, url: String, took: Duration },
-    Ended { service: Service, why: anyhow::Error },
+    /// All servers of a service take connections, or not all of them could be started.
+    Begun {
+        service: Service,
+        outcome: Result<Vec<Started>>,
+    },
+    /// One that was started a second time.
+    StartedAgain {
+        name: &'static str,
+        outcome: Result<Started>,
+    },
+    /// One that was asked something.
+    Answered {
+        name: &'static str,
+        outcome: Result<String>,
+    },
+    /// One that was ready.
+    Ended {
+        id: Pid,
+        why: anyhow::Error,
+    },
+    Ordered(String),
     LifelineCut,
 }
 
-/// Carries a plan out, on a thread of its own, to the end of the server.
-pub fn carry_out(plan: Plan, children: Arc<Children>, events: Sender<Event>) {
+/// Carries a plan out, on a thread of its own.
+pub fn begin(plan: Plan, children: Arc<Children>, events: Sender<Event>) {
     std::thread::spawn(move || {
-        let service = plan.service;
-        let Err(why) = run(plan, &children, &events);
+        let outcome = begin_all(&plan, &children, &events);
         // Nobody listens any more when the guard itself is at its end.
-        let _ = events.send(Event::Ended { service, why });
+        let _ = events.send(Event::Begun { service: plan.service, outcome });
     });
 }
 
-fn run(mut plan: Plan, children: &Children, events: &Sender<Event>) -> Result<std::convert::Infallible> {
+/// Starts a server again that has ended, on a thread of its own.
+pub fn start_again(mut node: Box<Node>, children: Arc<Children>, events: Sender<Event>) {
+    std::thread::spawn(move || {
+        let name = node.name;
+        node.setup.clear();
+        if let Some(server) = node.server_again.take() {
+            node.server = server;
+        }
+        let outcome = start(node, &children, &events).and_then(|outcome| match outcome {
+            Outcome::Started(started) => Ok(started),
+            Outcome::PortTaken(why) => Err(why),
+        });
+        let _ = events.send(Event::StartedAgain { name, outcome });
+    });
+}
+
+/// Says something to a server, on a thread of its own: it may take its time to answer.
+pub fn ask(node: &Node, statement: &str, children: Arc<Children>, events: Sender<Event>) {
+    let (name, mut command) = (node.name, (node.client)(statement));
+    std::thread::spawn(move || {
+        let mut answered = || {
+            let (id, mut output) = children.spawn(&mut command, Signal::KILL)?;
+            let mut said = String::new();
+            output.read_to_string(&mut said)?;
+            let status = children.wait(id)?;
+            ensure!(status.success(), "{status}: {said}");
+            Ok(said.trim_end().to_owned())
+        };
+        let _ = events.send(Event::Answered { name, outcome: answered() });
+    });
+}
+
+fn begin_all(plan: &Plan, children: &Arc<Children>, events: &Sender<Event>) -> Result<Vec<Started>> {
+    'tries: for tried in 0.. {
+        let mut all = Vec::new();
+        for node in (plan.nodes)(tried)? {
+            match start(Box::new(node), children, events)? {
+                Outcome::Started(started) => all.push(started),
+                Outcome::PortTaken(why) => {
+                    ensure!(tried + 1 < PORTS_TRIED_MAX, why);
+                    all.iter().for_each(|started| children.kill(started.id));
+                    continue 'tries;
+                }
+            }
+        }
+        return Ok(all);
+    }
+    bail!("nothing was tried")
+}
+
+enum Outcome {
+    Started(Started),
+    PortTaken(anyhow::Error),
+}
+
+/// Returns when the server takes connections or has ended.
+fn start(mut node: Box<Node>, children: &Arc<Children>, events: &Sender<Event>) -> Result<Outcome> {
     let started = Instant::now();
-    for command in &mut plan.setup {
+    for command in &mut node.setup {
         let (id, output) = children.spawn(command, Signal::KILL)?;
         let mut shown = LastLines::default();
         output.lines().map_while(Result::ok).for_each(|line| shown.push(line));
         let status = children.wait(id)?;
         ensure!(status.success(), "{command:?} failed: {status}\n{shown}");
     }
-    let mut ports_tried = 0;
-    loop {
-        let port = free_port()?;
-        ports_tried += 1;
-        plan.server.arg(format!("--port={port}"));
-        let (id, output) = children.spawn(&mut plan.server, plan.stop_signal)?;
-        let (mut shown, mut was_ready, mut port_was_taken) = (LastLines::default(), false, false);
-        for line in output.lines().map_while(Result::ok) {
-            if !was_ready && line.contains(plan.ready_line) {
-                was_ready = true;
-                let ready =
-                    Event::Ready { service: plan.service, url: (plan.url)(port), took: started.elapsed() };
-                let _ = events.send(ready);
-            }
-            port_was_taken |= line.contains(PORT_TAKEN);
-            shown.push(line);
-        }
-        let status = children.wait(id)?;
-        if was_ready || !port_was_taken || ports_tried == PORTS_TRIED_MAX {
-            bail!("{} ended: {status}\n{shown}", plan.service.word());
+    let (id, output) = children.spawn(&mut node.server, node.stop_signal)?;
+    match listen(&node, id, output, children.clone(), events.clone()).recv()? {
+        Said::Ready => Ok(Outcome::Started(Started { node, id, took: started.elapsed() })),
+        Said::Ended { status, shown, port_was_taken } => {
+            let why = anyhow::anyhow!("{} ended: {}\n{shown}", node.name, status?);
+            if port_was_taken { Ok(Outcome::PortTaken(why)) } else { Err(why) }
         }
     }
 }
 
-/// A port that nobody listens on at this moment.
-fn free_port() -> Result<u16> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("there is no free port")?;
-    Ok(listener.local_addr()?.port())
+/// The first thing that is known of a server.
+enum Said {
+    Ready,
+    Ended { status: Result<ExitStatus>, shown: LastLines, port_was_taken: bool },
+}
+
+/// Reads what a server writes, to its end. Only the end of one that was ready is an event.
+fn listen(
+    node: &Node,
+    id: Pid,
+    output: BufReader<PipeReader>,
+    children: Arc<Children>,
+    events: Sender<Event>,
+) -> Receiver<Said> {
+    let (said, first) = channel();
+    let (name, mut awaited) = (node.name, node.ready_lines.to_vec());
+    std::thread::spawn(move || {
+        let (mut shown, mut was_ready, mut port_was_taken) = (LastLines::default(), false, false);
+        for line in output.lines().map_while(Result::ok) {
+            awaited.retain(|part| !line.contains(part));
+            if !was_ready && awaited.is_empty() {
+                was_ready = true;
+                let _ = said.send(Said::Ready);
+            }
+            port_was_taken |= line.contains(PORT_TAKEN);
+            shown.push(line);
+        }
+        let status = children.wait(id);
+        if was_ready {
+            let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+            let _ = events.send(Event::Ended { id, why: anyhow::anyhow!("{name} ended: {status}\n{shown}") });
+        } else {
+            let _ = said.send(Said::Ended { status, shown, port_was_taken });
+        }
+    });
+    first
+}
+
+/// Ports that nobody listens on at this moment, no two of them the same.
+pub fn free_ports<const COUNT: usize>() -> Result<[u16; COUNT]> {
+    // All are held until the last one is found.
+    let mut listeners = Vec::new();
+    let mut ports = [0; COUNT];
+    for port in &mut ports {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("there is no free port")?;
+        *port = listener.local_addr()?.port();
+        listeners.push(listener);
+    }
+    Ok(ports)
 }
 
 #[derive(Default)]
@@ -105,74 +236,5 @@ impl LastLines {
 impl std::fmt::Display for LastLines {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.iter().try_for_each(|line| writeln!(f, "  {line}"))
-    }
-}
-
-/// Every process that was started and not yet waited for.
-#[derive(Default)]
-pub struct Children {
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    /// Nothing is started any more.
-    is_closed: bool,
-    running: Vec<Running>,
-}
-
-struct Running {
-    child: Child,
-    id: Pid,
-    stop_signal: Signal,
-}
-
-impl Children {
-    /// Starts a command as the first of a process group. Returns what it and all that it starts write, until the last of
-    /// them has ended.
-    fn spawn(&self, command: &mut Command, stop_signal: Signal) -> Result<(Pid, BufReader<PipeReader>)> {
-        let mut state = self.state();
-        ensure!(!state.is_closed, "the services are being stopped");
-        let (reader, writer) = std::io::pipe()?;
-        command.stdout(writer.try_clone()?).stderr(writer).process_group(0);
-        let spawned = command.spawn().with_context(|| format!("start {command:?}"));
-        // The command keeps its ends of the pipe; with ours open, the output would never end.
-        command.stdout(Stdio::null()).stderr(Stdio::null());
-        let child = spawned?;
-        let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("an odd process id")?;
-        state.running.push(Running { child, id, stop_signal });
-        Ok((id, BufReader::new(reader)))
-    }
-
-    /// Waits for a process whose output has ended.
-    fn wait(&self, id: Pid) -> Result<ExitStatus> {
-        // It stays in the list, and can be killed, for as long as it runs.
-        waitid(WaitId::Pid(id), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
-        let mut state = self.state();
-        let at = state.running.iter().position(|running| running.id == id).context("waited for already")?;
-        // Out of the list together with its end: the id may belong to someone else from then on.
-        Ok(state.running.remove(at).child.wait()?)
-    }
-
-    /// Tells all of them to end, and lets no other one start.
-    pub fn stop(&self) {
-        let mut state = self.state();
-        state.is_closed = true;
-        for running in &state.running {
-            let _ = kill_process_group(running.id, running.stop_signal);
-        }
-    }
-
-    /// Ends all that is left, with whatever it has started.
-    pub fn kill(&self) {
-        let mut state = self.state();
-        state.is_closed = true;
-        for running in &state.running {
-            let _ = kill_process_group(running.id, Signal::KILL);
-        }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

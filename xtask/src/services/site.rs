@@ -1,4 +1,4 @@
-//! Where one service has its files, and whom it runs as.
+//! Where a server has its files, and whom it runs as.
 
 use super::Service;
 use super::programs::Programs;
@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What a service needs to be started in a folder of its own.
+/// What a server needs to be started in a folder of its own.
 pub struct Site {
     pub folder: PathBuf,
     owner: Option<User>,
@@ -27,20 +27,30 @@ struct User {
 }
 
 impl Site {
-    /// Makes a folder for the service in one that several share.
-    pub fn new(service: Service, shared: &Path) -> Result<Self> {
-        let folder = shared.join(service.word());
-        std::fs::create_dir(&folder)?;
-        std::fs::create_dir(folder.join(TEMPORARY))?;
+    /// Makes a folder in one that all services share.
+    pub fn new(service: Service, shared: &Path, name: &str) -> Result<Self> {
         let owner = if rustix::process::geteuid().is_root() { Some(unprivileged(service)?) } else { None };
-        if let Some(User { id, group }) = owner {
-            for folder in [&folder, &folder.join(TEMPORARY)] {
-                chown(folder, Some(id), Some(group))?;
-            }
+        if owner.is_some() {
             // It has to get to its folder, and owns nothing above.
             std::fs::set_permissions(shared, Permissions::from_mode(0o755))?;
         }
-        Ok(Site { folder, owner })
+        Site { folder: shared.to_owned(), owner }.within(name)
+    }
+
+    /// A place of its own for one of several servers.
+    pub fn within(&self, name: &str) -> Result<Self> {
+        let site = Site { folder: self.create_folder(name)?, owner: self.owner };
+        site.create_folder(TEMPORARY)?;
+        Ok(site)
+    }
+
+    pub fn create_folder(&self, name: &str) -> Result<PathBuf> {
+        let folder = self.folder.join(name);
+        std::fs::create_dir(&folder)?;
+        if let Some(User { id, group }) = self.owner {
+            chown(&folder, Some(id), Some(group))?;
+        }
+        Ok(folder)
     }
 
     /// A command that is run in the folder, by its owner.
@@ -67,7 +77,10 @@ impl Site {
 
 /// The user that Debian has for the service, or else the one that owns nothing.
 fn unprivileged(service: Service) -> Result<User> {
-    let own = if service == Service::Postgres { "postgres" } else { "mysql" };
+    let own = match service {
+        Service::Postgres | Service::Replica => "postgres",
+        Service::MariaDb | Service::MySql | Service::Galera => "mysql",
+    };
     let users = std::fs::read_to_string("/etc/passwd").context("read /etc/passwd")?;
     let found = user_named(&users, own).or_else(|| user_named(&users, "nobody"));
     found.with_context(|| {

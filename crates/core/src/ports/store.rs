@@ -188,6 +188,8 @@ pub trait Store: Send + Sync {
     /// Writes a trifle durably: whether it can is what readiness means.
     async fn probe(&self, now: Timestamp) -> Result<(), StoreError>;
     async fn put_token(&self, token: Token) -> Result<(), StoreError>;
+    /// Keeps a token unless there is one with its id. Whichever is there then: of many who call, all get the same.
+    async fn add_token(&self, token: Token) -> Result<Token, StoreError>;
     async fn token(&self, id: &str) -> Result<Option<Token>, StoreError>;
 }
 

@@ -1,15 +1,16 @@
 //! `punctual bench accuracy`: whether every due time is met exactly once, and how long after it the handler starts.
 
+use crate::bench::durable::{self, DurableWrite};
 use crate::bench::ledger::{Fires, Ledger};
 use crate::bench::load::submit_batch;
 use crate::bench::machine::Machine;
-use crate::bench::percentiles::{self, Percentiles};
+use crate::bench::percentiles;
 use crate::bench::plot::Look;
 use crate::bench::recorder::JOB_TYPE;
-use crate::bench::stage::{Stage, StageOptions};
+use crate::bench::stage::{Ground, Stage, StageOptions};
 use crate::bench::usage::{Cost, Meter};
 use crate::bench::words::grouped;
-use crate::bench::{DUE_TIMES_MAX, PlaceArgs, bad_option, progress, sync};
+use crate::bench::{DUE_TIMES_MAX, PlaceArgs, bad_option, progress};
 use crate::exit::{CliError, Exit};
 use crate::output::{OutputArgs, details, span};
 use anyhow::{Context, bail};
@@ -134,8 +135,8 @@ pub enum Kind {
 struct AccuracyReport {
     machine: Machine,
     rounds: Vec<RoundReport>,
-    /// One durable write of a page on the same disk.
-    fdatasync_us: Percentiles,
+    #[serde(flatten)]
+    durable_write: DurableWrite,
 }
 
 #[derive(Debug, Serialize)]
@@ -147,7 +148,8 @@ struct RoundReport {
     runs_per_job: u32,
     #[serde(flatten)]
     fires: Fires,
-    late_of_fdatasync_p50: f64,
+    /// How many times a durable write the lateness is, at p50.
+    late_of_floor_p50: f64,
     #[serde(flatten)]
     cost: Cost,
 }
@@ -155,22 +157,26 @@ struct RoundReport {
 pub async fn run(args: AccuracyArgs) -> anyhow::Result<Exit> {
     let rounds = args.rounds()?;
     let machine = Machine::here(&args.place.dir);
-    let directory = crate::bench::stage::temporary_directory(&args.place)?;
-    let fdatasync_us = sync::measure(directory.path())?;
-    let mut report = AccuracyReport { machine, rounds: Vec::new(), fdatasync_us };
+    let mut ground = Ground::lay(&args.place).await?;
+    let durable_write = durable::measure(&mut ground).await?;
+    drop(ground);
+    let mut report = AccuracyReport { machine, rounds: Vec::new(), durable_write };
     for round in rounds {
-        let mut stage = Stage::set_up(&args.place, StageOptions::USUAL).await?;
-        let meter = Meter::start(&stage)?;
-        let fires = measure(&mut stage, round, args.lead).await?;
-        let cost = meter.stop(&stage, fires.expected)?;
-        report.rounds.push(RoundReport::new(round, fires, fdatasync_us, cost));
+        let measured = Stage::measure(&args.place, StageOptions::USUAL, async |stage| {
+            let meter = Meter::start(stage)?;
+            let fires = measure(stage, round, args.lead).await?;
+            let cost = meter.stop(stage, fires.expected)?;
+            Ok((fires, cost))
+        });
+        let (fires, cost) = measured.await?;
+        report.rounds.push(RoundReport::new(round, fires, durable_write, cost));
     }
     args.output.print(&report, describe)?;
     Ok(if report.rounds.iter().all(|round| round.fires.exact) { Exit::Done } else { Exit::Failed })
 }
 
 impl RoundReport {
-    fn new(round: Round, fires: Fires, fdatasync_us: Percentiles, cost: Cost) -> Self {
+    fn new(round: Round, fires: Fires, durable_write: DurableWrite, cost: Cost) -> Self {
         let (kind, spread, runs_per_job) = match round.kind {
             Kind::OneTime { over } => ("one-time", over, 1),
             Kind::Recurring { every, runs } => ("recurring", every, runs),
@@ -180,13 +186,13 @@ impl RoundReport {
             jobs: round.jobs,
             spread_ms: u64::try_from(spread.as_millis()).unwrap_or(u64::MAX),
             runs_per_job,
-            late_of_fdatasync_p50: fires.late_us.p50_of(fdatasync_us),
+            late_of_floor_p50: fires.late_us.p50_of(durable_write.us()),
             fires,
             cost,
         }
     }
 
-    fn describe(&self, look: Look) -> String {
+    fn describe(&self, durable_write: DurableWrite, look: Look) -> String {
         let spread = span(Duration::from_millis(self.spread_ms));
         let jobs = grouped(self.jobs as f64);
         let jobs = match self.kind {
@@ -194,9 +200,10 @@ impl RoundReport {
             _ => format!("{jobs} one-time, over {spread}"),
         };
         let lateness = format!(
-            "{} ({:.1} times one fdatasync at p50)",
+            "{} ({:.1} times one {} at p50)",
             self.fires.late_us.describe(),
-            self.late_of_fdatasync_p50
+            self.late_of_floor_p50,
+            durable_write.name()
         );
         let rows = [
             ("Jobs", Some(jobs)),
@@ -224,9 +231,9 @@ pub fn describe_fires(fires: &Fires) -> String {
 
 fn describe(report: &AccuracyReport) -> String {
     let look = Look::of_stdout();
-    let mut parts: Vec<String> = report.rounds.iter().map(|round| round.describe(look)).collect();
-    let sync = ("fdatasync alone", Some(report.fdatasync_us.describe()));
-    parts.push(details([sync].into_iter().chain(report.machine.rows())));
+    let write = report.durable_write;
+    let mut parts: Vec<String> = report.rounds.iter().map(|round| round.describe(write, look)).collect();
+    parts.push(details([write.row()].into_iter().chain(report.machine.rows())));
     parts.join("\n\n")
 }
 

@@ -1,13 +1,15 @@
-//! The floor under the server: the same rows in full batches through the same database from one thread, without
-//! rules, HTTP or hand-over between threads, and the disk's own durable writes.
+//! The floor under the server: the same rows in full batches through the same database, without rules, HTTP or
+//! hand-over between threads, and one durable write. The embedded store has one thread for it, a database server as many
+//! connections as the measured server has writers.
 
-use crate::bench::percentiles::Percentiles;
+use crate::bench::durable::{self, DurableWrite};
+use crate::bench::stage::Ground;
 use crate::bench::words::{grouped, percent};
-use crate::bench::{PlaceArgs, progress, sync};
+use crate::bench::{PlaceArgs, progress};
 use anyhow::Context;
-use punctual_store::sqlite::{self, FloorOptions, measure_floor};
+use punctual_store::bare::{self, FloorOptions};
+use punctual_store::sqlite::measure_floor;
 use serde::Serialize;
-use std::path::Path;
 
 /// Rows of the floor at most: its rate no longer changes by then.
 const FLOOR_JOBS_MAX: u64 = 200_000;
@@ -18,13 +20,14 @@ const ROUNDS: u64 = 2;
 pub struct Floor {
     pub jobs: u64,
     pub batch: u64,
-    /// The rates are absent for database servers: there is no floor for them yet.
-    pub insert_per_second: Option<f64>,
-    pub claim_complete_per_second: Option<f64>,
+    /// Threads or connections that write.
+    pub writers: u64,
+    pub insert_per_second: f64,
+    pub claim_complete_per_second: f64,
     /// Jobs of the future inserted.
-    pub hold_per_second: Option<f64>,
-    /// One durable write of a page on this machine, which a database server need not be.
-    pub fdatasync_us: Percentiles,
+    pub hold_per_second: f64,
+    #[serde(flatten)]
+    pub durable_write: DurableWrite,
 }
 
 /// The jobs that the floor is to be measured with.
@@ -35,65 +38,72 @@ pub struct FloorJobs {
     pub payload_bytes: u64,
 }
 
-pub async fn measure(place: &PlaceArgs, dir: &Path, like: FloorJobs) -> anyhow::Result<Floor> {
-    let dir = dir.to_owned();
-    if place.database_server()?.is_some() {
-        let fdatasync_us = sync::measure(&dir)?;
-        let (jobs, batch) = (0, like.batch);
-        let [insert_per_second, claim_complete_per_second, hold_per_second] = [None; 3];
-        return Ok(Floor {
-            jobs,
-            batch,
-            insert_per_second,
-            claim_complete_per_second,
-            hold_per_second,
-            fdatasync_us,
-        });
-    }
-    let measured = tokio::task::spawn_blocking(move || measure_blocking(&dir, like));
-    measured.await.context("the floor broke off")?
-}
-
-fn measure_blocking(dir: &Path, like: FloorJobs) -> anyhow::Result<Floor> {
+pub async fn measure(place: &PlaceArgs, like: FloorJobs) -> anyhow::Result<Floor> {
     let bar = progress("floor", ROUNDS);
-    let jobs = like.jobs.min(FLOOR_JOBS_MAX);
     let options = FloorOptions {
-        jobs: jobs as usize,
+        jobs: like.jobs.min(FLOOR_JOBS_MAX) as usize,
         batch: like.batch as usize,
         payload_bytes: like.payload_bytes as usize,
     };
-    let mut best = sqlite::Floor { insert_per_sec: 0.0, claim_complete_per_sec: 0.0, hold_per_sec: 0.0 };
+    let mut best = bare::Floor { insert_per_sec: 0.0, claim_complete_per_sec: 0.0, hold_per_sec: 0.0 };
+    let mut durable_write = None;
     for _ in 0..ROUNDS {
-        let floor = measure_floor(dir, options)?;
-        best = sqlite::Floor {
+        // A place of its own for each: what one has written would slow down the next.
+        let mut ground = Ground::lay(place).await?;
+        let floor = measure_once(&mut ground, options).await.context("the floor cannot be measured")?;
+        best = bare::Floor {
             insert_per_sec: best.insert_per_sec.max(floor.insert_per_sec),
             claim_complete_per_sec: best.claim_complete_per_sec.max(floor.claim_complete_per_sec),
             hold_per_sec: best.hold_per_sec.max(floor.hold_per_sec),
         };
+        durable_write = Some(durable::measure(&mut ground).await?);
         bar.inc(1);
     }
-    let fdatasync_us = sync::measure(dir)?;
     bar.finish_and_clear();
     Ok(Floor {
-        jobs,
+        jobs: options.jobs as u64,
         batch: like.batch,
-        insert_per_second: Some(best.insert_per_sec),
-        claim_complete_per_second: Some(best.claim_complete_per_sec),
-        hold_per_second: Some(best.hold_per_sec),
-        fdatasync_us,
+        writers: place.database_server()?.map_or(1, |server| server.writers as u64),
+        insert_per_second: best.insert_per_sec,
+        claim_complete_per_second: best.claim_complete_per_sec,
+        hold_per_second: best.hold_per_sec,
+        durable_write: durable_write.context("the floor was not measured")?,
     })
 }
 
-/// A rate, and what share of the bare database's it is.
-pub fn beside(rate: f64, floor: Option<f64>) -> String {
-    let Some(floor) = floor else {
-        return format!("{} jobs/s; the bare database is not measured on a server", grouped(rate));
-    };
-    let share = percent(rate / floor.max(f64::EPSILON));
-    format!("{} jobs/s, {share} of the {} of the bare database on one thread", grouped(rate), grouped(floor))
+async fn measure_once(ground: &mut Ground, options: FloorOptions) -> anyhow::Result<bare::Floor> {
+    if let Some(bare) = &mut ground.bare {
+        return Ok(bare.measure_floor(options).await?);
+    }
+    let dir = ground.dir().to_owned();
+    let measured = tokio::task::spawn_blocking(move || measure_floor(&dir, options));
+    Ok(measured.await.context("the floor broke off")??)
 }
 
-/// A rate as a share of the floor's, where that is known.
-pub fn share(rate: f64, floor: Option<f64>) -> Option<f64> {
-    floor.map(|floor| rate / floor)
+impl Floor {
+    /// A rate, and what share of the bare database's it is.
+    pub fn beside(&self, rate: f64, floor: f64) -> String {
+        let share = percent(share(rate, floor));
+        let how = if self.is_embedded() {
+            "on one thread".to_owned()
+        } else {
+            format!("over {} connections", self.writers)
+        };
+        let (rate, floor) = (grouped(rate), grouped(floor));
+        format!("{rate} jobs/s, {share} of the {floor} of the bare database {how}")
+    }
+
+    const fn is_embedded(&self) -> bool {
+        matches!(self.durable_write, DurableWrite::Fdatasync(_))
+    }
+
+    /// Inserted, claimed and completed one after the other.
+    pub fn both_per_second(&self) -> f64 {
+        1.0 / (1.0 / self.insert_per_second + 1.0 / self.claim_complete_per_second)
+    }
+}
+
+/// A rate as a share of the floor's.
+pub fn share(rate: f64, floor: f64) -> f64 {
+    rate / floor.max(f64::EPSILON)
 }

@@ -1,13 +1,15 @@
 //! `punctual bench hold`: what many jobs of the future cost, and whether those of today feel them.
 
 use crate::bench::accuracy::{self, Kind, LeadArgs, Round, describe_fires};
-use crate::bench::floor::{self, Floor, FloorJobs, beside};
+use crate::bench::floor::{self, Floor, FloorJobs};
 use crate::bench::latency::{self, Latency};
 use crate::bench::ledger::Fires;
 use crate::bench::load::{self, LoadArgs};
 use crate::bench::machine::Machine;
+use crate::bench::percentiles;
+use crate::bench::plot::Look;
 use crate::bench::recorder::JOB_TYPE;
-use crate::bench::stage::{Disk, Stage, StageOptions, describe_disk};
+use crate::bench::stage::{Disk, Stage, StageOptions};
 use crate::bench::usage::{Cost, Meter};
 use crate::bench::words::{grouped, megabytes, per_second};
 use crate::bench::{DUE_TIMES_MAX, JOBS_MAX, PlaceArgs, progress};
@@ -73,10 +75,10 @@ struct HoldReport {
     /// On the empty store.
     before: Today,
     load_per_second: f64,
-    load_of_floor: Option<f64>,
+    load_of_floor: f64,
     load_cost: Cost,
-    disk_bytes_per_future_job: Option<f64>,
-    disk: Option<Disk>,
+    disk_bytes_per_future_job: f64,
+    disk: Disk,
     /// Beside the held jobs, in the same server.
     beside: Today,
     ratios: Ratios,
@@ -87,39 +89,52 @@ struct HoldReport {
 pub async fn run(args: HoldArgs) -> anyhow::Result<Exit> {
     args.load.check()?;
     let machine = Machine::here(&args.place.dir);
-    let mut stage = Stage::set_up(&args.place, StageOptions::USUAL).await?;
-    let before = today(&mut stage, &args).await?;
-
-    let disk_before = stage.disk()?;
-    let meter = Meter::start(&stage)?;
-    let load_time = hold(&stage, &args).await?;
-    let load_cost = meter.stop(&stage, args.jobs)?;
-    let disk = stage.disk()?;
-
-    let beside = today(&mut stage, &args).await?;
-    let like = FloorJobs { jobs: args.jobs, batch: args.load.batch, payload_bytes: args.load.payload_bytes };
-    let floor = floor::measure(&args.place, stage.dir(), like).await?;
-    let load_per_second = per_second(args.jobs, load_time);
+    let held =
+        Stage::measure(&args.place, StageOptions::USUAL, async |stage| hold_beside(stage, &args).await);
+    let held = held.await?;
+    let LoadArgs { batch, payload_bytes, .. } = args.load;
+    let floor = floor::measure(&args.place, FloorJobs { jobs: args.jobs, batch, payload_bytes }).await?;
+    let load_per_second = per_second(args.jobs, held.load_time);
     let report = HoldReport {
         machine,
         jobs: args.jobs,
         load: args.load,
-        ratios: Ratios::of(&beside, &before),
-        before,
+        ratios: Ratios::of(&held.beside, &held.before),
+        before: held.before,
         load_per_second,
         load_of_floor: floor::share(load_per_second, floor.hold_per_second),
-        load_cost,
-        disk_bytes_per_future_job: disk
-            .zip(disk_before)
-            .map(|(after, before)| after.bytes.saturating_sub(before.bytes) as f64 / args.jobs as f64),
-        disk,
-        beside,
-        server_peak_memory_bytes: stage.usage()?.peak_bytes,
+        load_cost: held.load_cost,
+        disk_bytes_per_future_job: held.disk.bytes_each_since(held.disk_before, args.jobs),
+        disk: held.disk,
+        beside: held.beside,
+        server_peak_memory_bytes: held.peak_bytes,
         floor,
     };
     args.output.print(&report, describe)?;
     let is_exact = report.before.accuracy.exact && report.beside.accuracy.exact;
     Ok(if is_exact { Exit::Done } else { Exit::Failed })
+}
+
+struct Held {
+    before: Today,
+    disk_before: Disk,
+    load_time: Duration,
+    load_cost: Cost,
+    disk: Disk,
+    beside: Today,
+    peak_bytes: u64,
+}
+
+async fn hold_beside(stage: &mut Stage, args: &HoldArgs) -> anyhow::Result<Held> {
+    let before = today(stage, args).await?;
+    let disk_before = stage.disk().await?;
+    let meter = Meter::start(stage)?;
+    let load_time = hold(stage, args).await?;
+    let load_cost = meter.stop(stage, args.jobs)?;
+    let disk = stage.disk().await?;
+    let beside = today(stage, args).await?;
+    let peak_bytes = stage.usage()?.peak_bytes;
+    Ok(Held { before, disk_before, load_time, load_cost, disk, beside, peak_bytes })
 }
 
 impl Ratios {
@@ -155,6 +170,8 @@ async fn hold(stage: &Stage, args: &HoldArgs) -> anyhow::Result<Duration> {
 fn describe(report: &HoldReport) -> String {
     let (before, beside_held, ratios) = (&report.before, &report.beside, &report.ratios);
     let [cpu, _] = report.load_cost.rows();
+    let disk =
+        format!("{:.0} bytes per future job; {}", report.disk_bytes_per_future_job, report.disk.describe());
     let rows = [
         (
             "Held",
@@ -164,9 +181,9 @@ fn describe(report: &HoldReport) -> String {
                 report.load.payload_bytes
             )),
         ),
-        ("Submitted", Some(beside(report.load_per_second, report.floor.hold_per_second))),
+        ("Submitted", Some(report.floor.beside(report.load_per_second, report.floor.hold_per_second))),
         cpu,
-        ("Disk", Some(describe_disk(report.disk_bytes_per_future_job, "per future job", report.disk))),
+        ("Disk", Some(disk)),
         (
             "Memory",
             Some(format!(
@@ -184,7 +201,13 @@ fn describe(report: &HoldReport) -> String {
         ("  ratio", Some(format!("{:.2} at p50, {:.2} at p99", ratios.lateness_p50, ratios.lateness_p99))),
         ("Fires before", Some(describe_fires(&before.accuracy))),
         ("  beside them", Some(describe_fires(&beside_held.accuracy))),
-        ("fdatasync", Some(report.floor.fdatasync_us.describe())),
+        report.floor.durable_write.row(),
     ];
-    details(rows.into_iter().chain(report.machine.rows()))
+    let facts = details(rows.into_iter().chain(report.machine.rows()));
+    let plot = |today: &Today| percentiles::plot(&today.latency.start_histogram, Look::of_stdout());
+    format!(
+        "{facts}\n\nSubmit to start, before\n{}\n\nSubmit to start, beside the held jobs\n{}",
+        plot(before),
+        plot(beside_held)
+    )
 }

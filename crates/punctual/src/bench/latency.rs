@@ -1,12 +1,12 @@
 //! `punctual bench latency`: from the submit of a job to the start of its handler, on an idle server.
 
+use crate::bench::durable::{DurableWrite, Probe};
 use crate::bench::machine::Machine;
 use crate::bench::percentiles::{self, Bin, Percentiles, histogram};
 use crate::bench::pipe::Moment;
 use crate::bench::plot::Look;
 use crate::bench::recorder::JOB_TYPE;
 use crate::bench::stage::{Stage, StageOptions};
-use crate::bench::sync::SyncProbe;
 use crate::bench::usage::{Cost, Meter};
 use crate::bench::{DUE_TIMES_MAX, PlaceArgs, progress};
 use crate::exit::Exit;
@@ -44,9 +44,11 @@ pub struct Latency {
     pub start_histogram: Vec<Bin>,
     /// From the call of the client to its durable acknowledgement.
     pub acknowledged_us: Percentiles,
-    /// One durable write of a page on the same disk, between two jobs each time.
-    pub fdatasync_us: Percentiles,
-    pub start_of_fdatasync_p50: f64,
+    /// Taken between two jobs each time.
+    #[serde(flatten)]
+    pub durable_write: DurableWrite,
+    /// How many times a durable write the start takes, at p50.
+    pub start_of_floor_p50: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -60,22 +62,27 @@ struct LatencyReport {
 
 pub async fn run(args: LatencyArgs) -> anyhow::Result<Exit> {
     let machine = Machine::here(&args.place.dir);
-    let mut stage = Stage::set_up(&args.place, StageOptions::USUAL).await?;
-    let meter = Meter::start(&stage)?;
-    let latency = measure(&mut stage, args.jobs, args.pause.get()).await?;
-    let report = LatencyReport { machine, latency, cost: meter.stop(&stage, args.jobs)? };
+    let measured = Stage::measure(&args.place, StageOptions::USUAL, async |stage| {
+        let meter = Meter::start(stage)?;
+        let latency = measure(stage, args.jobs, args.pause.get()).await?;
+        Ok((latency, meter.stop(stage, args.jobs)?))
+    });
+    let (latency, cost) = measured.await?;
+    let report = LatencyReport { machine, latency, cost };
     args.output.print(&report, describe)?;
     Ok(Exit::Done)
 }
 
 fn describe(report: &LatencyReport) -> String {
     let latency = &report.latency;
+    let write = latency.durable_write.name();
+    let ratio = format!("{:.1} times one {write} at p50", latency.start_of_floor_p50);
     let rows = [
         ("Jobs", Some(format!("{} over HTTP, one after the other", latency.jobs))),
         ("Submit to start", Some(latency.start_us.describe())),
         ("Submit to acknowledged", Some(latency.acknowledged_us.describe())),
-        ("fdatasync alone", Some(latency.fdatasync_us.describe())),
-        ("Ratio", Some(format!("{:.1} times one fdatasync at p50", latency.start_of_fdatasync_p50))),
+        latency.durable_write.row(),
+        ("Ratio", Some(ratio)),
     ];
     let facts = details(rows.into_iter().chain(report.cost.rows()).chain(report.machine.rows()));
     let plot = percentiles::plot(&latency.start_histogram, Look::of_stdout());
@@ -84,14 +91,13 @@ fn describe(report: &LatencyReport) -> String {
 
 pub async fn measure(stage: &mut Stage, jobs: u64, pause: Duration) -> anyhow::Result<Latency> {
     let bar = progress("one by one", jobs);
-    let mut probe = SyncProbe::new(stage.dir())?;
+    let mut probe = Probe::new(&stage.ground)?;
     let job = SubmitJob::named(JOB_TYPE);
     let before = stage.counts().await?.succeeded;
-    let (mut syncs, mut starts, mut acknowledgements) = (vec![], vec![], vec![]);
+    let (mut starts, mut acknowledgements) = (vec![], vec![]);
     for done in 1..=jobs {
         tokio::time::sleep(pause).await;
-        // Blocks the thread of this function only: everything measured runs on others.
-        syncs.push(probe.once()?);
+        probe.once(&mut stage.ground).await?;
         let submitted_at = Moment::now();
         let submitted = stage.client.submit(&job).await?;
         acknowledgements.push(Moment::now().since(submitted_at));
@@ -105,14 +111,14 @@ pub async fn measure(stage: &mut Stage, jobs: u64, pause: Duration) -> anyhow::R
         bar.inc(1);
     }
     bar.finish_and_clear();
-    let (start_us, fdatasync_us) = (Percentiles::of(&starts), Percentiles::of(&syncs));
+    let (start_us, durable_write) = (Percentiles::of(&starts), probe.finish());
     Ok(Latency {
         jobs,
         start_us,
         start_histogram: histogram(&starts),
         acknowledged_us: Percentiles::of(&acknowledgements),
-        fdatasync_us,
-        start_of_fdatasync_p50: start_us.p50_of(fdatasync_us),
+        durable_write,
+        start_of_floor_p50: start_us.p50_of(durable_write.us()),
     })
 }
 

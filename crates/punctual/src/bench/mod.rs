@@ -4,6 +4,8 @@
 //! to it over HTTP as any client does. It never touches a server that runs already.
 
 mod accuracy;
+mod claims;
+mod durable;
 mod floor;
 mod hold;
 mod latency;
@@ -16,9 +18,13 @@ mod percentiles;
 mod pipe;
 mod plot;
 mod recorder;
+mod samples;
 mod scratch;
+mod signals;
 mod slope;
 mod soak;
+mod soak_report;
+mod space;
 mod stage;
 mod steady;
 mod submit;
@@ -27,15 +33,14 @@ mod throughput;
 mod usage;
 mod words;
 
+use crate::bench::signals::Signals;
 use crate::config::Surroundings;
 use crate::exit::{CliError, Exit};
 use crate::store::{ServerPlace, StoreArgs, StorePlace};
-use anyhow::Context;
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Subcommand)]
 pub enum BenchCommand {
@@ -50,6 +55,8 @@ pub enum BenchCommand {
     Accuracy(accuracy::AccuracyArgs),
     /// Hold many jobs of the future, and measure latency and accuracy before and beside them
     Hold(hold::HoldArgs),
+    /// Drain jobs from a database with much in it, and from an empty one, and compare
+    Claims(claims::ClaimsArgs),
     /// Put a steady load on a server for hours and say whether memory, files, rate and lateness stay flat
     Soak(soak::SoakArgs),
     /// The server that is measured
@@ -101,21 +108,12 @@ pub async fn run(command: BenchCommand) -> anyhow::Result<Exit> {
     if let BenchCommand::Node(args) = command {
         return node::run(args).await;
     }
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for signals")?;
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for signals")?;
-    let mut hang_up = signal(SignalKind::hangup()).context("cannot listen for signals")?;
-    // Whichever comes first: dropping the benchmark ends its server and removes its directory.
-    tokio::select! {
-        biased;
-        _ = interrupt.recv() => Err(broken_off().into()),
-        _ = terminate.recv() => Err(broken_off().into()),
-        _ = hang_up.recv() => Err(broken_off().into()),
-        exit = measure(command) => exit,
+    let mut signals = Signals::listen()?;
+    match command {
+        // What hours have shown is told, also when somebody has seen enough.
+        BenchCommand::Soak(args) => soak::run(args, &mut signals).await,
+        other => signals.unless(measure(other)).await,
     }
-}
-
-fn broken_off() -> CliError {
-    CliError { exit: Exit::Failed, message: "broken off; nothing is left behind".to_owned() }
 }
 
 async fn measure(command: BenchCommand) -> anyhow::Result<Exit> {
@@ -125,8 +123,8 @@ async fn measure(command: BenchCommand) -> anyhow::Result<Exit> {
         BenchCommand::Latency(args) => latency::run(args).await,
         BenchCommand::Accuracy(args) => accuracy::run(args).await,
         BenchCommand::Hold(args) => hold::run(args).await,
-        BenchCommand::Soak(args) => soak::run(args).await,
-        BenchCommand::Node(args) => node::run(args).await,
+        BenchCommand::Claims(args) => claims::run(args).await,
+        BenchCommand::Soak(_) | BenchCommand::Node(_) => unreachable!("both have ways of their own to end"),
     }
 }
 

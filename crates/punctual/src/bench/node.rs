@@ -1,7 +1,7 @@
 //! The server that a benchmark measures, in a process of its own: all that `punctual serve` runs, on the loopback
 //! interface, with one more handler that records its starts.
 
-use crate::bench::pipe::{Ask, Counts, Moment, Tell};
+use crate::bench::pipe::{Ask, Counts, Moment, Tell, TransactionTimes};
 use crate::bench::recorder::StartRecorder;
 use crate::config::Surroundings;
 use crate::exit::Exit;
@@ -10,6 +10,7 @@ use crate::{args, serve};
 use anyhow::Context;
 use punctual_api::{Api, Server, ServerLimits, secret_sha256};
 use punctual_client::{Span, host};
+use punctual_core::histogram::HistogramSnapshot;
 use punctual_core::ports::{Executor, Host, Role, Token};
 use punctual_engine::{Duties, Engine, EngineConfig};
 use punctual_worker::{Worker, WorkerConfig, builtin_executors};
@@ -19,6 +20,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
@@ -150,6 +152,14 @@ fn answer_lines(engine: &Engine, tell: &UnboundedSender<Tell>) {
             Ok(Ask::Counts) => {
                 let _ = tell.send(Tell::Counted(counts(engine)));
             }
+            Ok(Ask::Transactions) => match Handle::current().block_on(engine.store().figures()) {
+                Ok(figures) => {
+                    let HistogramSnapshot { bounds, counts, .. } = figures.transaction_time;
+                    let times = TransactionTimes { bounds_us: bounds.to_vec(), counts };
+                    let _ = tell.send(Tell::Transactions(times));
+                }
+                Err(error) => eprintln!("the store does not tell its figures: {error}"),
+            },
             Err(error) => eprintln!("not understood: {line}: {error}"),
         }
     }

@@ -15,6 +15,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 const STALL_MAX: Duration = Duration::from_secs(60);
 /// Looks are some milliseconds apart: the rate of a shorter time than this would be mostly chance.
 const TENTH_MIN: Duration = Duration::from_millis(50);
+/// A shorter run says nothing about a decline: caches fill, and others on the machine come and go.
+const VERDICT_SECONDS_MIN: f64 = 10.0;
 /// A rate that has not fallen by more than this is steady.
 const DECLINE_MAX: f64 = 0.05;
 
@@ -25,6 +27,8 @@ pub struct Pace {
     pub per_second: f64,
     /// The rate of each tenth of the jobs, in their order; empty if a tenth was too short to be measured.
     pub per_second_by_tenth: Vec<f64>,
+    /// The rate of each half of the jobs.
+    pub per_second_by_half: [f64; 2],
     /// The rate of the last three tenths as a share of that of the first three.
     pub end_of_start: Option<f64>,
 }
@@ -32,7 +36,9 @@ pub struct Pace {
 impl Pace {
     pub fn describe(&self, look: Look) -> Option<String> {
         let share = self.end_of_start?;
-        let verdict = if share >= 1.0 - DECLINE_MAX {
+        let verdict = if self.seconds < VERDICT_SECONDS_MIN {
+            "too short to tell whether it declines".to_owned()
+        } else if share >= 1.0 - DECLINE_MAX {
             "no decline".to_owned()
         } else {
             format!("slows down to {} of its start", percent(share))
@@ -56,6 +62,8 @@ impl Pace {
             seconds: total.as_secs_f64(),
             per_second: per_second(jobs, total),
             per_second_by_tenth: if is_measured { times.iter().map(rate).collect() } else { Vec::new() },
+            per_second_by_half: [&times[..5], &times[5..]]
+                .map(|half| jobs as f64 / 2.0 / sum(half).max(1e-9)),
             end_of_start: is_measured.then(|| sum(&times[..3]) / sum(&times[7..]).max(1e-9)),
         }
     }
@@ -77,19 +85,20 @@ pub async fn watch(stage: &mut Stage, jobs: u64, since: Moment, bar: &ProgressBa
         interval.tick().await;
         let counts = stage.counts().await?;
         let before = looks.last().map_or(0, |look| look.done);
-        if counts.succeeded > before {
+        let done = counts.succeeded;
+        if done > before {
             last_progress = Instant::now();
-            looks.push(Progress { after: counts.at.since(since), done: counts.succeeded });
-            bar.set_position(counts.succeeded);
+            looks.push(Progress { after: counts.at.since(since), done });
+            bar.set_position(done);
         }
         if counts.otherwise > 0 {
             bail!("{} executions did not succeed", counts.otherwise);
         }
-        if counts.succeeded >= jobs {
+        if done >= jobs {
             return Ok(Pace::of(&looks));
         }
         if last_progress.elapsed() > STALL_MAX {
-            bail!("only {} of {jobs} jobs were done, and no more for {STALL_MAX:?}", counts.succeeded);
+            bail!("only {done} of {jobs} jobs were done, and no more for {STALL_MAX:?}");
         }
     }
 }
@@ -131,11 +140,28 @@ mod tests {
 
     #[test]
     fn a_run_that_gets_slower_is_seen() {
-        let pace = Pace::of(&looks(&[(0, 0), (1_000, 500), (5_000, 1_000)]));
-        assert_eq!((pace.per_second, pace.end_of_start), (200.0, Some(0.25)));
+        let pace = Pace::of(&looks(&[(0, 0), (10_000, 500), (50_000, 1_000)]));
+        assert_eq!((pace.per_second, pace.end_of_start), (20.0, Some(0.25)));
         assert!(pace.describe(Look::Ascii).unwrap().ends_with("slows down to 25 % of its start"));
-        let steady = Pace::of(&looks(&[(0, 0), (1_000, 1_000)]));
+        let steady = Pace::of(&looks(&[(0, 0), (10_000, 1_000)]));
         assert!(steady.describe(Look::Ascii).unwrap().ends_with("no decline"));
+    }
+
+    #[test]
+    fn each_half_has_a_rate_however_few_looks_there_were() {
+        assert_eq!(
+            Pace::of(&looks(&[(0, 0), (1_000, 500), (5_000, 1_000)])).per_second_by_half,
+            [500.0, 125.0]
+        );
+        assert_eq!(Pace::of(&looks(&[(0, 0), (100, 1_000)])).per_second_by_half, [10_000.0, 10_000.0]);
+    }
+
+    #[test]
+    fn a_run_of_seconds_is_too_short_for_a_verdict() {
+        for end in [2_000, 9_000] {
+            let pace = Pace::of(&looks(&[(0, 0), (1_000, 500), (end, 1_000)]));
+            assert!(pace.describe(Look::Ascii).unwrap().ends_with("too short to tell whether it declines"));
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ask {
     Counts,
+    Transactions,
 }
 
 /// What the server tells.
@@ -19,6 +20,7 @@ pub enum Tell {
     Ready { address: String, token: String },
     Started(Start),
     Counted(Counts),
+    Transactions(TransactionTimes),
 }
 
 /// One start of the recording handler.
@@ -56,6 +58,35 @@ pub struct Counts {
     pub otherwise: u64,
 }
 
+/// How long the writing transactions of the server have taken so far, as its own figures know it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransactionTimes {
+    pub bounds_us: Vec<u64>,
+    /// One more than there are bounds: the last is for all that lies above.
+    pub counts: Vec<u64>,
+}
+
+impl TransactionTimes {
+    /// Those that came after.
+    pub fn since(&self, before: &TransactionTimes) -> Self {
+        let pairs = self.counts.iter().zip(&before.counts);
+        let counts = pairs.map(|(now, then)| now.saturating_sub(*then)).collect();
+        TransactionTimes { bounds_us: self.bounds_us.clone(), counts }
+    }
+
+    /// The bound that this share of them did not exceed; none if there were none, or it lies above all bounds.
+    pub fn percentile_us(&self, percent: f64) -> Option<u64> {
+        let all: u64 = self.counts.iter().sum();
+        let wanted = ((all as f64 * percent / 100.0).ceil() as u64).max(1);
+        let mut seen = 0;
+        let bucket = self.counts.iter().position(|count| {
+            seen += count;
+            seen >= wanted
+        });
+        bucket.and_then(|bucket| self.bounds_us.get(bucket)).copied()
+    }
+}
+
 /// A moment on the monotonic clock of the machine, which is the same in all processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Moment {
@@ -76,5 +107,22 @@ impl Moment {
     #[cfg(test)]
     pub fn from_millis(millis: u64) -> Self {
         Moment { ns: millis * 1_000_000 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transactions_of_a_stretch_are_told_by_the_bounds_of_their_buckets() {
+        let times = |counts: [u64; 3]| TransactionTimes { bounds_us: vec![100, 500], counts: counts.into() };
+        let stretch = times([60, 45, 5]).since(&times([10, 5, 4]));
+        assert_eq!(stretch, times([50, 40, 1]));
+        assert_eq!(
+            [50.0, 90.0, 100.0].map(|percent| stretch.percentile_us(percent)),
+            [Some(100), Some(500), None]
+        );
+        assert_eq!(times([0; 3]).percentile_us(50.0), None);
     }
 }

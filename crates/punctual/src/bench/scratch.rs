@@ -3,6 +3,7 @@
 
 use crate::store::{self, ServerPlace};
 use anyhow::Context;
+use punctual_store::bare::BareDatabase;
 
 /// How its name begins, so that people know what one is that was left behind by a killed run.
 const PREFIX: &str = "punctual_bench_";
@@ -29,6 +30,12 @@ impl Scratch {
 
     pub const fn server(&self) -> &ServerPlace {
         &self.server
+    }
+
+    /// The database itself, beside any server on it.
+    pub async fn bare(&self) -> anyhow::Result<Box<dyn BareDatabase>> {
+        let url = self.server.url.on_database(&self.name);
+        Ok(store::bare(&ServerPlace { url, ..self.server.clone() }).await?)
     }
 }
 

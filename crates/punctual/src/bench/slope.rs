@@ -2,9 +2,13 @@
 
 use crate::bench::words::{grouped, megabytes, percent};
 use serde::Serialize;
+use std::time::Duration;
 
 /// Fewer samples than this say nothing.
 const SAMPLES_MIN: usize = 8;
+/// Neither does a shorter time, of which the second half of a run is looked at: caches, logs and free pages are still on
+/// their way to where they stay.
+pub const LOOKED_AT_MIN: Duration = Duration::from_secs(5 * 60);
 
 /// A value at a time.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -45,7 +49,7 @@ pub struct Trend {
     pub per_hour: f64,
     /// By how much the line changes over the time looked at, as a share of the mean.
     pub change: f64,
-    /// Absent if there were too few samples to say.
+    /// Absent if there were too few samples to say, or over too short a time.
     pub flat: Option<bool>,
     pub verdict: String,
 }
@@ -60,8 +64,10 @@ impl Trend {
         let per_hour = if spread > 0.0 { shared / spread } else { 0.0 };
         let length = points.last().zip(points.first()).map_or(0.0, |(last, first)| last.hours - first.hours);
         let change = if mean.abs() > f64::EPSILON { per_hour * length / mean } else { 0.0 };
-        let flat = (points.len() >= SAMPLES_MIN).then(|| change.abs() <= unit.tolerance());
+        let is_long = length * 3_600.0 >= LOOKED_AT_MIN.as_secs_f64();
+        let flat = (is_long && points.len() >= SAMPLES_MIN).then(|| change.abs() <= unit.tolerance());
         let verdict = match flat {
+            None if !is_long => "too short to tell".to_owned(),
             None => "too few samples to say".to_owned(),
             Some(true) => "flat".to_owned(),
             Some(false) => format!(
@@ -107,5 +113,15 @@ mod tests {
     fn few_samples_say_nothing() {
         assert_eq!(Trend::of(&points(|n| n)[..7], Unit::Bytes).flat, None);
         assert_eq!(Trend::of(&[], Unit::Bytes).flat, None);
+    }
+
+    #[test]
+    fn a_short_time_says_nothing_however_many_samples_it_has() {
+        let seconds = |count: u32| -> Vec<Point> {
+            (0..count).map(|n| Point { hours: f64::from(n) / 3_600.0, value: 100.0 + f64::from(n) }).collect()
+        };
+        let short = Trend::of(&seconds(300), Unit::Bytes);
+        assert_eq!((short.flat, short.verdict.as_str()), (None, "too short to tell"));
+        assert_eq!(Trend::of(&seconds(301), Unit::Bytes).flat, Some(false));
     }
 }

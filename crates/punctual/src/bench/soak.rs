@@ -6,19 +6,18 @@
 
 use crate::bench::floor::{self, Floor, FloorJobs};
 use crate::bench::machine::Machine;
-use crate::bench::pipe::Counts;
-use crate::bench::plot::Look;
-use crate::bench::slope::{Point, Trend, Unit};
+use crate::bench::samples::SampleFile;
+use crate::bench::signals::{Signals, broken_off};
+use crate::bench::soak_report::{Reached, SoakReport, Tenths, Trends};
 use crate::bench::stage::{Stage, StageOptions};
-use crate::bench::steady::{BATCH_MAX, Sample, Steady, SteadyLoad};
+use crate::bench::steady::{BATCH_MAX, Rate, Steady, SteadyLoad};
 use crate::bench::usage::{Cost, Meter};
-use crate::bench::words::grouped;
 use crate::bench::{PlaceArgs, bad_option};
 use crate::exit::{CliError, Exit};
-use crate::output::{OutputArgs, details, span};
+use crate::output::OutputArgs;
 use punctual_client::Span;
 use punctual_core::limits::PAYLOAD_BYTES_MAX;
-use serde::Serialize;
+use std::path::PathBuf;
 use std::time::Duration;
 
 const DURATION_MIN: Duration = Duration::from_secs(1);
@@ -37,12 +36,15 @@ pub struct SoakArgs {
     /// How long
     #[arg(long = "for", default_value = "2h", value_name = "DURATION")]
     duration: Span,
-    /// Executions per second
-    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(10..=100_000))]
-    rate: u64,
+    /// Executions per second, from 10 to 100000; `full` for as many as the server bears
+    #[arg(long, default_value = "500", value_name = "RATE")]
+    rate: Rate,
     /// Time between two samples; a 240th of the whole, between 100ms and 1m, if left out
     #[arg(long, value_name = "DURATION")]
     sample_every: Option<Span>,
+    /// A file to which each sample is appended as a line of JSON, as soon as it is taken
+    #[arg(long, value_name = "FILE")]
+    samples: Option<PathBuf>,
     /// How long finished jobs are kept; an eighth of the whole if left out
     #[arg(long, value_name = "DURATION")]
     keep: Option<Span>,
@@ -76,10 +78,11 @@ impl SoakArgs {
                 self.duration
             )));
         }
-        if self.payload_bytes * BATCH_MAX.min(self.rate) > 7 * 1024 * 1024 {
+        let at_once = self.rate.per_second().map_or(BATCH_MAX, |rate| BATCH_MAX.min(rate));
+        if self.payload_bytes * at_once > 7 * 1024 * 1024 {
             return Err(bad_option(format!(
-                "--payload-bytes {} with --rate {} is more than a server takes in one request: make either smaller",
-                self.payload_bytes, self.rate
+                "--payload-bytes {}: at this --rate more than a server takes in one request: make either smaller",
+                self.payload_bytes
             )));
         }
         Ok(())
@@ -104,137 +107,107 @@ impl SoakArgs {
     }
 }
 
-#[derive(Debug, Serialize)]
-struct Trends {
-    server_memory_bytes: Trend,
-    disk_bytes: Trend,
-    done_per_second: Trend,
-    late_p99_us: Trend,
-}
-
-#[derive(Debug, Serialize)]
-struct SoakReport {
-    machine: Machine,
-    seconds: f64,
-    rate: u64,
-    payload_bytes: u64,
-    kept_ms: u64,
-    sample_every_ms: u64,
-    expected: u64,
-    succeeded: u64,
-    /// Attempts that ended otherwise.
-    otherwise: u64,
-    early: u64,
-    /// Everything was executed once and nothing early.
-    exact: bool,
-    /// Why it ended before its time.
-    broken_off: Option<String>,
-    /// Over the second half.
-    trends: Trends,
-    #[serde(flatten)]
-    cost: Cost,
-    floor: Floor,
-    /// The rate as a share of what the bare database does of claims and completions.
-    rate_of_floor: Option<f64>,
-    samples: Vec<Sample>,
-}
-
-pub async fn run(args: SoakArgs) -> anyhow::Result<Exit> {
+pub async fn run(args: SoakArgs, signals: &mut Signals) -> anyhow::Result<Exit> {
     args.check()?;
+    let file = args.samples.as_deref().map(SampleFile::open).transpose()?;
     let machine = Machine::here(&args.place.dir);
     let options = StageOptions { keep: Some(args.keep()), ..StageOptions::USUAL };
-    let mut stage = Stage::set_up(&args.place, options).await?;
-    let meter = Meter::start(&stage)?;
-    let mut soak = Steady::new(args.load())?;
-    soak.start_recurring(&stage.client).await?;
-    // What was measured in hours is told, even if the last of them went wrong.
-    let (counts, broken_off) = match go_through(&mut soak, &mut stage).await {
-        Ok(counts) => (counts, None),
-        Err(error) if soak.samples.is_empty() => return Err(error),
-        Err(error) => (stage.counts().await?, Some(format!("{error:#}"))),
+    let mut soak = Steady::new(args.load(), file)?;
+    let endured = Stage::measure(&args.place, options, async |stage| endure(&mut soak, stage, signals).await);
+    let endured = endured.await?;
+    let floor = match endured.ending {
+        // Whoever has seen enough does not want to wait.
+        Ending::Interrupted => None,
+        Ending::Whole | Ending::Failed(_) => {
+            let like = FloorJobs { jobs: FLOOR_JOBS, batch: BATCH_MAX, payload_bytes: args.payload_bytes };
+            Some(signals.unless(floor::measure(&args.place, like)).await?)
+        }
     };
-    let cost = meter.stop(&stage, soak.expected)?;
-    let like = FloorJobs { jobs: FLOOR_JOBS, batch: BATCH_MAX, payload_bytes: args.payload_bytes };
-    let floor = floor::measure(&args.place, stage.dir(), like).await?;
-    let trends = Trends::of(&soak.samples);
-    let is_whole = broken_off.is_none() && counts.succeeded == soak.expected;
-    let exact = is_whole && counts.otherwise == 0 && soak.early == 0;
-    let report = SoakReport {
-        machine,
-        seconds: soak.samples.last().map_or(0.0, |sample| sample.seconds),
-        rate: args.rate,
-        payload_bytes: args.payload_bytes,
-        kept_ms: args.keep().as_millis() as u64,
-        sample_every_ms: args.sample_every().as_millis() as u64,
-        expected: soak.expected,
-        succeeded: counts.succeeded,
-        otherwise: counts.otherwise,
-        early: soak.early,
-        exact,
-        broken_off,
-        rate_of_floor: floor::share(trends.done_per_second.mean, floor.claim_complete_per_second),
-        trends,
-        cost,
-        floor,
-        samples: soak.samples,
-    };
-    args.output.print(&report, describe)?;
+    let is_interrupted = endured.ending == Ending::Interrupted;
+    let report = args.report(machine, soak, endured, floor);
+    args.output.print(&report, SoakReport::describe)?;
+    if is_interrupted {
+        eprintln!("{}", broken_off());
+    }
     Ok(if report.exact { Exit::Done } else { Exit::Failed })
 }
 
-async fn go_through(soak: &mut Steady, stage: &mut Stage) -> anyhow::Result<Counts> {
-    soak.go_on(stage).await?;
-    soak.finish(stage).await
-}
-
-fn describe(report: &SoakReport) -> String {
-    let look = Look::of_stdout();
-    let row =
-        |value: fn(&Sample) -> f64| Some(look.row(&report.samples.iter().map(value).collect::<Vec<_>>()));
-    let trends = &report.trends;
-    let done = format!(
-        "{} of {} executions succeeded, {} ended otherwise, {} were early",
-        grouped(report.succeeded as f64),
-        grouped(report.expected as f64),
-        grouped(report.otherwise as f64),
-        grouped(report.early as f64)
-    );
-    let load = format!(
-        "{} executions/s for {}, finished jobs kept for {}",
-        grouped(report.rate as f64),
-        span(Duration::from_secs_f64(report.seconds)),
-        span(Duration::from_millis(report.kept_ms))
-    );
-    let rows = [
-        ("Load", Some(load)),
-        ("Broken off", report.broken_off.clone()),
-        ("Done", Some(done)),
-        ("Memory", Some(trends.server_memory_bytes.describe(Unit::Bytes))),
-        ("", row(|sample| sample.server_memory_bytes as f64)),
-        ("Files", Some(trends.disk_bytes.describe(Unit::Bytes))),
-        ("", row(|sample| sample.disk_bytes.unwrap_or(0) as f64)),
-        ("Rate", Some(trends.done_per_second.describe(Unit::JobsPerSecond))),
-        ("", row(|sample| sample.done_per_second)),
-        ("Lateness p99", Some(trends.late_p99_us.describe(Unit::Microseconds))),
-        ("", row(|sample| sample.late_p99_us.unwrap_or(0) as f64)),
-        ("fdatasync", Some(report.floor.fdatasync_us.describe())),
-    ];
-    details(rows.into_iter().chain(report.cost.rows()).chain(report.machine.rows()))
-}
-
-impl Trends {
-    fn of(samples: &[Sample]) -> Trends {
-        let half = &samples[samples.len() / 2..];
-        let trend = |unit: Unit, value: fn(&Sample) -> Option<f64>| {
-            let point =
-                |sample: &Sample| value(sample).map(|value| Point { hours: sample.seconds / 3_600.0, value });
-            Trend::of(&half.iter().filter_map(point).collect::<Vec<_>>(), unit)
-        };
-        Trends {
-            server_memory_bytes: trend(Unit::Bytes, |sample| Some(sample.server_memory_bytes as f64)),
-            disk_bytes: trend(Unit::Bytes, |sample| sample.disk_bytes.map(|bytes| bytes as f64)),
-            done_per_second: trend(Unit::JobsPerSecond, |sample| Some(sample.done_per_second)),
-            late_p99_us: trend(Unit::Microseconds, |sample| sample.late_p99_us.map(|late| late as f64)),
+impl SoakArgs {
+    fn report(&self, machine: Machine, soak: Steady, endured: Endured, floor: Option<Floor>) -> SoakReport {
+        let trends = Trends::of(&soak.samples);
+        let (succeeded, otherwise) =
+            soak.counts.map_or((0, 0), |counts| (counts.succeeded, counts.otherwise));
+        let is_whole = endured.ending == Ending::Whole && succeeded == soak.expected;
+        let last = soak.samples.last();
+        SoakReport {
+            machine,
+            seconds: last.map_or(0.0, |sample| sample.seconds),
+            rate: self.rate.per_second(),
+            payload_bytes: self.payload_bytes,
+            kept_ms: self.keep().as_millis() as u64,
+            sample_every_ms: self.sample_every().as_millis() as u64,
+            expected: soak.expected,
+            succeeded,
+            otherwise,
+            early: soak.early,
+            exact: is_whole && otherwise == 0 && soak.early == 0,
+            broken_off: endured.ending.reason(),
+            reached: self.rate.per_second().zip(last).map(|(rate, last)| Reached::of(rate, last)),
+            tenths: Tenths::of(&soak.samples),
+            rate_of_floor: floor
+                .map(|floor| floor::share(trends.done_per_second.mean, floor.claim_complete_per_second)),
+            trends,
+            cost: endured.cost,
+            floor,
+            samples: soak.samples,
         }
     }
+}
+
+/// How a soak came to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Ending {
+    Whole,
+    Interrupted,
+    /// In words.
+    Failed(String),
+}
+
+impl Ending {
+    fn reason(self) -> Option<String> {
+        match self {
+            Ending::Whole => None,
+            Ending::Interrupted => Some("interrupted: what was measured so far".to_owned()),
+            Ending::Failed(reason) => Some(reason),
+        }
+    }
+}
+
+struct Endured {
+    ending: Ending,
+    cost: Option<Cost>,
+}
+
+/// Goes through with it. What was measured in hours is told, even if the last of them went wrong.
+async fn endure(soak: &mut Steady, stage: &mut Stage, signals: &mut Signals) -> anyhow::Result<Endured> {
+    let meter = Meter::start(stage)?;
+    let ended = tokio::select! {
+        biased;
+        () = signals.next() => Ok(Ending::Interrupted),
+        ended = go_through(soak, stage) => ended.map(|()| Ending::Whole),
+    };
+    let ending = match ended {
+        Ok(Ending::Interrupted) if soak.samples.is_empty() => return Err(broken_off().into()),
+        Ok(ending) => ending,
+        Err(error) if soak.samples.is_empty() => return Err(error),
+        Err(error) => Ending::Failed(format!("{:#}", stage.explained(error).await)),
+    };
+    // A server that is gone has nothing to tell of itself.
+    Ok(Endured { cost: meter.stop(stage, soak.expected).ok(), ending })
+}
+
+async fn go_through(soak: &mut Steady, stage: &mut Stage) -> anyhow::Result<()> {
+    soak.start_recurring(&stage.client).await?;
+    soak.go_on(stage).await?;
+    soak.finish(stage).await
 }

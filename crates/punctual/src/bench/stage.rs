@@ -1,27 +1,32 @@
 //! A server in a process of its own, on a temporary directory and a free port of the loopback interface, and a
 //! client for it. Whatever ends the benchmark ends the server and removes the directory.
 
-use crate::bench::PlaceArgs;
-use crate::bench::node;
-use crate::bench::pipe::{Ask, Counts, Start, Tell};
+use crate::bench::pipe::{Ask, Counts, Start, Tell, TransactionTimes};
 use crate::bench::scratch::Scratch;
 use crate::bench::usage::Usage;
-use crate::bench::words::megabytes;
-use crate::exit::CliError;
+use crate::bench::words::{grouped, megabytes};
+use crate::bench::{PlaceArgs, node, space};
+use crate::exit::{CliError, Exit};
 use anyhow::{Context, bail};
-use punctual_client::{Client, Span};
+use punctual_client::{Client, ClientError, Span};
+use punctual_store::bare::{BareDatabase, Past, Progress};
 use serde::Serialize;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
 /// How long the server may take to start, or to answer on its pipe.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long after an error the server is looked at, in case it has ended.
+const END_SEEN_WITHIN: Duration = Duration::from_secs(1);
+const END_LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// How long a database may take for a small commit before it counts as gone.
+const DATABASE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The server's worker and how long it keeps what is over.
 #[derive(Debug, Clone, Copy)]
@@ -36,40 +41,103 @@ impl StageOptions {
     pub const USUAL: StageOptions = StageOptions { slots: 64, prefetch: 2_000, keep: None };
 }
 
+/// Where a server is going to be: its directory, and its database where that is on a database server.
+pub struct Ground {
+    // Before the database, which goes when nobody is connected any more.
+    pub bare: Option<Box<dyn BareDatabase>>,
+    scratch: Option<Scratch>,
+    directory: TempDir,
+    /// The disks that are written to, as far as they can be seen from here.
+    disks: Vec<space::Disk>,
+}
+
+impl Ground {
+    pub async fn lay(place: &PlaceArgs) -> anyhow::Result<Self> {
+        let directory = temporary_directory(place)?;
+        let mut ground = Ground { bare: None, scratch: None, directory, disks: Vec::new() };
+        if let Some(server) = place.database_server()? {
+            let scratch = ground.scratch.insert(Scratch::create(server).await?);
+            let bare = ground.bare.insert(scratch.bare().await?);
+            ground.disks.extend(bare.data_directory().await.map(space::Disk::of_database_server));
+        } else {
+            ground.disks.push(space::Disk::of_dir(&place.dir));
+        }
+        Ok(ground)
+    }
+
+    pub fn dir(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Refuses what the disks would not hold, as far as they can be seen from here.
+    pub fn must_hold(&self, what: &str, bytes: u64) -> Result<(), CliError> {
+        self.disks.iter().try_for_each(|disk| disk.must_hold(what, bytes))
+    }
+
+    /// Writes what executions of the past have left. No server may run there yet.
+    pub async fn keep_past(&mut self, past: Past, progress: Progress) -> anyhow::Result<()> {
+        if let Some(bare) = &mut self.bare {
+            return Ok(bare.keep_past(past, progress).await?);
+        }
+        let dir = self.dir().to_owned();
+        let kept =
+            tokio::task::spawn_blocking(move || punctual_store::sqlite::keep_past(&dir, past, &progress));
+        Ok(kept.await.context("the past broke off")??)
+    }
+
+    /// Starts a server there and measures it. What went wrong is told as what it comes from.
+    pub async fn measure<T>(
+        self,
+        options: StageOptions,
+        work: impl AsyncFnOnce(&mut Stage) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let mut stage = Stage::start(self, options).await?;
+        match work(&mut stage).await {
+            Ok(measured) => Ok(measured),
+            Err(error) => Err(stage.explained(error).await),
+        }
+    }
+}
+
 pub struct Stage {
     pub client: Client,
     pub starts: UnboundedReceiver<Start>,
     counts: UnboundedReceiver<Counts>,
-    // Before the directory: fields are dropped in this order, and the server writes there until it is gone.
+    transactions: UnboundedReceiver<TransactionTimes>,
+    // Before the ground: fields are dropped in this order, and the server writes there until it is gone.
     server: ServerProcess,
-    /// Its database, where that is on a database server.
-    scratch: Option<Scratch>,
-    directory: TempDir,
+    pub ground: Ground,
 }
 
 impl Stage {
-    pub async fn set_up(place: &PlaceArgs, options: StageOptions) -> anyhow::Result<Self> {
-        let directory = temporary_directory(place)?;
-        let scratch = match place.database_server()? {
-            Some(server) => Some(Scratch::create(server).await?),
-            None => None,
-        };
-        let (server, stdout) = ServerProcess::start(directory.path(), scratch.as_ref(), options)?;
+    /// Sets up a server and measures it.
+    pub async fn measure<T>(
+        place: &PlaceArgs,
+        options: StageOptions,
+        work: impl AsyncFnOnce(&mut Stage) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        Ground::lay(place).await?.measure(options, work).await
+    }
+
+    async fn start(ground: Ground, options: StageOptions) -> anyhow::Result<Self> {
+        let (server, stdout) = ServerProcess::start(ground.dir(), ground.scratch.as_ref(), options)?;
         let (ready_sender, mut ready) = unbounded_channel();
         let (start_sender, starts) = unbounded_channel();
         let (count_sender, counts) = unbounded_channel();
-        let listener = Listener { ready: ready_sender, starts: start_sender, counts: count_sender };
+        let (transaction_sender, transactions) = unbounded_channel();
+        let listener = Listener {
+            ready: ready_sender,
+            starts: start_sender,
+            counts: count_sender,
+            transactions: transaction_sender,
+        };
         std::thread::spawn(move || listener.listen(stdout));
         let told = timeout(ANSWER_TIMEOUT, ready.recv()).await;
         let Ok(Some((address, token))) = told else {
             bail!("the server to be measured did not start");
         };
         let client = Client::new(&address, token)?;
-        Ok(Stage { client, starts, counts, server, scratch, directory })
-    }
-
-    pub fn dir(&self) -> &Path {
-        self.directory.path()
+        Ok(Stage { client, starts, counts, transactions, server, ground })
     }
 
     /// What the server has done so far.
@@ -79,53 +147,95 @@ impl Stage {
         counted.ok().flatten().context("the server to be measured does not answer")
     }
 
+    /// How long its transactions have taken so far.
+    pub async fn transactions(&mut self) -> anyhow::Result<TransactionTimes> {
+        self.server.ask(Ask::Transactions)?;
+        let told = timeout(ANSWER_TIMEOUT, self.transactions.recv()).await;
+        told.ok().flatten().context("the server to be measured does not answer")
+    }
+
     /// What the server has used so far.
     pub fn usage(&self) -> anyhow::Result<Usage> {
         Usage::of_process(self.server.child.id())
     }
 
-    /// The bytes of its files; unknown of a database server.
-    pub fn disk(&self) -> anyhow::Result<Option<Disk>> {
-        if self.scratch.is_some() {
-            return Ok(None);
+    /// What its files or its database take up.
+    pub async fn disk(&mut self) -> anyhow::Result<Disk> {
+        if let Some(bare) = &mut self.ground.bare {
+            let size = bare.size().await.context("the database does not say how large it is")?;
+            return Ok(Disk { bytes: size.bytes, write_ahead_log_bytes: None, dead_rows: size.dead_rows });
         }
-        let mut disk = Disk { bytes: 0, write_ahead_log_bytes: 0 };
-        for entry in std::fs::read_dir(self.dir())? {
+        let (mut bytes, mut log_bytes) = (0, 0);
+        for entry in std::fs::read_dir(self.ground.dir())? {
             let entry = entry?;
-            let bytes = entry.metadata()?.len();
-            disk.bytes += bytes;
+            let length = entry.metadata()?.len();
+            bytes += length;
             if entry.file_name().to_string_lossy().ends_with("-wal") {
-                disk.write_ahead_log_bytes += bytes;
+                log_bytes += length;
             }
         }
-        Ok(Some(disk))
+        Ok(Disk { bytes, write_ahead_log_bytes: Some(log_bytes), dead_rows: None })
+    }
+
+    /// An error as what it comes from: the measured server has ended, the database is gone, or a disk is full. Its own
+    /// words say what a client can do, which is not whoever measures.
+    pub async fn explained(&mut self, error: anyhow::Error) -> anyhow::Error {
+        let told = format!("{error:#}");
+        if let Some(full) = self.ground.disks.iter().find_map(space::Disk::fullness) {
+            return failed(format!("{full}: make room, or measure elsewhere or with fewer jobs ({told})"));
+        }
+        if let Some(how) = self.server.ended().await {
+            return failed(format!("the server that is measured ended while measuring ({how}): {told}"));
+        }
+        if let (Some(bare), Some(scratch)) = (&mut self.ground.bare, &self.ground.scratch)
+            && !matches!(timeout(DATABASE_TIMEOUT, bare.commit_once()).await, Ok(Ok(())))
+        {
+            let url = &scratch.server().url;
+            return failed(format!("the database server {url} went away while measuring: {told}"));
+        }
+        match error.downcast_ref::<ClientError>() {
+            Some(ClientError::Unreachable { .. }) => {
+                failed(format!("the server that is measured does not answer: {told}"))
+            }
+            _ => error,
+        }
     }
 }
 
-/// What the server's files take.
+fn failed(message: String) -> anyhow::Error {
+    CliError { exit: Exit::Failed, message }.into()
+}
+
+/// What the server's files, or its database, take up.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Disk {
     pub bytes: u64,
-    /// Part of the above: its size follows from how much was written at once, not from how much is kept.
-    pub write_ahead_log_bytes: u64,
+    /// Part of the above: its size follows from how much was written at once, not from how much is kept. Absent on a
+    /// database server, whose log is shared.
+    pub write_ahead_log_bytes: Option<u64>,
+    /// Row versions that wait to be swept away, where the database counts them.
+    pub dead_rows: Option<u64>,
 }
 
 impl Disk {
     pub fn describe(self) -> String {
-        let log = megabytes(self.write_ahead_log_bytes);
-        format!("{} in all, {log} of it write-ahead log", megabytes(self.bytes))
+        let all = format!("{} in all", megabytes(self.bytes));
+        match (self.write_ahead_log_bytes, self.dead_rows) {
+            (Some(log), _) => format!("{all}, {} of it write-ahead log", megabytes(log)),
+            (None, Some(dead)) => {
+                format!("{all} in the database's tables, {} dead rows among them", grouped(dead as f64))
+            }
+            (None, None) => format!("{all} in the database's tables"),
+        }
+    }
+
+    /// What has come since, for each of so many.
+    pub fn bytes_each_since(self, before: Disk, count: u64) -> f64 {
+        self.bytes.saturating_sub(before.bytes) as f64 / count.max(1) as f64
     }
 }
 
-/// What a share of the files is, or why it is not known.
-pub fn describe_disk(share: Option<f64>, of: &str, disk: Option<Disk>) -> String {
-    match share.zip(disk) {
-        Some((bytes, disk)) => format!("{bytes:.0} bytes {of}; {}", disk.describe()),
-        None => "the database server's; not measured".to_owned(),
-    }
-}
-
-pub fn temporary_directory(place: &PlaceArgs) -> Result<TempDir, CliError> {
+fn temporary_directory(place: &PlaceArgs) -> Result<TempDir, CliError> {
     let made = tempfile::Builder::new().prefix("punctual-bench-").tempdir_in(&place.dir);
     made.map_err(|error| {
         CliError::cannot_start(format!("--dir {}: cannot write there: {error}", place.dir.display()))
@@ -176,6 +286,18 @@ impl ServerProcess {
         let line = serde_json::to_string(&ask)? + "\n";
         self.stdin.write_all(line.as_bytes()).context("the server to be measured is gone")
     }
+
+    /// How it ended, if it has. Its connections are closed a moment before it is seen to be gone.
+    async fn ended(&mut self) -> Option<ExitStatus> {
+        let gives_up_at = Instant::now() + END_SEEN_WITHIN;
+        loop {
+            let ended = self.child.try_wait().ok().flatten();
+            if ended.is_some() || Instant::now() > gives_up_at {
+                return ended;
+            }
+            tokio::time::sleep(END_LOOK_INTERVAL).await;
+        }
+    }
 }
 
 impl Drop for ServerProcess {
@@ -191,6 +313,7 @@ struct Listener {
     ready: UnboundedSender<(String, String)>,
     starts: UnboundedSender<Start>,
     counts: UnboundedSender<Counts>,
+    transactions: UnboundedSender<TransactionTimes>,
 }
 
 impl Listener {
@@ -202,6 +325,7 @@ impl Listener {
                 Ok(Tell::Ready { address, token }) => self.ready.send((address, token)).is_ok(),
                 Ok(Tell::Started(start)) => self.starts.send(start).is_ok(),
                 Ok(Tell::Counted(counts)) => self.counts.send(counts).is_ok(),
+                Ok(Tell::Transactions(times)) => self.transactions.send(times).is_ok(),
                 Err(_) => return,
             };
         }

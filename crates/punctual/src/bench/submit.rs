@@ -1,6 +1,6 @@
 //! `punctual bench submit`: how fast jobs are taken and kept, in batches and one by one.
 
-use crate::bench::floor::{self, Floor, FloorJobs, beside};
+use crate::bench::floor::{self, Floor, FloorJobs};
 use crate::bench::load::{self, LoadArgs};
 use crate::bench::machine::Machine;
 use crate::bench::percentiles::{self, Bin, Percentiles, histogram};
@@ -49,13 +49,13 @@ struct SubmitReport {
     #[serde(flatten)]
     load: LoadArgs,
     bulk_per_second: f64,
-    bulk_of_floor: Option<f64>,
+    bulk_of_floor: f64,
     bulk_cost: Cost,
     singles: u64,
     connections: u64,
     singles_per_second: f64,
-    /// Jobs that shared a durable write, if each took as long as those of the bare disk.
-    singles_per_fdatasync: f64,
+    /// Jobs that shared a durable write, if each took as long as those of the bare disk or database.
+    singles_per_durable_write: f64,
     /// From the request to its answer, which comes when the job is durable.
     acknowledged_us: Percentiles,
     acknowledged_histogram: Vec<Bin>,
@@ -66,20 +66,11 @@ struct SubmitReport {
 pub async fn run(args: SubmitArgs) -> anyhow::Result<Exit> {
     args.load.check()?;
     let machine = Machine::here(&args.place.dir);
-    let stage = Stage::set_up(&args.place, StageOptions::USUAL).await?;
-    // Only the submit is measured: nothing of it runs.
-    stage.client.pause_queue(QUEUE).await?;
-    let job = load::no_op("noop", args.load.payload_bytes)?;
-
-    let meter = Meter::start(&stage)?;
-    let bulk_time = submit_bulk(&stage, &args, job.clone()).await?;
-    let bulk_cost = meter.stop(&stage, args.jobs)?;
-    let meter = Meter::start(&stage)?;
-    let singles = submit_singles(&stage, &args, job).await?;
-    let singles_cost = meter.stop(&stage, args.singles)?;
-
-    let like = FloorJobs { jobs: args.jobs, batch: args.load.batch, payload_bytes: args.load.payload_bytes };
-    let floor = floor::measure(&args.place, stage.dir(), like).await?;
+    let submitted =
+        Stage::measure(&args.place, StageOptions::USUAL, async |stage| submit(stage, &args).await);
+    let Submitted { bulk_time, bulk_cost, singles, singles_cost } = submitted.await?;
+    let LoadArgs { batch, payload_bytes, .. } = args.load;
+    let floor = floor::measure(&args.place, FloorJobs { jobs: args.jobs, batch, payload_bytes }).await?;
     let bulk_per_second = per_second(args.jobs, bulk_time);
     let singles_per_second = per_second(args.singles, singles.time);
     let report = SubmitReport {
@@ -92,7 +83,7 @@ pub async fn run(args: SubmitArgs) -> anyhow::Result<Exit> {
         singles: args.singles,
         connections: args.connections,
         singles_per_second,
-        singles_per_fdatasync: singles_per_second * floor.fdatasync_us.p50 as f64 / 1e6,
+        singles_per_durable_write: singles_per_second * floor.durable_write.us().p50 as f64 / 1e6,
         acknowledged_us: Percentiles::of(&singles.acknowledged),
         acknowledged_histogram: histogram(&singles.acknowledged),
         singles_cost,
@@ -102,23 +93,44 @@ pub async fn run(args: SubmitArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
+struct Submitted {
+    bulk_time: Duration,
+    bulk_cost: Cost,
+    singles: Singles,
+    singles_cost: Cost,
+}
+
+async fn submit(stage: &Stage, args: &SubmitArgs) -> anyhow::Result<Submitted> {
+    // Only the submit is measured: nothing of it runs.
+    stage.client.pause_queue(QUEUE).await?;
+    let job = load::no_op("noop", args.load.payload_bytes)?;
+    let meter = Meter::start(stage)?;
+    let bulk_time = submit_bulk(stage, args, job.clone()).await?;
+    let bulk_cost = meter.stop(stage, args.jobs)?;
+    let meter = Meter::start(stage)?;
+    let singles = submit_singles(stage, args, job).await?;
+    let singles_cost = meter.stop(stage, args.singles)?;
+    Ok(Submitted { bulk_time, bulk_cost, singles, singles_cost })
+}
+
 fn describe(report: &SubmitReport) -> String {
     let [bulk_cpu, _] = report.bulk_cost.rows();
     let [singles_cpu, memory] = report.singles_cost.rows();
     let singles = format!(
-        "{} jobs/s over {} connections, {:.1} per durable write of the bare disk",
+        "{} jobs/s over {} connections, {:.1} in the time of one {}",
         grouped(report.singles_per_second),
         report.connections,
-        report.singles_per_fdatasync
+        report.singles_per_durable_write,
+        report.floor.durable_write.name()
     );
     let rows = [
-        ("In batches", Some(beside(report.bulk_per_second, report.floor.insert_per_second))),
+        ("In batches", Some(report.floor.beside(report.bulk_per_second, report.floor.insert_per_second))),
         bulk_cpu,
         ("One by one", Some(singles)),
         ("  acknowledged", Some(report.acknowledged_us.describe())),
         singles_cpu,
         memory,
-        ("fdatasync", Some(report.floor.fdatasync_us.describe())),
+        report.floor.durable_write.row(),
     ];
     let facts = details(rows.into_iter().chain(report.machine.rows()));
     let plot = percentiles::plot(&report.acknowledged_histogram, Look::of_stdout());

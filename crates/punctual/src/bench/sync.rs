@@ -1,6 +1,5 @@
 //! What the disk takes for one durable write.
 
-use crate::bench::percentiles::Percentiles;
 use anyhow::Context;
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -10,8 +9,6 @@ use std::time::{Duration, Instant};
 /// What one log page of a small commit takes.
 const SYNC_BYTES: usize = 4_096;
 const SYNC_PAGES: u64 = 256;
-/// Writes of a measurement that is not taken in between something else.
-const SYNCS: usize = 200;
 
 /// Durable writes of one page each, on the disk of a directory: no commit there can be faster.
 ///
@@ -39,11 +36,4 @@ impl SyncProbe {
         self.round += 1;
         Ok(start.elapsed())
     }
-}
-
-/// Many of them in a row, for benchmarks that have no steps to take them in between.
-pub fn measure(dir: &Path) -> anyhow::Result<Percentiles> {
-    let mut probe = SyncProbe::new(dir)?;
-    let times = (0..SYNCS).map(|_| probe.once()).collect::<anyhow::Result<Vec<_>>>()?;
-    Ok(Percentiles::of(&times))
 }

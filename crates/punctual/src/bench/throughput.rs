@@ -1,13 +1,13 @@
 //! `punctual bench throughput`.
 
 use crate::args;
-use crate::bench::floor::{self, Floor, FloorJobs, beside};
+use crate::bench::floor::{self, Floor, FloorJobs};
 use crate::bench::load::{self, LoadArgs};
 use crate::bench::machine::Machine;
 use crate::bench::pace::{self, Pace};
 use crate::bench::pipe::Moment;
 use crate::bench::plot::Look;
-use crate::bench::stage::{Disk, Stage, StageOptions, describe_disk};
+use crate::bench::stage::{Disk, Stage, StageOptions};
 use crate::bench::usage::{Cost, Meter};
 use crate::bench::words::{grouped, per_second, percent};
 use crate::bench::{JOBS_MAX, PlaceArgs, progress};
@@ -48,19 +48,19 @@ struct ThroughputReport {
     prefetch: u64,
     /// All jobs submitted over HTTP while their queue is paused.
     submit_per_second: f64,
-    submit_of_floor: Option<f64>,
+    submit_of_floor: f64,
     /// All of them executed to their recorded outcome.
     drain: Pace,
-    drain_of_floor: Option<f64>,
+    drain_of_floor: f64,
     drain_cost: Cost,
     /// On a fresh server: submitted over HTTP while they are executed, from the first submit to the last outcome.
     together: Pace,
-    /// As a share of what the bare database would take for both on its one thread.
-    together_of_floor: Option<f64>,
+    /// As a share of what the bare database does of both.
+    together_of_floor: f64,
     together_cost: Cost,
-    disk_bytes_per_job: Option<f64>,
-    disk: Option<Disk>,
-    /// Raw rows on one thread, in this run: the better of two measurements.
+    disk_bytes_per_job: f64,
+    disk: Disk,
+    /// Raw rows in this run: the better of two measurements.
     floor: Floor,
 }
 
@@ -69,7 +69,8 @@ pub async fn run(args: ThroughputArgs) -> anyhow::Result<Exit> {
     let machine = Machine::here(&args.place.dir);
     let drained = drain(&args).await?;
     let together = together(&args).await?;
-    let FloorAnd { floor, both_per_second } = measure_floor(&args).await?;
+    let LoadArgs { batch, payload_bytes, .. } = args.load;
+    let floor = floor::measure(&args.place, FloorJobs { jobs: args.jobs, batch, payload_bytes }).await?;
     let report = ThroughputReport {
         machine,
         jobs: args.jobs,
@@ -81,10 +82,10 @@ pub async fn run(args: ThroughputArgs) -> anyhow::Result<Exit> {
         drain_of_floor: floor::share(drained.pace.per_second, floor.claim_complete_per_second),
         drain: drained.pace,
         drain_cost: drained.cost,
-        together_of_floor: floor::share(together.pace.per_second, both_per_second),
+        together_of_floor: floor::share(together.pace.per_second, floor.both_per_second()),
         together: together.pace,
         together_cost: together.cost,
-        disk_bytes_per_job: drained.disk.map(|disk| disk.bytes as f64 / args.jobs as f64),
+        disk_bytes_per_job: drained.disk.bytes_each_since(drained.disk_before, args.jobs),
         disk: drained.disk,
         floor,
     };
@@ -97,18 +98,23 @@ fn describe(report: &ThroughputReport) -> String {
     let [drain_cpu, drain_memory] = report.drain_cost.rows();
     let [together_cpu, together_memory] = report.together_cost.rows();
     let floor = &report.floor;
-    let share = report
-        .together_of_floor
-        .map_or_else(String::new, |share| format!(", {} of the bare database's for both", percent(share)));
-    let together = format!("{} jobs/s submitted and executed{share}", grouped(report.together.per_second));
-    let disk = describe_disk(report.disk_bytes_per_job, "per job, history included", report.disk);
+    let together = format!(
+        "{} jobs/s submitted and executed, {} of the bare database's for both",
+        grouped(report.together.per_second),
+        percent(report.together_of_floor)
+    );
+    let disk = format!(
+        "{:.0} bytes per job, history included; {}",
+        report.disk_bytes_per_job,
+        report.disk.describe()
+    );
     let rows = [
         (
             "Jobs",
             Some(format!("{} with {} bytes each", grouped(report.jobs as f64), report.load.payload_bytes)),
         ),
-        ("Submit", Some(beside(report.submit_per_second, floor.insert_per_second))),
-        ("Drain", Some(beside(report.drain.per_second, floor.claim_complete_per_second))),
+        ("Submit", Some(floor.beside(report.submit_per_second, floor.insert_per_second))),
+        ("Drain", Some(floor.beside(report.drain.per_second, floor.claim_complete_per_second))),
         ("  over the run", report.drain.describe(look)),
         drain_cpu,
         drain_memory,
@@ -117,44 +123,50 @@ fn describe(report: &ThroughputReport) -> String {
         ("  over the run", report.together.describe(look)),
         together_cpu,
         together_memory,
-        ("fdatasync", Some(floor.fdatasync_us.describe())),
+        floor.durable_write.row(),
     ];
     details(rows.into_iter().chain(report.machine.rows()))
 }
 
-async fn set_up(args: &ThroughputArgs) -> anyhow::Result<Stage> {
-    let options = StageOptions { slots: args.slots, prefetch: args.prefetch as usize, keep: None };
-    Stage::set_up(&args.place, options).await
+impl ThroughputArgs {
+    const fn stage(&self) -> StageOptions {
+        StageOptions { slots: self.slots, prefetch: self.prefetch as usize, keep: None }
+    }
 }
 
 struct Drained {
     submit_per_second: f64,
     pace: Pace,
     cost: Cost,
-    disk: Option<Disk>,
+    disk_before: Disk,
+    disk: Disk,
 }
 
 /// Submits everything while the queue is paused, then lets it run.
 async fn drain(args: &ThroughputArgs) -> anyhow::Result<Drained> {
-    let mut stage = set_up(args).await?;
-    let job = load::no_op("noop", args.load.payload_bytes)?;
-    stage.client.pause_queue(QUEUE).await?;
-    let meter = Meter::start(&stage)?;
-    let bar = progress("submitting", args.jobs);
-    let submit_time =
-        load::submit_all(&stage.client, args.load, args.jobs, &bar, move |_| job.clone()).await?;
-    bar.finish_and_clear();
-    let bar = progress("draining", args.jobs);
-    let since = Moment::now();
-    stage.client.resume_queue(QUEUE).await?;
-    let pace = pace::watch(&mut stage, args.jobs, since, &bar).await?;
-    bar.finish_and_clear();
-    Ok(Drained {
-        submit_per_second: per_second(args.jobs, submit_time),
-        pace,
-        cost: meter.stop(&stage, args.jobs)?,
-        disk: stage.disk()?,
+    Stage::measure(&args.place, args.stage(), async |stage| {
+        let job = load::no_op("noop", args.load.payload_bytes)?;
+        stage.client.pause_queue(QUEUE).await?;
+        let disk_before = stage.disk().await?;
+        let meter = Meter::start(stage)?;
+        let bar = progress("submitting", args.jobs);
+        let submit_time =
+            load::submit_all(&stage.client, args.load, args.jobs, &bar, move |_| job.clone()).await?;
+        bar.finish_and_clear();
+        let bar = progress("draining", args.jobs);
+        let since = Moment::now();
+        stage.client.resume_queue(QUEUE).await?;
+        let pace = pace::watch(stage, args.jobs, since, &bar).await?;
+        bar.finish_and_clear();
+        Ok(Drained {
+            submit_per_second: per_second(args.jobs, submit_time),
+            pace,
+            cost: meter.stop(stage, args.jobs)?,
+            disk_before,
+            disk: stage.disk().await?,
+        })
     })
+    .await
 }
 
 struct Together {
@@ -164,31 +176,18 @@ struct Together {
 
 /// Submits to a server that executes meanwhile.
 async fn together(args: &ThroughputArgs) -> anyhow::Result<Together> {
-    let mut stage = set_up(args).await?;
-    let job = load::no_op("noop", args.load.payload_bytes)?;
-    let client = stage.client.clone();
-    let meter = Meter::start(&stage)?;
-    let (unseen, bar) = (indicatif::ProgressBar::hidden(), progress("together", args.jobs));
-    let since = Moment::now();
-    let (_, pace) = tokio::try_join!(
-        load::submit_all(&client, args.load, args.jobs, &unseen, move |_| job.clone()),
-        pace::watch(&mut stage, args.jobs, since, &bar),
-    )?;
-    bar.finish_and_clear();
-    Ok(Together { pace, cost: meter.stop(&stage, args.jobs)? })
-}
-
-struct FloorAnd {
-    floor: Floor,
-    /// Inserted, claimed and completed one after the other.
-    both_per_second: Option<f64>,
-}
-
-async fn measure_floor(args: &ThroughputArgs) -> anyhow::Result<FloorAnd> {
-    let directory = crate::bench::stage::temporary_directory(&args.place)?;
-    let like = FloorJobs { jobs: args.jobs, batch: args.load.batch, payload_bytes: args.load.payload_bytes };
-    let floor = floor::measure(&args.place, directory.path(), like).await?;
-    let both = floor.insert_per_second.zip(floor.claim_complete_per_second);
-    let both_per_second = both.map(|(insert, complete)| 1.0 / (1.0 / insert + 1.0 / complete));
-    Ok(FloorAnd { floor, both_per_second })
+    Stage::measure(&args.place, args.stage(), async |stage| {
+        let job = load::no_op("noop", args.load.payload_bytes)?;
+        let client = stage.client.clone();
+        let meter = Meter::start(stage)?;
+        let (unseen, bar) = (indicatif::ProgressBar::hidden(), progress("together", args.jobs));
+        let since = Moment::now();
+        let (_, pace) = tokio::try_join!(
+            load::submit_all(&client, args.load, args.jobs, &unseen, move |_| job.clone()),
+            pace::watch(stage, args.jobs, since, &bar),
+        )?;
+        bar.finish_and_clear();
+        Ok(Together { pace, cost: meter.stop(stage, args.jobs)? })
+    })
+    .await
 }

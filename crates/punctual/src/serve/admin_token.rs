@@ -53,17 +53,33 @@ pub async fn ensure(
                     file = %data_dir.token_file().display(),
                     "the file does not hold the admin token that counts: put that back, or start with --new-admin-token"
                 ),
-                None => keep(store, secret_sha256, now).await?,
+                // Another server may have been faster.
+                None if add(store, secret_sha256, now).await? => {}
+                None => tracing::warn!(
+                    file = %data_dir.token_file().display(),
+                    "another server made an admin token at the same moment, and this file does not hold it: put that one \
+                     here, or start with --new-admin-token"
+                ),
             }
             Ok(AdminToken::Usual)
         }
         None if is_kept && !replace && !open.is_embedded => Ok(AdminToken::Elsewhere),
-        None => {
+        None if is_kept || replace => {
             let secret = new_secret()?;
             data_dir.remove_token()?;
             keep(store, secret_sha256(&secret), now).await?;
             data_dir.write_token(&format!("{PREFIX}{secret}"))?;
             Ok(if is_kept { AdminToken::Replaced } else { AdminToken::Usual })
+        }
+        None => {
+            let secret = new_secret()?;
+            // Of servers that start together on an empty store, one makes the token. The others write no file: theirs
+            // would hold a token that never counts.
+            if !add(store, secret_sha256(&secret), now).await? {
+                return Ok(AdminToken::Elsewhere);
+            }
+            data_dir.write_token(&format!("{PREFIX}{secret}"))?;
+            Ok(AdminToken::Usual)
         }
     }
 }
@@ -91,8 +107,17 @@ fn warn_if_exposed(data_dir: &DataDir) {
 }
 
 async fn keep(store: &dyn Store, secret_sha256: [u8; 32], now: Timestamp) -> anyhow::Result<()> {
-    let token = Token { id: ADMIN.to_owned(), secret_sha256, role: Role::Admin, created_at: now };
-    store.put_token(token).await.context("cannot keep the admin token")
+    store.put_token(admin(secret_sha256, now)).await.context("cannot keep the admin token")
+}
+
+/// Keeps the first token; whether it is this one that counts.
+async fn add(store: &dyn Store, secret_sha256: [u8; 32], now: Timestamp) -> anyhow::Result<bool> {
+    let kept = store.add_token(admin(secret_sha256, now)).await.context("cannot keep the admin token")?;
+    Ok(kept.secret_sha256 == secret_sha256)
+}
+
+fn admin(secret_sha256: [u8; 32], created_at: Timestamp) -> Token {
+    Token { id: ADMIN.to_owned(), secret_sha256, role: Role::Admin, created_at }
 }
 
 fn new_secret() -> anyhow::Result<String> {

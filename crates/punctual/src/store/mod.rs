@@ -12,9 +12,12 @@ pub use url::{Dialect, Password, ServerUrl, StoreUrl};
 
 use crate::config::{Flags, StoreSettings, Surroundings, exposure};
 use crate::exit::{CliError, Exit};
-use punctual_core::ports::{Host, Store, Wakes};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-use punctual_store::moving::Home;
+use punctual_client::host;
+use punctual_core::ports::{Host, Store, Wakes};
+use punctual_store::bare::BareDatabase;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+use punctual_store::moving::{Home, MoveError};
 #[cfg(feature = "mysql")]
 use punctual_store::mysql::MySqlOptions;
 #[cfg(feature = "postgres")]
@@ -285,6 +288,18 @@ pub async fn drop_database(place: &ServerPlace, name: &str) -> Result<(), CliErr
     }
 }
 
+/// The database as a benchmark looks at it, beside the server that it measures. Its tables are made if they are not there.
+pub async fn bare(place: &ServerPlace) -> Result<Box<dyn BareDatabase>, CliError> {
+    match place.url.dialect {
+        #[cfg(feature = "postgres")]
+        Dialect::Postgres => postgres::bare(place).await,
+        #[cfg(feature = "mysql")]
+        Dialect::Mysql => mysql::bare(place).await,
+        #[cfg(not(all(feature = "postgres", feature = "mysql")))]
+        dialect => Err(not_built_in(dialect)),
+    }
+}
+
 /// A store as one end of a move.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub fn home(url: &StoreUrl, password: Option<&Password>) -> Result<Home, CliError> {
@@ -305,6 +320,37 @@ pub fn home(url: &StoreUrl, password: Option<&Password>) -> Result<Home, CliErro
         #[cfg(not(all(feature = "postgres", feature = "mysql")))]
         dialect => Err(not_built_in(dialect)),
     }
+}
+
+/// Makes a copy that was restored a store of its own; the queues that are paused in it.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub async fn fork(place: &StorePlace) -> Result<Vec<String>, CliError> {
+    let home = match place {
+        StorePlace::Sqlite(directory) => Home::Sqlite(directory.clone()),
+        StorePlace::Server(server) => match server.url.dialect {
+            #[cfg(feature = "postgres")]
+            Dialect::Postgres => Home::Postgres(postgres::options(server)),
+            #[cfg(feature = "mysql")]
+            Dialect::Mysql => Home::MySql(mysql::options(server)),
+            #[cfg(not(all(feature = "postgres", feature = "mysql")))]
+            dialect => return Err(not_built_in(dialect)),
+        },
+    };
+    let forked = punctual_store::moving::fork(&home, host::wall_time()).await.map_err(|error| {
+        let exit = match error {
+            MoveError::NoStore(_) => Exit::NotFound,
+            MoveError::Store { .. } => Exit::ServerFailed,
+            _ => Exit::CannotStart,
+        };
+        CliError { exit, message: format!("nothing was changed in {place}: {error}") }
+    })?;
+    Ok(forked.queues)
+}
+
+#[cfg(not(any(feature = "postgres", feature = "mysql")))]
+#[expect(clippy::unused_async, reason = "the other builds wait for databases")]
+pub async fn fork(_: &StorePlace) -> Result<Vec<String>, CliError> {
+    Err(misunderstood("this needs a punctual that was built with `--features postgres,mysql`".to_owned()))
 }
 
 /// Opens the store of a server.

@@ -3,11 +3,12 @@
 use super::trouble::{unreachable, unusable};
 use super::{Migration, OpenStore, ServerPlace, ServerUrl};
 use crate::exit::CliError;
+use punctual_store::bare::BareDatabase;
 use punctual_store::mysql::migrate::{self, MigrateError};
-use punctual_store::mysql::{self, MySqlOptions, MySqlStore, OpenError};
+use punctual_store::mysql::{self, BareMySql, MySqlOptions, MySqlStore, OpenError};
 use std::sync::Arc;
 
-fn options(place: &ServerPlace) -> MySqlOptions {
+pub(super) fn options(place: &ServerPlace) -> MySqlOptions {
     let with_password = |url: &ServerUrl| url.with_password(place.password.as_ref());
     MySqlOptions {
         replica_url: place.replica.as_ref().map(with_password),
@@ -58,6 +59,11 @@ pub async fn create_database(place: &ServerPlace, name: &str) -> Result<(), CliE
 
 pub async fn drop_database(place: &ServerPlace, name: &str) -> Result<(), CliError> {
     mysql::drop_database(&options(place), name).await.map_err(|error| failed(place, &error))
+}
+
+pub async fn bare(place: &ServerPlace) -> Result<Box<dyn BareDatabase>, CliError> {
+    let bare = BareMySql::open(&options(place)).await.map_err(|error| failed(place, &error))?;
+    Ok(Box::new(bare))
 }
 
 fn failed(place: &ServerPlace, error: &MigrateError) -> CliError {

@@ -3,11 +3,12 @@
 use super::trouble::{unreachable, unusable};
 use super::{Migration, OpenStore, ServerPlace, ServerUrl};
 use crate::exit::CliError;
+use punctual_store::bare::BareDatabase;
 use punctual_store::postgres::migrate::{self, MigrateError};
-use punctual_store::postgres::{self, OpenError, PostgresOptions, PostgresStore};
+use punctual_store::postgres::{self, BarePostgres, OpenError, PostgresOptions, PostgresStore};
 use std::sync::Arc;
 
-fn options(place: &ServerPlace) -> PostgresOptions {
+pub(super) fn options(place: &ServerPlace) -> PostgresOptions {
     let with_password = |url: &ServerUrl| url.with_password(place.password.as_ref());
     PostgresOptions {
         replica_url: place.replica.as_ref().map(with_password),
@@ -57,6 +58,11 @@ pub async fn create_database(place: &ServerPlace, name: &str) -> Result<(), CliE
 
 pub async fn drop_database(place: &ServerPlace, name: &str) -> Result<(), CliError> {
     postgres::drop_database(&options(place), name).await.map_err(|error| failed(place, &error))
+}
+
+pub async fn bare(place: &ServerPlace) -> Result<Box<dyn BareDatabase>, CliError> {
+    let bare = BarePostgres::open(&options(place)).await.map_err(|error| failed(place, &error))?;
+    Ok(Box::new(bare))
 }
 
 fn failed(place: &ServerPlace, error: &MigrateError) -> CliError {

@@ -1,9 +1,10 @@
 //! The benchmarks run in a small form, count exactly, and leave nothing behind.
 
 use crate::server::{BINARY, eventually};
+use crate::small_disk::{SmallDisk, is_root};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
@@ -19,8 +20,18 @@ fn is_empty(directory: &Path) -> bool {
 
 /// The report of a benchmark.
 fn bench(arguments: &[&str]) -> Value {
+    bench_on(None, arguments)
+}
+
+/// The report of a benchmark of this database server, or of the embedded store. The URL goes by flag: the tests' servers
+/// have no secrets.
+fn bench_on(store: Option<&str>, arguments: &[&str]) -> Value {
     let directory = tempfile::tempdir().unwrap();
-    let output = command(arguments, &directory).args(["-o", "json"]).output().unwrap();
+    let mut command = command(arguments, &directory);
+    if let Some(url) = store {
+        command.args(["--store", url]);
+    }
+    let output = command.args(["-o", "json"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(is_empty(directory.path()), "something was left behind");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -82,7 +93,7 @@ fn throughput_is_measured_beside_its_floor() {
 #[test]
 fn submits_are_measured_in_batches_and_one_by_one() {
     let report = bench(&["submit", "--jobs", "1500", "--singles", "200", "--connections", "8"]);
-    for path in ["/bulk_per_second", "/bulk_of_floor", "/singles_per_second", "/singles_per_fdatasync"] {
+    for path in ["/bulk_per_second", "/bulk_of_floor", "/singles_per_second", "/singles_per_durable_write"] {
         is_positive(&report, path);
     }
     is_ordered(&report["acknowledged_us"]);
@@ -96,7 +107,7 @@ fn latency_is_measured_beside_its_floor() {
     for series in ["start_us", "acknowledged_us", "fdatasync_us"] {
         is_ordered(&report[series]);
     }
-    is_positive(&report, "/start_of_fdatasync_p50");
+    is_positive(&report, "/start_of_floor_p50");
     is_positive(&report, "/server_peak_memory_bytes");
 }
 
@@ -129,18 +140,160 @@ fn held_jobs_are_measured_against_an_empty_store() {
     }
 }
 
-#[test]
-fn a_soak_executes_everything_once_and_stops_by_itself() {
-    let small = ["soak", "--for", "3s", "--rate", "50", "--sample-every", "250ms", "--keep", "1s"];
-    let report = bench(&small);
+/// Everything was executed once, and nothing is said that so short a run cannot know.
+fn is_whole_soak(report: &Value) {
     // A fifth recurs for three seconds, the rest is submitted.
     assert_eq!(report["expected"], 10 * 3 + 40 * 3, "{report}");
     assert_eq!(report["succeeded"], report["expected"], "{report}");
     assert_eq!((&report["exact"], &report["otherwise"]), (&true.into(), &0.into()), "{report}");
-    assert!(report["samples"].as_array().unwrap().len() >= 2, "{report}");
     for what in ["server_memory_bytes", "disk_bytes", "done_per_second", "late_p99_us"] {
-        assert!(!report["trends"][what]["verdict"].as_str().unwrap().is_empty(), "{report}");
+        assert_eq!(report["trends"][what]["verdict"], "too short to tell", "{report}");
     }
+    assert_eq!(report["reached"]["overloaded"], false, "{report}");
+    let samples = report["samples"].as_array().unwrap();
+    assert!(samples.len() >= 2, "{report}");
+    for sample in samples {
+        is_positive(sample, "/disk_bytes");
+        is_positive(sample, "/server_memory_bytes");
+    }
+}
+
+const SMALL_SOAK: [&str; 9] =
+    ["soak", "--for", "3s", "--rate", "50", "--sample-every", "250ms", "--keep", "1s"];
+
+#[test]
+fn a_soak_executes_everything_once_and_keeps_its_samples_in_a_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("samples.jsonl");
+    let report = bench(&[&SMALL_SOAK[..], &["--samples", file.to_str().unwrap()]].concat());
+    is_whole_soak(&report);
+    let lines = std::fs::read_to_string(&file).unwrap();
+    let kept: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(&kept, report["samples"].as_array().unwrap());
+}
+
+#[test]
+fn a_soak_at_full_rate_executes_everything_once() {
+    let report = bench(&["soak", "--for", "1s", "--rate", "full", "--keep", "1m"]);
+    assert_eq!((&report["rate"], &report["reached"]), (&Value::Null, &Value::Null), "{report}");
+    assert_eq!((&report["exact"], &report["succeeded"]), (&true.into(), &report["expected"]), "{report}");
+    assert!(report["succeeded"].as_u64().unwrap() > 100, "more than those that recur: {report}");
+}
+
+/// What is said of a database server beside its floor.
+fn is_measured_on_a_server(url: &str) {
+    let throughput = ["throughput", "--jobs", "2000", "--batch", "500", "--payload-bytes", "100"];
+    let report = bench_on(Some(url), &throughput);
+    for path in [
+        "/submit_of_floor",
+        "/drain_of_floor",
+        "/together_of_floor",
+        "/floor/insert_per_second",
+        "/floor/claim_complete_per_second",
+        "/floor/hold_per_second",
+        "/disk/bytes",
+    ] {
+        is_positive(&report, path);
+    }
+    is_ordered(&report["floor"]["commit_us"]);
+    assert_eq!(
+        (&report["floor"]["jobs"], &report["floor"]["writers"]),
+        (&2_000.into(), &4.into()),
+        "{report}"
+    );
+    let report = bench_on(Some(url), &["latency", "--jobs", "10", "--pause", "1ms"]);
+    is_ordered(&report["commit_us"]);
+    is_positive(&report, "/start_of_floor_p50");
+}
+
+/// What takes longer or loads more, on a database server.
+fn is_held_and_soaked_on_a_server(url: &str) {
+    let hold = ["hold", "--jobs", "3000", "--samples", "5", "--due", "10", "--over", "300ms", "--lead", "5s"];
+    is_positive(&bench_on(Some(url), &hold), "/disk_bytes_per_future_job");
+    is_whole_soak(&bench_on(Some(url), &SMALL_SOAK));
+}
+
+fn given(variable: &str) -> String {
+    std::env::var(variable).unwrap_or_else(|_| {
+        panic!("{variable} is not set: run `cargo xtask test`, which starts servers for the tests")
+    })
+}
+
+#[test]
+fn claims_on_servers_are_compared_with_those_from_an_empty_database() {
+    for variable in ["PUNCTUAL_TEST_POSTGRES", "PUNCTUAL_TEST_MARIADB"] {
+        are_claims_compared(&bench_on(Some(&given(variable)), &SMALL_CLAIMS));
+    }
+}
+
+#[test]
+fn postgres_holds_jobs_and_bears_a_soak() {
+    is_held_and_soaked_on_a_server(&given("PUNCTUAL_TEST_POSTGRES"));
+}
+
+#[test]
+fn mariadb_holds_jobs_and_bears_a_soak() {
+    is_held_and_soaked_on_a_server(&given("PUNCTUAL_TEST_MARIADB"));
+}
+
+#[test]
+fn postgres_is_measured_beside_its_floor() {
+    is_measured_on_a_server(&given("PUNCTUAL_TEST_POSTGRES"));
+}
+
+#[test]
+fn mariadb_is_measured_beside_its_floor() {
+    is_measured_on_a_server(&given("PUNCTUAL_TEST_MARIADB"));
+}
+
+const SMALL_CLAIMS: [&str; 9] =
+    ["claims", "--queued", "3000", "--historic", "5005", "--jobs", "1000", "--payload-bytes", "100"];
+
+fn are_claims_compared(report: &Value) {
+    for (side, queued, historic) in [("empty", 2_000, 0), ("full", 3_000, 5_005)] {
+        let side = &report[side];
+        assert_eq!((&side["queued"], &side["historic"]), (&queued.into(), &historic.into()), "{report}");
+        is_positive(side, "/first_per_second");
+        is_positive(side, "/again_per_second");
+        is_positive(side, "/transaction_p50_us");
+    }
+    for path in ["/ratios/first", "/ratios/again", "/historic_per_second", "/empty_of_floor"] {
+        is_positive(report, path);
+    }
+    let bytes = |side: &str| report[side]["disk"]["bytes"].as_u64().unwrap();
+    assert!(bytes("full") > bytes("empty"), "the past takes up room: {report}");
+}
+
+#[test]
+fn claims_from_a_full_database_are_compared_with_those_from_an_empty_one() {
+    are_claims_compared(&bench(&SMALL_CLAIMS));
+}
+
+#[test]
+fn a_disk_that_gets_full_is_named() {
+    if !is_root() {
+        assert!(std::env::var_os("CI").is_none(), "CI must be able to mount a file system");
+        eprintln!("only root can mount a file system: not tested");
+        return;
+    }
+    let disk = SmallDisk::mount();
+    let mut command = Command::new(BINARY);
+    command.args(["bench", "submit", "--payload-bytes", "5000", "--dir"]).arg(disk.path());
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("the disk of --dir {} is full", disk.path().display())), "{said}");
+}
+
+#[test]
+fn a_past_that_no_disk_holds_is_refused_before_it_begins() {
+    let directory = tempfile::tempdir().unwrap();
+    let too_many = ["claims", "--historic", "1000000000", "--queued", "1000000000"];
+    let output = command(&too_many, &directory).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(7), "{said}");
+    assert!(said.contains("--historic 1,000,000,000") && said.contains("left: ask for fewer"), "{said}");
+    assert!(is_empty(directory.path()), "something was left behind");
 }
 
 #[test]
@@ -154,6 +307,10 @@ fn people_get_a_summary_with_a_plot_in_plain_letters() {
         assert!(shown.contains(word), "{word}: {shown}");
     }
     assert!(shown.contains("##") && !shown.contains('█'), "{shown}");
+    let small = ["hold", "--jobs", "100", "--samples", "3", "--due", "3", "--over", "100ms", "--lead", "3s"];
+    let shown = String::from_utf8(command(&small, &directory).output().unwrap().stdout).unwrap();
+    let plots = ["Submit to start, before\n", "Submit to start, beside the held jobs\n"];
+    assert!(plots.iter().all(|plot| shown.contains(plot)) && shown.contains("up to"), "{shown}");
 }
 
 #[test]
@@ -173,6 +330,8 @@ fn options_that_make_no_sense_are_named() {
         (&["accuracy", "--jobs", "18446744073709551614", "--recurring", "0"], "--jobs"),
         (&["hold", "--due", "18446744073709551614"], "--due"),
         (&["throughput", "--jobs", "18446744073709551614"], "--jobs"),
+        (&["claims", "--queued", "1000", "--jobs", "501"], "--queued"),
+        (&["soak", "--rate", "fast"], "--rate"),
         (&["soak", "--for", "10ms"], "--for"),
         (&["soak", "--sample-every", "3h"], "--sample-every"),
         (&["soak", "--for", "30d", "--sample-every", "100ms"], "--sample-every"),
@@ -182,6 +341,10 @@ fn options_that_make_no_sense_are_named() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(said.contains(named), "{arguments:?}: {said}");
     }
+    let samples = ["soak", "--samples", "/nowhere/at/all/samples"];
+    let output = command(&samples, &directory).output().unwrap();
+    assert_eq!(output.status.code(), Some(7));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--samples /nowhere/at/all/samples"));
     let nowhere =
         Command::new(BINARY).args(["bench", "latency", "--dir", "/nowhere/at/all"]).output().unwrap();
     assert_eq!(nowhere.status.code(), Some(7));
@@ -189,9 +352,9 @@ fn options_that_make_no_sense_are_named() {
 }
 
 /// A soak that would take long, and the process of its server.
-async fn long_soak(directory: &TempDir) -> (Child, PathBuf) {
-    let mut command = command(&["soak", "--for", "10m", "--rate", "20"], directory);
-    let running = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+async fn long_soak(arguments: &[&str], directory: &TempDir) -> (Child, u32) {
+    let mut command = command(&[&["soak", "--for", "10m", "--rate", "20"], arguments].concat(), directory);
+    let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let children = format!("/proc/{0}/task/{0}/children", running.id());
     let mut server = String::new();
     eventually("the server is there and writes", async || {
@@ -200,33 +363,90 @@ async fn long_soak(directory: &TempDir) -> (Child, PathBuf) {
         !server.is_empty() && places.any(|place| !is_empty(&place.unwrap().path()))
     })
     .await;
-    (running, Path::new("/proc").join(server))
+    (running, server.parse().unwrap())
 }
 
-fn send(running: &Child, signal: Signal) {
-    kill_process(Pid::from_raw(running.id() as i32).unwrap(), signal).unwrap();
+fn is_there(process: u32) -> bool {
+    Path::new("/proc").join(process.to_string()).exists()
+}
+
+/// A soak of which some samples are taken already.
+async fn sampled_soak(directory: &TempDir, kept: &TempDir) -> (Child, u32) {
+    let file = kept.path().join("samples.jsonl");
+    let sampled = ["--sample-every", "100ms", "--samples", file.to_str().unwrap(), "-o", "json"];
+    let soak = long_soak(&sampled, directory).await;
+    let lines = || std::fs::read_to_string(&file).map_or(0, |text| text.lines().count());
+    eventually("samples are taken", async || lines() >= 3).await;
+    soak
+}
+
+#[tokio::test]
+async fn an_interrupted_soak_tells_what_it_has_so_far() {
+    let (directory, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (running, server) = sampled_soak(&directory, &kept).await;
+    send(running.id(), Signal::INT);
+    let output = running.wait_with_output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report["samples"].as_array().unwrap().len() >= 3, "{report}");
+    assert_eq!(report["broken_off"], "interrupted: what was measured so far", "{report}");
+    assert_eq!((output.status.code(), is_there(server)), (Some(1), false));
+    assert!(is_empty(directory.path()), "something was left behind");
+}
+
+#[tokio::test]
+async fn a_server_that_is_killed_while_it_is_measured_is_told_as_that() {
+    let (directory, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (running, server) = sampled_soak(&directory, &kept).await;
+    send(server, Signal::KILL);
+    let output = running.wait_with_output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let told = report["broken_off"].as_str().unwrap();
+    assert!(told.starts_with("the server that is measured ended while measuring (signal: 9"), "{told}");
+    assert!(report["samples"].as_array().unwrap().len() >= 3, "{report}");
+    assert_eq!(output.status.code(), Some(1));
+
+    let mut command = command(&["throughput", "--jobs", "1000000"], &directory);
+    let running = command.stderr(Stdio::piped()).spawn().unwrap();
+    let children = format!("/proc/{0}/task/{0}/children", running.id());
+    let mut server = String::new();
+    eventually("a database is there", async || {
+        server = std::fs::read_to_string(&children).unwrap().trim().to_owned();
+        let mut places = std::fs::read_dir(directory.path()).unwrap();
+        !server.is_empty() && places.any(|place| place.unwrap().path().join("punctual.db-wal").exists())
+    })
+    .await;
+    send(server.parse().unwrap(), Signal::KILL);
+    let output = running.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("ended while measuring") || said.contains("did not start"), "{said}");
+    assert!(!said.contains("punctual serve"), "{said}");
+}
+
+fn send(process: u32, signal: Signal) {
+    kill_process(Pid::from_raw(process as i32).unwrap(), signal).unwrap();
 }
 
 #[tokio::test]
 async fn an_interrupted_benchmark_ends_its_server_and_leaves_nothing_behind() {
     for signal in [Signal::INT, Signal::TERM] {
         let directory = tempfile::tempdir().unwrap();
-        let (running, server) = long_soak(&directory).await;
-        send(&running, signal);
+        let (running, server) = long_soak(&[], &directory).await;
+        send(running.id(), signal);
         let output = running.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains("broken off"), "{said}");
         assert!(is_empty(directory.path()), "something was left behind");
-        assert!(!server.exists(), "the server outlived its benchmark");
+        assert!(!is_there(server), "the server outlived its benchmark");
     }
 }
 
 #[tokio::test]
 async fn a_server_does_not_outlive_a_benchmark_that_was_killed() {
     let directory = tempfile::tempdir().unwrap();
-    let (mut running, server) = long_soak(&directory).await;
-    send(&running, Signal::KILL);
+    let (mut running, server) = long_soak(&[], &directory).await;
+    send(running.id(), Signal::KILL);
     running.wait().unwrap();
-    eventually("the server is gone", async || !server.exists()).await;
+    eventually("the server is gone", async || !is_there(server)).await;
 }

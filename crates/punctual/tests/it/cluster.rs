@@ -245,6 +245,65 @@ async fn a_second_server_leaves_the_admin_token_of_the_first_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn of_servers_that_start_together_on_an_empty_database_one_makes_the_admin_token() {
+    Cluster::with(async |cluster| {
+        let directories = [(); 4].map(|()| tempfile::tempdir().unwrap());
+        let start = |directory: &TempDir| {
+            let child = Command::new(BINARY)
+                .args(["api", "--listen", "127.0.0.1:0", "--log-level", "off", "--data-dir"])
+                .arg(directory.path())
+                .env("PUNCTUAL_STORE", &cluster.url)
+                .stdout(Stdio::piped())
+                .spawn();
+            Process { child: child.unwrap(), address: String::new(), said: String::new() }
+        };
+        let mut servers: Vec<Process> = directories.iter().map(start).collect();
+        for server in &mut servers {
+            let said = BufReader::new(server.child.stdout.as_mut().unwrap()).lines();
+            let line = said.map(Result::unwrap).find(|line| line.contains("http://")).unwrap();
+            server.address = line.trim().rsplit("http://").next().unwrap_or_default().to_owned();
+        }
+        let token = |directory: &TempDir| std::fs::read_to_string(directory.path().join("admin.token")).ok();
+        let tokens: Vec<String> = directories.iter().filter_map(token).collect();
+        let [token] = tokens.as_slice() else { panic!("{} tokens were made", tokens.len()) };
+        for server in &servers {
+            let client = Client::new(&server.address, token.trim()).unwrap();
+            client.me().await.expect("it counts at every server");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_of_a_restored_copy_runs_after_it_was_forked() {
+    Cluster::with(async |cluster| {
+        let api = cluster.api();
+        let waiting = api.submit(cluster, json!({"name": "noop"})).await;
+        let fork = || {
+            let mut command = Command::new(BINARY);
+            command.args(["migrate", "fork", "--this-is-a-copy"]).env("PUNCTUAL_STORE", &cluster.url);
+            command.output().unwrap()
+        };
+        let in_use = fork();
+        assert_eq!(in_use.status.code(), Some(7));
+        let told = String::from_utf8(in_use.stderr).unwrap();
+        assert!(told.contains("the copy is in use"), "{told}");
+        drop(api);
+        let forked = fork();
+        let told = String::from_utf8(forked.stdout).unwrap();
+        assert!(forked.status.success() && told.contains("its queues are paused: default"), "{told}");
+        let (api, _scheduler, _worker) = (cluster.api(), cluster.scheduler(), cluster.worker("one"));
+        let other = api.submit(cluster, json!({"name": "noop", "queue": "other"})).await;
+        api.completes(cluster, other).await;
+        assert_eq!(api.executions(cluster, waiting).await[0]["status"], "QUEUED");
+        let resume = "/api/v1/queues/default/resume";
+        assert_eq!(api.request(cluster, Method::POST, resume, None).await.0, StatusCode::OK);
+        api.completes(cluster, waiting).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn while_the_database_is_away_requests_are_put_off_and_all_goes_on_by_itself() {
     Cluster::with(async |cluster| {
         let gate = Gate::before(&cluster.url).await;

@@ -31,6 +31,8 @@ mod explain;
 mod first_run;
 mod follow;
 mod full_disk;
+#[cfg(all(feature = "mysql", feature = "postgres"))]
+mod galera;
 mod generated;
 mod graceful;
 #[cfg(feature = "http")]
@@ -39,6 +41,8 @@ mod keys;
 mod kill;
 mod lifecycle;
 mod limits;
+#[cfg(feature = "postgres")]
+mod load;
 mod metrics;
 #[cfg(feature = "postgres")]
 mod migrate_data;
@@ -47,10 +51,16 @@ mod openapi;
 mod overlap;
 mod pages;
 mod power;
+#[cfg(feature = "postgres")]
+mod private;
 mod process;
+#[cfg(feature = "postgres")]
+mod promotion;
 mod queues;
 mod raw;
 mod redact;
+#[cfg(feature = "postgres")]
+mod replica;
 mod restart;
 mod roles;
 mod scenarios;

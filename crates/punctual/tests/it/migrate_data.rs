@@ -75,9 +75,11 @@ async fn a_store_moves_to_postgres_and_its_jobs_run_there() {
         let jobs = told["tables"].as_array().unwrap().iter().find(|table| table["name"] == "jobs").unwrap();
         assert_eq!(jobs["rows"], 5);
 
+        // As if its last answer had been lost.
         let again = migrate(&from, url);
-        assert_eq!(again.status.code(), Some(7), "{}", said(&again));
-        assert!(said(&again).contains("the target is not empty"), "{}", said(&again));
+        assert!(again.status.success(), "{}", said(&again));
+        let told: Value = serde_json::from_slice(&again.stdout).unwrap();
+        assert_eq!(told["beginning"], "went_on");
 
         // The same data directory has the token; its embedded store is left as it was.
         let server = Server::start_in(&data, &["--store", url]);
@@ -98,6 +100,13 @@ async fn a_store_moves_to_postgres_and_its_jobs_run_there() {
         server.said(&["job", "trigger", "hourly", "--wait"]);
         let ran = client.executions(hourly, None, None).await.unwrap().items;
         assert_eq!(ran[0].status, ExecutionStatus::Succeeded);
+        server.kill();
+        eventually("the target has served, and is refused", async || {
+            let again = migrate(&from, url);
+            assert_eq!(again.status.code(), Some(7), "{}", said(&again));
+            said(&again).contains("the target is not empty")
+        })
+        .await;
     })
     .await;
 }

@@ -16,12 +16,12 @@ const DISK_BYTES: u64 = 64 * 1024 * 1024;
 const BALLAST_BYTES: usize = 16 * 1024 * 1024;
 
 /// A file system in a file. Only root may mount one.
-struct SmallDisk {
+pub(crate) struct SmallDisk {
     directory: TempDir,
 }
 
 impl SmallDisk {
-    fn mount() -> Self {
+    pub(crate) fn mount() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let image = directory.path().join("image");
         File::create(&image).unwrap().set_len(DISK_BYTES).unwrap();
@@ -32,7 +32,7 @@ impl SmallDisk {
         disk
     }
 
-    fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.directory.path().join("disk")
     }
 }
@@ -49,7 +49,7 @@ fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 

@@ -402,6 +402,7 @@ macro_rules! each_conformance_case {
                 retention_deletes_only_what_is_older,
                 retention_is_bounded_and_says_when_there_is_more,
                 a_token_is_found_by_its_id_and_can_be_replaced,
+                a_token_is_added_only_where_none_has_its_id,
                 jobs_that_finished_long_ago_are_retired,
                 a_job_with_a_dead_letter_is_not_retired,
                 every_finished_status_is_retired,

@@ -62,6 +62,7 @@ races! {
         one_submit_from_many_at_once,
         one_idempotency_key_from_many_at_once,
         one_unique_key_from_many_at_once,
+        one_first_token_from_many_at_once,
         a_submit_against_the_end_of_the_holder_of_its_unique_key,
         a_child_against_the_success_of_its_parent,
         a_child_against_the_failure_of_its_parent,

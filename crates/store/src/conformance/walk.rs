@@ -513,6 +513,7 @@ impl Walk {
             _ => {
                 let (id, secret_sha256) = ("t".to_owned(), [self.draw(256) as u8; 32]);
                 let token = Token { id, secret_sha256, role: Role::Operator, created_at: self.now };
+                both!(self, add_token(Token { role: Role::Viewer, ..token.clone() }));
                 both!(self, put_token(token));
                 both!(self, probe(self.now));
             }

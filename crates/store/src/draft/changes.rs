@@ -2,10 +2,10 @@
 
 use crate::rows::{JobKey, JobRow, LiveRow, ScheduleRow};
 use crate::tally::Counts;
-use punctual_core::ids::{JobId, OccurrenceId, SessionId};
+use punctual_core::ids::{Epoch, JobId, OccurrenceId, SessionId};
 use punctual_core::job::JobMark;
 use punctual_core::notes::{Checkpoint, LastNote, Progress};
-use punctual_core::occurrence::Finished;
+use punctual_core::occurrence::{Finished, Lease, Live, LiveState};
 use punctual_core::ports::{NewRequest, QueueRow, RequestKey, SessionOpening, StoredAnswer};
 use punctual_core::schedule::SkipRange;
 use punctual_core::session::SessionMode;
@@ -39,6 +39,8 @@ pub(crate) struct Changes {
     pub schedules_deleted: Vec<JobId>,
 
     pub live_inserted: Vec<LiveRow>,
+    /// Queued ones that were claimed, which is most of what is written and changes little.
+    pub leased: Vec<Leased>,
     pub live_updated: Vec<LiveRow>,
     pub live_deleted: Vec<OccurrenceId>,
 
@@ -89,6 +91,40 @@ pub(crate) struct SessionChange {
     pub mode: SessionMode,
     pub attention: bool,
     pub lost: bool,
+}
+
+/// What a claim changes of a queued occurrence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Leased {
+    pub id: OccurrenceId,
+    pub session: SessionId,
+    pub claimed_at: Timestamp,
+    pub epoch: Epoch,
+    pub job_version: u32,
+}
+
+impl Leased {
+    /// If this is all that became of the row.
+    pub fn of(before: &LiveRow, now: &LiveRow) -> Option<Self> {
+        let (LiveState::Queued, LiveState::Running(lease)) = (before.live.state, now.live.state) else {
+            return None;
+        };
+        let leased = Leased {
+            id: now.live.id,
+            session: lease.session,
+            claimed_at: lease.claimed_at,
+            epoch: now.live.epoch,
+            job_version: now.live.job_version,
+        };
+        (leased.onto(before.clone()) == *now).then_some(leased)
+    }
+
+    /// The row after it.
+    pub fn onto(self, row: LiveRow) -> LiveRow {
+        let Leased { session, claimed_at, epoch, job_version, .. } = self;
+        let state = LiveState::Running(Lease { session, claimed_at, cancel_requested: false });
+        LiveRow { live: Live { state, epoch, job_version, ..row.live }, ..row }
+    }
 }
 
 /// What a job keeps when its schedule is over.

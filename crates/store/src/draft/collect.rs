@@ -1,7 +1,7 @@
 //! What a draft has changed, as lists to be written.
 
 use super::table::RowChange;
-use super::{Changes, Draft, SessionChange};
+use super::{Changes, Draft, Leased, SessionChange};
 use crate::rows::JobKey;
 use punctual_core::ids::JobId;
 
@@ -109,7 +109,12 @@ impl Draft {
         for (id, change) in self.open.rows.changes() {
             match change {
                 RowChange::Inserted(row) => changes.live_inserted.push(row.clone()),
-                RowChange::Updated(row) => changes.live_updated.push(row.clone()),
+                RowChange::Updated(row) => {
+                    match self.open.rows.before(id).and_then(|before| Leased::of(before, row)) {
+                        Some(leased) => changes.leased.push(leased),
+                        None => changes.live_updated.push(row.clone()),
+                    }
+                }
                 RowChange::Deleted => changes.live_deleted.push(*id),
             }
         }

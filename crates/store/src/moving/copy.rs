@@ -45,13 +45,48 @@ impl Move<'_> {
             return Err(MoveError::SourceUnfinished);
         }
         let totals = self.totals().await?;
+        if let Some(filled) = self.filled_without_note().await? {
+            return self.recognise(filled, &totals).await;
+        }
         let beginning = self.begin(&totals).await?;
         if self.stage().await? == COPYING {
             self.copy_all(&totals).await?;
         }
-        let tables = self.compare_all(&totals).await?;
+        let Compared { tables, different } = self.compare_all(&totals).await?;
+        if !different.is_empty() {
+            self.target.note(STAGE, DIFFERENT).await.map_err(MoveError::at(End::Target))?;
+            return Err(MoveError::Differ(different));
+        }
         self.target.release().await.map_err(MoveError::at(End::Target))?;
         Ok(Moved { beginning, tables })
+    }
+
+    /// What is in a target that no copy has begun in, or that is released: its first table with rows.
+    async fn filled_without_note(&mut self) -> Result<Option<Filled>, MoveError> {
+        if self.target_notes().await?.contains_key(SOURCE) {
+            return Ok(None);
+        }
+        for table in TABLES.iter().filter(|table| !is_never_empty(table)) {
+            let rows = self.target.count(table).await.map_err(MoveError::at(End::Target))?;
+            if rows > 0 {
+                return Ok(Some(Filled { table: table.name, rows }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Such a target has served, or it is the complete copy of this very source: it was released, and whoever copied it was
+    /// not told. Then source and target are alike. Nothing is written to it.
+    async fn recognise(&mut self, filled: Filled, totals: &Totals) -> Result<Moved, MoveError> {
+        let served = MoveError::TargetServed { table: filled.table, rows: filled.rows };
+        for table in TABLES {
+            let rows = self.target.count(table).await.map_err(MoveError::at(End::Target))?;
+            if rows != totals[table.name] {
+                return Err(served);
+            }
+        }
+        let Compared { tables, different } = self.compare_all(totals).await?;
+        if different.is_empty() { Ok(Moved { beginning: Beginning::WentOn, tables }) } else { Err(served) }
     }
 
     async fn totals(&mut self) -> Result<Totals, MoveError> {
@@ -77,7 +112,6 @@ impl Move<'_> {
         let notes = self.target_notes().await?;
         let totals = json!(totals).to_string();
         let Some(source) = notes.get(SOURCE) else {
-            self.must_be_empty().await?;
             self.begin_anew(&identity, &totals).await?;
             return Ok(Beginning::New);
         };
@@ -90,16 +124,6 @@ impl Move<'_> {
         }
         self.begin_anew(&identity, &totals).await?;
         Ok(Beginning::Anew)
-    }
-
-    async fn must_be_empty(&mut self) -> Result<(), MoveError> {
-        for table in TABLES.iter().filter(|table| !is_never_empty(table)) {
-            let rows = self.target.count(table).await.map_err(MoveError::at(End::Target))?;
-            if rows > 0 {
-                return Err(MoveError::TargetServed { table: table.name, rows });
-            }
-        }
-        Ok(())
     }
 
     /// The source is noted first: from then on, nobody opens the target.
@@ -167,7 +191,7 @@ impl Move<'_> {
     }
 
     /// Reads all of both sides again. What was changed in the source since it was copied is found here, too.
-    async fn compare_all(&mut self, totals: &Totals) -> Result<Vec<MovedTable>, MoveError> {
+    async fn compare_all(&mut self, totals: &Totals) -> Result<Compared, MoveError> {
         let mut tables = Vec::with_capacity(TABLES.len());
         let mut different = Vec::new();
         for table in TABLES {
@@ -185,12 +209,21 @@ impl Move<'_> {
             }
             tables.push(MovedTable { name: table.name, rows: right.rows, checksum: right.to_hex() });
         }
-        if different.is_empty() {
-            return Ok(tables);
-        }
-        self.target.note(STAGE, DIFFERENT).await.map_err(MoveError::at(End::Target))?;
-        Err(MoveError::Differ(different))
+        Ok(Compared { tables, different })
     }
+}
+
+/// A table of the target that has rows.
+struct Filled {
+    table: &'static str,
+    rows: u64,
+}
+
+/// Both sides as they were read.
+struct Compared {
+    tables: Vec<MovedTable>,
+    /// In words, what is not alike.
+    different: Vec<String>,
 }
 
 fn difference(table: &Layout, left: Checksum, right: Checksum) -> String {
@@ -203,7 +236,11 @@ fn difference(table: &Layout, left: Checksum, right: Checksum) -> String {
 }
 
 /// Those who were stopped a moment ago may still be saying farewell.
-async fn must_be_at_rest(side: &mut dyn Side, end: End, leave_max: Duration) -> Result<(), MoveError> {
+pub(super) async fn must_be_at_rest(
+    side: &mut dyn Side,
+    end: End,
+    leave_max: Duration,
+) -> Result<(), MoveError> {
     let mut waited = Duration::ZERO;
     loop {
         match side.users().await.map_err(MoveError::at(end))? {

@@ -28,6 +28,7 @@ use crate::postgres::{self, PostgresOptions};
 use crate::sqlite;
 use punctual_core::limits::MOVING_LEAVE_MAX;
 use punctual_core::ports::StoreError;
+use punctual_core::time::Timestamp;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -42,11 +43,13 @@ pub enum Home {
     MySql(MySqlOptions),
 }
 
-/// One of the two stores.
+/// Which store of a move it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     Source,
     Target,
+    /// One that somebody has restored beside the original.
+    Copy,
 }
 
 impl fmt::Display for End {
@@ -54,6 +57,7 @@ impl fmt::Display for End {
         f.write_str(match self {
             End::Source => "the source",
             End::Target => "the target",
+            End::Copy => "the copy",
         })
     }
 }
@@ -170,4 +174,27 @@ pub async fn move_house(
     let source = from.open(End::Source).await?;
     let target = to.open(End::Target).await?;
     copy::Move { source, target, tell, leave_max: MOVING_LEAVE_MAX }.run().await
+}
+
+/// A copy that is a store of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Forked {
+    /// The queues that are paused in it, by name: all there are.
+    pub queues: Vec<String>,
+    /// Sessions of workers that were open in the original.
+    pub sessions: u64,
+}
+
+/// Makes a copy that was restored beside its original harmless: all its queues are paused, so that nothing in it runs a
+/// second time; the workers of the original have no sessions in it; and it counts as another store than the original.
+/// Refused while anybody uses it, because then it may be the original.
+pub async fn fork(home: &Home, now: Timestamp) -> Result<Forked, MoveError> {
+    let mut side = home.open(End::Copy).await?;
+    copy::must_be_at_rest(&mut *side, End::Copy, MOVING_LEAVE_MAX).await?;
+    let at_copy = MoveError::at(End::Copy);
+    if !side.notes().await.map_err(&at_copy)?.is_empty() {
+        let reason = crate::unfinished::UNFINISHED.to_owned();
+        return Err(MoveError::Unusable { end: End::Copy, reason });
+    }
+    side.fork(now).await.map_err(at_copy)
 }

@@ -1,9 +1,11 @@
-//! A database as one side of a move.
+//! A database as one side of a move, or as a copy that is made a store of its own.
 
+use super::Forked;
 use super::cells::{Cell, Cells};
 use super::layout::Layout;
 use crate::fault::Fault;
 use async_trait::async_trait;
+use punctual_core::time::Timestamp;
 use std::collections::BTreeMap;
 
 /// What is noted in a target while it is not complete. A store in which anything is noted is not opened.
@@ -39,6 +41,8 @@ pub(crate) trait Side: Send {
     async fn settle(&mut self) -> Result<(), Fault>;
     /// Takes all notes away: from now on it is a store like any other.
     async fn release(&mut self) -> Result<(), Fault>;
+    /// Makes a copy a store of its own, in one transaction: see [`super::fork`].
+    async fn fork(&mut self, now: Timestamp) -> Result<Forked, Fault>;
 }
 
 /// How many of these rows share a page, by their sizes: as many as its bytes allow, and one at least.

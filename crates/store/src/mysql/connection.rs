@@ -3,12 +3,13 @@
 //! A statement whose answer nobody has read would be answered to the next one. So a connection counts as broken from the
 //! moment a statement is sent until its answer is there: whoever gives up in between leaves it to be closed.
 
-use super::errors::{LOCK_WAIT_TIMEOUT, server_code};
-use super::options::Target;
+use super::errors::{DEADLOCK, LOCK_WAIT_TIMEOUT, NOT_THERE, server_code};
+use super::options::{SEE_ALL_NODES, Target};
 use super::rows::get;
 use crate::fault::Fault;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, Params, Row, Value};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::timeout;
@@ -48,37 +49,87 @@ pub(crate) struct Connection {
     /// How long an answer is waited for.
     patience: Duration,
     is_broken: bool,
+    /// Which node of a Galera cluster this is, from 1, if it is one. Its locks end at the node.
+    node: Option<i64>,
+    /// Whether the transaction under way began with a mark that has to be there at its end.
+    is_marked: bool,
 }
+
+/// A node may undo a transaction at any moment for what another node has written. Nearly always the next statement is told;
+/// where it is not, it opens a new transaction, and the rest would be committed alone. The mark goes with the transaction, so
+/// that a commit never counts for less than all of it.
+const BEGIN_MARKED: &str = "START TRANSACTION; SAVEPOINT whole";
+const COMMIT_MARKED: &str = "RELEASE SAVEPOINT whole; COMMIT";
+
+/// What has to be known of a server.
+const SERVER: &str =
+    "SHOW SESSION VARIABLES WHERE Variable_name IN ('version', 'wsrep_on', 'auto_increment_offset')";
+/// Does nothing, which a node refuses that is not part of its cluster or is not to be used: unlike looking at variables.
+const NOTHING: &str = "DO 0";
 
 impl Connection {
     /// For transactions.
     pub async fn writing(target: &Target) -> Result<Self, Fault> {
-        Self::open(target, target.writing()).await
+        Self::open(target, Target::writing).await
     }
 
     /// For definitions of tables.
     pub async fn defining(target: &Target) -> Result<Self, Fault> {
-        Self::open(target, target.defining()).await
+        Self::open(target, Target::defining).await
     }
 
-    async fn open(target: &Target, opts: Opts) -> Result<Self, Fault> {
-        let conn = match timeout(target.connect_timeout, Conn::new(opts)).await {
-            Ok(connected) => connected?,
-            Err(_) => {
-                let (name, seconds) = (target.name(), target.connect_timeout.as_secs_f64());
-                return Err(Fault::Away(format!("{name} has not answered within {seconds} s")));
+    /// To the host that answered last, or the first after it that does.
+    async fn open(target: &Target, setup: fn(&Target, &Opts) -> Opts) -> Result<Self, Fault> {
+        let mut reasons = Vec::new();
+        for _ in target.hosts.all() {
+            let (place, host) = target.hosts.current();
+            match Self::open_host(target, setup(target, host)).await {
+                Err(Fault::Away(reason)) => {
+                    reasons.push((host.ip_or_hostname(), host.tcp_port(), reason));
+                    target.hosts.pass_on(place);
+                }
+                opened => return opened,
             }
-        };
+        }
+        Err(Fault::Away(match &reasons[..] {
+            [(_, _, reason)] => reason.clone(),
+            all => {
+                let told = all.iter().map(|(host, port, reason)| format!("{host}:{port}: {reason}"));
+                told.collect::<Vec<_>>().join("; ")
+            }
+        }))
+    }
+
+    async fn open_host(target: &Target, opts: Opts) -> Result<Self, Fault> {
+        let (name, wait) = (opts.ip_or_hostname().to_owned(), target.patience_with_host());
+        let late = || Fault::Away(format!("{name} has not answered within {} s", wait.as_secs_f64()));
+        let conn = timeout(wait, Conn::new(opts)).await.map_err(|_| late())??;
         let patience = target.statement_timeout.saturating_add(GRACE);
-        let mut connection = Connection { conn, patience, is_broken: false };
-        connection.check_version().await?;
+        let mut connection = Connection { conn, patience, is_broken: false, node: None, is_marked: false };
+        timeout(wait, connection.look_at_server()).await.map_err(|_| late())??;
         Ok(connection)
     }
 
-    async fn check_version(&mut self) -> Result<(), Fault> {
-        let row = self.one("SELECT VERSION()", vec![]).await?;
-        let version: String = get(&row.ok_or_else(|| Fault::Missing("the version".to_owned()))?, 0)?;
-        check_version(&version)
+    /// Refuses a server that is too old, or a node that is not part of its cluster.
+    async fn look_at_server(&mut self) -> Result<(), Fault> {
+        let rows = self.all_of_text(SERVER).await?;
+        let known: BTreeMap<String, String> =
+            rows.iter().map(|row| Ok((get(row, 0)?, get(row, 1)?))).collect::<Result<_, Fault>>()?;
+        let said = |name: &str| known.get(name).map(String::as_str).unwrap_or_default();
+        check_version(said("version"))?;
+        if said("wsrep_on") != "ON" {
+            return Ok(());
+        }
+        self.run_text(NOTHING).await?;
+        self.run_text(SEE_ALL_NODES).await?;
+        // Each node has a number of its own here, unless somebody has switched that off.
+        self.node = Some(said("auto_increment_offset").parse().unwrap_or(1));
+        Ok(())
+    }
+
+    /// Which node of a Galera cluster this is, from 1, if it is one.
+    pub fn node(&self) -> Option<i64> {
+        self.node
     }
 
     /// For a statement that may have to wait for others as long as these take.
@@ -137,17 +188,39 @@ impl Connection {
         self.is_broken = self.conn.is_disconnected();
         match answer {
             Ok(()) => Ok(true),
-            Err(error) if server_code(&error) == Some(LOCK_WAIT_TIMEOUT) => Ok(false),
+            // On a cluster, definitions meet as transactions do.
+            Err(error) if matches!(server_code(&error), Some(LOCK_WAIT_TIMEOUT | DEADLOCK)) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
 
+    /// Opens a transaction that relies on its locks. On other servers the first statement does.
+    pub async fn begin(&mut self) -> Result<(), Fault> {
+        if self.node.is_some() {
+            self.run_text(BEGIN_MARKED).await?;
+            self.is_marked = true;
+        }
+        Ok(())
+    }
+
     pub async fn commit(&mut self) -> Result<(), Fault> {
-        self.run_text("COMMIT").await
+        if !std::mem::take(&mut self.is_marked) {
+            return self.run_text("COMMIT").await;
+        }
+        self.is_broken = true;
+        let answer = timeout(self.patience, self.conn.query_drop(COMMIT_MARKED)).await;
+        match answer {
+            Ok(Err(error)) if server_code(&error) == Some(NOT_THERE) => {
+                self.is_broken = self.conn.is_disconnected();
+                Err(Fault::Conflict("the transaction was undone before its commit".to_owned()))
+            }
+            answer => self.answered(answer),
+        }
     }
 
     /// Undoes what is not committed. A connection on which that fails is broken.
     pub async fn roll_back(&mut self) {
+        self.is_marked = false;
         if self.is_broken() {
             return;
         }

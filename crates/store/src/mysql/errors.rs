@@ -13,6 +13,8 @@ const CONFLICTS: &[u16] = &[
     1020,
     1412,
 ];
+/// What is named is not there: a function, or the mark that a transaction began with.
+pub(crate) const NOT_THERE: u16 = 1305;
 pub(crate) const DEADLOCK: u16 = 1213;
 /// Only the statement is undone: the transaction has to be rolled back.
 pub(crate) const LOCK_WAIT_TIMEOUT: u16 = 1205;
@@ -41,7 +43,7 @@ impl From<Error> for Fault {
             Error::Server(error) if CONFLICTS.contains(&error.code) => Fault::Conflict(described(&error)),
             Error::Server(error) if OUTAGES.contains(&error.code) => Fault::Away(described(&error)),
             Error::Server(error) => Fault::MySql(described(&error)),
-            Error::Io(error) => Fault::Away(error.to_string()),
+            Error::Io(error) => Fault::Away(with_advice(error.to_string())),
             Error::Driver(DriverError::NoClientSslFlagFromServer) => Fault::Away(
                 "the server offers no TLS: set it up there, or add ssl-mode=disabled to the URL if the network \
                  in between can be trusted"
@@ -63,6 +65,18 @@ pub(crate) fn server_code(error: &Error) -> Option<u16> {
         Error::Server(error) => Some(error.code),
         _ => None,
     }
+}
+
+/// What to do about a certificate that was not believed.
+fn with_advice(problem: String) -> String {
+    let advice = if problem.contains("not valid for name") {
+        "the URL must name the host as the certificate does"
+    } else if problem.contains("invalid peer certificate") {
+        "add ssl-ca=FILE to the URL, where FILE holds the certificate of the authority that has signed the server's"
+    } else {
+        return problem;
+    };
+    format!("{problem}: {advice}")
 }
 
 /// What happened, for people to read.

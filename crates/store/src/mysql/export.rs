@@ -5,23 +5,28 @@ use super::migrate::{self, MigrateError};
 use super::options::MySqlOptions;
 use super::partitions;
 use super::rows::get;
+use super::turns::Lease;
 use crate::fault::Fault;
 use crate::moving::{
-    Cell, Cells, Column, End, Kind, Layout, MoveError, Notes, Portion, Side, TABLES, fitting,
+    Cell, Cells, Column, End, Forked, Kind, Layout, MoveError, Notes, Portion, Side, TABLES, fitting,
 };
 use crate::unfinished::NOTES_TABLE;
 use async_trait::async_trait;
 use mysql_async::{Row, Value};
 use punctual_core::limits::{DATABASE_PACKET_BYTES_MAX, MOVING_PAGE_ROWS_MAX};
+use punctual_core::time::Timestamp;
 
-/// Whoever moves holds this lock, which is one for the whole server.
-const LOCK: &str = "SELECT GET_LOCK(CONCAT('punctual_moving_', LEFT(SHA1(DATABASE()), 40)), 5)";
+/// Whoever moves holds this lock, which is one for the whole server. On nodes of a cluster it is a turn instead.
+const LOCK: &str = "SELECT GET_LOCK(CONCAT('punctual_moving_', LEFT(SHA2(DATABASE(), 256), 40)), 5)";
 /// Connections to this database that this user may see.
 const OTHERS: &str =
     "SELECT COUNT(*) FROM information_schema.processlist WHERE DB = DATABASE() AND ID <> CONNECTION_ID()";
 /// Sessions that have beaten within their lease, by the clock of the database.
 const BEATING: &str = "SELECT COUNT(*) FROM sessions WHERE lost = 0 \
      AND beaten_at + lease_us > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+/// Queues that something was ever submitted to.
+const PAUSE_USED: &str = "INSERT INTO queues (queue, paused_at) SELECT DISTINCT queue, ? FROM lanes \
+     ON DUPLICATE KEY UPDATE queues.queue = queues.queue";
 const HAS_NOTES: &str =
     "SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?";
 const MAKE_NOTES: &str = "CREATE TABLE IF NOT EXISTS moving (name VARCHAR(100) NOT NULL, value MEDIUMTEXT NOT NULL, \
@@ -46,6 +51,7 @@ const SIZES: [usize; 5] = [256, 64, 16, 4, 1];
 
 pub(crate) struct MySqlSide {
     connection: Connection,
+    lease: Option<Lease>,
 }
 
 pub(crate) async fn open(options: &MySqlOptions, end: End) -> Result<MySqlSide, MoveError> {
@@ -54,13 +60,20 @@ pub(crate) async fn open(options: &MySqlOptions, end: End) -> Result<MySqlSide, 
     prepare_tables(options, end).await?;
     let mut connection = Connection::defining(&target).await.map_err(MoveError::at(end))?;
     connection.wait_for_ever();
+    if connection.node().is_some() {
+        let lease = Lease::take(&mut connection, "move").await.map_err(MoveError::at(end))?;
+        return match lease {
+            Some(lease) => Ok(MySqlSide { connection, lease: Some(lease) }),
+            None => Err(MoveError::Taken { end }),
+        };
+    }
     let taken = connection.one(LOCK, vec![]).await.map_err(MoveError::at(end))?;
     let taken =
         taken.as_ref().map(|row| get::<Option<i64>>(row, 0)).transpose().map_err(MoveError::at(end))?;
     if taken.flatten() != Some(1) {
         return Err(MoveError::Taken { end });
     }
-    Ok(MySqlSide { connection })
+    Ok(MySqlSide { connection, lease: None })
 }
 
 /// An empty target gets its tables.
@@ -72,7 +85,7 @@ async fn prepare_tables(options: &MySqlOptions, end: End) -> Result<(), MoveErro
     let found = migrate::status(options).await.map_err(failed)?.version;
     let needed = migrate::VERSION;
     match (end, found) {
-        (End::Source, found) if found == needed => Ok(()),
+        (End::Source | End::Copy, found) if found == needed => Ok(()),
         (End::Target, found) if found == needed || found == 0 => {
             migrate::up(options).await.map(drop).map_err(failed)
         }
@@ -195,6 +208,14 @@ fn sharing(rows: &[Vec<Value>]) -> usize {
 }
 
 impl MySqlSide {
+    /// Says now and then that the move goes on.
+    async fn renew(&mut self) -> Result<(), Fault> {
+        match &mut self.lease {
+            Some(lease) => lease.renew(&mut self.connection).await,
+            None => Ok(()),
+        }
+    }
+
     async fn counted(&mut self, sql: &str) -> Result<i64, Fault> {
         let row = self.connection.all_of_text(sql).await?.into_iter().next();
         get(&row.ok_or_else(|| Fault::Missing("a count".to_owned()))?, 0)
@@ -281,6 +302,7 @@ impl Side for MySqlSide {
     }
 
     async fn page(&mut self, table: &'static Layout, after: Option<&[Cell]>) -> Result<Vec<Cells>, Fault> {
+        self.renew().await?;
         let limit = self.rows_of_page(table, after).await?;
         let (behind, mut values) = behind(table, after);
         values.push(Value::UInt(limit as u64));
@@ -316,6 +338,7 @@ impl Side for MySqlSide {
     }
 
     async fn put(&mut self, portion: Portion<'_>) -> Result<(), Fault> {
+        self.renew().await?;
         self.connection.run_text("START TRANSACTION").await?;
         match self.write(&portion).await {
             Ok(()) => self.connection.commit().await,
@@ -338,6 +361,24 @@ impl Side for MySqlSide {
     }
 
     async fn release(&mut self) -> Result<(), Fault> {
-        self.connection.run_text("DROP TABLE IF EXISTS moving").await
+        self.connection.run_text("DROP TABLE IF EXISTS moving").await?;
+        if let Some(lease) = self.lease.take() {
+            lease.end(&mut self.connection).await;
+        }
+        Ok(())
+    }
+
+    async fn fork(&mut self, now: Timestamp) -> Result<Forked, Fault> {
+        let at = || vec![Value::Int(now.as_micros())];
+        self.connection.run_text("START TRANSACTION").await?;
+        let sessions = self.connection.run("UPDATE sessions SET lost = 1 WHERE lost = 0", vec![]).await?;
+        self.connection.run(PAUSE_USED, at()).await?;
+        self.connection.run("UPDATE queues SET paused_at = ? WHERE paused_at IS NULL", at()).await?;
+        let renamed = "UPDATE punctual SET cluster = UNHEX(REPLACE(UUID(), '-', '')) WHERE id = 1";
+        self.connection.run_text(renamed).await?;
+        let queues = self.connection.all("SELECT queue FROM queues ORDER BY queue", vec![]).await?;
+        let queues = queues.iter().map(|row| get(row, 0)).collect::<Result<Vec<String>, _>>()?;
+        self.connection.commit().await?;
+        Ok(Forked { queues, sessions })
     }
 }

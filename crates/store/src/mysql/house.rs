@@ -2,10 +2,12 @@
 //! its own, so that it never waits in line with what is urgent.
 
 use super::connection::{Connection, OwnConnection};
+use super::galera::{FORGET_TURNS, touch_jobs};
 use super::lists::{Statement, documents, jobs, list, numbers};
 use super::logs::Logs;
 use super::options::{MySqlOptions, OptionsError, Target};
 use super::partitions::{self, Parent, Partition};
+use super::reads::{TOKEN, read_token};
 use super::rows::{decode, get, job_id, limit, time};
 use super::tables::{DELETE_KEYS, DELETE_TAGS, FORGET_NOTES, FORGET_PARENTS, Writing, shard_of};
 use crate::codes::Code;
@@ -111,9 +113,12 @@ const PROBE: &str = "INSERT INTO probe (id, at) VALUES (1, ?) ON DUPLICATE KEY U
 const PUT_TOKEN: &str = "INSERT INTO tokens (id, secret_sha256, role, created_at) VALUES (?, ?, ?, ?) \
      ON DUPLICATE KEY UPDATE secret_sha256 = VALUES(secret_sha256), role = VALUES(role), \
      created_at = VALUES(created_at)";
+const ADD_TOKEN: &str = "INSERT INTO tokens (id, secret_sha256, role, created_at) VALUES (?, ?, ?, ?) \
+     ON DUPLICATE KEY UPDATE id = VALUES(id)";
 
-/// Times that a verb is run because another transaction was in its way.
-const TRIES: usize = 5;
+/// Times that a verb is run because another transaction was in its way, and the pause before the second; it grows with each.
+const TRIES: u32 = 12;
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// Runs a verb again that was undone in favour of another transaction.
 macro_rules! again {
@@ -121,7 +126,10 @@ macro_rules! again {
         let mut tries = 1;
         loop {
             match $verb.await {
-                Err(fault) if fault.is_conflict() && tries < TRIES => tries += 1,
+                Err(fault) if fault.is_conflict() && tries < TRIES => {
+                    tokio::time::sleep(PAUSE * tries).await;
+                    tries += 1;
+                }
                 done => break Ok(done?),
             }
         }
@@ -131,7 +139,8 @@ macro_rules! again {
 pub(crate) struct MySqlHouse {
     target: Target,
     partition_width: Duration,
-    shard: i64,
+    /// Says which shard of counts is its own.
+    writer: usize,
     own: OwnConnection,
     /// Apart from the rest, so that readiness does not wait for a partition to be dropped.
     probe: OwnConnection,
@@ -144,7 +153,7 @@ impl MySqlHouse {
         Ok(MySqlHouse {
             partition_width: options.partition_width,
             // Not that of a writer, as long as there are not too many of them.
-            shard: shard_of((options.seed as usize).wrapping_sub(1)),
+            writer: (options.seed as usize).wrapping_sub(1),
             own: OwnConnection::new(target.clone()),
             probe: OwnConnection::new(target.clone()),
             logs: Logs::new(target.clone()),
@@ -233,6 +242,7 @@ impl MySqlHouse {
 
     async fn try_retire(&self, now: Timestamp, step: Retirement) -> Result<Retired, Fault> {
         let mut used = self.own.take().await?;
+        used.connection.begin().await?;
         let after: Vec<u8> = step.after.map_or_else(Vec::new, |job| job.as_bytes().to_vec());
         let bounds = vec![Value::Bytes(after), limit(step.limit).into()];
         let looked_at = used.connection.all(JOBS_AFTER, bounds).await?;
@@ -248,8 +258,8 @@ impl MySqlHouse {
             retired.next = looked_at.last().map(|row| job_id(row, 0)).transpose()?;
         }
         let before = step.finished_before;
-        retired.jobs =
-            retire_jobs(&mut used.connection, Retiring { old, before, now, shard: self.shard }).await?;
+        let shard = shard_of(self.writer, used.connection.node());
+        retired.jobs = retire_jobs(&mut used.connection, Retiring { old, before, now, shard }).await?;
         used.connection.commit().await?;
         used.keep();
         Ok(retired)
@@ -263,12 +273,13 @@ impl MySqlHouse {
 
     async fn try_purge(&self, before: Timestamp, count: usize) -> Result<bool, Fault> {
         let mut used = self.own.take().await?;
+        used.connection.begin().await?;
         let before = Value::Int(before.as_micros());
         let rows = used.connection.all(PURGEABLE, vec![before.clone(), before, limit(count).into()]).await?;
         let purged: Vec<JobId> = rows.iter().map(|row| job_id(row, 0)).collect::<Result<_, _>>()?;
         let is_emptied = purge_rows(&mut used.connection, &purged, count).await?;
         if is_emptied {
-            for sql in [DELETE_TAGS, DELETE_JOBS] {
+            for sql in [DELETE_TAGS, FORGET_TURNS, DELETE_JOBS] {
                 run_lists(&mut used.connection, sql, jobs(&purged)).await?;
             }
         }
@@ -283,13 +294,23 @@ impl MySqlHouse {
     }
 
     pub async fn put_token(&self, token: &Token) -> Result<(), StoreError> {
-        let values = vec![
-            token.id.as_str().into(),
-            token.secret_sha256.as_slice().into(),
-            Value::Int(token.role.code()),
-            Value::Int(token.created_at.as_micros()),
-        ];
-        again!(self.write_once(PUT_TOKEN, values.clone()))
+        again!(self.write_once(PUT_TOKEN, token_values(token)))
+    }
+
+    /// Keeps a token unless there is one with its id; whichever is there then.
+    pub async fn add_token(&self, token: &Token) -> Result<Token, StoreError> {
+        again!(self.try_add_token(token))
+    }
+
+    async fn try_add_token(&self, token: &Token) -> Result<Token, Fault> {
+        let mut used = self.probe.take().await?;
+        used.connection.run(ADD_TOKEN, token_values(token)).await?;
+        // What is read after the commit is what counts for all.
+        used.connection.commit().await?;
+        let row = used.connection.one(TOKEN, vec![token.id.as_str().into()]).await?;
+        used.connection.commit().await?;
+        used.keep();
+        read_token(&row.ok_or_else(|| Fault::Missing(format!("the token {}", token.id)))?)
     }
 
     async fn write_once(&self, sql: &str, values: Vec<Value>) -> Result<(), Fault> {
@@ -299,6 +320,15 @@ impl MySqlHouse {
         used.keep();
         Ok(())
     }
+}
+
+fn token_values(token: &Token) -> Vec<Value> {
+    vec![
+        token.id.as_str().into(),
+        token.secret_sha256.as_slice().into(),
+        Value::Int(token.role.code()),
+        Value::Int(token.created_at.as_micros()),
+    ]
 }
 
 /// Partitions that are gone.
@@ -351,6 +381,7 @@ async fn delete_history(connection: &mut Connection, rows: &[(i64, i64)], bound:
 }
 
 async fn retain_skipped(connection: &mut Connection, before: Timestamp, count: usize) -> Result<u64, Fault> {
+    connection.begin().await?;
     let bounds = vec![Value::Int(before.as_micros()), limit(count).into()];
     let rows = connection.all(OLD_SKIPPED, bounds).await?;
     let old: Vec<i64> = rows.iter().map(|row| get(row, 0)).collect::<Result<_, _>>()?;
@@ -380,6 +411,9 @@ async fn retire_jobs(connection: &mut Connection, retiring: Retiring) -> Result<
         for row in connection.all(LOCK_JOBS, vec![list]).await? {
             locked.push(job_id(&row, 0)?);
         }
+    }
+    if connection.node().is_some() {
+        touch_jobs(connection, &locked).await?;
     }
     let (mut over, mut counts) = (Vec::new(), Counts::default());
     for list in with_time(&locked, before) {

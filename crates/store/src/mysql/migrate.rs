@@ -1,14 +1,15 @@
 //! Brings a database to the version that this binary knows, one numbered step at a time, and only forward.
 //!
 //! These servers commit every definition by itself. So a step is a list of statements of which each can be run again, and it
-//! counts as applied when its row is written after them. Nodes that start at the same time take turns: whoever migrates
-//! holds the one row of `punctual`, on a connection of its own, because a definition would let it go.
+//! counts as applied when its row is written after them. Nodes that start at the same time take turns, on a connection of
+//! their own, because a definition would let go of a lock.
 
 use super::connection::Connection;
 use super::export;
 use super::options::{MySqlOptions, OptionsError, Target};
 use super::partitions;
 use super::rows::get;
+pub(crate) use super::turns::{Patience, Turn};
 use crate::fault::Fault;
 use mysql_async::Value;
 use punctual_core::ports::StoreError;
@@ -27,11 +28,10 @@ pub(crate) const STEPS: &[Step] =
     &[Step { name: "0001_initial", sql: include_str!("schema/0001_initial.sql") }];
 /// The version that this binary brings a database to.
 pub const VERSION: usize = STEPS.len();
+/// Times that a statement is run because another node was in its way.
+const TRIES: usize = 5;
 const BOOTSTRAP: &str = include_str!("schema/0000_bootstrap.sql");
 
-const LOCK: &str = "SELECT cluster FROM punctual WHERE id = 1 FOR UPDATE";
-/// Another node may be at a step that takes long.
-const WAIT_LONG: &str = "SET SESSION innodb_lock_wait_timeout = 3600 /*M!, max_statement_time = 0, idle_transaction_timeout = 0 */";
 const NOTE_STEP: &str = "INSERT INTO migrations (version, name, sha256, applied_at) \
      VALUES (?, ?, ?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))";
 const HAS_MIGRATIONS: &str = "SELECT 1 FROM information_schema.tables \
@@ -131,12 +131,14 @@ pub async fn verify(options: &MySqlOptions) -> Result<Vec<String>, MigrateError>
     Ok(problems)
 }
 
-/// Brings an empty database up, refuses one that another version has written, and makes the partitions of today.
-pub(crate) async fn prepare(options: &MySqlOptions) -> Result<(), MigrateError> {
+/// Brings an empty database up, refuses one that another version has written, and makes the partitions of today. Whether the
+/// server is a node of a Galera cluster.
+pub(crate) async fn prepare(options: &MySqlOptions) -> Result<bool, MigrateError> {
     let target = options.target()?;
     let mut connection = Connection::defining(&target).await?;
     let found = version_of(&applied(&mut connection).await?);
     let is_unfinished = export::is_unfinished(&mut connection).await?;
+    let is_node = connection.node().is_some();
     connection.close().await;
     match found {
         _ if is_unfinished => return Err(MigrateError::Unfinished),
@@ -145,25 +147,42 @@ pub(crate) async fn prepare(options: &MySqlOptions) -> Result<(), MigrateError> 
         found if found > VERSION => return Err(MigrateError::Newer { found, known: VERSION }),
         _ => {}
     }
-    Ok(partitions::make_ahead(&target, options.partition_width).await?)
+    partitions::make_ahead(&target, options.partition_width).await?;
+    Ok(is_node)
 }
 
 /// Brings the database up by these steps; the names of those that were applied.
 pub(crate) async fn apply(target: &Target, steps: &[Step]) -> Result<Vec<String>, MigrateError> {
     let mut connection = Connection::defining(target).await?;
-    for statement in statements(BOOTSTRAP) {
-        connection.run_text(statement).await?;
-    }
-    let lock = Turn::take(target, Patience::Long).await?;
-    let applied = apply_missing(&mut connection, steps).await;
-    if let Some(lock) = lock {
-        lock.end().await;
+    bootstrap(&mut connection).await?;
+    let mut applied = Ok(vec![]);
+    if let Some(mut turn) = Turn::take(target, Patience::Long).await? {
+        applied = apply_missing(&mut connection, &mut turn, steps).await;
+        turn.end().await;
     }
     connection.close().await;
     applied
 }
 
-async fn apply_missing(connection: &mut Connection, steps: &[Step]) -> Result<Vec<String>, MigrateError> {
+/// What there is before anybody can take a turn. Each statement can be run again, and is if another node was faster.
+async fn bootstrap(connection: &mut Connection) -> Result<(), Fault> {
+    for statement in statements(BOOTSTRAP) {
+        let mut tries = 1;
+        while let Err(fault) = connection.run_text(statement).await {
+            if !fault.is_conflict() || tries == TRIES {
+                return Err(fault);
+            }
+            tries += 1;
+        }
+    }
+    Ok(())
+}
+
+async fn apply_missing(
+    connection: &mut Connection,
+    turn: &mut Turn,
+    steps: &[Step],
+) -> Result<Vec<String>, MigrateError> {
     let found = version_of(&applied(connection).await?);
     if found > steps.len() {
         return Err(MigrateError::Newer { found, known: steps.len() });
@@ -171,6 +190,7 @@ async fn apply_missing(connection: &mut Connection, steps: &[Step]) -> Result<Ve
     let mut done = Vec::new();
     for (number, step) in (1_u64..).zip(steps).skip(found) {
         for statement in statements(step.sql) {
+            turn.renew().await?;
             // Nobody uses a table that is being made; one that is in use may keep a later step waiting.
             if !connection.define(statement).await? {
                 let reason = format!("{}: a table is in use by others: try again", step.name);
@@ -183,40 +203,6 @@ async fn apply_missing(connection: &mut Connection, steps: &[Step]) -> Result<Ve
         done.push(step.name.to_owned());
     }
     Ok(done)
-}
-
-/// How long somebody waits for their turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Patience {
-    /// For as long as another node migrates.
-    Long,
-    /// What this one would do, the other is probably doing.
-    Short,
-}
-
-/// The right to define tables, which one node at a time has. It ends with its connection at the latest.
-#[derive(Debug)]
-pub(crate) struct Turn(Connection);
-
-impl Turn {
-    /// `None` if another node has it and nobody wants to wait.
-    pub async fn take(target: &Target, patience: Patience) -> Result<Option<Self>, Fault> {
-        let mut connection = Connection::writing(target).await?;
-        if patience == Patience::Long {
-            connection.run_text(WAIT_LONG).await?;
-            connection.wait_for_ever();
-        }
-        match connection.all(LOCK, vec![]).await {
-            Ok(_) => Ok(Some(Turn(connection))),
-            Err(fault) if fault.is_conflict() && patience == Patience::Short => Ok(None),
-            Err(fault) => Err(fault),
-        }
-    }
-
-    pub async fn end(mut self) {
-        self.0.roll_back().await;
-        self.0.close().await;
-    }
 }
 
 /// The statements of a script. Ours end with a semicolon at the end of a line, and have none there otherwise.

@@ -8,6 +8,9 @@ mod connection;
 mod databases;
 mod errors;
 pub(crate) mod export;
+mod floor;
+mod galera;
+mod hosts;
 mod house;
 mod lists;
 mod logs;
@@ -20,9 +23,11 @@ mod reads;
 mod rows;
 mod store;
 mod tables;
+mod turns;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub use databases::{create_database, drop_database};
+pub use floor::BareMySql;
 pub use options::{MySqlOptions, OptionsError};
 pub use store::{MySqlStore, OpenError};

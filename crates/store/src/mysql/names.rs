@@ -157,6 +157,7 @@ pub(crate) async fn session_numbers(
 
 /// The last number of this kind that was given. Nobody else gives any until the transaction ends.
 async fn last_given(connection: &mut Connection, kind: &str) -> Result<i64, Fault> {
+    connection.begin().await?;
     let row = connection.one(LAST_GIVEN, vec![kind.into()]).await?;
     get(&row.ok_or_else(|| Fault::Missing(format!("the last number of a {kind}")))?, 0)
 }

@@ -1,5 +1,6 @@
 //! How a database is reached: what people write into a URL, and what this adapter asks of every connection.
 
+use super::hosts::{self, Hosts};
 use mysql_async::{Opts, OptsBuilder, SslOpts, UrlError};
 use punctual_core::limits;
 use std::fmt;
@@ -10,7 +11,8 @@ use std::time::Duration;
 /// Where the database is and how much of it may be used. The URLs hold passwords and are never shown.
 #[derive(Clone)]
 pub struct MySqlOptions {
-    /// `mysql://user:password@host:port/database?ssl-mode=verify-identity&ssl-ca=ca.pem`.
+    /// `mysql://user:password@host:port/database?ssl-mode=verify-identity&ssl-ca=ca.pem`. Of several hosts, separated by
+    /// commas, the first that answers is used for as long as it does: nodes of one cluster.
     pub url: String,
     /// A replica from which lists and views may be read.
     pub replica_url: Option<String>,
@@ -74,6 +76,8 @@ pub enum OptionsError {
     Url { field: &'static str, problem: String },
     #[error("{field}: names no database: mysql://user:password@host:port/database is expected")]
     NoDatabase { field: &'static str },
+    #[error("{field}: names {found} hosts, but at most {} are tried", limits::DATABASE_HOSTS_MAX)]
+    Hosts { field: &'static str, found: usize },
     #[error("{field}: ssl-mode must be disabled, required, verify-ca or verify-identity")]
     SslMode { field: &'static str },
 }
@@ -81,7 +85,9 @@ pub enum OptionsError {
 /// A database and how to speak to it.
 #[derive(Clone)]
 pub(crate) struct Target {
-    opts: Opts,
+    pub hosts: Hosts<Opts>,
+    /// Whether what is read has to be as new as what any node of a Galera cluster has acknowledged.
+    is_node: bool,
     pub connect_timeout: Duration,
     pub statement_timeout: Duration,
 }
@@ -100,35 +106,51 @@ const SQL_MODE: &str = "STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ZERO_DAT
      NO_ENGINE_SUBSTITUTION";
 
 impl Target {
-    /// Host and database, for messages.
+    /// Hosts and database, for messages.
     pub fn name(&self) -> String {
-        format!("{}/{}", self.opts.ip_or_hostname(), self.opts.db_name().unwrap_or_default())
+        let names: Vec<&str> = self.hosts.all().iter().map(Opts::ip_or_hostname).collect();
+        let database = self.hosts.all().first().and_then(Opts::db_name).unwrap_or_default();
+        format!("{}/{database}", names.join(","))
     }
 
-    /// Each statement is a transaction; for those who only read.
-    pub fn reading(&self) -> Opts {
-        self.with_setup("autocommit = 1", self.statement_timeout)
+    /// The same where the servers are nodes of a Galera cluster, or are not.
+    pub fn of_nodes(self, is_node: bool) -> Self {
+        Target { is_node, ..self }
+    }
+
+    /// How long one host may take to be connected to. Where there are others, nobody waits long for the first.
+    pub fn patience_with_host(&self) -> Duration {
+        match self.hosts.all().len() {
+            0 | 1 => self.connect_timeout,
+            _ => self.connect_timeout.min(limits::DATABASE_HOST_TIMEOUT),
+        }
+    }
+
+    /// Each statement is a transaction; for those who only read. Each host in its turn.
+    pub fn reading(&self) -> Vec<Opts> {
+        let setup = |opts| self.with_setup(opts, "autocommit = 1", self.statement_timeout);
+        self.hosts.all().iter().map(setup).collect()
     }
 
     /// Each statement is part of a transaction, which nobody has to open.
-    pub fn writing(&self) -> Opts {
-        self.with_setup("autocommit = 0", self.statement_timeout)
+    pub fn writing(&self, host: &Opts) -> Opts {
+        self.with_setup(host, "autocommit = 0", self.statement_timeout)
     }
 
     /// For definitions: whoever wants one waits in front of everybody who comes later, so it gives up soon. What has begun
     /// may take its time.
-    pub fn defining(&self) -> Opts {
+    pub fn defining(&self, host: &Opts) -> Opts {
         let seconds = DEFINITION_WAIT_MAX.as_secs();
-        self.with_setup(&format!("autocommit = 1, lock_wait_timeout = {seconds}"), Duration::ZERO)
+        self.with_setup(host, &format!("autocommit = 1, lock_wait_timeout = {seconds}"), Duration::ZERO)
     }
 
     /// What every connection is set to: nothing may wait or run for ever, and no setting of the server's own changes what
     /// a statement means. MySQL has no limit for statements that write; the client's own ends them. A limit of zero is none.
-    fn with_setup(&self, more: &str, statement_timeout: Duration) -> Opts {
+    fn with_setup(&self, host: &Opts, more: &str, statement_timeout: Duration) -> Opts {
         let lock_wait = limits::DATABASE_LOCK_TIMEOUT.min(self.statement_timeout).as_secs().max(1);
         let idle = limits::DATABASE_IDLE_TRANSACTION_MAX.as_secs();
         let (seconds, millis) = (statement_timeout.as_secs_f64(), statement_timeout.as_millis());
-        let setup = [
+        let mut setup = vec![
             "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".to_owned(),
             format!(
                 "SET SESSION sql_mode = '{SQL_MODE}', time_zone = '+00:00', innodb_lock_wait_timeout = {lock_wait}, \
@@ -137,14 +159,32 @@ impl Target {
                  /*!80000 , max_execution_time = {millis} */"
             ),
         ];
-        OptsBuilder::from_opts(self.opts.clone()).setup(setup.to_vec()).into()
+        if self.is_node {
+            setup.push(SEE_ALL_NODES.to_owned());
+        }
+        OptsBuilder::from_opts(host.clone()).setup(setup).into()
     }
 
     fn parse(field: &'static str, url: &str, options: &MySqlOptions) -> Result<Self, OptionsError> {
         let rest = url.strip_prefix("mysql://").or_else(|| url.strip_prefix("mariadb://"));
         let rest = rest.ok_or(OptionsError::Scheme { field })?;
         let (plain, security) = Security::split_off(field, &format!("mysql://{rest}"))?;
-        let opts = Opts::from_url(&plain).map_err(|error| url_problem(field, &error))?;
+        let urls = hosts::split(&plain);
+        if urls.len() > limits::DATABASE_HOSTS_MAX {
+            return Err(OptionsError::Hosts { field, found: urls.len() });
+        }
+        let hosts: Vec<Opts> =
+            urls.iter().map(|url| Self::parse_host(field, url, &security)).collect::<Result<_, _>>()?;
+        Ok(Target {
+            hosts: Hosts::new(hosts),
+            is_node: false,
+            connect_timeout: options.connect_timeout,
+            statement_timeout: options.statement_timeout,
+        })
+    }
+
+    fn parse_host(field: &'static str, url: &str, security: &Security) -> Result<Opts, OptionsError> {
+        let opts = Opts::from_url(url).map_err(|error| url_problem(field, &error))?;
         if opts.db_name().is_none_or(str::is_empty) {
             return Err(OptionsError::NoDatabase { field });
         }
@@ -157,13 +197,13 @@ impl Target {
             .client_found_rows(true)
             .tcp_keepalive(Some(limits::DATABASE_SILENCE_MAX))
             .stmt_cache_size(STATEMENTS_REMEMBERED);
-        Ok(Target {
-            opts: opts.into(),
-            connect_timeout: options.connect_timeout,
-            statement_timeout: options.statement_timeout,
-        })
+        Ok(opts.into())
     }
 }
+
+/// The first statement of each transaction waits until this node has all that the others have acknowledged: the whole of
+/// what was true when it began. Other servers do not know these words.
+pub(crate) const SEE_ALL_NODES: &str = "SET SESSION wsrep_sync_wait = 7";
 
 /// How long a definition waits for those who use the table.
 const DEFINITION_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -202,17 +242,17 @@ impl Security {
 
     /// Who names no mode gets encryption, unless the server is on the same machine; who names an authority wants it to
     /// count.
-    fn ssl_opts(self, is_near: bool) -> Option<SslOpts> {
+    fn ssl_opts(&self, is_near: bool) -> Option<SslOpts> {
         let mode = self.mode.unwrap_or(match (&self.authority, is_near) {
             (Some(_), _) => SslMode::VerifyIdentity,
             (None, true) => SslMode::Disabled,
             (None, false) => SslMode::Required,
         });
         let verifies = mode != SslMode::Required;
-        let opts = match self.authority {
-            Some(path) => {
-                SslOpts::default().with_root_certs(vec![path.into()]).with_disable_built_in_roots(true)
-            }
+        let opts = match &self.authority {
+            Some(path) => SslOpts::default()
+                .with_root_certs(vec![path.clone().into()])
+                .with_disable_built_in_roots(true),
             None => SslOpts::default(),
         };
         (mode != SslMode::Disabled).then(|| {
@@ -286,8 +326,53 @@ mod tests {
     }
 
     #[test]
+    fn a_url_may_name_several_hosts() {
+        let target = target("mysql://ann:s3cret@one:3307,two,[::1]:3309/work?ssl-mode=required").unwrap();
+        let found: Vec<(&str, u16, Option<&str>, bool)> = target
+            .hosts
+            .all()
+            .iter()
+            .map(|opts| (opts.ip_or_hostname(), opts.tcp_port(), opts.pass(), opts.ssl_opts().is_some()))
+            .collect();
+        let secret = Some("s3cret");
+        assert_eq!(
+            found,
+            [("one", 3307, secret, true), ("two", 3306, secret, true), ("[::1]", 3309, secret, true)]
+        );
+        assert_eq!(target.name(), "one,two,[::1]/work");
+        assert!(target.patience_with_host() < target.connect_timeout);
+        assert!(self::target("mysql://u@h/d").unwrap().patience_with_host() == target.connect_timeout);
+
+        let near = self::target("mysql://u@127.0.0.1,db.example/d").unwrap();
+        let ssl: Vec<bool> = near.hosts.all().iter().map(|opts| opts.ssl_opts().is_some()).collect();
+        assert_eq!(ssl, [false, true], "each as far away as it is");
+    }
+
+    #[test]
+    fn hosts_that_cannot_be_are_told_without_the_password() {
+        let many = vec!["h"; limits::DATABASE_HOSTS_MAX + 1].join(",");
+        for (bad, words) in [
+            ("one:x,two", "cannot be read"),
+            ("one,,two", "cannot be read"),
+            (many.as_str(), "at most 16 are tried"),
+        ] {
+            let error = target(&format!("mysql://u:s3cret@{bad}/d")).unwrap_err().to_string();
+            assert!(error.contains(words) && !error.contains("s3cret"), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn nodes_of_a_cluster_wait_for_each_other() {
+        let setup = |is_node| {
+            let target = target("mysql://u@h/d").unwrap().of_nodes(is_node);
+            target.reading()[0].setup().join(";")
+        };
+        assert!(setup(true).contains("wsrep_sync_wait") && !setup(false).contains("wsrep"));
+    }
+
+    #[test]
     fn what_is_far_away_is_encrypted_unless_the_url_says_otherwise() {
-        let ssl = |url: &str| target(url).unwrap().opts.ssl_opts().cloned();
+        let ssl = |url: &str| target(url).unwrap().hosts.all()[0].ssl_opts().cloned();
         for near in ["127.0.0.1", "[::1]:3307", "localhost"] {
             assert_eq!(ssl(&format!("mysql://u@{near}/d")), None, "{near}");
         }

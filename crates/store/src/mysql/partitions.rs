@@ -7,9 +7,9 @@
 //! moment, and the next round tries again. One node at a time defines.
 
 use super::connection::Connection;
-use super::migrate::{Patience, Turn};
 use super::options::Target;
 use super::rows::get;
+use super::turns::{Patience, Turn};
 use crate::fault::Fault;
 use punctual_core::limits;
 use punctual_core::time::duration_micros;

@@ -6,6 +6,7 @@
 //! A connection goes back to its pool only after a verb has come to its end. A caller that gives up in the middle of one
 //! leaves an answer behind that nobody has read, and the next verb would take it for its own: such a connection is closed.
 
+use super::hosts::Hosts;
 use super::reads::{LaneNames, Reads};
 use crate::fault::Fault;
 use mysql_async::{Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts};
@@ -15,11 +16,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-/// Reads from the primary.
+/// Reads from the primary: of several hosts, from the first that can be read from.
 macro_rules! read {
-    ($readers:expr, $reads:ident => $verb:expr) => {
-        crate::mysql::readers::read_from!($readers, $readers.primary(), $reads => $verb)
-    };
+    ($readers:expr, $reads:ident => $verb:expr) => {{
+        let mut hosts_tried = 1;
+        loop {
+            let (host, pool) = $readers.primary.current();
+            match crate::mysql::readers::read_from!($readers, pool, $reads => $verb) {
+                Err(StoreError::Unavailable(reason)) if hosts_tried < $readers.primary.all().len() => {
+                    hosts_tried += 1;
+                    $readers.pass_on(host, &reason);
+                }
+                seen => break seen,
+            }
+        }
+    }};
 }
 pub(super) use read;
 
@@ -70,7 +81,7 @@ const SNAPSHOTS_HOLD: &str = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE
 /// All connections that read, and the names that they have learned.
 #[derive(Debug)]
 pub(super) struct Readers {
-    primary: Pool,
+    pub primary: Hosts<Pool>,
     replica: Option<Replica>,
     lanes: Arc<LaneNames>,
     /// How long a verb waits for a connection.
@@ -79,31 +90,34 @@ pub(super) struct Readers {
 
 #[derive(Debug)]
 struct Replica {
-    pool: Pool,
+    pools: Hosts<Pool>,
     /// Nobody tries it before.
     rests_until: Mutex<Option<Instant>>,
 }
 
 impl Readers {
     /// Connections are made when they are needed, up to so many on each server.
-    pub fn new(primary: Opts, replica: Option<Opts>, count: usize) -> Self {
+    pub fn new(primary: Vec<Opts>, replica: Option<Vec<Opts>>, count: usize) -> Self {
+        let pools = |hosts: Vec<Opts>| Hosts::new(hosts.into_iter().map(|opts| pool(opts, count)).collect());
         Readers {
-            primary: pool(primary, count),
-            replica: replica.map(|opts| Replica { pool: pool(opts, count), rests_until: Mutex::new(None) }),
+            primary: pools(primary),
+            replica: replica.map(|hosts| Replica { pools: pools(hosts), rests_until: Mutex::new(None) }),
             lanes: Arc::default(),
             patience: limits::DATABASE_POOL_WAIT_MAX,
         }
     }
 
-    pub fn primary(&self) -> &Pool {
-        &self.primary
+    /// Leaves a host that cannot be read from for the next one.
+    pub fn pass_on(&self, host: usize, reason: &str) {
+        tracing::warn!(reason, "a host of the database cannot be read from: the next one is tried");
+        self.primary.pass_on(host);
     }
 
     /// The replica, unless there is none or it could not be read from a moment ago.
     pub fn replica(&self) -> Option<&Pool> {
         let replica = self.replica.as_ref()?;
         let rests_until = *replica.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
-        rests_until.is_none_or(|until| until <= Instant::now()).then_some(&replica.pool)
+        rests_until.is_none_or(|until| until <= Instant::now()).then(|| replica.pools.current().1)
     }
 
     /// Leaves the replica alone for a while.
@@ -113,6 +127,7 @@ impl Readers {
             reason,
             "the replica cannot be read from: lists are read from the primary for a while"
         );
+        replica.pools.pass_on(replica.pools.current().0);
         let mut rests_until = replica.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
         *rests_until = Some(Instant::now() + limits::REPLICA_REST);
     }
@@ -127,7 +142,8 @@ impl Readers {
 
     /// Closes all connections; nothing can be read any more.
     pub async fn close(self) {
-        for pool in [Some(self.primary), self.replica.map(|replica| replica.pool)].into_iter().flatten() {
+        let replica = self.replica.iter().flat_map(|replica| replica.pools.all());
+        for pool in self.primary.all().iter().chain(replica).cloned() {
             if let Err(error) = pool.disconnect().await {
                 tracing::debug!(%error, "connections that read were not closed in order");
             }

@@ -61,7 +61,8 @@ impl MySqlStore {
         let seed = if options.seed == 0 { seed() } else { options.seed };
         let options = &MySqlOptions { seed, ..options.clone() };
         let (primary, replica) = (options.target()?, options.replica()?);
-        migrate::prepare(options).await?;
+        let is_node = migrate::prepare(options).await?;
+        let primary = primary.of_nodes(is_node);
         let connect = Arc::new(MySqlConnect::new(options)?);
         let writers = WritersOptions { writers: options.writers, seed };
         Ok(MySqlStore {
@@ -373,6 +374,10 @@ impl Store for MySqlStore {
 
     async fn put_token(&self, token: Token) -> Result<(), StoreError> {
         self.house.put_token(&token).await
+    }
+
+    async fn add_token(&self, token: Token) -> Result<Token, StoreError> {
+        self.house.add_token(&token).await
     }
 
     async fn token(&self, id: &str) -> Result<Option<Token>, StoreError> {

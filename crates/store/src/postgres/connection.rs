@@ -1,32 +1,85 @@
 //! Connections: one by one for those who write and listen, and a pool for those who read.
 
+use super::errors::described;
 use super::options::Target;
 use crate::fault::Fault;
-use deadpool_postgres::{Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime};
+use deadpool_postgres::{Connect, Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime};
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
 use punctual_core::limits;
+use std::time::Duration;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_postgres::{Client, Connection, Socket};
+use tokio_postgres::{Client, Config, Connection, Error, Socket};
 
 /// A connection that is served until its client is dropped or the server goes.
 pub(crate) async fn connect(target: &Target) -> Result<Client, Fault> {
     let (client, connection) = handshake(target).await?;
-    tokio::spawn(async move {
-        if let Err(error) = connection.await {
-            tracing::debug!(%error, "a connection to the database ended");
-        }
-    });
+    tokio::spawn(serve(connection));
     Ok(client)
 }
 
+async fn serve(connection: Connection<Socket, TlsStream>) {
+    if let Err(error) = connection.await {
+        tracing::debug!(%error, "a connection to the database ended");
+    }
+}
+
 /// A connection whose messages the caller reads itself; it does nothing unless it is polled.
-pub(crate) async fn handshake(target: &Target) -> Result<(Client, Connection<Socket, TlsStream>), Fault> {
-    match timeout(target.connect_timeout, target.config.connect(target.tls.clone())).await {
-        Ok(connected) => Ok(connected?),
+pub(crate) async fn handshake(target: &Target) -> Result<Connected, Fault> {
+    match timeout(target.connect_timeout, first_of(target)).await {
+        Ok(connected) => connected.map_err(|refusals| refused(target, refusals)),
         Err(_) => {
             let (name, seconds) = (target.name(), target.connect_timeout.as_secs_f64());
             Err(Fault::Away(format!("{name} has not answered within {seconds} s")))
         }
     }
+}
+
+pub(crate) type Connected = (Client, Connection<Socket, TlsStream>);
+
+/// Why each host that was tried could not be used, by its place.
+type Refusals = Vec<(usize, Error)>;
+
+/// Connects to the first host that will do, beginning with the one that did last time. One that hangs is not given up at
+/// once, because it may be slow; it only no longer keeps the others from being tried.
+async fn first_of(target: &Target) -> Result<Connected, Refusals> {
+    let (mut untried, mut tried, mut refusals) = (target.places(), FuturesUnordered::new(), Vec::new());
+    loop {
+        match untried.next() {
+            Some(place) => tried.push(async move {
+                let (host, _) = target.host(place);
+                (place, host.connect(target.tls.clone()).await)
+            }),
+            None if tried.is_empty() => return Err(refusals),
+            None => {}
+        }
+        let patience = if untried.len() == 0 { Duration::MAX } else { limits::DATABASE_HOST_TIMEOUT };
+        match timeout(patience, tried.next()).await {
+            Ok(Some((place, Ok(connected)))) => {
+                target.prefer(place);
+                return Ok(connected);
+            }
+            Ok(Some((place, Err(error)))) => refusals.push((place, error)),
+            Ok(None) | Err(_) => {}
+        }
+    }
+}
+
+/// What is told where no host will do: of each of several, why.
+fn refused(target: &Target, mut refusals: Refusals) -> Fault {
+    if refusals.len() == 1
+        && let Some((_, error)) = refusals.pop()
+    {
+        return error.into();
+    }
+    refusals.sort_by_key(|(place, _)| *place);
+    let reasons: Vec<String> = refusals
+        .iter()
+        .map(|(place, error)| format!("{}: {}", target.host(*place).1, described(error)))
+        .collect();
+    Fault::Away(format!("none of the hosts will do: {}", reasons.join("; ")))
 }
 
 pub(crate) type TlsStream =
@@ -35,7 +88,7 @@ pub(crate) type TlsStream =
 /// Up to so many connections, which are made when they are needed.
 pub(crate) fn pool(target: &Target, size: usize) -> Result<Pool, Fault> {
     let manager_config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-    let manager = Manager::from_config(target.config.clone(), target.tls.clone(), manager_config);
+    let manager = Manager::from_connect(Config::new(), AnyHost(target.clone()), manager_config);
     Pool::builder(manager)
         .max_size(size.max(1))
         .create_timeout(Some(target.connect_timeout))
@@ -43,6 +96,28 @@ pub(crate) fn pool(target: &Target, size: usize) -> Result<Pool, Fault> {
         .runtime(Runtime::Tokio1)
         .build()
         .map_err(|error| Fault::Away(error.to_string()))
+}
+
+/// How a pool connects: as everybody else does.
+struct AnyHost(Target);
+
+impl Connect for AnyHost {
+    fn connect(&self, _: &Config) -> BoxFuture<'_, Result<(Client, JoinHandle<()>), Error>> {
+        Box::pin(async {
+            match first_of(&self.0).await {
+                Ok((client, connection)) => Ok((client, tokio::spawn(serve(connection)))),
+                // A pool has no place for more than one reason.
+                Err(mut refusals) => match refusals.pop() {
+                    Some((_, error)) => Err(error),
+                    // There was no host to try, and the driver is to say so.
+                    None => {
+                        let (client, connection) = Config::new().connect(self.0.tls.clone()).await?;
+                        Ok((client, tokio::spawn(serve(connection))))
+                    }
+                },
+            }
+        })
+    }
 }
 
 impl From<PoolError> for Fault {

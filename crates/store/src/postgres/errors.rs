@@ -59,18 +59,23 @@ pub(crate) fn is_aftermath(error: &Error) -> bool {
     error.code() == Some(&SqlState::IN_FAILED_SQL_TRANSACTION)
 }
 
+/// What the driver says of a server that cannot be written to, where one is wanted that can.
+const READ_ONLY: &str = "database does not allow writes";
+const READ_ONLY_ADVICE: &str = "it is a standby or set to read only: give the address of the primary";
+
 /// What happened, for people to read: the server's own words without the values that it quotes.
-fn described(error: &Error) -> String {
+pub(crate) fn described(error: &Error) -> String {
     let Some(said) = error.as_db_error() else {
         return match error.source() {
+            Some(source) if source.to_string() == READ_ONLY => READ_ONLY_ADVICE.to_owned(),
             Some(source) => format!("{error}: {source}"),
             None => error.to_string(),
         };
     };
-    let advice = if *said.code() == SqlState::READ_ONLY_SQL_TRANSACTION {
-        "; it is a standby or set to read only: give the address of the primary"
+    let words = format!("PostgreSQL says: {} ({})", said.message(), said.code().code());
+    if *said.code() == SqlState::READ_ONLY_SQL_TRANSACTION {
+        format!("{words}; {READ_ONLY_ADVICE}")
     } else {
-        ""
-    };
-    format!("PostgreSQL says: {} ({}){advice}", said.message(), said.code().code())
+        words
+    }
 }

@@ -1,36 +1,37 @@
 //! PostgreSQL as one side of a move.
 
 use super::connection::connect;
+use super::guard::{Duty, Guard};
 use super::migrate::{self, MigrateError};
 use super::options::PostgresOptions;
 use super::partitions::{Parent, Partitions};
 use super::rows::{clean, get};
 use crate::fault::Fault;
 use crate::moving::{
-    Cell, Cells, Column, End, Kind, Layout, MoveError, Notes, Portion, Side, TABLES, fitting,
+    Cell, Cells, Column, End, Forked, Kind, Layout, MoveError, Notes, Portion, Side, TABLES, fitting,
 };
 use crate::unfinished::NOTES_TABLE;
 use async_trait::async_trait;
 use punctual_core::limits::MOVING_PAGE_ROWS_MAX;
+use punctual_core::time::Timestamp;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
 use uuid::Uuid;
 
-/// Whoever moves holds this lock of the database.
-const LOCK: i64 = 0x7075_6e63_6d6f_7665;
-/// Moves take as long as they take; only for the lock nobody waits long. The server may take a moment to notice that a
-/// move that was broken off is gone.
+/// Moves take as long as they take.
 const PATIENCE: &str =
-    "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; SET lock_timeout = '5s'";
-const TAKE: &str = "SELECT pg_advisory_lock($1)";
+    "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; SET lock_timeout = 0";
 /// Connections of other processes of ours.
 const OTHERS: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
      AND pid <> pg_backend_pid() AND application_name = current_setting('application_name')";
 /// Sessions that have beaten within their lease, by the clock of the database.
 const BEATING: &str = "SELECT count(*) FROM sessions WHERE NOT lost \
      AND beaten_at + lease_us > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+/// Queues that something was ever submitted to.
+const PAUSE_USED: &str = "INSERT INTO queues (queue, paused_at) SELECT DISTINCT queue, $1::bigint FROM lanes \
+     ON CONFLICT (queue) DO NOTHING";
 const HAS_NOTES: &str = "SELECT to_regclass($1) IS NOT NULL";
 const MAKE_NOTES: &str = "CREATE TABLE IF NOT EXISTS moving (name text PRIMARY KEY, value text NOT NULL)";
 const PUT_NOTE: &str = "INSERT INTO moving (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
@@ -52,6 +53,8 @@ const NUMBERED: [(&str, &str); 4] =
 
 pub(crate) struct PostgresSide {
     client: Client,
+    /// Nobody else moves from or to this database.
+    guard: Guard,
     partitions: Partitions,
     prepared: BTreeMap<String, Statement>,
 }
@@ -63,15 +66,11 @@ pub(crate) async fn open(options: &PostgresOptions, end: End) -> Result<Postgres
     prepare_tables(&client, end).await?;
     let take = async {
         client.batch_execute(PATIENCE).await?;
-        client.query_one(TAKE, &[&LOCK]).await?;
-        client.batch_execute("SET lock_timeout = 0").await.map_err(Fault::from)
+        Guard::take(&target, Duty::Moving).await
     };
-    take.await.map_err(|fault| match fault {
-        fault if fault.is_conflict() => MoveError::Taken { end },
-        fault => MoveError::at(end)(fault),
-    })?;
+    let guard = take.await.map_err(MoveError::at(end))?.ok_or(MoveError::Taken { end })?;
     let partitions = Partitions::new(target, options.partition_width);
-    Ok(PostgresSide { client, partitions, prepared: BTreeMap::new() })
+    Ok(PostgresSide { client, guard, partitions, prepared: BTreeMap::new() })
 }
 
 /// An empty target gets its tables.
@@ -110,6 +109,12 @@ fn read_from(table: &Layout) -> &'static str {
         "numbers" => NUMBERS,
         name => name,
     }
+}
+
+/// All that have rows of their own, as a list.
+fn stored_tables() -> String {
+    let names = TABLES.iter().map(|table| table.name).filter(|name| *name != "numbers");
+    names.collect::<Vec<_>>().join(", ")
 }
 
 fn columns(columns: &[Column]) -> String {
@@ -386,12 +391,10 @@ impl Side for PostgresSide {
     }
 
     async fn empty(&mut self, about_tables: &str) -> Result<(), Fault> {
-        let tables: Vec<&str> =
-            TABLES.iter().map(|table| table.name).filter(|name| *name != "numbers").collect();
+        let tables = stored_tables();
         let sql = format!(
-            "BEGIN; TRUNCATE {} RESTART IDENTITY; UPDATE history_bounds SET given = 0, retained = 0; \
-             SELECT setval('session_numbers', 1, false); COMMIT",
-            tables.join(", ")
+            "BEGIN; TRUNCATE {tables} RESTART IDENTITY; UPDATE history_bounds SET given = 0, retained = 0; \
+             SELECT setval('session_numbers', 1, false); COMMIT"
         );
         self.client.batch_execute(&sql).await?;
         self.client.execute("DELETE FROM moving WHERE starts_with(name, $1)", &[&about_tables]).await?;
@@ -399,6 +402,7 @@ impl Side for PostgresSide {
     }
 
     async fn put(&mut self, portion: Portion<'_>) -> Result<(), Fault> {
+        self.guard.must_be_held().await?;
         self.make_partitions(portion.table, portion.rows).await?;
         self.client.batch_execute("BEGIN").await?;
         let written = self.write(&portion).await;
@@ -417,10 +421,24 @@ impl Side for PostgresSide {
             self.client.execute(&sql, &[]).await?;
         }
         // Whoever plans the first statements of the new store should know how large it is.
-        Ok(self.client.batch_execute("ANALYZE").await?)
+        Ok(self.client.batch_execute(&format!("ANALYZE {}", stored_tables())).await?)
     }
 
     async fn release(&mut self) -> Result<(), Fault> {
         Ok(self.client.batch_execute("DROP TABLE IF EXISTS moving").await?)
+    }
+
+    async fn fork(&mut self, now: Timestamp) -> Result<Forked, Fault> {
+        let at = now.as_micros();
+        self.client.batch_execute("BEGIN").await?;
+        let sessions = self.client.execute("UPDATE sessions SET lost = true WHERE NOT lost", &[]).await?;
+        self.client.execute(PAUSE_USED, &[&at]).await?;
+        let others = "UPDATE queues SET paused_at = $1 WHERE paused_at IS NULL";
+        self.client.execute(others, &[&at]).await?;
+        self.client.execute("UPDATE punctual SET cluster = gen_random_uuid() WHERE id = 1", &[]).await?;
+        let queues = self.client.query("SELECT queue FROM queues ORDER BY queue", &[]).await?;
+        let queues = queues.iter().map(|row| get(row, 0)).collect::<Result<Vec<String>, _>>()?;
+        self.client.batch_execute("COMMIT").await?;
+        Ok(Forked { queues, sessions })
     }
 }

@@ -1,12 +1,14 @@
 //! Housekeeping: retention, what is left of old and deleted jobs, readiness and tokens. It has a connection of its own,
 //! so that it never waits in line with what is urgent.
 
+use super::guard::{Duty, Guard};
 use super::partitions::{Parent, Partition};
+use super::reads::{TOKEN, read_token};
 use super::rows::{code, decode, get, job_id, limit, time, uuid};
 use super::tables::Shared;
 use super::tables::changed::Writing;
 use super::tables::changed::others::FORGET_NOTES;
-use super::wire::{Call, Frame, OwnWire, Wire, value};
+use super::wire::{Call, Frame, OwnWire, Parameter, Wire, value};
 use crate::fault::Fault;
 use crate::tally::{self, Counts};
 use punctual_core::job::JobMark;
@@ -68,9 +70,8 @@ const PROBE: &str =
 const PUT_TOKEN: &str = "INSERT INTO tokens (id, secret_sha256, role, created_at) VALUES ($1, $2, $3, $4) \
      ON CONFLICT (id) DO UPDATE SET secret_sha256 = excluded.secret_sha256, role = excluded.role, \
      created_at = excluded.created_at";
-
-/// Whoever drops partitions of this database holds this lock.
-const RETENTION_LOCK: i64 = 0x7075_6e63_7265_7461;
+const ADD_TOKEN: &str = "INSERT INTO tokens (id, secret_sha256, role, created_at) VALUES ($1, $2, $3, $4) \
+     ON CONFLICT (id) DO NOTHING";
 
 /// Keeps the house in order.
 pub(crate) struct House {
@@ -103,8 +104,7 @@ impl House {
         let mut used = self.own.take().await?;
         let now = clock(&mut used.wire).await?;
         self.shared.partitions.make_ahead(used.wire.client(), now).await?;
-        let history = self.retain_partitions(&mut used.wire, Parent::History, horizon.history, count).await?;
-        let lines = self.retain_partitions(&mut used.wire, Parent::Lines, horizon.history, count).await?;
+        let [history, lines] = self.retain_partitions(&mut used.wire, horizon.history, count).await?;
         let old = |sql, before: Timestamp| Call::new(sql, [value(before.as_micros()), value(limit(count))]);
         let skipped = used.wire.run_one(old(RETAIN_SKIPPED, horizon.history)).await?.len();
         let requests = used.wire.run_one(old(RETAIN_REQUESTS, horizon.requests)).await?.len();
@@ -124,35 +124,42 @@ impl House {
     async fn retain_partitions(
         &self,
         wire: &mut Wire,
-        parent: Parent,
         before: Timestamp,
         count: usize,
-    ) -> Result<Dropped, Fault> {
-        let lock = "SELECT pg_try_advisory_lock($1)";
-        let is_alone: bool = wire.client().query_one(lock, &[&RETENTION_LOCK]).await?.try_get(0)?;
-        if !is_alone {
-            return Ok(Dropped { rows: 0, more: false });
+    ) -> Result<[Dropped; Parent::ALL.len()], Fault> {
+        let mut dropped = [Dropped::default(); Parent::ALL.len()];
+        if !self.has_partitions_older_than(wire, before).await? {
+            return Ok(dropped);
         }
-        // After an error the connection is closed, and the lock with it.
-        let dropped = self.drop_partitions(wire, parent, before, count).await?;
-        wire.client().execute("SELECT pg_advisory_unlock($1)", &[&RETENTION_LOCK]).await?;
+        let Some(guard) = Guard::take(&self.shared.target, Duty::Retention).await? else {
+            return Ok(dropped);
+        };
+        for (dropped, parent) in dropped.iter_mut().zip(Parent::ALL) {
+            *dropped = self.drop_partitions(wire, &guard, Old { parent, before, count }).await?;
+        }
+        guard.release().await?;
         Ok(dropped)
     }
 
-    async fn drop_partitions(
-        &self,
-        wire: &mut Wire,
-        parent: Parent,
-        before: Timestamp,
-        count: usize,
-    ) -> Result<Dropped, Fault> {
+    async fn has_partitions_older_than(&self, wire: &Wire, before: Timestamp) -> Result<bool, Fault> {
+        for parent in Parent::ALL {
+            if !self.shared.partitions.older_than(wire.client(), parent, before).await?.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn drop_partitions(&self, wire: &mut Wire, guard: &Guard, old: Old) -> Result<Dropped, Fault> {
+        let Old { parent, before, count } = old;
         let partitions = &self.shared.partitions;
-        let mut dropped = Dropped { rows: 0, more: false };
+        let mut dropped = Dropped::default();
         for partition in partitions.older_than(wire.client(), parent, before).await? {
             if dropped.rows >= count as u64 {
                 dropped.more = true;
                 break;
             }
+            guard.must_be_held().await?;
             let rows = count_rows(wire, &partition).await?;
             if parent == Parent::History {
                 note_retained(wire, &partition).await?;
@@ -220,19 +227,42 @@ impl House {
 
     pub async fn put_token(&self, token: &Token) -> Result<(), Fault> {
         let mut used = self.probe.take().await?;
-        let parameters = [
-            value(token.id.as_str()),
-            value(token.secret_sha256.as_slice()),
-            value(code(token.role)),
-            value(token.created_at.as_micros()),
-        ];
-        used.wire.run_one(Call::new(PUT_TOKEN, parameters)).await?;
+        used.wire.run_one(Call::new(PUT_TOKEN, token_values(token))).await?;
         used.keep();
         Ok(())
     }
+
+    /// Keeps a token unless there is one with its id; whichever is there then.
+    pub async fn add_token(&self, token: &Token) -> Result<Token, Fault> {
+        let mut used = self.probe.take().await?;
+        used.wire.run_one(Call::new(ADD_TOKEN, token_values(token))).await?;
+        // What is read after the commit is what counts for all.
+        let kept = used.wire.run_one(Call::new(TOKEN, [value(token.id.as_str())])).await?;
+        used.keep();
+        read_token(kept.first().ok_or_else(|| Fault::Missing(format!("the token {}", token.id)))?)
+    }
+}
+
+fn token_values(token: &Token) -> [Parameter<'_>; 4] {
+    [
+        value(token.id.as_str()),
+        value(token.secret_sha256.as_slice()),
+        value(code(token.role)),
+        value(token.created_at.as_micros()),
+    ]
+}
+
+/// Partitions that may go.
+#[derive(Clone, Copy)]
+struct Old {
+    parent: Parent,
+    before: Timestamp,
+    /// Rows after which the rest waits.
+    count: usize,
 }
 
 /// Partitions that are gone.
+#[derive(Clone, Copy, Default)]
 struct Dropped {
     rows: u64,
     more: bool,

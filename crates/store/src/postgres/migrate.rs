@@ -54,7 +54,7 @@ pub enum MigrateError {
     )]
     Newer { found: usize, known: usize },
     #[error(
-        "the database has version {found}, but this binary needs version {needed}: run `punctual migrate`"
+        "the database has version {found}, but this binary needs version {needed}: run `punctual migrate up`"
     )]
     Older { found: usize, needed: usize },
     /// It is the target of a move that is not complete.

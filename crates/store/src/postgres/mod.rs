@@ -5,6 +5,9 @@ mod connection;
 mod databases;
 mod errors;
 pub(crate) mod export;
+mod floor;
+mod guard;
+mod hosts;
 mod house;
 mod listen;
 mod logs;
@@ -15,6 +18,7 @@ mod partitions;
 mod readers;
 mod reads;
 mod rows;
+mod standby;
 mod store;
 mod tables;
 #[cfg(test)]
@@ -23,5 +27,6 @@ mod tls;
 mod wire;
 
 pub use databases::{create_database, drop_database};
+pub use floor::BarePostgres;
 pub use options::{OptionsError, PostgresOptions};
 pub use store::{OpenError, PostgresStore};

@@ -1,13 +1,16 @@
 //! How a database is reached: what people write into a URL, and what this adapter asks of every connection.
 
+use super::hosts::{address, apart, host_name};
 use super::tls::{self, Verification};
 use punctual_core::limits;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// Where the database is and how much of it may be used. The URLs hold passwords and are never shown.
@@ -44,12 +47,12 @@ impl PostgresOptions {
 
     /// The database that is written to, as drivers want it.
     pub(crate) fn target(&self) -> Result<Target, OptionsError> {
-        Target::parse("url", &self.url, self)
+        Target::parse(Use::Primary, &self.url, self)
     }
 
     /// The standby to read from, if there is one.
     pub(crate) fn replica(&self) -> Result<Option<Target>, OptionsError> {
-        self.replica_url.as_deref().map(|url| Target::parse("replica_url", url, self)).transpose()
+        self.replica_url.as_deref().map(|url| Target::parse(Use::Replica, url, self)).transpose()
     }
 }
 
@@ -74,14 +77,53 @@ pub enum OptionsError {
     Url { field: &'static str, problem: String },
     #[error("{field}: sslmode must be disable, prefer, require, verify-ca or verify-full")]
     SslMode { field: &'static str },
+    #[error(
+        "{field}: target_session_attrs must be read-write or left out: what is decided is read where it is written"
+    )]
+    Sessions { field: &'static str },
     #[error("{field}: sslrootcert: {problem}")]
     RootCertificate { field: &'static str, problem: String },
+}
+
+/// What a URL is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// Whatever is written or decided by. Of its hosts only one that can be written to is used, be there one or several: a
+    /// standby would answer what was true a while ago.
+    Primary,
+    /// What people look at.
+    Replica,
+}
+
+impl Use {
+    const fn field(self) -> &'static str {
+        match self {
+            Use::Primary => "url",
+            Use::Replica => "replica_url",
+        }
+    }
+
+    /// Which sessions will do, by libpq's words.
+    fn sessions(self, word: Option<&str>) -> Result<TargetSessionAttrs, OptionsError> {
+        match (self, word) {
+            (Use::Primary, None | Some("any" | "read-write" | "primary")) => {
+                Ok(TargetSessionAttrs::ReadWrite)
+            }
+            (Use::Primary, Some(_)) => Err(OptionsError::Sessions { field: self.field() }),
+            (Use::Replica, Some("read-write" | "primary")) => Ok(TargetSessionAttrs::ReadWrite),
+            (Use::Replica, Some("read-only" | "standby")) => Ok(TargetSessionAttrs::ReadOnly),
+            (Use::Replica, _) => Ok(TargetSessionAttrs::Any),
+        }
+    }
 }
 
 /// A database and how to speak to it.
 #[derive(Clone)]
 pub(crate) struct Target {
-    pub config: Config,
+    /// One for each host that was named.
+    hosts: Vec<Config>,
+    /// The host that was connected to last. The others are tried after it.
+    latest: Arc<AtomicUsize>,
     pub tls: MakeRustlsConnect,
     pub connect_timeout: Duration,
 }
@@ -93,50 +135,78 @@ impl fmt::Debug for Target {
 }
 
 impl Target {
-    /// Host and database, for messages.
+    /// Hosts and database, for messages.
     pub fn name(&self) -> String {
-        let host = match self.config.get_hosts().first() {
-            Some(Host::Tcp(name)) => name.clone(),
-            #[cfg(unix)]
-            Some(Host::Unix(path)) => path.display().to_string(),
-            None => "localhost".to_owned(),
-        };
-        format!("{host}/{}", self.config.get_dbname().or(self.config.get_user()).unwrap_or_default())
+        let hosts: Vec<String> = self.hosts.iter().map(host_name).collect();
+        let database = self.hosts.first().and_then(|host| host.get_dbname().or(host.get_user()));
+        format!("{}/{}", hosts.join(","), database.unwrap_or_default())
     }
 
-    fn parse(field: &'static str, url: &str, options: &PostgresOptions) -> Result<Self, OptionsError> {
+    /// The hosts by their places, the likeliest first.
+    pub fn places(&self) -> impl ExactSizeIterator<Item = usize> + use<> {
+        let (count, latest) = (self.hosts.len(), self.latest.load(Ordering::Relaxed));
+        (0..count).map(move |step| (latest + step) % count)
+    }
+
+    /// The host at this place, and its name with its port.
+    pub fn host(&self, place: usize) -> (&Config, String) {
+        let host = &self.hosts[place];
+        (host, address(host))
+    }
+
+    /// Others begin with the host at this place.
+    pub fn prefer(&self, place: usize) {
+        self.latest.store(place, Ordering::Relaxed);
+    }
+
+    /// The same with a setting for every connection.
+    pub fn with_setting(mut self, setting: &str) -> Self {
+        for host in &mut self.hosts {
+            let options = format!("{} -c {setting}", host.get_options().unwrap_or_default());
+            host.options(options.trim_start());
+        }
+        self
+    }
+
+    fn parse(purpose: Use, url: &str, options: &PostgresOptions) -> Result<Self, OptionsError> {
+        let field = purpose.field();
         if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
             return Err(OptionsError::Scheme { field });
         }
-        let (plain, security) = Security::split_off(field, url)?;
+        let (plain, words) = Words::split_off(field, url)?;
         let mut config = Config::from_str(&plain)
             .map_err(|error| OptionsError::Url { field, problem: url_problem(&error) })?;
-        config.ssl_mode(security.ssl_mode);
-        configure(&mut config, options);
-        let tls = tls::connector(security.verification, security.root_certificate.as_deref())
+        config.ssl_mode(words.ssl_mode);
+        config.target_session_attrs(purpose.sessions(words.sessions.as_deref())?);
+        let mut hosts = apart(&config).map_err(|problem| OptionsError::Url { field, problem })?;
+        hosts.iter_mut().for_each(|host| configure(host, options));
+        let tls = tls::connector(words.verification, words.root_certificate.as_deref())
             .map_err(|problem| OptionsError::RootCertificate { field, problem })?;
-        Ok(Target { config, tls, connect_timeout: options.connect_timeout })
+        Ok(Target { hosts, latest: Arc::default(), tls, connect_timeout: options.connect_timeout })
     }
 }
 
-/// What the URL says of TLS, by libpq's words; the driver knows only some of them.
-struct Security {
+/// What the URL says of TLS and of the servers that will do, by libpq's words; the driver knows only some of them.
+struct Words {
     ssl_mode: SslMode,
     verification: Verification,
     root_certificate: Option<PathBuf>,
+    /// Which servers will do.
+    sessions: Option<String>,
 }
 
-impl Security {
+impl Words {
     /// Takes what it knows out of the URL.
     fn split_off(field: &'static str, url: &str) -> Result<(String, Self), OptionsError> {
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
         let mut mode = "prefer";
-        let mut root_certificate = None;
+        let (mut root_certificate, mut sessions) = (None, None);
         let mut rest = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=') {
                 Some(("sslmode", value)) => mode = value,
                 Some(("sslrootcert", value)) => root_certificate = Some(decoded(field, value)?),
+                Some(("target_session_attrs", value)) => sessions = Some(value.to_owned()),
                 _ => rest.push(pair),
             }
         }
@@ -152,7 +222,7 @@ impl Security {
             _ => return Err(OptionsError::SslMode { field }),
         };
         let plain = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
-        Ok((plain, Security { ssl_mode, verification, root_certificate }))
+        Ok((plain, Words { ssl_mode, verification, root_certificate, sessions }))
     }
 }
 
@@ -164,12 +234,16 @@ fn decoded(field: &'static str, value: &str) -> Result<PathBuf, OptionsError> {
         .map_err(|_| OptionsError::RootCertificate { field, problem: "is not UTF-8".to_owned() })
 }
 
-/// What every connection is set to, whoever made it: nothing may wait or run for ever, and plans are not compiled, which
-/// takes longer than to run them.
+/// How statements are answered. Each of ours looks for rows that it knows by a key or takes the first few of an index,
+/// and every other way to answer it is a wrong guess, made when the statistics of a table are not there yet or no longer
+/// true: a backlog that has just come would be sorted for each claim. Compiling plans takes longer than to run them.
+const PLANS: &str = "-c enable_seqscan=off -c enable_bitmapscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c jit=off";
+
+/// What every connection is set to, whoever made it: nothing may wait or run for ever.
 fn configure(config: &mut Config, options: &PostgresOptions) {
     let millis = |duration: Duration| duration.as_millis();
     let settings = format!(
-        "{} -c default_transaction_isolation=read\\ committed -c jit=off -c statement_timeout={} -c lock_timeout={} \
+        "{} -c default_transaction_isolation=read\\ committed {PLANS} -c statement_timeout={} -c lock_timeout={} \
          -c idle_in_transaction_session_timeout={} -c client_min_messages=warning -c TimeZone=UTC",
         config.get_options().unwrap_or_default(),
         millis(options.statement_timeout),
@@ -180,10 +254,6 @@ fn configure(config: &mut Config, options: &PostgresOptions) {
     config.connect_timeout(options.connect_timeout);
     if config.get_application_name().is_none() {
         config.application_name("punctual");
-    }
-    // Of several hosts, the one that can be written to.
-    if config.get_hosts().len() > 1 && config.get_target_session_attrs() == TargetSessionAttrs::Any {
-        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
     }
     // A server that is gone without a word is noticed.
     config.keepalives_idle(limits::DATABASE_SILENCE_MAX);
@@ -220,12 +290,51 @@ mod tests {
             target("postgres://ann:p%40ss@db.example:6543/payroll?sslmode=verify-full&application_name=me")
                 .unwrap();
         assert_eq!(target.name(), "db.example/payroll");
-        assert_eq!(target.config.get_password(), Some(&b"p@ss"[..]));
-        assert_eq!(target.config.get_ports(), [6543]);
-        assert_eq!(target.config.get_ssl_mode(), SslMode::Require);
-        assert_eq!(target.config.get_application_name(), Some("me"));
-        let settings = target.config.get_options().unwrap();
+        let (config, name) = target.host(0);
+        assert_eq!(name, "db.example:6543");
+        assert_eq!(config.get_password(), Some(&b"p@ss"[..]));
+        assert_eq!(config.get_ssl_mode(), SslMode::Require);
+        assert_eq!(config.get_application_name(), Some("me"));
+        let settings = config.get_options().unwrap();
         assert!(settings.contains("statement_timeout=30000") && settings.contains("jit=off"), "{settings}");
+    }
+
+    #[test]
+    fn of_several_hosts_the_one_that_can_be_written_to_is_used() {
+        for words in ["", "?target_session_attrs=any", "?target_session_attrs=primary", "?sslmode=disable"] {
+            let target = target(&format!("postgres://ann:p%40ss@one:1,two,[::1]:3/payroll{words}")).unwrap();
+            assert_eq!(target.name(), "one,two,::1/payroll");
+            let names: Vec<String> = target.places().map(|place| target.host(place).1).collect();
+            assert_eq!(names, ["one:1", "two:5432", "::1:3"]);
+            for place in target.places() {
+                let (config, _) = target.host(place);
+                assert_eq!(config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
+                assert_eq!((config.get_hosts().len(), config.get_password()), (1, Some(&b"p@ss"[..])));
+            }
+            target.prefer(2);
+            assert_eq!(
+                target.places().collect::<Vec<_>>(),
+                [2, 0, 1],
+                "the one that answered last comes first"
+            );
+        }
+    }
+
+    #[test]
+    fn a_replica_may_be_a_standby_and_the_primary_may_not() {
+        let sessions = |words: &str| {
+            let url = format!("postgres://ann@one,two/payroll{words}");
+            let options = PostgresOptions { replica_url: Some(url.clone()), ..PostgresOptions::new(url) };
+            let replica = options.replica().unwrap().unwrap();
+            (options.target().map(drop), replica.host(1).0.get_target_session_attrs())
+        };
+        let refused = Err(OptionsError::Sessions { field: "url" });
+        assert_eq!(sessions(""), (Ok(()), TargetSessionAttrs::Any));
+        assert_eq!(
+            sessions("?target_session_attrs=standby"),
+            (refused.clone(), TargetSessionAttrs::ReadOnly)
+        );
+        assert_eq!(sessions("?target_session_attrs=prefer-standby"), (refused, TargetSessionAttrs::Any));
     }
 
     #[test]
@@ -235,6 +344,8 @@ mod tests {
             ("postgres://ann:s3cret@host/db?sslmode=maybe", "url: sslmode must be"),
             ("postgres://ann:s3cret@host:port/db", "url: cannot be read"),
             ("postgres://ann:s3cret@host/db?s3cret=1", "url: cannot be read"),
+            ("postgres://ann:s3cret@/db", "url: names no host"),
+            ("postgres://ann:s3cret@one,two/db?hostaddr=127.0.0.1", "url: must have as many of host"),
             (
                 "postgres://ann:s3cret@host/db?sslmode=verify-ca&sslrootcert=/no/such.pem",
                 "url: sslrootcert: /no/such.pem",

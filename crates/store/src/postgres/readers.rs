@@ -1,17 +1,16 @@
 //! Connections for those who read: a pool on the primary, and one on a replica for lists if there is one.
 //!
-//! A replica is behind by an unknown time. So nothing is decided by what it says: it serves what people look at, and
-//! while it cannot be read from, the primary does.
+//! A replica is behind by some time. So nothing is decided by what it says: it serves what people look at, and while it
+//! cannot be read from or is too far behind, the primary does.
 
 use super::connection;
 use super::options::Target;
 use super::reads::Lanes;
+use super::standby::Replica;
 use crate::fault::Fault;
 use deadpool_postgres::{Client, Object, Pool, Transaction};
 use punctual_core::limits;
 use punctual_core::ports::StoreError;
-use std::sync::{Mutex, PoisonError};
-use tokio::time::Instant;
 use tokio_postgres::IsolationLevel;
 
 /// Reads over a connection to the primary: each statement sees what was committed before it.
@@ -33,7 +32,7 @@ pub(super) use read_at_once;
 /// Reads at one moment, from the replica if there is one that can be read from.
 macro_rules! list {
     ($readers:expr, $reads:ident => $verb:expr) => {{
-        if let Some(pool) = $readers.replica() {
+        if let Some(pool) = $readers.replica().await {
             let seen = async { crate::postgres::readers::snapshot_of!(pool, $readers.lanes(), $reads => $verb) };
             match seen.await {
                 Err(StoreError::Unavailable(reason)) => $readers.rest_replica(&reason),
@@ -78,19 +77,11 @@ pub(super) struct Readers {
     lanes: Lanes,
 }
 
-struct Replica {
-    pool: Pool,
-    /// Nobody tries it before.
-    rests_until: Mutex<Option<Instant>>,
-}
-
 impl Readers {
     /// Connections are made when they are needed.
     pub fn new(primary: &Target, replica: Option<&Target>, count: usize) -> Result<Self, Fault> {
         let replica = match replica {
-            Some(target) => {
-                Some(Replica { pool: reading_pool(target, count)?, rests_until: Mutex::new(None) })
-            }
+            Some(target) => Some(Replica::new(reading_pool(target, count)?)),
             None => None,
         };
         Ok(Readers { primary: reading_pool(primary, count)?, replica, lanes: Lanes::default() })
@@ -104,32 +95,23 @@ impl Readers {
         &self.lanes
     }
 
-    /// The replica, unless there is none or it could not be read from a moment ago.
-    pub fn replica(&self) -> Option<&Pool> {
-        let replica = self.replica.as_ref()?;
-        let rests_until = *replica.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
-        rests_until.is_none_or(|until| until <= Instant::now()).then_some(&replica.pool)
+    /// The replica, unless there is none, it is far behind, or it could not be read from a moment ago.
+    pub async fn replica(&self) -> Option<&Pool> {
+        self.replica.as_ref()?.near(&self.primary).await
     }
 
     /// Leaves the replica alone for a while.
     pub fn rest_replica(&self, reason: &str) {
-        let Some(replica) = &self.replica else { return };
-        tracing::warn!(
-            reason,
-            "the replica cannot be read from: lists are read from the primary for a while"
-        );
-        let mut rests_until = replica.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
-        *rests_until = Some(Instant::now() + limits::REPLICA_REST);
+        if let Some(replica) = &self.replica {
+            replica.rest(reason);
+        }
     }
 }
 
 /// A pool whose statements are planned for the values that they are called with: how much of a table a list looks at
 /// depends on its cursor, and a plan for any cursor would be one for a third of the table.
 fn reading_pool(target: &Target, count: usize) -> Result<Pool, Fault> {
-    let mut target = target.clone();
-    let options = target.config.get_options().unwrap_or_default();
-    let options = format!("{options} -c plan_cache_mode=force_custom_plan");
-    target.config.options(options);
+    let target = target.clone().with_setting("plan_cache_mode=force_custom_plan");
     connection::pool(&target, count)
 }
 

@@ -396,6 +396,10 @@ impl Store for PostgresStore {
         Ok(self.house.put_token(&token).await?)
     }
 
+    async fn add_token(&self, token: Token) -> Result<Token, StoreError> {
+        Ok(self.house.add_token(&token).await?)
+    }
+
     async fn token(&self, id: &str) -> Result<Option<Token>, StoreError> {
         read!(self.readers, reads => reads.token(id))
     }

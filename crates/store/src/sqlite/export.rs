@@ -5,9 +5,10 @@ use super::lock::DirectoryLock;
 use super::migrate;
 use super::open::{LOCK_FILE, LOGS_FILE, MAIN_FILE, OpenError, is_unfinished, refuse_emptied};
 use crate::fault::Fault;
-use crate::moving::{Cell, Cells, End, Layout, MoveError, Notes, Portion, Side, TABLES};
+use crate::moving::{Cell, Cells, End, Forked, Layout, MoveError, Notes, Portion, Side, TABLES};
 use async_trait::async_trait;
 use punctual_core::limits::{MOVING_PAGE_BYTES_MAX, MOVING_PAGE_ROWS_MAX};
+use punctual_core::time::Timestamp;
 use rusqlite::types::{ToSql, ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, Row, Transaction, params_from_iter};
 use std::fs::DirBuilder;
@@ -18,6 +19,9 @@ use std::path::Path;
 const NUMBERS: &str = "(SELECT 'history_given' AS name, max(given, retained) AS given FROM history_bounds \
      UNION ALL SELECT 'history_retained', retained FROM history_bounds \
      UNION ALL SELECT 'session', coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'sessions'), 0))";
+/// Queues that something was ever submitted to.
+const PAUSE_USED: &str = "INSERT INTO queues (queue, paused_at) SELECT DISTINCT queue, ?1 FROM lanes WHERE true \
+     ON CONFLICT (queue) DO NOTHING";
 /// The next number for a line of this execution that no other line has.
 const LAST_LINE: &str = "SELECT max(number) FROM lines WHERE job = ?1 AND occurrence = ?2 AND attempt = ?3";
 const LINE_AT: &str = "SELECT 1 FROM lines WHERE number = ?1";
@@ -34,8 +38,10 @@ pub(crate) fn open(directory: &Path, end: End) -> Result<SqliteSide, MoveError> 
     let unusable = |error: &dyn std::fmt::Display| MoveError::Unusable { end, reason: error.to_string() };
     let main = directory.join(MAIN_FILE);
     match end {
-        End::Source if !main.is_file() => return Err(MoveError::NoStore(directory.display().to_string())),
-        End::Source => {}
+        End::Source | End::Copy if !main.is_file() => {
+            return Err(MoveError::NoStore(directory.display().to_string()));
+        }
+        End::Source | End::Copy => {}
         End::Target => {
             let create = DirBuilder::new().recursive(true).mode(0o700).create(directory);
             create.map_err(|error| unusable(&format!("{}: {error}", directory.display())))?;
@@ -285,5 +291,19 @@ impl Side for SqliteSide {
             conn.execute_batch("DROP TABLE IF EXISTS moving")?;
         }
         Ok(())
+    }
+
+    async fn fork(&mut self, now: Timestamp) -> Result<Forked, Fault> {
+        let at = [now.as_micros()];
+        let transaction = self.main.transaction()?;
+        let sessions = transaction.execute("UPDATE sessions SET lost = 1 WHERE lost = 0", [])?;
+        transaction.execute(PAUSE_USED, at)?;
+        transaction.execute("UPDATE queues SET paused_at = ?1 WHERE paused_at IS NULL", at)?;
+        let queues = transaction
+            .prepare("SELECT queue FROM queues ORDER BY queue")?
+            .query_map([], |row| row.get(0))?
+            .collect::<rusqlite::Result<Vec<String>>>()?;
+        transaction.commit()?;
+        Ok(Forked { queues, sessions: sessions as u64 })
     }
 }

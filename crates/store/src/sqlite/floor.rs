@@ -9,41 +9,18 @@ use super::rows::{
     put_schedule, update_live, write_job,
 };
 use super::tx::{DELETE_LIVE, FIRST_OF_LANE};
+use crate::bare::rows::{LANE, SESSION, due_job, finished, future_job};
+use crate::bare::{Floor, FloorOptions, per_sec};
 use crate::fault::Fault;
 use crate::rows::LiveRow;
 use crate::tally::Tally;
-use punctual_core::ids::{JobId, SessionId};
-use punctual_core::job::{Job, JobMark, JobSpec};
-use punctual_core::occurrence::{End, Finished, Live};
-use punctual_core::ports::{Outcome, StoreError};
-use punctual_core::rank::Shares;
-use punctual_core::schedule::{Beginning, Schedule, ScheduleState, begin};
-use punctual_core::time::Timestamp;
+use punctual_core::job::Job;
+use punctual_core::ports::StoreError;
+use punctual_core::schedule::ScheduleState;
 use rusqlite::{Connection, params};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-/// How much to measure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FloorOptions {
-    pub jobs: usize,
-    /// Jobs of one transaction.
-    pub batch: usize,
-    /// Bytes of each job's payload.
-    pub payload_bytes: usize,
-}
-
-/// What was measured, each in one thread.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Floor {
-    /// Jobs inserted as a submit does: the job and its live row.
-    pub insert_per_sec: f64,
-    /// Jobs claimed and completed, in a transaction each.
-    pub claim_complete_per_sec: f64,
-    /// Jobs of the future inserted as a submit does: the job and its schedule.
-    pub hold_per_sec: f64,
-}
 
 /// The floor cannot be measured.
 #[derive(Debug, thiserror::Error)]
@@ -68,12 +45,12 @@ fn measure_in(place: &Path, options: FloorOptions) -> Result<Floor, FloorError> 
     let conn = SqliteCore::open(&place.join("floor.db"))?.into_connection();
     let mut due = Pace::default();
     let mut lives = Vec::new();
-    each_batch(options, |numbers| {
-        let jobs: Vec<(Job, LiveRow)> = numbers.map(|number| due_job(number, options)).collect();
-        due.time(jobs.len(), || insert(&conn, &jobs))?;
+    for numbers in options.batches() {
+        let jobs: Vec<(Job, LiveRow)> =
+            numbers.map(|number| due_job(number, options.payload_bytes)).collect();
+        due.time(jobs.len(), || insert(&conn, &jobs)).map_err(StoreError::from)?;
         lives.extend(jobs.into_iter().map(|(_, live)| live));
-        Ok(())
-    })?;
+    }
     let mut finish = Pace::default();
     for lives in lives.chunks(options.batch.max(1)) {
         let work = || claim(&conn, lives).and_then(|()| complete(&conn, lives));
@@ -82,27 +59,16 @@ fn measure_in(place: &Path, options: FloorOptions) -> Result<Floor, FloorError> 
 
     let conn = SqliteCore::open(&place.join("held.db"))?.into_connection();
     let mut held = Pace::default();
-    each_batch(options, |numbers| {
-        let jobs: Vec<(Job, ScheduleState)> = numbers.map(|number| future_job(number, options)).collect();
-        held.time(jobs.len(), || hold(&conn, &jobs))
-    })?;
+    for numbers in options.batches() {
+        let jobs: Vec<(Job, ScheduleState)> =
+            numbers.map(|number| future_job(number, options.payload_bytes)).collect();
+        held.time(jobs.len(), || hold(&conn, &jobs)).map_err(StoreError::from)?;
+    }
     Ok(Floor {
         insert_per_sec: due.per_sec(),
         claim_complete_per_sec: finish.per_sec(),
         hold_per_sec: held.per_sec(),
     })
-}
-
-/// Calls with the numbers of the jobs of one batch after the other.
-fn each_batch(
-    options: FloorOptions,
-    mut work: impl FnMut(std::ops::Range<usize>) -> Result<(), Fault>,
-) -> Result<(), FloorError> {
-    let (jobs, batch) = (options.jobs.max(1), options.batch.max(1));
-    for start in (0..jobs).step_by(batch) {
-        work(start..jobs.min(start + batch)).map_err(StoreError::from)?;
-    }
-    Ok(())
 }
 
 /// Counts only the time within the database: making the rows' content is no part of the floor.
@@ -122,54 +88,9 @@ impl Pace {
     }
 
     fn per_sec(&self) -> f64 {
-        self.jobs as f64 / self.spent.as_secs_f64().max(f64::EPSILON)
+        per_sec(self.jobs, self.spent)
     }
 }
-
-/// When the jobs were created, in microseconds.
-const NOW_US: i64 = 1_763_195_400_000_000;
-/// How far ahead the jobs of the future begin, in microseconds: a year.
-const AHEAD_US: i64 = 365 * 24 * 3_600 * 1_000_000;
-
-/// The n-th no-op job and its first execution.
-fn due_job(number: usize, options: FloorOptions) -> (Job, LiveRow) {
-    let job = job(number, Schedule::Immediate, options);
-    match begin(&job, job.created_at, false, &mut Shares::default()) {
-        Beginning::Due(live) => (job, LiveRow { live, lane: LANE, is_sole: true }),
-        other => unreachable!("an immediate job is due at once: {other:?}"),
-    }
-}
-
-/// The n-th job of the far future and its schedule.
-fn future_job(number: usize, options: FloorOptions) -> (Job, ScheduleState) {
-    let at = Timestamp::from_micros(NOW_US + AHEAD_US + number as i64 * 1_000);
-    let job = job(number, Schedule::OneTime { at }, options);
-    match begin(&job, job.created_at, false, &mut Shares::default()) {
-        Beginning::Later(state) => (job, state),
-        other => unreachable!("a job of next year is due later: {other:?}"),
-    }
-}
-
-fn job(number: usize, schedule: Schedule, options: FloorOptions) -> Job {
-    let now = Timestamp::from_micros(NOW_US + number as i64);
-    let mut spec = JobSpec::named("noop");
-    // The quotes count.
-    spec.payload = format!("\"{}\"", "x".repeat(options.payload_bytes.saturating_sub(2)));
-    spec.settings.schedule = schedule;
-    Job {
-        id: JobId::new(now, number as u64),
-        version: 1,
-        mark: JobMark::Active,
-        numbered: None,
-        fired: 0,
-        created_at: now,
-        updated_at: now,
-        spec,
-    }
-}
-
-const SESSION: SessionId = SessionId(1);
-const LANE: i64 = 1;
 
 fn insert(conn: &Connection, jobs: &[(Job, LiveRow)]) -> Result<(), Fault> {
     let transaction = conn.unchecked_transaction()?;
@@ -226,12 +147,6 @@ fn complete(conn: &Connection, lives: &[LiveRow]) -> Result<(), Fault> {
     }
     transaction.commit()?;
     Ok(())
-}
-
-fn finished(live: &Live) -> Result<Finished, Fault> {
-    let now = live.available_at;
-    let end: End = Outcome::Succeeded { result: None }.into_end(now, now);
-    Ok(live.claimed(SESSION, 1, now)?.settled(end, None, now)?.finished)
 }
 
 #[cfg(test)]

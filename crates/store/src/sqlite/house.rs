@@ -1,5 +1,6 @@
 //! Housekeeping: retention, readiness and tokens. Each database does it in its own way, so it is no part of the verbs.
 
+use super::reads::{TOKEN, read_token};
 use super::rows::{all, decode, job_id, limit, one, time};
 use super::tx::Tx;
 use super::write::{Purged, Upkeep, UpkeepReply};
@@ -50,6 +51,7 @@ pub(crate) fn perform(tx: &mut Tx<'_>, upkeep: &Upkeep) -> Result<UpkeepReply, F
             put_token(tx, token)?;
             UpkeepReply::TokenPut
         }
+        Upkeep::AddToken { token } => UpkeepReply::TokenAdded(add_token(tx, token)?),
     })
 }
 
@@ -165,4 +167,16 @@ fn put_token(tx: &mut Tx<'_>, token: &Token) -> Result<(), Fault> {
         )?
         .execute(params![token.id, token.secret_sha256, token.role.code(), token.created_at.as_micros()])?;
     Ok(())
+}
+
+fn add_token(tx: &mut Tx<'_>, token: &Token) -> Result<Token, Fault> {
+    tx.conn
+        .prepare_cached(
+            "INSERT INTO tokens (id, secret_sha256, role, created_at) VALUES (?1, ?2, ?3, ?4) \
+             ON CONFLICT (id) DO NOTHING",
+        )?
+        .execute(params![token.id, token.secret_sha256, token.role.code(), token.created_at.as_micros()])?;
+    let mut select = tx.conn.prepare_cached(TOKEN)?;
+    let kept = one(&mut select, [&token.id], read_token)?;
+    kept.ok_or_else(|| Fault::Missing(format!("the token {}", token.id)))
 }

@@ -570,6 +570,10 @@ impl Store for SqliteStore {
         kept!(self, Upkeep::PutToken { token }, UpkeepReply::TokenPut => ())
     }
 
+    async fn add_token(&self, token: Token) -> Result<Token, StoreError> {
+        kept!(self, Upkeep::AddToken { token }, UpkeepReply::TokenAdded(token) => token)
+    }
+
     async fn token(&self, id: &str) -> Result<Option<Token>, StoreError> {
         let id = id.to_owned();
         self.read(move |reads| reads.token(&id)).await

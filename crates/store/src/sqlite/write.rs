@@ -35,6 +35,9 @@ pub enum Upkeep {
     PutToken {
         token: Token,
     },
+    AddToken {
+        token: Token,
+    },
 }
 
 impl Call {
@@ -52,7 +55,7 @@ impl Upkeep {
         let rows = match self {
             Upkeep::Retain { limit, .. } | Upkeep::Purge { limit, .. } => *limit,
             Upkeep::Retire { retirement, .. } => retirement.limit,
-            Upkeep::Probe { .. } | Upkeep::PutToken { .. } => 1,
+            Upkeep::Probe { .. } | Upkeep::PutToken { .. } | Upkeep::AddToken { .. } => 1,
         };
         rows.max(1)
     }
@@ -85,6 +88,8 @@ pub enum UpkeepReply {
     Purged(Purged),
     Probed,
     TokenPut,
+    /// The one that counts.
+    TokenAdded(Token),
 }
 
 /// Jobs of which nothing is left.

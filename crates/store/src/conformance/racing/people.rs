@@ -8,7 +8,8 @@ use punctual_core::job::{Job, JobStatus};
 use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::End;
 use punctual_core::ports::{
-    Assignment, ControlOutcome, DeadLetterQuery, Horizon, JobCounts, ReportAnswer, Retirement, SubmitOutcome,
+    Assignment, ControlOutcome, DeadLetterQuery, Horizon, JobCounts, ReportAnswer, Retirement, Role,
+    SubmitOutcome, Token,
 };
 
 /// Callers of the same submit.
@@ -50,6 +51,27 @@ pub(super) async fn one_unique_key_from_many_at_once(nodes: Nodes) {
             let taken =
                 |outcome: &SubmitOutcome| first.is_some_and(|id| *outcome == SubmitOutcome::KeyTaken(id));
             only_one_is_created(&round, &outcomes, taken).await;
+        })
+        .await;
+}
+
+pub(super) async fn one_first_token_from_many_at_once(nodes: Nodes) {
+    nodes
+        .rounds(|round| async move {
+            let token = |index: usize| Token {
+                id: round.queue(),
+                secret_sha256: [index as u8; 32],
+                role: Role::Admin,
+                created_at: at(1),
+            };
+            let add = |index: usize| round.node(index).store.add_token(token(index));
+            let told = round.many(CALLERS, add).await.into_iter().map(Result::unwrap).collect::<Vec<_>>();
+            let kept = round.here().store.token(&round.queue()).await.unwrap();
+            assert!(
+                told.iter().all(|told| Some(told) == kept.as_ref()),
+                "{kept:?} is kept, told was {told:?}"
+            );
+            assert!((0..CALLERS).any(|index| Some(token(index)) == kept), "{kept:?}");
         })
         .await;
 }

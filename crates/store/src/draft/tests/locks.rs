@@ -74,6 +74,7 @@ impl Locks {
 
     fn check_live(&self, changes: &Changes, database: &Database) {
         let updated = changes.live_updated.iter().map(|row| &row.live.id);
+        let updated = updated.chain(changes.leased.iter().map(|leased| &leased.id));
         for id in updated.chain(&changes.live_deleted) {
             assert!(self.live.contains(id), "{id:?} is written and not locked");
         }

@@ -389,6 +389,10 @@ impl Database {
         for row in &changes.live_inserted {
             self.live.insert(row.live.id, row.clone());
         }
+        for leased in &changes.leased {
+            let row = self.live.get_mut(&leased.id).unwrap();
+            *row = leased.onto(row.clone());
+        }
         for row in &changes.live_updated {
             assert!(self.live.insert(row.live.id, row.clone()).is_some_and(|before| before != *row));
         }

@@ -4,13 +4,15 @@ use super::{Walked, home, moved};
 use crate::fault::Fault;
 use crate::moving::copy::Move;
 use crate::moving::{
-    Beginning, Cell, Cells, End, Home, Layout, MoveError, Moved, Notes, Portion, Progress, Side, Stage,
+    Beginning, Cell, Cells, End, Forked, Home, Layout, MoveError, Moved, Notes, Portion, Progress, Side,
+    Stage,
 };
 use crate::sqlite::SqliteStore;
 use crate::sqlite::tests::open;
 use crate::{mysql, postgres};
 use async_trait::async_trait;
 use punctual_core::limits::MOVING_LEAVE_MAX;
+use punctual_core::time::Timestamp;
 use std::sync::Arc;
 
 /// Rows of a page, so that tables have several.
@@ -82,11 +84,13 @@ impl Side for Breaking {
         self.side.settle().await?;
         self.answer(is_whole)
     }
-    /// What is released is a store like any other, and no longer a target.
     async fn release(&mut self) -> Result<(), Fault> {
         let is_whole = self.next()?;
-        self.answer(is_whole)?;
-        self.side.release().await
+        self.side.release().await?;
+        self.answer(is_whole)
+    }
+    async fn fork(&mut self, now: Timestamp) -> Result<Forked, Fault> {
+        self.side.fork(now).await
     }
 }
 
@@ -204,4 +208,26 @@ async fn a_difference_is_found_and_the_next_try_copies_all_anew() {
     assert!(error.to_string().contains("repeat the command"), "{error}");
     let moved = moved(&walked.home(), &home(dir.path())).await.unwrap();
     assert_eq!(moved.beginning, Beginning::Anew);
+}
+
+#[tokio::test]
+async fn a_complete_copy_whose_last_answer_was_lost_is_recognised_until_it_has_served() {
+    let walked = Walked::new(10, 60).await;
+    let dir = tempfile::tempdir().unwrap();
+    let expected = moved(&walked.home(), &home(dir.path())).await.unwrap();
+    // Whoever was not told that it was released repeats the command.
+    let again = moved(&walked.home(), &home(dir.path())).await.unwrap();
+    assert_eq!((again.beginning, &again.tables), (Beginning::WentOn, &expected.tables));
+    let store = Arc::new(open(dir.path()));
+    submit_one(&store, &walked).await;
+    drop(store);
+    let error = moved(&walked.home(), &home(dir.path())).await.unwrap_err();
+    assert!(matches!(error, MoveError::TargetServed { .. }), "{error}");
+    // A change that leaves all counts as they were is seen as well, and the store stays one that can be opened.
+    let dir = tempfile::tempdir().unwrap();
+    moved(&walked.home(), &home(dir.path())).await.unwrap();
+    super::change(dir.path(), "UPDATE jobs SET payload = '2' WHERE id = (SELECT min(id) FROM jobs)");
+    let error = moved(&walked.home(), &home(dir.path())).await.unwrap_err();
+    assert!(matches!(error, MoveError::TargetServed { .. }), "{error}");
+    drop(open(dir.path()));
 }

@@ -1,5 +1,6 @@
 //! Moves between all databases: what arrives, what is refused, and what becomes of those that are interrupted.
 
+mod forked;
 mod interrupted;
 mod refused;
 mod round_trip;

@@ -19,6 +19,7 @@ mod page;
 mod views;
 
 pub(crate) use lanes::LaneNames;
+pub(crate) use overview::{TOKEN, read_token};
 
 #[cfg(test)]
 pub(crate) mod statements {

@@ -21,7 +21,7 @@ const SESSIONS: &str = "SELECT sessions.id, sessions.beat, sessions.lease_us, wo
      sessions.queues, sessions.version, sessions.host, sessions.mode \
      FROM sessions JOIN workers ON workers.id = sessions.worker WHERE sessions.lost = 0 ORDER BY sessions.id";
 const QUEUES: &str = "SELECT queue, paused_at, max_depth FROM queues ORDER BY queue";
-const TOKEN: &str = "SELECT id, secret_sha256, role, created_at FROM tokens WHERE id = ?";
+pub(crate) const TOKEN: &str = "SELECT id, secret_sha256, role, created_at FROM tokens WHERE id = ?";
 /// Each writing connection counts in rows of its own.
 pub(crate) const LANE_TALLIES: &str = "SELECT lane, CAST(SUM(waiting) AS SIGNED), CAST(SUM(queued) AS SIGNED), \
      CAST(SUM(running) AS SIGNED) FROM lane_tallies GROUP BY lane ORDER BY lane";
@@ -181,7 +181,7 @@ struct LaneTally {
     running: u64,
 }
 
-fn read_token(row: &Row) -> Result<Token, Fault> {
+pub(crate) fn read_token(row: &Row) -> Result<Token, Fault> {
     let secret: Vec<u8> = get(row, 1)?;
     let secret_sha256 = <[u8; 32]>::try_from(secret)
         .map_err(|secret| Fault::damaged("tokens.secret_sha256", format!("{} bytes", secret.len())))?;

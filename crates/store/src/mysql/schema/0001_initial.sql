@@ -38,6 +38,9 @@ CREATE TABLE IF NOT EXISTS queues (
     paused_at BIGINT,
     -- NULL: no limit.
     max_depth BIGINT,
+    -- Counted up by transactions that rely on the row and do not write it, on nodes of a Galera cluster only: they do not
+    -- see each other's locks. The same holds for the columns of this name below.
+    touched   BIGINT NOT NULL DEFAULT 0,
     PRIMARY KEY (queue)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE /*!80000 utf8mb4_0900_bin */ /*M! utf8mb4_nopad_bin */;
 
@@ -67,6 +70,14 @@ CREATE TABLE IF NOT EXISTS jobs (
     PRIMARY KEY (id),
     -- Lists of jobs that are paused, failed, cancelled or deleted; the rest is found through schedules and live.
     KEY jobs_marked (mark, id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE /*!80000 utf8mb4_0900_bin */ /*M! utf8mb4_nopad_bin */;
+
+-- What `touched` is to other tables, beside the jobs: their rows may be large, and whoever writes one sends all of it to
+-- the other nodes. Empty where there is no such cluster.
+CREATE TABLE IF NOT EXISTS job_turns (
+    job     BINARY(16) NOT NULL,
+    touched BIGINT NOT NULL,
+    PRIMARY KEY (job)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE /*!80000 utf8mb4_0900_bin */ /*M! utf8mb4_nopad_bin */;
 
 -- Jobs by their tags; only jobs that have some are here.
@@ -147,6 +158,7 @@ CREATE TABLE IF NOT EXISTS live (
     expires_at       BIGINT,
     -- When time will change something about the row: its time gate opens, or it expires.
     look_at          BIGINT,
+    touched          BIGINT NOT NULL DEFAULT 0,
     PRIMARY KEY (job, occurrence),
     KEY live_claim (queued_lane, claim_rank, job, occurrence),
     KEY live_session (session, job, occurrence),
@@ -282,6 +294,7 @@ CREATE TABLE IF NOT EXISTS sessions (
     queues    MEDIUMTEXT,
     version   TEXT,
     host      TEXT,
+    touched   BIGINT NOT NULL DEFAULT 0,
     PRIMARY KEY (id),
     -- Without them, whoever locks such sessions would wait for every other one that beats.
     KEY sessions_lost (lost, id),

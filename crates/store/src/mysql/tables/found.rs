@@ -10,7 +10,7 @@ use crate::mysql::rows::{
 };
 use crate::rows::{Ended, JobKey, JobTerms, LiveRow, RequestRow, SessionPlace};
 use mysql_async::Row;
-use punctual_core::ids::{Epoch, OccurrenceId, SessionId};
+use punctual_core::ids::{Epoch, JobId, OccurrenceId, SessionId};
 use punctual_core::notes::{Checkpoint, LastNote};
 use punctual_core::ports::{LeaseRef, QueueRow, RequestKey, StoredAnswer};
 use punctual_core::queue::QueueSettings;
@@ -46,6 +46,12 @@ impl Gathering {
     /// For so many wanted claims.
     pub fn new(claims: usize) -> Self {
         Gathering { found: Found { claims: vec![vec![]; claims], ..Found::default() }, live: BTreeMap::new() }
+    }
+
+    /// The jobs that are locked.
+    pub fn jobs(&self) -> BTreeSet<JobId> {
+        let whole = self.found.jobs.iter().map(|row| row.job.id);
+        whole.chain(self.found.terms.iter().map(|(job, _)| *job)).collect()
     }
 
     /// What may be claimed.

@@ -9,6 +9,7 @@ pub(crate) use changed::{DELETE_KEYS, DELETE_TAGS, FORGET_NOTES, FORGET_PARENTS,
 pub(crate) use found::{read_checkpoint, read_queue};
 
 use super::connection::Connection;
+use super::galera::Relied;
 use super::names::{Lanes, intern_workers, session_numbers};
 use super::options::{MySqlOptions, OptionsError, Target};
 use crate::draft::{Changes, Connect, Found, Tables, Wants};
@@ -23,9 +24,14 @@ use wanted::{Fetching, QUEUES};
 /// Shards of counts. More than a cluster has writers, so that few of them share one.
 const SHARDS: usize = 64;
 
-pub(crate) fn shard_of(number: usize) -> i64 {
-    (number % SHARDS) as i64
+/// The shard of whoever has this number. Two nodes of a cluster never share one: both would write the same row, and the
+/// later one would have to begin again.
+pub(crate) fn shard_of(number: usize, node: Option<i64>) -> i64 {
+    (number % SHARDS) as i64 + node.map_or(0, |node| node.clamp(0, NODES_MAX) * SHARDS as i64)
 }
+
+/// Nodes of a cluster with shards of their own; what a column of shards has room for.
+const NODES_MAX: i64 = 500;
 
 /// Makes the connections of writers.
 #[derive(Debug)]
@@ -47,8 +53,9 @@ impl MySqlConnect {
             target: self.target.clone(),
             connection: Connection::writing(&self.target).await?,
             lanes: self.lanes.clone(),
-            shard: shard_of(self.first_shard + writer),
+            writer: self.first_shard + writer,
             queues: None,
+            relied: Relied::default(),
         })
     }
 }
@@ -66,9 +73,12 @@ pub(crate) struct MySqlTables {
     target: Target,
     connection: Connection,
     lanes: Arc<Lanes>,
-    shard: i64,
+    /// Says which shard of counts is its own.
+    writer: usize,
     /// What was set for queues when this transaction read it.
     queues: Option<BTreeMap<String, QueueRow>>,
+    /// What this transaction has locked, on a node of a cluster.
+    relied: Relied,
 }
 
 impl MySqlTables {
@@ -78,6 +88,7 @@ impl MySqlTables {
             self.connection = Connection::writing(&self.target).await?;
         }
         self.queues = None;
+        self.relied = Relied::default();
         Ok(())
     }
 
@@ -130,9 +141,9 @@ impl Tables for MySqlTables {
         Ok(found)
     }
 
-    /// The first statement opens it.
     async fn begin(&mut self) -> Result<(), Fault> {
-        self.at_rest().await
+        self.at_rest().await?;
+        self.connection.begin().await
     }
 
     async fn fetch(&mut self, wants: &Wants) -> Result<Found, Fault> {
@@ -141,6 +152,9 @@ impl Tables for MySqlTables {
         if self.lanes.count() > known {
             found.lanes = self.lanes.all();
         }
+        if self.connection.node().is_some() {
+            self.relied.note(wants, &found, &self.lanes)?;
+        }
         if wants.queues {
             self.queues = Some(found.queues.iter().map(|row| (row.queue.clone(), row.clone())).collect());
         }
@@ -148,8 +162,16 @@ impl Tables for MySqlTables {
     }
 
     async fn commit(&mut self, changes: &Changes) -> Result<(), Fault> {
+        let node = self.connection.node();
+        if node.is_some() && *changes == Changes::default() {
+            // It was only looked, and what was written to say at what is of no use to anybody.
+            self.connection.roll_back().await;
+            return Ok(());
+        }
         self.check_queues(changes).await?;
-        for statement in Writing::of(changes, self.shard)? {
+        let relied = std::mem::take(&mut self.relied);
+        let touches = if node.is_some() { relied.touches(changes) } else { vec![] };
+        for statement in touches.into_iter().chain(Writing::of(changes, shard_of(self.writer, node))?) {
             self.connection.run(&statement.sql, statement.values).await?;
         }
         self.connection.commit().await

@@ -10,6 +10,7 @@ use crate::codes::Code;
 use crate::draft::{Found, Wants};
 use crate::fault::Fault;
 use crate::mysql::connection::{Connection, for_update_of};
+use crate::mysql::galera::touch_jobs;
 use crate::mysql::lists::{documents, jobs, list, numbers, occurrences};
 use crate::mysql::names::Lanes;
 use crate::mysql::rows::{
@@ -248,6 +249,9 @@ impl<'a> Fetching<'a> {
             row.id(*job).int(wants.jobs.contains(job));
         });
         self.ask(Part::Jobs, JOBS, rows).await?;
+        if self.connection.node().is_some() {
+            touch_jobs(self.connection, &self.gathering.jobs()).await?;
+        }
         self.ask(Part::Schedules, SCHEDULES, jobs(&wants.schedules)).await?;
         self.lock_live(wants).await?;
         for (index, wanted) in wants.claims.iter().enumerate() {

@@ -90,6 +90,11 @@ impl TestDatabase {
         MySqlOptions { partition_width: Duration::from_secs(1), ..MySqlOptions::new(&self.url) }
     }
 
+    /// Where its server listens.
+    pub fn port(&self) -> u16 {
+        self.holder.opts().tcp_port()
+    }
+
     /// Lets go of it, for the next test.
     pub async fn leave(self) {
         self.holder.disconnect().await.unwrap();
@@ -98,7 +103,7 @@ impl TestDatabase {
 
 /// A connection to a database, besides those that a store has.
 pub(crate) async fn client(options: &MySqlOptions) -> Conn {
-    Conn::new(options.target().expect("a URL of MariaDB or MySQL").reading())
+    Conn::new(options.target().expect("a URL of MariaDB or MySQL").reading().remove(0))
         .await
         .expect("the server answers")
 }

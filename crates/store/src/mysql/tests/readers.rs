@@ -42,8 +42,8 @@ async fn who_finds_all_connections_taken_is_told_after_a_while() {
     TestDatabase::with(async |options| {
         let mut readers = readers_of(&options, 2);
         readers.patience = Duration::from_millis(50);
-        let first = readers.connection_of(readers.primary()).await.unwrap();
-        let second = readers.connection_of(readers.primary()).await.unwrap();
+        let first = readers.connection_of(readers.primary.current().1).await.unwrap();
+        let second = readers.connection_of(readers.primary.current().1).await.unwrap();
         let error = clock(&readers).await.unwrap_err();
         assert!(matches!(&error, StoreError::Unavailable(why) if why.contains("within 0.05 s")), "{error}");
         first.give_back();
@@ -62,7 +62,7 @@ async fn a_caller_that_gives_up_leaves_no_answer_for_the_next_one() {
         let readers = readers_of(&options, 1);
         let soon = Timestamp::from_micros(i64::MAX);
         for polls in 1..20 {
-            let mut reads = readers.connection_of(readers.primary()).await.unwrap();
+            let mut reads = readers.connection_of(readers.primary.current().1).await.unwrap();
             {
                 let mut due = std::pin::pin!(reads.due(SegmentSet::ALL, soon, 10));
                 for _ in 0..polls {
@@ -87,7 +87,7 @@ async fn a_connection_that_was_given_back_is_used_again() {
         let readers = readers_of(&options, 1);
         let mut seen = Vec::new();
         for _ in 0..3 {
-            let mut reads = readers.connection_of(readers.primary()).await.unwrap();
+            let mut reads = readers.connection_of(readers.primary.current().1).await.unwrap();
             seen.push(reads.connection_number().await.unwrap());
             reads.give_back();
         }

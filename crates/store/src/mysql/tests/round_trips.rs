@@ -3,7 +3,7 @@
 use super::database::TestDatabase;
 use super::fixture::{self, at, fetch, finished, id, job, lane, query, queued, tables, write};
 use crate::draft::{
-    Buried, Changes, Dependency, EndedRow, NewSession, NoteChange, Numbered, SessionChange, Tables,
+    Buried, Changes, Dependency, EndedRow, Leased, NewSession, NoteChange, Numbered, SessionChange, Tables,
     WantedClaims, Wants,
 };
 use crate::rows::{JobFacts, JobKey, JobTerms, KeyKind, LiveRow, ScheduleRow};
@@ -237,7 +237,10 @@ async fn open_occurrences_are_found_by_key_job_session_and_rank() {
             charged: 1,
             ..waiting.live
         };
+        let mut leased = row(4);
+        leased.live = leased.live.claimed(SessionId(8), 5, at(6)).unwrap();
         let changes = Changes {
+            leased: vec![Leased::of(&row(4), &leased).unwrap()],
             live_updated: vec![running.clone(), waiting.clone()],
             live_deleted: ids(&[3]),
             ..Changes::default()
@@ -255,7 +258,10 @@ async fn open_occurrences_are_found_by_key_job_session_and_rank() {
         let lease = LeaseRef { execution: running.live.execution(), epoch: Epoch(1) };
         assert_eq!(found.cancels, [(session, lease)]);
         let named = Wants { live: ids(&[4]).into_iter().collect(), ..Wants::default() };
-        assert_eq!(fetch(&mut tables, &named).await.live, [row(4)]);
+        assert_eq!(fetch(&mut tables, &named).await.live, [leased]);
+        let claims = vec![WantedClaims { lanes: vec![first, second], count: 9 }];
+        let found = fetch(&mut tables, &Wants { claims, ..Wants::default() }).await;
+        assert_eq!(found.claims, [ids(&[5, 6])], "what is leased is not queued any more");
     })
     .await;
 }

@@ -4,6 +4,7 @@
 use super::database::{TestDatabase, client};
 use super::fixture::query;
 use crate::mysql::MySqlOptions;
+use crate::mysql::galera::{TOUCH_LIVE, TOUCH_QUEUES, TOUCH_SESSIONS};
 use crate::mysql::house::{
     HISTORY_OF_JOBS, JOBS_AFTER, LINES_OF_JOBS, LOCK_JOBS, OLD_HISTORY, OLD_SKIPPED, OVER, PURGEABLE,
     RETAIN_REQUESTS, SKIPPED_OF_JOBS,
@@ -78,12 +79,16 @@ fn searches() -> Vec<Search> {
         search(LANES_ABOVE, vec![number(9_000)], "lanes", "PRIMARY"),
         search(FIND_WORKERS, vec![Value::from("[[\"worker 1\"]]")], "workers", "workers_name"),
         search(UPDATE_SESSIONS, vec![numbers()], "sessions", "PRIMARY"),
+        search(TOUCH_SESSIONS, vec![numbers()], "sessions", "PRIMARY"),
+        search(TOUCH_LIVE, vec![list(1)], "live", "PRIMARY"),
+        search(TOUCH_QUEUES, vec![Value::from("[[\"queue 7\"]]")], "queues", "PRIMARY"),
         search(UPDATE_MARKS, vec![list(1)], "jobs", "PRIMARY"),
         search(DELETE_TAGS, vec![list(0)], "job_tags", "job_tags_job"),
         search(DELETE_KEYS, vec![list(0)], "job_keys", "job_keys_job"),
         search(UPDATE_KEYS, vec![names()], "job_keys", "PRIMARY"),
         search(UPDATE_SCHEDULES, vec![list(17)], "schedules", "PRIMARY"),
         search(DELETE_SCHEDULES, vec![list(0)], "schedules", "PRIMARY"),
+        search(LEASE, vec![list(5)], "live", "PRIMARY"),
         search(UPDATE_LIVE, vec![list(21)], "live", "PRIMARY"),
         search(DELETE_LIVE, vec![list(1)], "live", "PRIMARY"),
         search(LENGTHEN_SKIPPED, vec![numbers()], "skipped", "PRIMARY"),

@@ -18,6 +18,7 @@ mod overview;
 mod views;
 
 pub(crate) use lanes::Lanes;
+pub(crate) use overview::{TOKEN, read_token};
 
 #[cfg(test)]
 pub(crate) use {

@@ -44,7 +44,7 @@ pub(crate) const AHEAD: &str = "SELECT (SELECT count(*) FROM (SELECT 1 FROM live
      WHERE earlier.lane = live.lane AND earlier.state = 1 \
      AND (earlier.rank, earlier.job, earlier.occurrence) < (live.rank, live.job, live.occurrence) LIMIT $3) AS ahead) \
      FROM live WHERE live.job = $1 AND live.occurrence = $2 AND live.state = 1";
-const TOKEN: &str = "SELECT id, secret_sha256, role, created_at FROM tokens WHERE id = $1";
+pub(crate) const TOKEN: &str = "SELECT id, secret_sha256, role, created_at FROM tokens WHERE id = $1";
 
 impl<C: GenericClient> Reads<'_, C> {
     pub async fn paused_queues(&self) -> Result<Vec<PausedQueue>, StoreError> {
@@ -145,16 +145,19 @@ impl<C: GenericClient> Reads<'_, C> {
     }
 
     async fn find_token(&self, id: &str) -> Result<Option<Token>, Fault> {
-        let Some(row) = self.one(TOKEN, &[&id]).await? else { return Ok(None) };
-        let secret: Vec<u8> = get(&row, 1)?;
-        let bytes = secret.len();
-        Ok(Some(Token {
-            id: get(&row, 0)?,
-            secret_sha256: secret.try_into().map_err(|_| Fault::damaged("tokens.secret_sha256", bytes))?,
-            role: decode(&row, 2, "tokens.role")?,
-            created_at: time(&row, 3)?,
-        }))
+        self.one(TOKEN, &[&id]).await?.as_ref().map(read_token).transpose()
     }
+}
+
+pub(crate) fn read_token(row: &Row) -> Result<Token, Fault> {
+    let secret: Vec<u8> = get(row, 1)?;
+    let bytes = secret.len();
+    Ok(Token {
+        id: get(row, 0)?,
+        secret_sha256: secret.try_into().map_err(|_| Fault::damaged("tokens.secret_sha256", bytes))?,
+        role: decode(row, 2, "tokens.role")?,
+        created_at: time(row, 3)?,
+    })
 }
 
 fn read_session(row: &Row) -> Result<SessionRow, Fault> {

@@ -11,7 +11,7 @@ use crate::postgres::wire::{Call, Parameter};
 use crate::tally::Counts;
 
 #[cfg(test)]
-pub(crate) use work::{DELETE_LIVE, UPDATE_LIVE};
+pub(crate) use work::{DELETE_LIVE, LEASE, UPDATE_LIVE};
 
 pub(crate) struct Writing<'a> {
     calls: Vec<Call<'a>>,

@@ -59,6 +59,11 @@ pub(crate) async fn client(options: &PostgresOptions) -> Client {
     connect(&options.url, None).await
 }
 
+/// A connection as the store has them, with all that it asks of one.
+pub(crate) async fn own_client(options: &PostgresOptions) -> Client {
+    crate::postgres::connection::connect(&options.target().unwrap()).await.unwrap()
+}
+
 /// Partitions are narrow, so that retention goes by the second.
 fn options(server: &str, name: &str) -> PostgresOptions {
     let mut options = PostgresOptions::new(url(server, name));

@@ -3,11 +3,13 @@
 use super::database::{TestDatabase, client};
 use super::fixture::{at, finished, id, tables, write};
 use crate::draft::{Changes, EndedRow};
+use crate::postgres::PostgresStore;
+use crate::postgres::guard::{Duty, Guard};
 use crate::postgres::house::House;
 use crate::postgres::logs::Logs;
 use crate::postgres::tables::Shared;
 use punctual_core::limits;
-use punctual_core::ports::{Horizon, LogLine, LogStream};
+use punctual_core::ports::{Horizon, LogLine, LogStream, Store};
 use std::time::Duration;
 use tokio_postgres::Client;
 
@@ -104,6 +106,48 @@ async fn a_drop_that_was_interrupted_is_brought_to_its_end() {
         assert!(gone.get::<_, bool>(0), "{name} is still there");
         let noted = client.query_opt("SELECT 1 FROM partitions WHERE name = $1", &[&name]).await.unwrap();
         assert!(noted.is_none());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_node_at_a_time_drops_partitions_and_followers_do_not_wait_for_it() {
+    TestDatabase::with(async |options| {
+        let shared = Shared::new(&options).unwrap();
+        let house = House::new(shared.clone());
+        let mut tables = tables(&options).await;
+        let row = |number| EndedRow { finished: finished(number, at(number.into())), worker: None };
+        write(&mut tables, &Changes { history: vec![row(1)], ..Changes::default() }).await;
+        let guard = Guard::take(&shared.target, Duty::Retention).await.unwrap().unwrap();
+        let horizon = Horizon { history: at(60), requests: at(0) };
+        let retained = house.retain(horizon, 10).await.unwrap();
+        assert_eq!((retained.history, retained.more), (0, false), "somebody else is at it");
+        // What is written meanwhile is shown at once, although the other one's transaction is open.
+        write(&mut tables, &Changes { history: vec![row(2)], ..Changes::default() }).await;
+        let latest = client(&options).await.query_one("SELECT max(place) FROM history", &[]).await.unwrap();
+        let store = PostgresStore::open(&options).await.unwrap();
+        let span = store.history_span().await.unwrap();
+        assert_eq!(span.ends_at, latest.get::<_, i64>(0).unsigned_abs());
+        store.close().await;
+        guard.must_be_held().await.unwrap();
+        guard.release().await.unwrap();
+        assert_eq!(house.retain(horizon, 10).await.unwrap().history, 2);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn whoever_lost_its_connection_is_no_longer_the_only_one() {
+    TestDatabase::with(async |options| {
+        let target = Shared::new(&options).unwrap().target;
+        let guard = Guard::take(&target, Duty::Retention).await.unwrap().unwrap();
+        assert!(Guard::take(&target, Duty::Retention).await.unwrap().is_none());
+        let end = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity \
+             WHERE datname = current_database() AND application_name = 'punctual-guard'";
+        client(&options).await.batch_execute(end).await.unwrap();
+        guard.must_be_held().await.unwrap_err();
+        let next = Guard::take(&target, Duty::Retention).await.unwrap();
+        next.expect("the lock went with the connection").release().await.unwrap();
     })
     .await;
 }

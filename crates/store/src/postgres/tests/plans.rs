@@ -1,7 +1,7 @@
 //! How PostgreSQL answers the statements that read: by an index, never by walking over a large table or sorting it.
 //! Costs must follow what is looked at.
 
-use super::database::{TestDatabase, client};
+use super::database::{TestDatabase, own_client};
 use crate::postgres::PostgresOptions;
 use crate::postgres::reads::*;
 use tokio_postgres::Client;
@@ -115,7 +115,7 @@ fn is_small(step: &str) -> bool {
 }
 
 async fn filled(options: &PostgresOptions) -> Client {
-    let client = client(options).await;
+    let client = own_client(options).await;
     let job = "CREATE FUNCTION pg_temp.job(n integer) RETURNS uuid LANGUAGE sql IMMUTABLE AS $$ \
          SELECT ('01234567-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid $$";
     client.batch_execute(job).await.unwrap();

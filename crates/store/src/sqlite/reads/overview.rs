@@ -24,6 +24,8 @@ const OLDEST_LOOKED_AT_MAX: usize = 100;
 pub(crate) const OLDEST_OF_HEAD: &str = "SELECT min(available_at) FROM (SELECT available_at FROM live \
      WHERE lane = ?1 AND state = 1 ORDER BY rank, job, occurrence LIMIT ?2)";
 
+pub(crate) const TOKEN: &str = "SELECT id, secret_sha256, role, created_at FROM tokens WHERE id = ?1";
+
 const HOLDINGS: &str = "SELECT session, count(*) FROM live WHERE state = 2 GROUP BY session ORDER BY session";
 
 pub(crate) const AHEAD: &str = "SELECT count(*) FROM (SELECT 1 FROM live WHERE lane = ?1 AND state = 1 \
@@ -107,18 +109,18 @@ impl Reads<'_> {
     }
 
     fn find_token(&mut self, id: &str) -> Result<Option<Token>, Fault> {
-        let mut select = self
-            .conn
-            .prepare_cached("SELECT id, secret_sha256, role, created_at FROM tokens WHERE id = ?1")?;
-        one(&mut select, [id], |row| {
-            Ok(Token {
-                id: row.get(0)?,
-                secret_sha256: row.get(1)?,
-                role: decode(row, 2, "tokens.role")?,
-                created_at: time(row, 3)?,
-            })
-        })
+        let mut select = self.conn.prepare_cached(TOKEN)?;
+        one(&mut select, [id], read_token)
     }
+}
+
+pub(crate) fn read_token(row: &Row<'_>) -> Result<Token, Fault> {
+    Ok(Token {
+        id: row.get(0)?,
+        secret_sha256: row.get(1)?,
+        role: decode(row, 2, "tokens.role")?,
+        created_at: time(row, 3)?,
+    })
 }
 
 fn read_session(row: &Row<'_>) -> Result<SessionRow, Fault> {

@@ -55,6 +55,14 @@ const INSERT_LIVE: &str = concat!(
      given.session, given.claimed_at, given.expires_at, given.look_at FROM ",
     live_list!()
 );
+pub(crate) const LEASE: &str = concat!(
+    "UPDATE ",
+    list!(0 job id, 1 occurrence int, 2 session int, 3 claimed_at int, 4 epoch int, 5 job_version int),
+    " STRAIGHT_JOIN live FORCE INDEX (PRIMARY) ON live.job = UNHEX(given.job) \
+     AND live.occurrence = given.occurrence \
+     SET live.state = 2, live.queued_lane = NULL, live.session = given.session, live.claimed_at = given.claimed_at, \
+     live.epoch = given.epoch, live.job_version = given.job_version, live.look_at = NULL"
+);
 pub(crate) const UPDATE_LIVE: &str = concat!(
     "UPDATE ",
     live_list!(),
@@ -116,6 +124,14 @@ impl Writing {
 
     pub(super) fn live(&mut self, changes: &Changes) {
         self.add(INSERT_LIVE, live_lists(&changes.live_inserted));
+        let leased = documents(&changes.leased, |row, leased| {
+            row.occurrence(leased.id)
+                .int(leased.session.0)
+                .int(leased.claimed_at.as_micros())
+                .int(integer(leased.epoch.0))
+                .int(integer(leased.job_version));
+        });
+        self.add(LEASE, leased);
         self.add(UPDATE_LIVE, live_lists(&changes.live_updated));
         self.add(DELETE_LIVE, occurrences(&changes.live_deleted));
     }

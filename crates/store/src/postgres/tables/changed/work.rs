@@ -3,7 +3,7 @@
 use super::Writing;
 use super::jobs::ids;
 use crate::codes::{StateColumns, live_ties};
-use crate::draft::{Changes, EndedRow, NewSession, SessionChange};
+use crate::draft::{Changes, EndedRow, Leased, NewSession, SessionChange};
 use crate::fault::Fault;
 use crate::postgres::rows::{clean, code, counter, integer};
 use crate::postgres::tables::wanted::occurrences;
@@ -44,6 +44,11 @@ pub(crate) const INSERT_LIVE: &str = concat!(
      SELECT * FROM ",
     live_arrays!()
 );
+pub(crate) const LEASE: &str = "UPDATE live SET state = 2, session = new.session, claimed_at = new.claimed_at, epoch = new.epoch, \
+     job_version = new.job_version, look_at = NULL \
+     FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::integer[], $6::integer[]) \
+     AS new(job, occurrence, session, claimed_at, epoch, job_version) \
+     WHERE live.job = new.job AND live.occurrence = new.occurrence";
 pub(crate) const UPDATE_LIVE: &str = concat!(
     "UPDATE live SET lane = new.lane, rank = new.rank, available_at = new.available_at, \
      scheduled_time = new.scheduled_time, job_version = new.job_version, attempt = new.attempt, \
@@ -59,10 +64,10 @@ pub(crate) const DELETE_LIVE: &str = "DELETE FROM live USING unnest($1::uuid[], 
 /// Places go up with the number of the transaction, and within it in the order in which the rows are named.
 pub(crate) const INSERT_HISTORY: &str = "INSERT INTO history (place, job, occurrence, completed_at, scheduled_time, available_at, attempt, epoch, \
      job_version, status, origin, reason, started_at, session, worker, error, result) \
-     SELECT (((pg_current_xact_id()::text::bigint + punctual.place_base) << 20) | new.index), new.job, new.occurrence, \
+     SELECT (SELECT (pg_current_xact_id()::text::bigint + place_base) << 20 FROM punctual) | new.index, new.job, new.occurrence, \
      new.completed_at, new.scheduled_time, new.available_at, new.attempt, new.epoch, new.job_version, new.status, \
      new.origin, new.reason, new.started_at, new.session, new.worker, new.error, new.result \
-     FROM punctual, unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::integer[], \
+     FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::integer[], \
      $7::integer[], $8::integer[], $9::smallint[], $10::smallint[], $11::smallint[], $12::bigint[], $13::bigint[], \
      $14::bigint[], $15::text[], $16::text[]) WITH ORDINALITY \
      AS new(job, occurrence, completed_at, scheduled_time, available_at, attempt, epoch, job_version, status, origin, \
@@ -92,6 +97,9 @@ impl<'a> Writing<'a> {
     pub(super) fn live(&mut self, changes: &'a Changes) {
         if !changes.live_inserted.is_empty() {
             self.add(INSERT_LIVE, live_parameters(&changes.live_inserted));
+        }
+        if !changes.leased.is_empty() {
+            self.add(LEASE, lease_parameters(&changes.leased));
         }
         if !changes.live_updated.is_empty() {
             self.add(UPDATE_LIVE, live_parameters(&changes.live_updated));
@@ -193,6 +201,17 @@ fn live_parameters(rows: &[LiveRow]) -> [Parameter<'_>; 21] {
         column(states().map(|columns| columns.claimed_at)),
         column(live().map(|live| live.expires_at.map(Timestamp::as_micros))),
         column(live().map(|live| live.look_at().map(Timestamp::as_micros))),
+    ]
+}
+
+fn lease_parameters(leased: &[Leased]) -> [Parameter<'_>; 6] {
+    [
+        ids(leased.iter().map(|leased| &leased.id.job)),
+        column(leased.iter().map(|leased| i64::from(leased.id.number))),
+        column(leased.iter().map(|leased| leased.session.0)),
+        column(leased.iter().map(|leased| leased.claimed_at.as_micros())),
+        column(leased.iter().map(|leased| integer(leased.epoch.0))),
+        column(leased.iter().map(|leased| integer(leased.job_version))),
     ]
 }
 

@@ -1,0 +1,81 @@
+//! Copies that are made stores of their own.
+
+use super::{Walked, home, moved};
+use crate::moving::{End, Home, MoveError, fork};
+use crate::mysql::{self, MySqlStore};
+use crate::postgres::{self, PostgresStore};
+use crate::sqlite::tests::{open, opening};
+use punctual_core::ports::{ClaimOutcome, Store};
+
+#[tokio::test]
+async fn nothing_runs_in_an_embedded_store_that_was_forked() {
+    let walked = Walked::new(11, 150).await;
+    let forked = fork(&walked.home(), walked.now).await.unwrap();
+    let store = open(walked.dir.path());
+    let error = fork(&walked.home(), walked.now).await.unwrap_err();
+    assert!(matches!(error, MoveError::InUse { end: End::Copy, .. }), "{error}");
+    is_harmless(&walked, &store, &forked.queues).await;
+    let nowhere = tempfile::tempdir().unwrap();
+    let error = fork(&home(nowhere.path()), walked.now).await.unwrap_err();
+    assert!(matches!(error, MoveError::NoStore(_)), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_runs_in_a_postgres_database_that_was_forked() {
+    let walked = &Walked::new(12, 150).await;
+    postgres::tests::database::TestDatabase::with(async |options| {
+        let copy = Home::Postgres(options.clone());
+        moved(&walked.home(), &copy).await.unwrap();
+        let identity = copy.open(End::Copy).await.unwrap().identity().await.unwrap();
+        let forked = fork(&copy, walked.now).await.unwrap();
+        assert_ne!(copy.open(End::Copy).await.unwrap().identity().await.unwrap(), identity);
+        let store = PostgresStore::open(&options).await.unwrap();
+        let error = fork(&copy, walked.now).await.unwrap_err();
+        assert!(matches!(error, MoveError::InUse { end: End::Copy, .. }), "{error}");
+        is_harmless(walked, &store, &forked.queues).await;
+        store.close().await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_runs_in_a_mysql_database_that_was_forked() {
+    let walked = &Walked::new(13, 150).await;
+    mysql::tests::database::TestDatabase::with(async |options| {
+        let copy = Home::MySql(options.clone());
+        moved(&walked.home(), &copy).await.unwrap();
+        let identity = copy.open(End::Copy).await.unwrap().identity().await.unwrap();
+        let forked = fork(&copy, walked.now).await.unwrap();
+        assert_ne!(copy.open(End::Copy).await.unwrap().identity().await.unwrap(), identity);
+        let store = MySqlStore::open(&options).await.unwrap();
+        is_harmless(walked, &store, &forked.queues).await;
+        store.close().await;
+    })
+    .await;
+}
+
+/// Something is queued in it and nothing of it is handed out, and no worker of the original has a session.
+async fn is_harmless(walked: &Walked, store: &dyn Store, paused: &[String]) {
+    let depths = store.depths().await.unwrap();
+    assert!(depths.iter().any(|depth| depth.queued > 0), "the walk leaves something to claim: {depths:?}");
+    for depth in &depths {
+        assert!(
+            paused.iter().any(|queue| queue == depth.lane.queue()),
+            "{depth:?} is not paused: {paused:?}"
+        );
+    }
+    assert_eq!(store.sessions().await.unwrap(), []);
+    let session = store.open_session(walked.now, opening()).await.unwrap();
+    let claim = punctual_core::ports::Claim {
+        session,
+        turn: 1,
+        limit: 1_000,
+        queues: vec![],
+        job_types: depths.iter().map(|depth| depth.lane.job_type().to_owned()).collect(),
+    };
+    let claimed = store.claim(walked.now, vec![claim]).await.unwrap().remove(0);
+    assert!(
+        matches!(&claimed, ClaimOutcome::Claimed { assignments, .. } if assignments.is_empty()),
+        "{claimed:?}"
+    );
+}

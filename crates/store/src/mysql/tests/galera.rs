@@ -1,0 +1,72 @@
+//! Three nodes of a Galera cluster, each with a store of its own: what is kept apart by locks on one server is kept apart
+//! between nodes.
+
+mod apart;
+mod hosts;
+mod races;
+mod turns;
+
+use crate::mysql::{MySqlOptions, create_database, drop_database};
+use futures_util::FutureExt;
+use mysql_async::Conn;
+use mysql_async::prelude::Queryable;
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Names the nodes: one URL with all hosts, of a user who may do everything.
+const CLUSTER: &str = "PUNCTUAL_TEST_GALERA";
+
+/// The cluster with a database that nobody else uses.
+struct Cluster {
+    /// The URL with all hosts.
+    url: String,
+    name: String,
+}
+
+impl Cluster {
+    /// Runs a test in a database of its own, in which nothing was ever made.
+    async fn with(test: impl AsyncFnOnce(&Cluster)) {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let url = std::env::var(CLUSTER).unwrap_or_else(|_| {
+            panic!(
+                "{CLUSTER} is not set: run `cargo xtask test --full`, which starts a cluster for the tests"
+            )
+        });
+        let (process, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let cluster = Cluster { url, name: format!("punctual_nodes_{process}_{count}") };
+        let server = MySqlOptions::new(&cluster.url);
+        create_database(&server, &cluster.name).await.unwrap();
+        let outcome = AssertUnwindSafe(test(&cluster)).catch_unwind().await;
+        drop_database(&server, &cluster.name).await.unwrap();
+        if let Err(panic) = outcome {
+            resume_unwind(panic);
+        }
+    }
+
+    /// The user with a password, the hosts, and what comes behind the database.
+    fn parts(&self) -> (&str, Vec<&str>) {
+        let (who, rest) = self.url.rsplit_once('@').expect("a user");
+        (who, rest.split('/').next().unwrap_or_default().split(',').collect())
+    }
+
+    /// Options of a store that uses these nodes, in this order.
+    fn through(&self, nodes: &[usize]) -> MySqlOptions {
+        let (who, hosts) = self.parts();
+        let hosts: Vec<&str> = nodes.iter().map(|node| hosts[*node]).collect();
+        MySqlOptions::new(format!("{who}@{}/{}", hosts.join(","), self.name))
+    }
+
+    /// Options of one store for each node.
+    fn nodes(&self) -> Vec<MySqlOptions> {
+        (0..self.parts().1.len()).map(|node| self.through(&[node])).collect()
+    }
+}
+
+/// Gives the other nodes something to do, so that what this one commits next is ordered there and not there yet: they write
+/// one transaction after the other.
+async fn keep_the_others_busy(client: &mut Conn) {
+    let make = "CREATE TABLE IF NOT EXISTS ballast (number BIGINT NOT NULL, text VARCHAR(200), PRIMARY KEY (number))";
+    client.query_drop(make).await.unwrap();
+    let fill = "REPLACE INTO ballast SELECT seq, REPEAT(MD5(RAND()), 5) FROM seq_1_to_40000";
+    client.query_drop(fill).await.unwrap();
+}

@@ -1,0 +1,311 @@
+//! Two transactions on two nodes that rely on one row. The second has locked it before the first has written it, and
+//! commits either after what the first has written has arrived at its node, or while it is ordered before it and has not
+//! arrived: then the locks of neither node can tell.
+
+use super::{Cluster, keep_the_others_busy};
+use crate::draft::{Changes, Dependency, NewSession, SessionChange, Tables, Wants};
+use crate::mysql::MySqlOptions;
+use crate::mysql::connection::Connection;
+use crate::mysql::migrate::prepare;
+use crate::mysql::options::SEE_ALL_NODES;
+use crate::mysql::tables::MySqlTables;
+use crate::mysql::tests::database::client;
+use crate::mysql::tests::fixture::{at, id, job, lane, query, queued, tables, write};
+use crate::rows::{JobKey, KeyKind, LiveRow};
+use mysql_async::prelude::Queryable;
+use punctual_core::ids::{Epoch, SessionId};
+use punctual_core::job::JobMark;
+use punctual_core::occurrence::{Lease, Live, LiveState};
+use punctual_core::ports::{QueueRow, SessionOpening, WorkerAbout};
+use punctual_core::queue::QueueSettings;
+use punctual_core::session::SessionMode;
+use std::time::Duration;
+
+/// What there is before: a session that is to look for cancellations, two jobs, the first queued and the second run by the
+/// session, and a queue with a bound.
+struct Stage {
+    lane: i64,
+    session: SessionId,
+}
+
+impl Stage {
+    async fn set(tables: &mut MySqlTables) -> Self {
+        let lane = lane(tables, "mail").await;
+        let names = Wants { workers: ["w".to_owned()].into(), new_sessions: 1, ..Wants::default() };
+        let names = tables.intern(&names).await.unwrap();
+        let session = names.new_sessions[0];
+        let opening = SessionOpening {
+            worker: "w".to_owned(),
+            lease: Duration::from_secs(6),
+            embedded: false,
+            job_types: vec!["report".to_owned()],
+            slots: 4,
+            about: WorkerAbout::default(),
+        };
+        let stage = Stage { lane, session };
+        let bounded = QueueSettings { max_depth: Some(5) };
+        let changes = Changes {
+            sessions_inserted: vec![NewSession {
+                id: session,
+                worker: names.workers[0].1,
+                opening,
+                opened_at: at(0),
+            }],
+            attention: vec![session],
+            jobs_inserted: vec![job(1, lane), job(2, lane)],
+            live_inserted: vec![queued(1, lane), stage.running()],
+            queues_put: vec![QueueRow { queue: "mail".to_owned(), paused_at: None, settings: bounded }],
+            ..Changes::default()
+        };
+        write(tables, &changes).await;
+        stage
+    }
+
+    fn running(&self) -> LiveRow {
+        let LiveRow { live, .. } = queued(2, self.lane);
+        let lease = Lease { session: self.session, claimed_at: at(1), cancel_requested: false };
+        let state = LiveState::Running(lease);
+        LiveRow { live: Live { state, epoch: Epoch(1), ..live }, lane: self.lane, is_sole: false }
+    }
+
+    fn session_with(&self, change: impl FnOnce(&mut SessionChange)) -> Changes {
+        let mut updated = SessionChange {
+            id: self.session,
+            turn: 0,
+            beat: 1,
+            beaten_at: at(1),
+            mode: SessionMode::Open,
+            attention: true,
+            lost: false,
+        };
+        change(&mut updated);
+        Changes { sessions_updated: vec![updated], ..Changes::default() }
+    }
+}
+
+/// Something that no other transaction is in the way of.
+fn something(number: u32) -> Changes {
+    let key = JobKey { owner: "ann".to_owned(), kind: KeyKind::Unique, key: format!("key {number}") };
+    Changes { keys_held: vec![(key, id(number))], ..Changes::default() }
+}
+
+/// When what the first has written comes to the node of the second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Arrival {
+    BeforeTheCommit,
+    Later,
+}
+
+/// Waits until a node has all that was committed before.
+async fn has_arrived(node: &MySqlOptions) {
+    let mut client = client(node).await;
+    client.query_drop(SEE_ALL_NODES).await.unwrap();
+    client.query_drop("SELECT COUNT(*) FROM numbers").await.unwrap();
+}
+
+/// Both fetch the same, the first commits, and then the second is told that somebody was in its way.
+async fn is_a_conflict(wants: impl Fn(&Stage) -> Wants, changes: impl Fn(&Stage) -> [Changes; 2]) {
+    for arrival in [Arrival::BeforeTheCommit, Arrival::Later] {
+        is_told(arrival, &wants, &changes).await;
+    }
+}
+
+async fn is_told(
+    arrival: Arrival,
+    wants: impl Fn(&Stage) -> Wants,
+    changes: impl Fn(&Stage) -> [Changes; 2],
+) {
+    Cluster::with(async |cluster| {
+        let nodes = cluster.nodes();
+        let (mut one, mut other) = (tables(&nodes[0]).await, tables(&nodes[1]).await);
+        let stage = Stage::set(&mut one).await;
+        let wants = wants(&stage);
+        for tables in [&mut one, &mut other] {
+            tables.begin().await.unwrap();
+            tables.fetch(&wants).await.unwrap();
+        }
+        let [first, second] = changes(&stage);
+        if arrival == Arrival::Later {
+            keep_the_others_busy(&mut client(&nodes[0]).await).await;
+        }
+        one.commit(&first).await.unwrap();
+        if arrival == Arrival::BeforeTheCommit {
+            has_arrived(&nodes[1]).await;
+        }
+        let Err(fault) = other.commit(&second).await else {
+            panic!("{arrival:?}: it relied on what has changed")
+        };
+        assert!(fault.is_conflict(), "{arrival:?}: {fault}");
+        other.abandon().await;
+        again(&mut other, &wants, &second, &nodes[2]).await;
+    })
+    .await;
+}
+
+/// Run again, it sees what the first has done and goes through.
+async fn again(other: &mut MySqlTables, wants: &Wants, changes: &Changes, elsewhere: &MySqlOptions) {
+    other.begin().await.unwrap();
+    other.fetch(wants).await.unwrap();
+    other.commit(changes).await.unwrap();
+    let mut elsewhere = tables(elsewhere).await;
+    for (key, job) in &changes.keys_held {
+        elsewhere.begin().await.unwrap();
+        let asked = Wants { keys: [key.clone()].into(), ..Wants::default() };
+        let found = elsewhere.fetch(&asked).await.unwrap();
+        assert_eq!(found.keys, [(key.clone(), *job)], "what one node has acknowledged, all others have");
+        elsewhere.abandon().await;
+    }
+}
+
+/// A child is submitted while its parent ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_ends_and_is_looked_at() {
+    let depends = |_: &Stage| {
+        let ended = Changes { marks: vec![(id(1), JobMark::Failed)], ..Changes::default() };
+        let child = Dependency { parent: id(1), child: id(2) };
+        [ended, Changes { dependencies_inserted: vec![child], ..Changes::default() }]
+    };
+    is_a_conflict(|_| Wants { terms: [id(1)].into(), ..Wants::default() }, depends).await;
+}
+
+/// Two parents of one child end at once: each sees the other, and nobody would release the child.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_both_look_at() {
+    let wants = |_: &Stage| Wants { terms: [id(1)].into(), ..Wants::default() };
+    is_a_conflict(wants, |_| [something(1), something(2)]).await;
+}
+
+/// As whole jobs, which are locked by the same rows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_whole_job_and_its_terms() {
+    let wants = |_: &Stage| Wants { jobs: [id(1)].into(), ..Wants::default() };
+    is_a_conflict(wants, |_| [something(1), something(2)]).await;
+}
+
+/// An execution is offered to a session that is found lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_is_lost_and_looked_at() {
+    let wants = |stage: &Stage| Wants { sessions: [stage.session].into(), ..Wants::default() };
+    let changes = |stage: &Stage| [stage.session_with(|session| session.lost = true), something(2)];
+    is_a_conflict(wants, changes).await;
+}
+
+/// A lease is to be cancelled while the session hears of all that are: the flag is up already, and must not go down.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_has_heard_is_asked_again() {
+    let changes = |stage: &Stage| {
+        let heard = stage.session_with(|session| session.attention = false);
+        [heard, Changes { attention: vec![stage.session], ..Changes::default() }]
+    };
+    // It asks without a look at the session: what has arrived before it is no matter.
+    is_told(Arrival::Later, |_| Wants { terms: [id(9)].into(), ..Wants::default() }, changes).await;
+}
+
+/// A note is taken of an execution that ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_execution_that_ends_and_is_looked_at() {
+    let wants = |_: &Stage| Wants { live: [id(1).occurrence(1)].into(), ..Wants::default() };
+    let changes = |_: &Stage| {
+        let ended = Changes { live_deleted: vec![id(1).occurrence(1)], ..Changes::default() };
+        [ended, something(2)]
+    };
+    is_a_conflict(wants, changes).await;
+}
+
+/// The last of a job fails while another of its executions ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_that_is_open_of_a_job() {
+    let wants = |_: &Stage| Wants { open_of_jobs: [id(1)].into(), ..Wants::default() };
+    is_a_conflict(wants, |_| [something(1), something(2)]).await;
+}
+
+/// A worker says what it still has while one of it is taken away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_that_a_session_holds() {
+    let wants = |stage: &Stage| Wants { held_by: [(stage.session, 10)].into(), ..Wants::default() };
+    let changes = |_: &Stage| {
+        let ended = Changes { live_deleted: vec![id(2).occurrence(1)], ..Changes::default() };
+        [ended, something(2)]
+    };
+    is_a_conflict(wants, changes).await;
+}
+
+/// Two submissions see the last free place of a queue.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_place_of_a_queue() {
+    let wants = |stage: &Stage| Wants { unstarted: [stage.lane].into(), ..Wants::default() };
+    is_a_conflict(wants, |_| [something(1), something(2)]).await;
+}
+
+/// Two people set the same queue.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_set_for_a_queue() {
+    let wants = |_: &Stage| Wants { queues: true, ..Wants::default() };
+    let put = |paused_at, max_depth| {
+        let row = QueueRow { queue: "mail".to_owned(), paused_at, settings: QueueSettings { max_depth } };
+        Changes { queues_put: vec![row], ..Changes::default() }
+    };
+    Cluster::with(async |cluster| {
+        let nodes = cluster.nodes();
+        let (mut one, mut other) = (tables(&nodes[0]).await, tables(&nodes[1]).await);
+        let stage = Stage::set(&mut one).await;
+        for tables in [&mut one, &mut other] {
+            tables.begin().await.unwrap();
+            tables.fetch(&wants(&stage)).await.unwrap();
+        }
+        keep_the_others_busy(&mut client(&nodes[0]).await).await;
+        one.commit(&put(Some(at(1)), Some(5))).await.unwrap();
+        let fault = other.commit(&put(None, Some(6))).await.expect_err("the other one was faster");
+        assert!(fault.is_conflict(), "{fault}");
+        other.abandon().await;
+        other.begin().await.unwrap();
+        let found = other.fetch(&wants(&stage)).await.unwrap();
+        assert_eq!(found.queues[0].paused_at, Some(at(1)), "it is seen when it is tried again");
+        other.abandon().await;
+    })
+    .await;
+}
+
+/// What was fetched to be claimed and was left there is no obstacle to whoever takes it elsewhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_not_claimed_is_left_alone() {
+    use crate::draft::WantedClaims;
+    Cluster::with(async |cluster| {
+        let nodes = cluster.nodes();
+        let mut one = tables(&nodes[0]).await;
+        let stage = Stage::set(&mut one).await;
+        let claims = vec![WantedClaims { lanes: vec![stage.lane], count: 1 }];
+        one.begin().await.unwrap();
+        let found = one.fetch(&Wants { claims, ..Wants::default() }).await.unwrap();
+        assert_eq!(found.claims, [vec![id(1).occurrence(1)]]);
+        one.commit(&something(1)).await.unwrap();
+        let touched = "SELECT COUNT(*) FROM live WHERE touched > 0";
+        assert_eq!(query::<i64>(&nodes[0], touched).await, [0]);
+    })
+    .await;
+}
+
+/// A node has undone a transaction and told nobody: the rest of it is not committed alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_left_of_a_transaction_is_not_committed() {
+    Cluster::with(async |cluster| {
+        let node = &cluster.nodes()[0];
+        prepare(node).await.unwrap();
+        let mut connection = Connection::writing(&node.target().unwrap()).await.unwrap();
+        let given = async || query::<i64>(node, "SELECT given FROM numbers WHERE name = 'lane'").await;
+        for (is_undone, expected) in [(true, 0), (false, 7)] {
+            connection.begin().await.unwrap();
+            connection.all("SELECT given FROM numbers FOR UPDATE", vec![]).await.unwrap();
+            if is_undone {
+                connection.run_text("ROLLBACK").await.unwrap();
+            }
+            connection.run_text("UPDATE numbers SET given = 7 WHERE name = 'lane'").await.unwrap();
+            let committed = connection.commit().await;
+            assert_eq!(committed.is_err_and(|fault| fault.is_conflict()), is_undone);
+            connection.roll_back().await;
+            assert_eq!(given().await, [expected]);
+        }
+        connection.close().await;
+    })
+    .await;
+}

@@ -1,0 +1,152 @@
+//! What one process at a time may do: define tables, and move data.
+//!
+//! On one server a lock says whose turn it is, and ends with its connection. On the nodes of a Galera cluster locks end at
+//! the node. There the turn is a row with the name of who has it, written under the condition that nobody has; it runs out
+//! by itself if it is not renewed, so that a process that was killed keeps nobody waiting for long.
+
+use super::connection::Connection;
+use super::options::Target;
+use super::rows::get;
+use crate::fault::Fault;
+use mysql_async::Value;
+use std::time::Duration;
+use tokio::time::Instant;
+
+const LOCK: &str = "SELECT cluster FROM punctual WHERE id = 1 FOR UPDATE";
+/// Another node may be at a step that takes long.
+const WAIT_LONG: &str = "SET SESSION innodb_lock_wait_timeout = 3600 /*M!, max_statement_time = 0, idle_transaction_timeout = 0 */";
+
+const TAKE: &str = "UPDATE turns SET holder = ?, held_until = UTC_TIMESTAMP(6) + INTERVAL ? SECOND \
+     WHERE name = ? AND (holder IS NULL OR held_until < UTC_TIMESTAMP(6))";
+const RENEW: &str =
+    "UPDATE turns SET held_until = UTC_TIMESTAMP(6) + INTERVAL ? SECOND WHERE name = ? AND holder = ?";
+const END: &str = "UPDATE turns SET holder = NULL WHERE name = ? AND holder = ?";
+
+/// How long a turn lasts that is not renewed, in seconds. A single definition may take longer: then another process may begin
+/// with the same step, which is why each of its statements can be run again.
+const TURN_S: i64 = 120;
+/// How old a turn is renewed.
+const RENEWED_AFTER: Duration = Duration::from_secs(20);
+/// How often somebody who waits looks whether it is their turn.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// How long somebody waits for their turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// For as long as another node migrates.
+    Long,
+    /// What this one would do, the other is probably doing.
+    Short,
+}
+
+/// The right to define tables, which one node at a time has. It ends with its connection at the latest, or soon after it.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    connection: Connection,
+    lease: Option<Lease>,
+}
+
+impl Turn {
+    /// `None` if another node has it and nobody wants to wait.
+    pub async fn take(target: &Target, patience: Patience) -> Result<Option<Self>, Fault> {
+        let mut connection = Connection::writing(target).await?;
+        if connection.node().is_some() {
+            return Self::take_lease(connection, patience).await;
+        }
+        if patience == Patience::Long {
+            connection.run_text(WAIT_LONG).await?;
+            connection.wait_for_ever();
+        }
+        match connection.all(LOCK, vec![]).await {
+            Ok(_) => Ok(Some(Turn { connection, lease: None })),
+            Err(fault) if fault.is_conflict() && patience == Patience::Short => Ok(None),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    async fn take_lease(mut connection: Connection, patience: Patience) -> Result<Option<Self>, Fault> {
+        loop {
+            let lease = Lease::take(&mut connection, "define").await?;
+            if lease.is_some() {
+                return Ok(Some(Turn { connection, lease }));
+            }
+            if patience == Patience::Short {
+                connection.close().await;
+                return Ok(None);
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// To be called before each definition: the turn may have run out.
+    pub async fn renew(&mut self) -> Result<(), Fault> {
+        match &mut self.lease {
+            Some(lease) => lease.renew(&mut self.connection).await,
+            None => Ok(()),
+        }
+    }
+
+    pub async fn end(mut self) {
+        if let Some(lease) = self.lease.take() {
+            lease.end(&mut self.connection).await;
+        }
+        self.connection.roll_back().await;
+        self.connection.close().await;
+    }
+}
+
+/// A turn on a cluster, by its name.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    name: &'static str,
+    holder: String,
+    renewed_at: Instant,
+}
+
+impl Lease {
+    /// `None` if another one has it.
+    pub async fn take(connection: &mut Connection, name: &'static str) -> Result<Option<Self>, Fault> {
+        let row = connection.one("SELECT UUID()", vec![]).await?;
+        let holder: String = get(&row.ok_or_else(|| Fault::Missing("a name".to_owned()))?, 0)?;
+        let values = vec![holder.as_str().into(), Value::Int(TURN_S), name.into()];
+        match written(connection, TAKE, values).await {
+            Ok(0) => Ok(None),
+            Ok(_) => Ok(Some(Lease { name, holder, renewed_at: Instant::now() })),
+            // On another node somebody was faster.
+            Err(fault) if fault.is_conflict() => {
+                connection.roll_back().await;
+                Ok(None)
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// Says that it is still needed, if it was not said a moment ago. Must not be called within a transaction.
+    pub async fn renew(&mut self, connection: &mut Connection) -> Result<(), Fault> {
+        if self.renewed_at.elapsed() < RENEWED_AFTER {
+            return Ok(());
+        }
+        let values = vec![Value::Int(TURN_S), self.name.into(), self.holder.as_str().into()];
+        if written(connection, RENEW, values).await? == 0 {
+            let reason =
+                format!("this process had no answer for {TURN_S} s, and another one has its turn now");
+            return Err(Fault::Away(reason));
+        }
+        self.renewed_at = Instant::now();
+        Ok(())
+    }
+
+    pub async fn end(self, connection: &mut Connection) {
+        let values = vec![self.name.into(), self.holder.as_str().into()];
+        if let Err(error) = written(connection, END, values).await {
+            tracing::debug!(%error, name = self.name, "a turn was not given back; it runs out by itself");
+        }
+    }
+}
+
+/// Runs one statement as a transaction; how many rows it found.
+async fn written(connection: &mut Connection, sql: &str, values: Vec<Value>) -> Result<u64, Fault> {
+    let found = connection.run(sql, values).await?;
+    connection.commit().await?;
+    Ok(found)
+}

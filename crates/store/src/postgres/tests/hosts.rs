@@ -1,0 +1,72 @@
+//! Several hosts in one URL: which of them is used, and what is told when none will do.
+
+use super::database::TestDatabase;
+use crate::postgres::connection::{connect, pool};
+use crate::postgres::{OpenError, PostgresOptions, PostgresStore};
+use punctual_core::ports::{Store, StoreError};
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+/// The same database with other hosts before its own.
+fn behind(hosts: &str, options: &PostgresOptions) -> PostgresOptions {
+    let url = options.url.replacen('@', &format!("@{hosts},"), 1);
+    PostgresOptions { url, ..options.clone() }
+}
+
+#[tokio::test]
+async fn a_host_that_hangs_or_is_gone_keeps_nobody_from_the_next() {
+    TestDatabase::with(async |options| {
+        // It takes connections, as the kernel of a machine does whose processes stand still, and never says a word.
+        let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let hosts = format!("127.0.0.1:9,{}", silent.local_addr().unwrap());
+        let store = PostgresStore::open(&behind(&hosts, &options)).await.unwrap();
+        store.clock().await.unwrap();
+        let target = behind(&hosts, &options).target().unwrap();
+        connect(&target).await.unwrap();
+        assert_eq!(
+            target.places().next(),
+            Some(2),
+            "whoever connects next begins with the one that answered"
+        );
+        let pool = pool(&target, 1).unwrap();
+        assert!(!pool.get().await.unwrap().is_closed());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn where_no_host_will_do_it_is_told_of_each_why() {
+    let url = "postgres://nobody@127.0.0.1:9,127.0.0.1:10/nothing";
+    let error = PostgresStore::open(&PostgresOptions::new(url)).await.map(drop).unwrap_err();
+    let OpenError::Database { database, source: StoreError::Unavailable(reason) } = error else {
+        panic!("{error:?}")
+    };
+    assert_eq!(database, "127.0.0.1,127.0.0.1/nothing");
+    assert!(reason.contains("127.0.0.1:9: ") && reason.contains("; 127.0.0.1:10: "), "{reason}");
+}
+
+#[tokio::test]
+async fn hosts_that_all_hang_are_given_up_in_time() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = silent.local_addr().unwrap();
+    let options = PostgresOptions {
+        connect_timeout: Duration::from_millis(100),
+        ..PostgresOptions::new(format!("postgres://nobody@{address},{address}/nothing"))
+    };
+    let error = connect(&options.target().unwrap()).await.map(drop).unwrap_err();
+    assert!(error.to_string().contains("has not answered within 0.1 s"), "{error}");
+}
+
+#[tokio::test]
+async fn a_database_that_only_reads_is_not_taken_for_the_primary() {
+    TestDatabase::with(async |options| {
+        let url = format!("{}?options=-c%20default_transaction_read_only%3Don", options.url);
+        let error =
+            PostgresStore::open(&PostgresOptions { url, ..options.clone() }).await.map(drop).unwrap_err();
+        let OpenError::Database { source: StoreError::Unavailable(reason), .. } = error else {
+            panic!("{error:?}")
+        };
+        assert!(reason.ends_with("give the address of the primary"), "{reason}");
+    })
+    .await;
+}

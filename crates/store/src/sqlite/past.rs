@@ -1,0 +1,78 @@
+//! A past for benchmarks, written into the files of a store that is not open.
+
+use super::core::SqliteCore;
+use super::names::{Lanes, last_history_number};
+use super::open::MAIN_FILE;
+use super::rows::{INSERT_HISTORY, INSERT_JOB, insert_history, write_job};
+use super::tally;
+use crate::bare::past::PastBatch;
+use crate::bare::{Past, Progress};
+use crate::fault::Fault;
+use crate::tally::Counts;
+use punctual_core::ports::StoreError;
+use rusqlite::Connection;
+use std::path::Path;
+
+/// Writes what executions of the past have left into the store of this directory, which is created if it is not there.
+pub fn keep_past(dir: &Path, past: Past, progress: &Progress) -> Result<(), StoreError> {
+    let conn = SqliteCore::open(&dir.join(MAIN_FILE))?.into_connection();
+    let (lane, _) = Lanes::default().intern(&conn, "default", "noop")?;
+    let worker = worker(&conn)?;
+    for batch in past.batches() {
+        write(&conn, &batch, lane, worker)?;
+        progress(batch.ends.len() as u64);
+    }
+    Ok(())
+}
+
+fn worker(conn: &Connection) -> Result<i64, Fault> {
+    conn.execute("INSERT INTO workers (name) VALUES ('past')", [])?;
+    Ok(conn.last_insert_rowid())
+}
+
+fn write(conn: &Connection, batch: &PastBatch, lane: i64, worker: i64) -> Result<(), Fault> {
+    let transaction = conn.unchecked_transaction()?;
+    let mut job_insert = conn.prepare_cached(INSERT_JOB)?;
+    let mut history_insert = conn.prepare_cached(INSERT_HISTORY)?;
+    for job in &batch.jobs {
+        write_job(&mut job_insert, job, lane)?;
+    }
+    let last = last_history_number(conn)?;
+    for (seq, end) in (last + 1..).zip(&batch.ends) {
+        insert_history(&mut history_insert, end, Some(worker), seq)?;
+    }
+    tally::write(conn, Counts { jobs: batch.job_counts(), ..Counts::default() })?;
+    transaction.commit()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_core::time::Timestamp;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+
+    #[test]
+    fn a_store_with_a_past_is_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let until = Timestamp::from_micros(1_763_195_400_000_000);
+        let past =
+            Past { executions: 2_503, until, span: Duration::from_secs(29 * 86_400), payload_bytes: 50 };
+        let written = Arc::new(AtomicU64::new(0));
+        let progress: Progress = {
+            let written = written.clone();
+            Arc::new(move |rows| {
+                written.fetch_add(rows, Ordering::Relaxed);
+            })
+        };
+        keep_past(dir.path(), past, &progress).unwrap();
+        assert_eq!(written.load(Ordering::Relaxed), 2_503);
+        let core = SqliteCore::open(&dir.path().join(MAIN_FILE)).unwrap();
+        assert_eq!(core.integrity_check().unwrap(), Vec::<String>::new());
+        let count = |sql: &str| core.connection().query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+        assert_eq!(count("SELECT count(*) FROM history"), 2_503);
+        assert_eq!(count("SELECT completed FROM job_tally"), 251);
+    }
+}
