@@ -46,7 +46,9 @@ use wanting::Stage;
     expect(unused_imports, reason = "for the adapters")
 )]
 pub(crate) use {
-    changes::{Buried, Changes, Dependency, EndedRow, Leased, NewSession, NoteChange, Numbered, SessionChange},
+    changes::{
+        Buried, Changes, Dependency, EndedRow, Leased, NewSession, NoteChange, Numbered, SessionChange,
+    },
     found::{Found, FoundSession, FoundSkip},
     tables::Tables,
     wants::{WantedClaims, Wants},

@@ -28,6 +28,9 @@ use tokio::task::JoinSet;
 /// Keys of one statement: MariaDB makes a table of a list of a thousand.
 const KEYS_AT_ONCE: usize = 500;
 
+/// Times that a transaction of the floor is run because of others.
+const CONFLICTS_MAX: usize = 100;
+
 /// Beside the row that readiness is found out with.
 const COMMIT: &str = "INSERT INTO probe (id, at) VALUES (2, ?) ON DUPLICATE KEY UPDATE at = VALUES(at)";
 /// As large as the files are. Whoever may not look at the engine is told what statistics know.
@@ -191,13 +194,25 @@ impl Batch {
 
     async fn write(&self, connection: &mut Connection) -> Result<(), Fault> {
         for transaction in &self.transactions {
-            for sql in transaction {
-                connection.run_text(sql).await?;
+            // Connections get into each other's way where they write next to each other.
+            let mut tries = 1;
+            while let Err(fault) = run_one(connection, transaction).await {
+                connection.roll_back().await;
+                if !fault.is_conflict() || tries == CONFLICTS_MAX {
+                    return Err(fault);
+                }
+                tries += 1;
             }
-            connection.commit().await?;
         }
         Ok(())
     }
+}
+
+async fn run_one(connection: &mut Connection, transaction: &[String]) -> Result<(), Fault> {
+    for sql in transaction {
+        connection.run_text(sql).await?;
+    }
+    connection.commit().await
 }
 
 const JOBS: &str =

@@ -23,9 +23,9 @@ mod reads;
 mod rows;
 mod store;
 mod tables;
-mod turns;
 #[cfg(test)]
 pub(crate) mod tests;
+mod turns;
 
 pub use databases::{create_database, drop_database};
 pub use floor::BareMySql;

@@ -7,6 +7,7 @@ mod errors;
 pub(crate) mod export;
 mod floor;
 mod guard;
+mod heads;
 mod hosts;
 mod house;
 mod listen;

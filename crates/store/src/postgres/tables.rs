@@ -4,6 +4,7 @@ pub(crate) mod changed;
 mod found;
 pub(crate) mod wanted;
 
+use super::heads::{Heads, Look};
 use super::names::Lanes;
 use super::options::{OptionsError, PostgresOptions, Target};
 use super::partitions::{Parent, Partitions};
@@ -15,9 +16,11 @@ use async_trait::async_trait;
 use changed::Writing;
 use found::{Gathering, lanes_of, read_queue};
 use punctual_core::ids::{JobId, SessionId};
+use punctual_core::occurrence::LiveState;
 use punctual_core::ports::QueueRow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Instant;
 use wanted::{QUEUES, Round};
 
 const INSERT_WORKERS: &str =
@@ -33,13 +36,14 @@ pub(crate) struct Shared {
     pub target: Target,
     pub lanes: Arc<Lanes>,
     pub partitions: Arc<Partitions>,
+    pub heads: Arc<Heads>,
 }
 
 impl Shared {
     pub fn new(options: &PostgresOptions) -> Result<Self, OptionsError> {
         let target = options.target()?;
         let partitions = Arc::new(Partitions::new(target.clone(), options.partition_width));
-        Ok(Shared { target, lanes: Arc::default(), partitions })
+        Ok(Shared { target, lanes: Arc::default(), partitions, heads: Arc::default() })
     }
 }
 
@@ -104,6 +108,27 @@ impl PostgresTables {
         self.learn_lanes(&lanes_of(&parts, &answers)?).await?;
         for (part, rows) in parts.iter().zip(&answers) {
             gathering.take(*part, rows, &self.shared.lanes)?;
+        }
+        Ok(())
+    }
+
+    /// Looks at the whole of those lanes in which fewer were found than are wanted, and notes what was found.
+    async fn look_again(
+        &mut self,
+        wants: &Wants,
+        look: Look,
+        gathering: &mut Gathering,
+    ) -> Result<(), Fault> {
+        let heads = Arc::clone(&self.shared.heads);
+        let lanes = |index: &usize| wants.claims[*index].lanes.as_slice();
+        let mut again = gathering.short_claims(&wants.claims);
+        again.retain(|index| heads.leaves_out(look, lanes(index)));
+        if !again.is_empty() {
+            self.gather(Round::claims(wants, &again, &heads), gathering).await?;
+        }
+        heads.found(gathering.claimed_places());
+        for index in gathering.short_claims(&wants.claims) {
+            heads.emptied(lanes(&index));
         }
         Ok(())
     }
@@ -173,7 +198,16 @@ impl Tables for PostgresTables {
 
     async fn fetch(&mut self, wants: &Wants) -> Result<Found, Fault> {
         let mut gathering = Gathering::new(wants.claims.len());
-        self.gather(Round::of(wants), &mut gathering).await?;
+        let heads = Arc::clone(&self.shared.heads);
+        let began = Instant::now();
+        let look = heads.next_look(began);
+        self.gather(Round::of(wants, &heads, look), &mut gathering).await?;
+        if !wants.claims.is_empty() {
+            if look == Look::Whole {
+                heads.looked_whole(began, Instant::now());
+            }
+            self.look_again(wants, look, &mut gathering).await?;
+        }
         // What may be claimed is known only now, and whoever claims it wants to know what to run.
         let jobs: BTreeSet<JobId> = gathering.claimed().map(|id| id.job).collect();
         let unknown: Vec<JobId> = jobs.difference(&wants.facts).copied().collect();
@@ -208,6 +242,9 @@ impl Tables for PostgresTables {
         }
         written?;
         self.stage = Stage::Idle;
+        let queued = changes.live_inserted.iter().chain(&changes.live_updated);
+        let queued = queued.filter(|row| row.live.state == LiveState::Queued);
+        self.shared.heads.queued(queued.map(|row| (row.lane, row.live.rank)));
         Ok(())
     }
 

@@ -31,9 +31,9 @@ mod tx;
 mod write;
 
 pub use self::core::SqliteCore;
+pub use crate::bare::{Floor, FloorOptions};
 pub use crate::write::{Write, WriteReply};
 pub use backup::{BackupError, BackupProgress, backup};
-pub use crate::bare::{Floor, FloorOptions};
 pub use floor::{FloorError, measure_floor};
 pub use inspect::{Inspection, StoreState, inspect};
 pub use logs::LogCore;

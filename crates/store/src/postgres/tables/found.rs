@@ -1,7 +1,7 @@
 //! Rows that came back, as the draft takes them.
 
 use super::wanted::Part;
-use crate::draft::{Found, FoundSession, FoundSkip};
+use crate::draft::{Found, FoundSession, FoundSkip, WantedClaims};
 use crate::fault::Fault;
 use crate::postgres::names::Lanes;
 use crate::postgres::rows::{
@@ -56,6 +56,18 @@ impl Gathering {
     /// What may be claimed.
     pub fn claimed(&self) -> impl Iterator<Item = OccurrenceId> {
         self.found.claims.iter().flatten().copied()
+    }
+
+    /// Those of the wanted claims of which fewer may be had than were wanted.
+    pub fn short_claims(&self, wanted: &[WantedClaims]) -> Vec<usize> {
+        let is_short = |index: &usize| self.found.claims[*index].len() < wanted[*index].count;
+        (0..wanted.len()).filter(is_short).collect()
+    }
+
+    /// The lanes and ranks of what may be claimed.
+    pub fn claimed_places(&self) -> impl Iterator<Item = (i64, i64)> {
+        let row = |id| self.live.get(&id).map(|row| (row.lane, row.live.rank));
+        self.claimed().filter_map(row)
     }
 
     pub fn finish(self) -> Found {

@@ -5,6 +5,7 @@
 //! can be, because two sorted lists one after the other are not one order.
 
 use crate::draft::{WantedClaims, Wants};
+use crate::postgres::heads::{Heads, Look};
 use crate::postgres::rows::{
     code, dead_letter_columns, fact_columns, integer, job_columns_but_payload, limit, live_columns,
     schedule_columns, uuid,
@@ -88,17 +89,17 @@ pub(crate) const LIVE_OF: &str = concat!(
        FOR UPDATE) AS live"
 );
 /// Looks without locks at the heads of all lanes to see how the best are spread over them, and then locks that many in each:
-/// what another transaction holds is replaced by the next in its lane.
+/// what another transaction holds is replaced by the next in its lane. Lanes are looked at from a rank of their own on.
 pub(crate) const CLAIM: &str = concat!(
     "SELECT ",
     live_columns!(),
-    " FROM (SELECT best.lane, count(*) AS count FROM \
-       (SELECT head.lane FROM unnest($1::bigint[]) AS served(lane) CROSS JOIN LATERAL \
-          (SELECT live.lane, live.rank, live.job, live.occurrence FROM live \
-           WHERE live.lane = served.lane AND live.state = 1 \
-           ORDER BY live.rank, live.job, live.occurrence LIMIT $2) AS head \
-        ORDER BY head.rank, head.job, head.occurrence LIMIT $2) AS best GROUP BY best.lane) AS share \
-     CROSS JOIN LATERAL (SELECT * FROM live WHERE live.lane = share.lane AND live.state = 1 \
+    " FROM (SELECT best.lane, best.least, count(*) AS count FROM \
+       (SELECT served.lane, served.least FROM unnest($1::bigint[], $2::bigint[]) AS served(lane, least) CROSS JOIN LATERAL \
+          (SELECT live.rank, live.job, live.occurrence FROM live \
+           WHERE live.lane = served.lane AND live.state = 1 AND live.rank >= served.least \
+           ORDER BY live.rank, live.job, live.occurrence LIMIT $3) AS head \
+        ORDER BY head.rank, head.job, head.occurrence LIMIT $3) AS best GROUP BY best.lane, best.least) AS share \
+     CROSS JOIN LATERAL (SELECT * FROM live WHERE live.lane = share.lane AND live.state = 1 AND live.rank >= share.least \
        ORDER BY live.rank, live.job, live.occurrence LIMIT share.count FOR UPDATE SKIP LOCKED) AS live"
 );
 
@@ -161,9 +162,13 @@ pub(crate) struct Round<'a> {
 }
 
 impl<'a> Round<'a> {
-    pub fn of(wants: &'a Wants) -> Self {
+    /// Claims look from the heads on.
+    pub fn of(wants: &'a Wants, heads: &Heads, look: Look) -> Self {
         let mut round = Round { parts: vec![], calls: vec![] };
         round.lock(wants);
+        for (index, claims) in wants.claims.iter().enumerate() {
+            round.claim(index, claims, heads, look);
+        }
         round.read_of_work(wants);
         round.read_of_jobs(wants);
         round
@@ -174,6 +179,21 @@ impl<'a> Round<'a> {
         let mut round = Round { parts: vec![], calls: vec![] };
         round.add(Part::Facts, FACTS, [column(jobs.into_iter().map(uuid))]);
         round
+    }
+
+    /// These of the wanted claims once more, from the beginning of their lanes.
+    pub fn claims(wants: &'a Wants, indexes: &[usize], heads: &Heads) -> Self {
+        let mut round = Round { parts: vec![], calls: vec![] };
+        for index in indexes {
+            round.claim(*index, &wants.claims[*index], heads, Look::Whole);
+        }
+        round
+    }
+
+    fn claim(&mut self, index: usize, claims: &'a WantedClaims, heads: &Heads, look: Look) {
+        let WantedClaims { lanes, count } = claims;
+        let parameters = [value(lanes.as_slice()), value(heads.least(look, lanes)), value(limit(*count))];
+        self.add(Part::Claims(index), CLAIM, parameters);
     }
 
     fn add<const N: usize>(&mut self, part: Part, sql: &'static str, parameters: [Parameter<'a>; N]) {
@@ -198,9 +218,6 @@ impl<'a> Round<'a> {
             self.add(Part::Schedules, SCHEDULES, [jobs(&wants.schedules)]);
         }
         self.lock_live(wants);
-        for (index, WantedClaims { lanes, count }) in wants.claims.iter().enumerate() {
-            self.add(Part::Claims(index), CLAIM, [value(lanes.as_slice()), value(limit(*count))]);
-        }
     }
 
     fn lock_live(&mut self, wants: &'a Wants) {

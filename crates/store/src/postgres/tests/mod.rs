@@ -7,6 +7,7 @@ mod contention;
 pub(crate) mod database;
 mod faults;
 mod fixture;
+mod heads;
 mod hosts;
 pub(crate) mod integrity;
 mod migrations;

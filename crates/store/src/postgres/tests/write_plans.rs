@@ -14,8 +14,8 @@ const NUMBERS: &str = "ARRAY[1, 1]::bigint[]";
 
 /// Statements, their parameters, and the most rows that one node of the plan may touch in a large table.
 const STATEMENTS: &[(&str, &[&str], u64)] = &[
-    (CLAIM, &["ARRAY[1, 2, 3, 4]::bigint[]", "100"], 400),
-    (CLAIM, &["ARRAY[1]::bigint[]", "1"], 1),
+    (CLAIM, &["ARRAY[1, 2, 3, 4]::bigint[]", "ARRAY[0, 7, 500, 90000]::bigint[]", "100"], 400),
+    (CLAIM, &["ARRAY[1]::bigint[]", "ARRAY[50000]::bigint[]", "1"], 1),
     (LIVE, &[KEYS, NUMBERS], 2),
     (LIVE_OF, &[KEYS, NUMBERS, KEYS, "10001", "ARRAY[7, 8]::bigint[]", "ARRAY[50, 50]::bigint[]"], 102),
     (JOBS, &[KEYS, "ARRAY[true, false]"], 2),
