@@ -19,6 +19,8 @@ pub mod mysql;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod rows;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod served;
 pub mod sqlite;
 mod tally;
 mod unfinished;

@@ -33,6 +33,7 @@ macro_rules! read {
     }};
 }
 pub(super) use read;
+pub(super) use read as read_at_once;
 
 /// Reads from the replica if there is one that can be read from, and from the primary otherwise.
 macro_rules! list {
