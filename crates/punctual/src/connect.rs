@@ -43,7 +43,8 @@ impl ConnectArgs {
         let Some(token) = token else {
             return Err(CliError::not_found(format!(
                 "no token: there is no {}; start `punctual serve` here, or name one with --token-file, \
-                 PUNCTUAL_TOKEN or --data-dir",
+                 PUNCTUAL_TOKEN or --data-dir; on a shared database the first server has made it: copy its admin.token \
+                 here, or name a copy with --token-file or PUNCTUAL_TOKEN_FILE",
                 data_dir.token_file().display()
             ))
             .into());

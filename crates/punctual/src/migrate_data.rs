@@ -17,18 +17,22 @@ pub struct MigrateDataArgs {
     /// The password of the database to copy from
     #[arg(
         long,
-        env = "PUNCTUAL_FROM_PASSWORD",
+        env = FROM_PASSWORD,
         hide_env_values = true,
         hide = true,
         value_name = "PASSWORD"
     )]
     from_password: Option<Password>,
     /// The password of the database to copy to
-    #[arg(long, env = "PUNCTUAL_TO_PASSWORD", hide_env_values = true, hide = true, value_name = "PASSWORD")]
+    #[arg(long, env = TO_PASSWORD, hide_env_values = true, hide = true, value_name = "PASSWORD")]
     to_password: Option<Password>,
     #[command(flatten)]
     output: OutputArgs,
 }
+
+/// Where the passwords are given.
+const FROM_PASSWORD: &str = "PUNCTUAL_FROM_PASSWORD";
+const TO_PASSWORD: &str = "PUNCTUAL_TO_PASSWORD";
 
 const AFTER_HELP: &str = "Stop all servers of both stores first. The source is only read. A copy that was interrupted goes on \
                           when the command is repeated; until it is complete, no server opens the target. Passwords: \
@@ -58,13 +62,11 @@ pub async fn run(args: MigrateDataArgs) -> anyhow::Result<Exit> {
     if matches!((&from, &to), (StoreUrl::Sqlite { .. }, StoreUrl::Sqlite { .. })) {
         return Err(misunderstood("both are embedded stores: `punctual backup` copies one").into());
     }
-    for (option, url) in [("from", &from), ("to", &to)] {
-        if matches!(url, StoreUrl::Server(server) if server.has_password()) {
-            let variable = option.to_uppercase();
-            tell(&format!(
-                "warning: --{option} holds a password, and everybody on this machine can see it: set \
-                 PUNCTUAL_{variable}_PASSWORD instead"
-            ));
+    for (option, variable, url) in [("--from", FROM_PASSWORD, &from), ("--to", TO_PASSWORD, &to)] {
+        if let StoreUrl::Server(server) = url
+            && let Some(seen) = server.seen_password(option, variable)
+        {
+            tell(&format!("warning: {seen}"));
         }
     }
     let told = moving::run(&args, &from, &to).await?;
@@ -112,11 +114,11 @@ mod moving {
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod moving {
-    use super::{MigrateDataArgs, Told, ToldTable};
+    use super::{FROM_PASSWORD, MigrateDataArgs, TO_PASSWORD, Told, ToldTable};
     use crate::exit::{CliError, Exit};
     use crate::store::{self, Password, StoreUrl};
     use indicatif::{ProgressBar, ProgressStyle};
-    use punctual_store::moving::{Beginning, MoveError, Progress, Stage, move_house};
+    use punctual_store::moving::{Beginning, End, MoveError, Progress, Stage, move_house};
 
     pub async fn run(args: &MigrateDataArgs, from: &StoreUrl, to: &StoreUrl) -> Result<Told, CliError> {
         let given = |password: &'_ Option<Password>| password.clone().filter(|password| !password.is_empty());
@@ -125,7 +127,7 @@ mod moving {
         let mut bars = Bars::default();
         let moved = move_house(&source, &target, &mut |progress| bars.show(progress)).await;
         bars.end();
-        let moved = moved.map_err(|error| told(&error))?;
+        let moved = moved.map_err(|error| told(&error, from, to))?;
         Ok(Told {
             from: from.to_string(),
             to: to.to_string(),
@@ -143,14 +145,27 @@ mod moving {
         })
     }
 
-    fn told(error: &MoveError) -> CliError {
+    fn told(error: &MoveError, from: &StoreUrl, to: &StoreUrl) -> CliError {
         let exit = match error {
-            MoveError::NoStore(_) => Exit::NotFound,
+            MoveError::NoStore(_) | MoveError::NoTables { .. } => Exit::NotFound,
+            error if error.is_refusal() => Exit::CannotStart,
             MoveError::Store { .. } => Exit::ServerFailed,
             MoveError::Differ(_) => Exit::Failed,
             _ => Exit::CannotStart,
         };
-        CliError { exit, message: format!("nothing is lost, but not all was moved: {error}") }
+        let reason = denied(error, from, to).unwrap_or_else(|| error.to_string());
+        CliError { exit, message: format!("nothing is lost, but not all was moved: {reason}") }
+    }
+
+    /// What one of the databases refuses, and what to do about it.
+    fn denied(error: &MoveError, from: &StoreUrl, to: &StoreUrl) -> Option<String> {
+        let (end, said) = error.denied()?;
+        let (url, password) = match end {
+            End::Target => (to, TO_PASSWORD),
+            End::Source | End::Copy => (from, FROM_PASSWORD),
+        };
+        let StoreUrl::Server(server) = url else { return None };
+        Some(format!("{end} {server} {}", store::denied(server, said, password)))
     }
 
     /// A bar for each table that is copied and for each that is verified; none without a terminal.

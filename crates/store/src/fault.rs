@@ -1,5 +1,7 @@
 //! What can go wrong inside an adapter, sorted by what the caller can do about it.
 
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+use crate::denial::Denial;
 use punctual_core::lifecycle::Refused;
 use punctual_core::ports::StoreError;
 use rusqlite::ErrorCode;
@@ -17,6 +19,10 @@ pub(crate) enum Fault {
     #[cfg(feature = "mysql")]
     #[error("{0}")]
     MySql(String),
+    /// The database answers and refuses. Whoever may can mend that while others wait, so it counts as an outage.
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    #[error("{0}: {1}")]
+    Denied(Denial, String),
     /// A row that our own code cannot have written.
     #[error("{what} holds {value}, which has no meaning")]
     Damaged { what: &'static str, value: String },
@@ -66,6 +72,8 @@ impl Fault {
         match self {
             Fault::Sqlite(error) => is_sqlite_outage(error),
             Fault::Away(_) => true,
+            #[cfg(any(feature = "postgres", feature = "mysql"))]
+            Fault::Denied(..) => true,
             _ => false,
         }
     }

@@ -7,9 +7,13 @@ pub mod bare;
 mod codes;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub mod denial;
 #[cfg(any(test, feature = "postgres", feature = "mysql"))]
 mod draft;
 mod fault;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod inventory;
 mod kept;
 mod lists;
 #[cfg(any(feature = "postgres", feature = "mysql"))]

@@ -201,6 +201,9 @@ fn queue_paused(facts: &Facts) -> Option<String> {
     ))
 }
 
+/// What is due for longer was left alone: schedulers look every second.
+const FIRE_OVERDUE: Duration = Duration::from_secs(10);
+
 fn next_run(facts: &Facts) -> Vec<String> {
     let Some(state) = &facts.view.schedule else { return vec![] };
     let mut said = Vec::new();
@@ -209,6 +212,12 @@ fn next_run(facts: &Facts) -> Vec<String> {
         None => "once".to_owned(),
     };
     match (state.due_at, state.nominal) {
+        (Some(due_at), _) if facts.now.since(due_at) > FIRE_OVERDUE => {
+            said.push(format!(
+                "It was due at {}, {by}, and nobody has fired it yet: see that a scheduler runs and keeps up.",
+                when(due_at, facts.now)
+            ));
+        }
         (Some(due_at), _) => {
             said.push(format!("It runs next at {}, {by}{}.", when(due_at, facts.now), runs_left(state)));
         }

@@ -231,6 +231,16 @@ fn a_dependency_names_the_jobs_that_are_not_finished() {
 }
 
 #[test]
+fn a_due_job_that_nobody_fires_is_told() {
+    let facts = facts(job(|spec| spec.settings.schedule = Schedule::OneTime { at: at("08:09:00") }));
+    assert_eq!(
+        explain(facts).summary,
+        "It was due at 2026-11-15T08:09:00Z (1m ago), once, and nobody has fired it yet: see that a scheduler runs \
+         and keeps up."
+    );
+}
+
+#[test]
 fn a_job_of_later_tells_what_else_it_will_wait_for() {
     let mut facts = facts(job(|spec| spec.settings.schedule = Schedule::OneTime { at: at("09:00:00") }));
     let id = JobId::new(at("07:00:00"), 1);

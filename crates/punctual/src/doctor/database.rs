@@ -5,6 +5,8 @@ use super::finding::Finding;
 use crate::output;
 use crate::store::{self, ServerPlace, StorePlace};
 use punctual_client::host;
+use punctual_core::ids::SegmentSet;
+use punctual_core::ports::{Store, StoreError};
 use std::time::{Duration, Instant};
 
 /// Questions that are timed; the quickest counts, because anything else on the way can only slow them down.
@@ -13,6 +15,9 @@ const ROUNDS: usize = 5;
 const ANSWER_SLOW: Duration = Duration::from_millis(10);
 /// A difference between two clocks that people notice.
 const CLOCK_DIFFERENCE: Duration = Duration::from_secs(1);
+
+/// What is due for longer was left alone: schedulers look every second.
+const FIRE_OVERDUE: Duration = Duration::from_secs(10);
 
 pub async fn check(place: &ServerPlace) -> Vec<Finding> {
     let host = match host::this_machine() {
@@ -57,7 +62,25 @@ pub async fn check(place: &ServerPlace) -> Vec<Finding> {
         }
     }
     let (took, ahead) = quickest.unwrap_or_default();
-    vec![distance(place, migration.version, took), clocks(ahead)]
+    vec![distance(place, migration.version, took), clocks(ahead), schedules(&*open.store).await]
+}
+
+/// Whether anybody fires what falls due. Nobody else would say so: a cluster without a scheduler looks idle.
+async fn schedules(store: &dyn Store) -> Finding {
+    let overdue = async {
+        let now = store.clock().await?;
+        let first = store.due(SegmentSet::ALL, now.minus(FIRE_OVERDUE), 1).await?.into_iter().next();
+        Ok::<_, StoreError>(first.map(|due| now.since(due.at)))
+    };
+    match overdue.await {
+        Ok(None) => Finding::good("schedules", "nothing is due that was not fired"),
+        Ok(Some(late)) => Finding::failed(
+            "schedules",
+            format!("something has been due for {} and was not fired", output::span(late)),
+            "start `punctual scheduler` or `punctual serve` on this database; if one runs, see its log",
+        ),
+        Err(error) => Finding::failed("schedules", error.to_string(), "see the database's log"),
+    }
 }
 
 fn distance(place: &ServerPlace, version: usize, took: Duration) -> Finding {

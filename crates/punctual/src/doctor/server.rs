@@ -257,7 +257,7 @@ fn dead_letters(count: &str) -> Finding {
     if count == "0" {
         return Finding::good("dead letters", "none");
     }
-    let fix = "`punctual dlq list` shows them, `punctual dlq redrive` runs them again";
+    let fix = "`punctual dlq list` shows them, `punctual dlq redrive --all` runs them again";
     Finding::warning("dead letters", format!("runs that failed for good: {count}"), fix)
 }
 

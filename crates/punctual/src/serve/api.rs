@@ -36,7 +36,7 @@ pub async fn run(args: ApiArgs) -> anyhow::Result<Exit> {
     let place = StorePlace::of(&settings.store, &args.password, data_dir.path())?;
     place.must_be_shared("api")?;
     let (mut signals, host) = begin(&settings.log)?;
-    warn_of_seen_password(settings.store.url.as_ref(), &around.origin(&args.settings, "store.url"));
+    warn_of_seen_password(&place, &around.origin(&args.settings, "store.url"));
     data_dir.prepare()?;
     let open = store::open(&place, &host).await?;
     let listener = listen(&settings.api.listen.0, "--listen").await?;

@@ -32,7 +32,7 @@ pub use worker::{WorkerArgs, run as run_worker};
 use crate::config::{Flags, LogSettings, ServeSettings, unknown_variables};
 use crate::data_dir::{self, DataDir, DataDirArgs};
 use crate::exit::{CliError, Exit};
-use crate::store::{self, OpenStore, PasswordArg, StorePlace, StoreUrl};
+use crate::store::{self, OpenStore, PasswordArg, StorePlace};
 use admin_token::AdminToken;
 use anyhow::Context;
 use clap::CommandFactory;
@@ -72,7 +72,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
     let origin = |key: &str| around.origin(&args.settings, key);
     let executors = worker::executors(&settings.worker, origin, &host)?;
     let place = StorePlace::of(&settings.store, &args.password, data_dir.path())?;
-    warn_of_seen_password(settings.store.url.as_ref(), &origin("store.url"));
+    warn_of_seen_password(&place, &origin("store.url"));
     prepare(&data_dir, &place)?;
     let open = store::open(&place, &host).await?;
     let listener = listen(&settings.api.listen.0, "--listen").await?;
@@ -185,16 +185,10 @@ fn warn_of_open_address(address: SocketAddr) {
     }
 }
 
-/// Everybody on the machine can see the flags of a process.
-fn warn_of_seen_password(url: Option<&StoreUrl>, origin: &str) {
-    if let Some(StoreUrl::Server(url)) = url
-        && url.has_password()
-        && origin.starts_with("--")
-    {
-        tracing::warn!(
-            "everybody on this machine can see the password in {origin}: use store.password_file or \
-             PUNCTUAL_STORE_PASSWORD"
-        );
+/// In a flag or a file that others can read. `origin` is where the store's URL was found.
+fn warn_of_seen_password(place: &StorePlace, origin: &str) {
+    for warning in place.warnings(origin) {
+        tracing::warn!("{warning}");
     }
 }
 

@@ -34,7 +34,7 @@ pub async fn run(args: SchedulerArgs) -> anyhow::Result<Exit> {
     let place = StorePlace::of(&settings.store, &args.password, data_dir.path())?;
     place.must_be_shared("scheduler")?;
     let (mut signals, host) = begin(&settings.log)?;
-    warn_of_seen_password(settings.store.url.as_ref(), &around.origin(&args.settings, "store.url"));
+    warn_of_seen_password(&place, &around.origin(&args.settings, "store.url"));
     let open = store::open(&place, &host).await?;
     let address = settings.health.listen.as_ref().map_or(DEFAULT_ADDRESS, |address| address.0.as_str());
     let listener = listen(address, "--health-listen").await?;

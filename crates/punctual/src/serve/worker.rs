@@ -81,7 +81,7 @@ async fn on_store(
     }
     let (mut signals, host) = begin(&settings.log)?;
     let origin = |key: &str| around.origin(&args.settings, key);
-    warn_of_seen_password(settings.store.url.as_ref(), &origin("store.url"));
+    warn_of_seen_password(&place, &origin("store.url"));
     let executors = executors(&settings.worker, origin, &host)?;
     let open = store::open(&place, &host).await?;
     let engine = engine::start(EngineConfig::default(), Duties::OwnCommits, &host, &open).await?;

@@ -12,12 +12,15 @@ pub use url::{Dialect, Password, ServerUrl, StoreUrl};
 
 use crate::config::{Flags, StoreSettings, Surroundings, exposure};
 use crate::exit::{CliError, Exit};
+use crate::output::tell;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 use punctual_client::host;
 use punctual_core::ports::{Host, Store, Wakes};
 use punctual_store::bare::BareDatabase;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 use punctual_store::moving::{Home, MoveError};
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub use trouble::denied;
 #[cfg(feature = "mysql")]
 use punctual_store::mysql::MySqlOptions;
 #[cfg(feature = "postgres")]
@@ -40,7 +43,11 @@ pub struct StoreArgs {
 impl StoreArgs {
     pub fn place(&self, around: &Surroundings, data_dir: &Path) -> Result<StorePlace, CliError> {
         let settings = around.read(&self.settings)?;
-        StorePlace::of(&settings, &self.password, data_dir)
+        let place = StorePlace::of(&settings, &self.password, data_dir)?;
+        for warning in place.warnings(&around.origin(&self.settings, "store.url")) {
+            tell(&format!("warning: {warning}"));
+        }
+        Ok(place)
     }
 }
 
@@ -75,6 +82,8 @@ pub enum StorePlace {
 pub struct ServerPlace {
     pub url: ServerUrl,
     pub password: Option<Password>,
+    /// What there is to say of the password's file, if others can read it.
+    pub exposed: Option<String>,
     pub pool: usize,
     pub writers: usize,
     pub statement_timeout: Duration,
@@ -96,14 +105,23 @@ impl StorePlace {
         if !url.dialect.is_built_in() {
             return Err(not_built_in(url.dialect));
         }
+        let (password, exposed) = read_password(settings, password)?;
         Ok(StorePlace::Server(Box::new(ServerPlace {
             replica: replica(settings, &url)?,
-            password: read_password(settings, password)?,
+            password,
+            exposed,
             pool: settings.pool.as_usize(),
             writers: settings.writers.as_usize(),
             statement_timeout: settings.statement_timeout.get(),
             url,
         })))
+    }
+
+    /// What others on this machine can see of the password. `origin` is where the URL was found.
+    pub fn warnings(&self, origin: &str) -> Vec<String> {
+        let StorePlace::Server(place) = self else { return Vec::new() };
+        let seen = place.url.seen_password(origin, "store.password_file or PUNCTUAL_STORE_PASSWORD");
+        seen.into_iter().chain(place.exposed.clone()).collect()
     }
 
     /// Whether the store belongs to one process alone.
@@ -167,24 +185,25 @@ fn replica(settings: &StoreSettings, url: &ServerUrl) -> Result<Option<ServerUrl
     }
 }
 
-/// The variable counts before the file; without both, the password in the URL counts, if there is one.
-fn read_password(settings: &StoreSettings, variable: &PasswordArg) -> Result<Option<Password>, CliError> {
+/// The variable counts before the file; without both, the password in the URL counts, if there is one. And what there is to
+/// say of the file, if others can read it.
+fn read_password(
+    settings: &StoreSettings,
+    variable: &PasswordArg,
+) -> Result<(Option<Password>, Option<String>), CliError> {
     // An empty variable is as good as none.
     if let Some(password) = variable.store_password.as_ref().filter(|password| !password.is_empty()) {
-        return Ok(Some(password.clone()));
+        return Ok((Some(password.clone()), None));
     }
-    let Some(file) = &settings.password_file else { return Ok(None) };
+    let Some(file) = &settings.password_file else { return Ok((None, None)) };
     let wrong =
         |why: String| CliError::cannot_start(format!("store.password_file {}: {why}", file.display()));
     let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
-    if let Ok(Some(exposed)) = exposure(file) {
-        tracing::warn!("{exposed}");
-    }
     // Without the line end that editors leave.
     match text.trim_end_matches(['\r', '\n']) {
         "" => Err(wrong("the file is empty".to_owned())),
         line if line.contains('\n') => Err(wrong("it has more than one line".to_owned())),
-        line => Ok(Some(Password::new(line))),
+        line => Ok((Some(Password::new(line)), exposure(file).ok().flatten())),
     }
 }
 
@@ -337,8 +356,13 @@ pub async fn fork(place: &StorePlace) -> Result<Vec<String>, CliError> {
         },
     };
     let forked = punctual_store::moving::fork(&home, host::wall_time()).await.map_err(|error| {
+        if let (StorePlace::Server(server), Some((_, denied))) = (place, error.denied()) {
+            let mut told = trouble::denied_place(server, denied);
+            told.message = format!("nothing was changed: {}", told.message);
+            return told;
+        }
         let exit = match error {
-            MoveError::NoStore(_) => Exit::NotFound,
+            MoveError::NoStore(_) | MoveError::NoTables { .. } => Exit::NotFound,
             MoveError::Store { .. } => Exit::ServerFailed,
             _ => Exit::CannotStart,
         };

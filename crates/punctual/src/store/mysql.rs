@@ -68,7 +68,7 @@ pub async fn bare(place: &ServerPlace) -> Result<Box<dyn BareDatabase>, CliError
 
 fn failed(place: &ServerPlace, error: &MigrateError) -> CliError {
     match error {
-        MigrateError::Store(_) => unreachable(place, error),
+        MigrateError::Store(error) => unreachable(place, error),
         other => unusable(place, other),
     }
 }

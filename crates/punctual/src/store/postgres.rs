@@ -22,7 +22,7 @@ pub(super) fn options(place: &ServerPlace) -> PostgresOptions {
 pub async fn open(place: &ServerPlace) -> Result<OpenStore, CliError> {
     let store = PostgresStore::open(&options(place)).await.map_err(|error| match &error {
         OpenError::Schema { .. } | OpenError::Options(_) => unusable(place, &error),
-        OpenError::Database { .. } => unreachable(place, &error),
+        OpenError::Database { source, .. } => unreachable(place, source),
     })?;
     Ok(OpenStore {
         wakes: Some(store.wakes()),
@@ -67,7 +67,7 @@ pub async fn bare(place: &ServerPlace) -> Result<Box<dyn BareDatabase>, CliError
 
 fn failed(place: &ServerPlace, error: &MigrateError) -> CliError {
     match error {
-        MigrateError::Store(_) => unreachable(place, error),
+        MigrateError::Store(error) => unreachable(place, error),
         other => unusable(place, other),
     }
 }

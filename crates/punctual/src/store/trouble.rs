@@ -1,8 +1,15 @@
 //! What went wrong with a database on a server, with its URL and what to do. Never with its password.
 
-use super::ServerPlace;
+use super::{ServerPlace, ServerUrl};
 use crate::exit::CliError;
+use punctual_core::ports::StoreError;
+use punctual_store::denial::{Denial, Denied};
 use std::error::Error;
+
+/// Where the password of the store can be given.
+const STORE_PASSWORD: &str = "PUNCTUAL_STORE_PASSWORD or the file that store.password_file names";
+/// Where to read about databases and rights.
+const GUIDE: &str = "docs/guides/going-to-production.md";
 
 /// The database is there, but not as it has to be.
 pub fn unusable(place: &ServerPlace, error: &dyn Error) -> CliError {
@@ -10,8 +17,11 @@ pub fn unusable(place: &ServerPlace, error: &dyn Error) -> CliError {
 }
 
 /// The database cannot be spoken to, or does not do what it is asked.
-pub fn unreachable(place: &ServerPlace, error: &dyn Error) -> CliError {
-    let reason = innermost(error);
+pub fn unreachable(place: &ServerPlace, error: &StoreError) -> CliError {
+    if let Some(denied) = Denied::of(error) {
+        return denied_place(place, denied);
+    }
+    let reason = error.to_string();
     if reason.contains(READ_ONLY) {
         return CliError::cannot_start(format!("store.url {} cannot be written to: {reason}", place.url));
     }
@@ -19,6 +29,33 @@ pub fn unreachable(place: &ServerPlace, error: &dyn Error) -> CliError {
         "store.url {} cannot be reached: {reason}; is the database there, and do user and password fit?",
         place.url,
     ))
+}
+
+/// The database was reached and refuses us.
+pub fn denied_place(place: &ServerPlace, said: Denied<'_>) -> CliError {
+    CliError::cannot_start(format!("store.url {} {}", place.url, denied(&place.url, said, STORE_PASSWORD)))
+}
+
+/// What a database refuses and what to do about it, to be read after its URL. `password` is where its password is given.
+pub fn denied(url: &ServerUrl, Denied { denial, said }: Denied<'_>, password: &str) -> String {
+    match denial {
+        Denial::NoPassword => {
+            format!("was reached and wants a password, but none was given: it belongs into {password}")
+        }
+        Denial::Login => format!(
+            "was reached, but does not let its user in: {said}; see that the user in the URL and the password in \
+             {password} fit, and that the server lets them in from this machine"
+        ),
+        Denial::NoDatabase => format!(
+            "was reached, but has no such database: {said}; mend the URL, or create it (\"A database, step by step\" in \
+             {GUIDE})"
+        ),
+        Denial::Right => format!(
+            "was reached, but its user lacks a right there: {said}; let an administrator give it: {}; see \"Rights in the \
+             database\" in {GUIDE}",
+            url.grant()
+        ),
+    }
 }
 
 /// How the stores end what they say of a standby. There is no doubt about its user then.

@@ -176,6 +176,26 @@ impl ServerUrl {
         self.password.is_some()
     }
 
+    /// What to say of a password that everybody on the machine can see, as they can see the flags of a process.
+    pub fn seen_password(&self, origin: &str, instead: &str) -> Option<String> {
+        (self.has_password() && origin.starts_with("--"))
+            .then(|| format!("everybody on this machine can see the password in {origin}: use {instead}"))
+    }
+
+    /// How an administrator gives the user of this URL all rights that servers need.
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    pub fn grant(&self) -> String {
+        let (user, database) = (self.user.as_deref().unwrap_or("USER"), &self.database);
+        match self.dialect {
+            Dialect::Postgres => format!(
+                "it must own the database and its tables, as after ALTER DATABASE {database} OWNER TO {user}"
+            ),
+            Dialect::Mysql => format!(
+                "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP, INDEX ON {database}.* TO {user}"
+            ),
+        }
+    }
+
     /// With a password, for the connection alone: this one, or the one that stood in the URL.
     pub fn with_password(&self, password: Option<&Password>) -> String {
         let password = password.or(self.password.as_ref());

@@ -222,6 +222,31 @@ async fn a_killed_worker_and_a_killed_scheduler_are_made_up_for_by_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_without_a_scheduler_is_noticed() {
+    Cluster::with(async |cluster| {
+        let api = cluster.api();
+        let schedules = || {
+            let mut doctor = Command::new(BINARY);
+            doctor.args(["doctor", "-o", "json", "--data-dir"]).arg(cluster.directory.path());
+            let output = doctor.env("PUNCTUAL_STORE", &cluster.url).output().expect("the binary starts");
+            let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
+            let findings = report["findings"].as_array().expect("findings").iter();
+            findings.filter(|finding| finding["check"] == "schedules").cloned().collect::<Vec<_>>().remove(0)
+        };
+        // Beyond what the API fires by itself.
+        let later = api.submit(cluster, json!({"name": "noop", "delay": "3s"})).await;
+        assert_eq!(schedules()["level"], "good");
+        eventually("the doctor finds what nobody fires", async || schedules()["level"] == "failed").await;
+        let path = format!("/api/v1/jobs/{later}/explain");
+        let (_, explained) = api.request(cluster, Method::GET, &path, None).await;
+        assert!(explained["summary"].as_str().unwrap().contains("nobody has fired it yet"), "{explained}");
+        let _scheduler = cluster.scheduler();
+        eventually("a scheduler fires it", async || schedules()["level"] == "good").await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_second_server_leaves_the_admin_token_of_the_first_alone() {
     Cluster::with(async |cluster| {
         let first = cluster.api();

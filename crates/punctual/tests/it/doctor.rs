@@ -111,6 +111,8 @@ async fn a_running_server_is_examined_down_to_its_work() {
     assert_eq!(found["handlers"]["found"], "no live worker runs jobs of type mystery, riddle");
     assert_eq!(found["queues"]["found"], "paused: mail");
     assert_eq!(found["dead letters"]["found"], "runs that failed for good: 1");
+    let fix = found["dead letters"]["fix"].as_str().unwrap();
+    assert!(fix.contains("`punctual dlq redrive --all`"), "as it can be typed: {fix}");
     for check in ["handlers", "queues", "dead letters"] {
         assert!(found[check]["fix"].is_string(), "{:?}", found[check]);
     }

@@ -19,6 +19,8 @@ mod control;
 mod database_away;
 mod dead_letters;
 mod demo;
+#[cfg(all(feature = "postgres", feature = "mysql"))]
+mod denied;
 mod dependencies;
 mod depth;
 mod doctor;

@@ -111,6 +111,18 @@ async fn a_store_moves_to_postgres_and_its_jobs_run_there() {
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_empty_database_as_the_source_is_told_as_what_it_is() {
+    with_database(async |url| {
+        let directory = tempfile::tempdir().unwrap();
+        let refused = migrate(url, &format!("sqlite:{}", directory.path().join("new").display()));
+        assert_eq!(refused.status.code(), Some(5), "{}", said(&refused));
+        let told = "the source is a database without a store in it: is it the right database? --from and --to may be swapped";
+        assert!(said(&refused).contains(told), "{}", said(&refused));
+    })
+    .await;
+}
+
 #[test]
 fn ends_that_cannot_be_are_refused_without_a_word_of_their_passwords() {
     for (from, to, code, told) in [

@@ -20,6 +20,7 @@ pub(crate) use cells::{Cell, Cells};
 pub(crate) use layout::{Column, Kind, Layout, TABLES};
 pub(crate) use side::{Notes, Portion, Side, fitting};
 
+use crate::denial::Denied;
 use crate::fault::Fault;
 #[cfg(feature = "mysql")]
 use crate::mysql::{self, MySqlOptions};
@@ -128,6 +129,8 @@ pub enum MoveError {
     Taken { end: End },
     #[error("there is no store in {0}: name the data directory of the embedded store")]
     NoStore(String),
+    #[error("{end} is a database without a store in it: is it the right database? {}", of_empty(*.end))]
+    NoTables { end: End },
     #[error("{end} has version {found} of its tables, but this binary needs version {needed}: {advice}")]
     Version { end: End, found: usize, needed: usize, advice: &'static str },
     #[error(
@@ -150,7 +153,7 @@ pub enum MoveError {
     Differ(Vec<String>),
     #[error("{end} cannot be used: {reason}")]
     Unusable { end: End, reason: String },
-    #[error("{end}: {source}; repeat the command, and it goes on where it was")]
+    #[error("{end}: {source}{}", again(source))]
     Store { end: End, source: StoreError },
 }
 
@@ -159,9 +162,35 @@ impl MoveError {
         move |fault| MoveError::Store { end, source: fault.into() }
     }
 
+    /// Which store was denied to us and why, if that is what went wrong.
+    pub fn denied(&self) -> Option<(End, Denied<'_>)> {
+        match self {
+            MoveError::Store { end, source } => Denied::of(source).map(|denied| (*end, denied)),
+            _ => None,
+        }
+    }
+
     /// Whether things have to be changed before it can work, rather than tried again.
-    pub const fn is_refusal(&self) -> bool {
-        !matches!(self, MoveError::Store { .. } | MoveError::Differ(_))
+    pub fn is_refusal(&self) -> bool {
+        self.denied().is_some() || !matches!(self, MoveError::Store { .. } | MoveError::Differ(_))
+    }
+}
+
+/// How a database without tables may have been named.
+const fn of_empty(end: End) -> &'static str {
+    match end {
+        End::Copy => "The backup has to be restored into it first",
+        End::Source | End::Target => "--from and --to may be swapped",
+    }
+}
+
+/// What to do about a store that failed, where trying again may help.
+fn again(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::Unavailable(_) if Denied::of(error).is_none() => {
+            "; repeat the command, and it goes on where it was"
+        }
+        StoreError::Unavailable(_) | StoreError::Broken(_) => "",
     }
 }
 

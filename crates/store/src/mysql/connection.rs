@@ -6,6 +6,7 @@
 use super::errors::{DEADLOCK, LOCK_WAIT_TIMEOUT, NOT_THERE, server_code};
 use super::options::{SEE_ALL_NODES, Target};
 use super::rows::get;
+use crate::denial::Denial;
 use crate::fault::Fault;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, Params, Row, Value};
@@ -80,24 +81,18 @@ impl Connection {
 
     /// To the host that answered last, or the first after it that does.
     async fn open(target: &Target, setup: fn(&Target, &Opts) -> Opts) -> Result<Self, Fault> {
-        let mut reasons = Vec::new();
+        let mut refusals = Vec::new();
         for _ in target.hosts.all() {
             let (place, host) = target.hosts.current();
             match Self::open_host(target, setup(target, host)).await {
-                Err(Fault::Away(reason)) => {
-                    reasons.push((host.ip_or_hostname(), host.tcp_port(), reason));
+                Err(fault @ (Fault::Away(_) | Fault::Denied(..))) => {
+                    refusals.push((format!("{}:{}", host.ip_or_hostname(), host.tcp_port()), fault));
                     target.hosts.pass_on(place);
                 }
                 opened => return opened,
             }
         }
-        Err(Fault::Away(match &reasons[..] {
-            [(_, _, reason)] => reason.clone(),
-            all => {
-                let told = all.iter().map(|(host, port, reason)| format!("{host}:{port}: {reason}"));
-                told.collect::<Vec<_>>().join("; ")
-            }
-        }))
+        Err(refused(refusals))
     }
 
     async fn open_host(target: &Target, opts: Opts) -> Result<Self, Fault> {
@@ -293,6 +288,28 @@ impl Used<'_> {
 
 fn positional(values: Vec<Value>) -> Params {
     if values.is_empty() { Params::Empty } else { Params::Positional(values) }
+}
+
+/// What is told where no host will do: of each of several, why.
+fn refused(mut refusals: Vec<(String, Fault)>) -> Fault {
+    if refusals.len() == 1
+        && let Some((_, fault)) = refusals.pop()
+    {
+        return fault;
+    }
+    let reasons = refusals.iter().map(|(host, fault)| match fault {
+        Fault::Away(said) | Fault::Denied(_, said) => format!("{host}: {said}"),
+        other => format!("{host}: {other}"),
+    });
+    let said = reasons.collect::<Vec<_>>().join("; ");
+    let denials = refusals.iter().map(|(_, fault)| match fault {
+        Fault::Denied(denial, _) => Some(*denial),
+        _ => None,
+    });
+    match Denial::shared(denials) {
+        Some(denial) => Fault::Denied(denial, said),
+        None => Fault::Away(said),
+    }
 }
 
 fn check_version(version: &str) -> Result<(), Fault> {

@@ -1,5 +1,6 @@
 //! The errors of MariaDB and MySQL, sorted by what can be done about them.
 
+use crate::denial::Denial;
 use crate::fault::Fault;
 use mysql_async::{DriverError, Error, ServerError};
 
@@ -24,10 +25,8 @@ pub(crate) const DUPLICATE: u16 = 1062;
 const OUTAGES: &[u16] = &[
     // Disks, memory and space.
     1021, 1028, 1030, 1037, 1038, 1041, 1114, 1206, 1637, // Connections: too many, refused, ended.
-    1040, 1042, 1043, 1129, 1130, 1152, 1153, 1154, 1155, 1156, 1157, 1158, 1159, 1160, 1161, 1184, 1203,
-    1226, 1927, 4031, // Rights and databases that are not there.
-    1044, 1045, 1049, 1142, 1698,
-    // A server that is being shut down, or a node of a cluster that is not part of it.
+    1040, 1042, 1043, 1129, 1152, 1153, 1154, 1155, 1156, 1157, 1158, 1159, 1160, 1161, 1184, 1203, 1226,
+    1927, 4031, // A server that is being shut down, or a node of a cluster that is not part of it.
     1047, 1053, 1077, 1079,
     // A statement that took too long or was ended by somebody; a commit of which nobody knows.
     1180, 1317, 1969, 3024, // Nothing may be written.
@@ -40,9 +39,7 @@ const BINARY_LOG_BY_STATEMENT: u16 = 1665;
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
         match error {
-            Error::Server(error) if CONFLICTS.contains(&error.code) => Fault::Conflict(described(&error)),
-            Error::Server(error) if OUTAGES.contains(&error.code) => Fault::Away(described(&error)),
-            Error::Server(error) => Fault::MySql(described(&error)),
+            Error::Server(error) => of_server(&error),
             Error::Io(error) => Fault::Away(with_advice(error.to_string())),
             Error::Driver(DriverError::NoClientSslFlagFromServer) => Fault::Away(
                 "the server offers no TLS: set it up there, or add ssl-mode=disabled to the URL if the network \
@@ -56,6 +53,35 @@ impl From<Error> for Fault {
             Error::Other(error) => Fault::MySql(error.to_string()),
             Error::Url(error) => Fault::MySql(error.to_string()),
         }
+    }
+}
+
+fn of_server(error: &ServerError) -> Fault {
+    let said = described(error);
+    if let Some(denial) = denial(error) {
+        Fault::Denied(denial, said)
+    } else if CONFLICTS.contains(&error.code) {
+        Fault::Conflict(said)
+    } else if OUTAGES.contains(&error.code) {
+        Fault::Away(said)
+    } else {
+        Fault::MySql(said)
+    }
+}
+
+/// How the server ends its refusal of somebody who gave no password.
+const WITHOUT_PASSWORD: &str = "(using password: NO)";
+
+/// What the server refuses, if it refuses something that trying again does not give.
+fn denial(error: &ServerError) -> Option<Denial> {
+    match error.code {
+        1045 if error.message.ends_with(WITHOUT_PASSWORD) => Some(Denial::NoPassword),
+        // A password that is wrong, a machine that nobody may connect from, a user without a password of its own.
+        1045 | 1130 | 1698 => Some(Denial::Login),
+        1049 => Some(Denial::NoDatabase),
+        // To a database, to a table.
+        1044 | 1142 => Some(Denial::Right),
+        _ => None,
     }
 }
 
@@ -116,6 +142,23 @@ mod tests {
             assert!(fault(code).is_outage() && !fault(code).is_conflict(), "{code}");
         }
         assert!(!fault(1064).is_conflict() && !fault(1064).is_outage(), "a defect of ours");
+    }
+
+    #[test]
+    fn what_is_refused_is_told_apart_from_what_is_away() {
+        for (code, message, expected) in [
+            (1044, "Access denied for user 'me'@'%' to database 'd'", Denial::Right),
+            (1142, "CREATE command denied to user 'me'@'%' for table 'd'.'jobs'", Denial::Right),
+            (1045, "Access denied for user 'me'@'h' (using password: YES)", Denial::Login),
+            (1045, "Access denied for user 'me'@'h' (using password: NO)", Denial::NoPassword),
+            (1049, "Unknown database 'd'", Denial::NoDatabase),
+        ] {
+            let error = ServerError { code, message: message.to_owned(), state: "HY000".to_owned() };
+            let fault = Fault::from(Error::Server(error));
+            assert!(fault.is_outage(), "{fault}");
+            assert!(matches!(&fault, Fault::Denied(denial, _) if *denial == expected), "{fault}");
+        }
+        assert!(matches!(fault(1053), Fault::Away(_)));
     }
 
     #[test]

@@ -89,7 +89,7 @@ async fn prepare_tables(options: &MySqlOptions, end: End) -> Result<(), MoveErro
         (End::Target, found) if found == needed || found == 0 => {
             migrate::up(options).await.map(drop).map_err(failed)
         }
-        (_, 0) => Err(MoveError::NoStore("this database".to_owned())),
+        (_, 0) => Err(MoveError::NoTables { end }),
         (_, found) => {
             let advice = if found < needed {
                 "run `punctual migrate up`"

@@ -6,11 +6,13 @@
 
 use super::connection::Connection;
 use super::export;
+use super::inspect;
 use super::options::{MySqlOptions, OptionsError, Target};
 use super::partitions;
 use super::rows::get;
 pub(crate) use super::turns::{Patience, Turn};
 use crate::fault::Fault;
+use crate::inventory::NO_TABLES;
 use mysql_async::Value;
 use punctual_core::ports::StoreError;
 use sha2::{Digest, Sha256};
@@ -37,12 +39,6 @@ const NOTE_STEP: &str = "INSERT INTO migrations (version, name, sha256, applied_
 const HAS_MIGRATIONS: &str = "SELECT 1 FROM information_schema.tables \
      WHERE table_schema = DATABASE() AND table_name = 'migrations'";
 const APPLIED: &str = "SELECT version, name, sha256 FROM migrations ORDER BY version";
-/// Tables that are not as every step makes them: of another engine, or with other letters.
-const FOREIGN_TABLES: &str = "SELECT table_name, engine, table_collation FROM information_schema.tables \
-     WHERE table_schema = DATABASE() AND table_name IN ('jobs', 'schedules', 'live', 'history', 'lanes', 'job_keys', \
-     'job_tags', 'sessions', 'log_lines') \
-     AND (engine <> 'InnoDB' OR table_collation NOT IN ('utf8mb4_0900_bin', 'utf8mb4_nopad_bin'))";
-
 /// How a database stands to this binary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MigrationStatus {
@@ -113,6 +109,9 @@ pub async fn verify(options: &MySqlOptions) -> Result<Vec<String>, MigrateError>
     if version > VERSION {
         return Err(MigrateError::Newer { found: version, known: VERSION });
     }
+    if version == 0 {
+        return Ok(vec![NO_TABLES.to_owned()]);
+    }
     let wrong = (1..=version).zip(STEPS).filter_map(|(number, step)| match applied.get(&number) {
         None => Some(format!("{} is not among the steps that were applied", step.name)),
         Some(found) if found.sha256 != checksum(step.sql) => {
@@ -121,12 +120,8 @@ pub async fn verify(options: &MySqlOptions) -> Result<Vec<String>, MigrateError>
         Some(_) => None,
     });
     let mut problems: Vec<String> = wrong.collect();
-    for row in connection.all(FOREIGN_TABLES, vec![]).await? {
-        let (table, engine, collation): (String, String, String) =
-            (get(&row, 0)?, get(&row, 1)?, get(&row, 2)?);
-        problems
-            .push(format!("the table {table} is of {engine} with {collation}, which is not as it was made"));
-    }
+    let scripts = [BOOTSTRAP].into_iter().chain(STEPS.iter().take(version).map(|step| step.sql));
+    problems.extend(inspect::problems(&mut connection, scripts.flat_map(statements)).await?);
     connection.close().await;
     Ok(problems)
 }

@@ -12,6 +12,7 @@ mod floor;
 mod galera;
 mod hosts;
 mod house;
+mod inspect;
 mod lists;
 mod logs;
 pub mod migrate;

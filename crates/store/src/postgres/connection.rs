@@ -1,7 +1,8 @@
 //! Connections: one by one for those who write and listen, and a pool for those who read.
 
-use super::errors::described;
+use super::errors::{denial, described};
 use super::options::Target;
+use crate::denial::Denial;
 use crate::fault::Fault;
 use deadpool_postgres::{Connect, Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime};
 use futures_util::StreamExt;
@@ -79,7 +80,11 @@ fn refused(target: &Target, mut refusals: Refusals) -> Fault {
         .iter()
         .map(|(place, error)| format!("{}: {}", target.host(*place).1, described(error)))
         .collect();
-    Fault::Away(format!("none of the hosts will do: {}", reasons.join("; ")))
+    let said = format!("none of the hosts will do: {}", reasons.join("; "));
+    match Denial::shared(refusals.iter().map(|(_, error)| denial(error))) {
+        Some(denial) => Fault::Denied(denial, said),
+        None => Fault::Away(said),
+    }
 }
 
 pub(crate) type TlsStream =

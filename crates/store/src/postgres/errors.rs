@@ -1,5 +1,6 @@
 //! The errors of PostgreSQL, sorted by what can be done about them.
 
+use crate::denial::Denial;
 use crate::fault::Fault;
 use std::error::Error as _;
 use tokio_postgres::Error;
@@ -8,13 +9,40 @@ use tokio_postgres::error::SqlState;
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
         let said = described(&error);
-        if is_conflict(&error) {
+        if let Some(denial) = denial(&error) {
+            Fault::Denied(denial, said)
+        } else if is_conflict(&error) {
             Fault::Conflict(said)
         } else if is_outage(&error) {
             Fault::Away(said)
         } else {
             Fault::Postgres(said)
         }
+    }
+}
+
+/// What the driver says where the server wants a password and the URL has none.
+const NO_PASSWORD: &str = "password missing";
+
+/// What the server refuses, if it refuses something that trying again does not give.
+pub(crate) fn denial(error: &Error) -> Option<Denial> {
+    match error.code() {
+        Some(code) => denial_of_state(code),
+        None => {
+            let is_wanted = error.source().is_some_and(|source| source.to_string() == NO_PASSWORD);
+            is_wanted.then_some(Denial::NoPassword)
+        }
+    }
+}
+
+fn denial_of_state(code: &SqlState) -> Option<Denial> {
+    if *code == SqlState::INSUFFICIENT_PRIVILEGE {
+        Some(Denial::Right)
+    } else if *code == SqlState::INVALID_CATALOG_NAME {
+        Some(Denial::NoDatabase)
+    } else {
+        // Whatever a login can fail with.
+        code.code().starts_with("28").then_some(Denial::Login)
     }
 }
 
@@ -44,8 +72,8 @@ fn is_outage(error: &Error) -> bool {
 }
 
 fn is_outage_state(code: &SqlState) -> bool {
-    // Connections, rights and databases that are not there, resources, operators' doings, disks.
-    let classes = ["08", "28", "3D", "53", "57", "58"];
+    // Connections, resources, operators' doings, disks.
+    let classes = ["08", "53", "57", "58"];
     let single = [
         SqlState::READ_ONLY_SQL_TRANSACTION,
         SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
@@ -77,5 +105,25 @@ pub(crate) fn described(error: &Error) -> String {
         format!("{words}; {READ_ONLY_ADVICE}")
     } else {
         words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_refused_is_told_apart_from_what_is_away() {
+        for (code, denial) in [
+            ("42501", Some(Denial::Right)),
+            ("28P01", Some(Denial::Login)),
+            ("28000", Some(Denial::Login)),
+            ("3D000", Some(Denial::NoDatabase)),
+            ("57P01", None),
+            ("08006", None),
+        ] {
+            assert_eq!(denial_of_state(&SqlState::from_code(code)), denial, "{code}");
+        }
+        assert!(is_outage_state(&SqlState::from_code("57P01")));
     }
 }

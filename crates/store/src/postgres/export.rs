@@ -84,7 +84,7 @@ async fn prepare_tables(client: &Client, end: End) -> Result<(), MoveError> {
     match (end, found) {
         (_, found) if found == needed => Ok(()),
         (End::Target, 0) => migrate::apply(client, migrate::STEPS).await.map(drop).map_err(failed),
-        (_, 0) => Err(MoveError::NoStore("this database".to_owned())),
+        (_, 0) => Err(MoveError::NoTables { end }),
         (_, found) => {
             let advice = if found < needed {
                 "run `punctual migrate up`"

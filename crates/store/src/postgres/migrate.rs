@@ -5,9 +5,11 @@
 
 use super::connection::connect;
 use super::export;
+use super::inspect;
 use super::options::{OptionsError, PostgresOptions, Target};
 use super::rows::get;
 use crate::fault::Fault;
+use crate::inventory::NO_TABLES;
 use punctual_core::ports::StoreError;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -104,14 +106,20 @@ pub async fn verify(options: &PostgresOptions) -> Result<Vec<String>, MigrateErr
     if version > VERSION {
         return Err(MigrateError::Newer { found: version, known: VERSION });
     }
-    let problems = (1..=version).zip(STEPS).filter_map(|(number, step)| match applied.get(&number) {
+    if version == 0 {
+        return Ok(vec![NO_TABLES.to_owned()]);
+    }
+    let wrong = (1..=version).zip(STEPS).filter_map(|(number, step)| match applied.get(&number) {
         None => Some(format!("{} is not among the steps that were applied", step.name)),
         Some(found) if found.sha256 != checksum(step.sql) => {
             Some(format!("{} was applied in another form than this binary has", step.name))
         }
         Some(_) => None,
     });
-    Ok(problems.collect())
+    let mut problems: Vec<String> = wrong.collect();
+    let scripts = STEPS.iter().take(version).map(|step| step.sql);
+    problems.extend(inspect::problems(&client, [BOOTSTRAP].into_iter().chain(scripts)).await?);
+    Ok(problems)
 }
 
 /// Brings an empty database up, and refuses one that another version has written or that is not complete.

@@ -10,6 +10,7 @@ mod guard;
 mod heads;
 mod hosts;
 mod house;
+mod inspect;
 mod listen;
 mod logs;
 pub mod migrate;

@@ -5,6 +5,7 @@
 //! it has written, and the standby how far it has come. It is behind by no more than the age of the latest of these marks
 //! that it has passed, on our own clock and nobody else's. A standby that has passed none that is recent is not read from.
 
+use crate::denial::Denial;
 use crate::fault::Fault;
 use deadpool_postgres::Pool;
 use punctual_core::limits;
@@ -81,8 +82,8 @@ impl Replica {
         }
         let replayed = match number(&self.pool, REPLAYED).await {
             Ok(replayed) => replayed,
-            // A server that does not know the question cannot be judged by it.
-            Err(Fault::Postgres(_)) => None,
+            // A server that does not know the question, or answers it to others only, cannot be judged by it.
+            Err(Fault::Postgres(_) | Fault::Denied(Denial::Right, _)) => None,
             Err(fault) => return Err(fault),
         };
         self.state().judge(replayed, Instant::now());

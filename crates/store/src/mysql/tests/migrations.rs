@@ -2,6 +2,7 @@
 
 use super::database::TestDatabase;
 use super::fixture::{query, run};
+use crate::inventory::NO_TABLES;
 use crate::mysql::migrate::{self, MigrateError, VERSION, prepare, status, up, verify};
 use crate::mysql::{MySqlOptions, create_database, drop_database};
 use futures_util::FutureExt;
@@ -99,6 +100,37 @@ async fn what_is_not_as_it_was_made_is_named() {
         assert_eq!(problems.len(), VERSION + 1, "{problems:?}");
         assert!(problems[0].starts_with(migrate::STEPS[0].name), "{problems:?}");
         assert!(problems[VERSION].contains("job_tags"), "{problems:?}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_that_were_changed_by_hand_are_named() {
+    with_empty("changed", async |options| {
+        assert_eq!(verify(&options).await.unwrap(), [NO_TABLES]);
+        up(&options).await.unwrap();
+        for change in [
+            "DROP INDEX live_claim ON live",
+            "DROP TABLE dead_letters",
+            "ALTER TABLE jobs ADD foo INT",
+            "ALTER TABLE lanes MODIFY queue VARCHAR(200) CHARACTER SET latin1 COLLATE latin1_bin",
+            "ALTER TABLE skipped ENGINE = MyISAM",
+            "CREATE INDEX jobs_of_mine ON jobs (lane)",
+        ] {
+            run(&options, change).await;
+        }
+        let problems = verify(&options).await.unwrap();
+        assert_eq!(
+            problems[..4],
+            [
+                "the table dead_letters is missing",
+                "the column jobs.foo is not one of ours",
+                "the column lanes.queue holds varchar, not varchar not null",
+                "the index live_claim of live is missing",
+            ]
+        );
+        assert!(problems[4].starts_with("the table skipped is of MyISAM"), "{problems:?}");
+        assert_eq!(problems.len(), 5, "{problems:?}");
     })
     .await;
 }

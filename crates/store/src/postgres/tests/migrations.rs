@@ -1,6 +1,7 @@
 //! A database is brought up once, by whoever comes first, and never back.
 
 use super::database::{TestDatabase, client};
+use crate::inventory::NO_TABLES;
 use crate::postgres::house::House;
 use crate::postgres::migrate::{self, MigrateError, VERSION, prepare, status, up, verify};
 use crate::postgres::tables::Shared;
@@ -64,6 +65,28 @@ async fn a_step_that_was_applied_in_another_form_is_named() {
         let problems = verify(&options).await.unwrap();
         assert_eq!(problems.len(), VERSION);
         assert!(problems[0].starts_with(migrate::STEPS[0].name), "{problems:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn tables_that_were_changed_by_hand_are_named() {
+    TestDatabase::with(async |options| {
+        let client = client(&options).await;
+        let changed = "DROP INDEX live_claim; DROP TABLE dead_letters; ALTER TABLE jobs ADD foo int; \
+             ALTER TABLE live ALTER rank TYPE text; CREATE INDEX jobs_of_mine ON jobs (lane); CREATE TABLE mine (id int)";
+        client.batch_execute(changed).await.unwrap();
+        let problems = [
+            "the table dead_letters is missing",
+            "the column jobs.foo is not one of ours",
+            "the column live.rank holds text not null, not bigint not null",
+            "the index live_claim of live is missing",
+        ];
+        assert_eq!(verify(&options).await.unwrap(), problems);
+        let left: i64 = client.query_one("SELECT count(*) FROM pg_class WHERE relnamespace = pg_my_temp_schema()", &[]).await.unwrap().get(0);
+        assert_eq!(left, 0, "what was made to compare with is gone");
+        client.batch_execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public").await.unwrap();
+        assert_eq!(verify(&options).await.unwrap(), [NO_TABLES]);
     })
     .await;
 }
