@@ -83,6 +83,9 @@ pub enum ApiError {
     TooManyStreams,
     #[error("{0}")]
     Unavailable(String),
+    /// The store was only asked how it is; with what it says.
+    #[error("not ready: {0}")]
+    NotReady(String),
     #[error("{0}")]
     Internal(String),
 }
@@ -152,7 +155,10 @@ impl ApiError {
                 problem.detail = Some(detail.clone());
                 problem.advice = advice.clone();
             }
-            ApiError::MalformedJson(detail) | ApiError::NotFound(detail) | ApiError::Conflict(detail) => {
+            ApiError::MalformedJson(detail)
+            | ApiError::NotFound(detail)
+            | ApiError::Conflict(detail)
+            | ApiError::NotReady(detail) => {
                 problem.detail = Some(detail.clone());
             }
             ApiError::Unauthorized(detail)
@@ -218,7 +224,9 @@ impl ApiError {
     /// After how many seconds it is worth trying again, where it is.
     fn retry_after_secs(&self) -> Option<u64> {
         match self {
-            ApiError::Unavailable(_) | ApiError::Stopping | ApiError::Overloaded => Some(RETRY_AFTER_SECS),
+            ApiError::Unavailable(_) | ApiError::NotReady(_) | ApiError::Stopping | ApiError::Overloaded => {
+                Some(RETRY_AFTER_SECS)
+            }
             ApiError::QueueFull { .. } | ApiError::TooManyStreams => Some(LATER_RETRY_AFTER_SECS),
             _ => None,
         }
@@ -262,6 +270,7 @@ impl ApiError {
             }
             ApiError::TooManyStreams => (StatusCode::SERVICE_UNAVAILABLE, "too many streams are open"),
             ApiError::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "the store is unavailable"),
+            ApiError::NotReady(_) => (StatusCode::SERVICE_UNAVAILABLE, "the server is not ready"),
             ApiError::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "the server failed"),
         }
     }
@@ -312,7 +321,9 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         match &self {
             ApiError::Internal(_) => tracing::error!(error = %self, "a request failed"),
-            ApiError::Unavailable(_) => tracing::warn!(error = %self, "a request failed"),
+            ApiError::Unavailable(_) | ApiError::NotReady(_) => {
+                tracing::warn!(error = %self, "a request failed");
+            }
             _ => {}
         }
         let problem = self.problem();

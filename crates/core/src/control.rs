@@ -180,7 +180,7 @@ impl Standing {
     }
 
     fn ended(&self, mark: JobMark, now: Timestamp) -> Change {
-        let job = Job { mark, updated_at: now, ..self.job.clone() };
+        let job = Job { mark, updated_at: self.changed_at(now), ..self.job.clone() };
         let job = match &self.schedule {
             Some(schedule) => spent(job, schedule),
             None => job,
@@ -338,7 +338,8 @@ impl Standing {
         if self.is_awaited() && !new.settings.schedule.is_one_shot() {
             return Err(Refusal::Awaited);
         }
-        let mut job = Job { version: version + 1, updated_at: now, spec: new.clone(), ..self.job.clone() };
+        let updated_at = self.changed_at(now);
+        let mut job = Job { version: version + 1, updated_at, spec: new.clone(), ..self.job.clone() };
         let mut live: Vec<Live> = self.open.iter().map(|live| live.under(&job)).collect();
         let mut schedule = self.schedule.as_ref().map(|schedule| schedule.under(&job));
         let has_fired = self.schedule.is_none() && old.settings.schedule.is_one_shot();
@@ -369,15 +370,22 @@ impl Standing {
         })
     }
 
+    /// When a change counts as made: not before the one before it.
+    fn changed_at(&self, now: Timestamp) -> Timestamp {
+        now.max(self.job.updated_at)
+    }
+
     /// What is to come by a new schedule, counted from now; runs that it has had count.
     fn rescheduled(&self, job: &Job, now: Timestamp) -> Option<ScheduleState> {
         let (version, fired) = match &self.schedule {
             Some(old) => (old.version + 1, old.fired),
             None => (1, self.job.fired),
         };
-        // This node's time may lie behind that of the one that fired last.
+        // This node's time may lie behind that of the one that fired or changed it last, or the call was long on its way:
+        // what was due before then is accounted for.
         let over = self.schedule.as_ref().and_then(|old| old.schedule.before(old.nominal?));
-        let state = scheduled(job, over.map_or(now, |over| over.max(now)))?;
+        let from = self.changed_at(now);
+        let state = scheduled(job, over.map_or(from, |over| over.max(from)))?;
         let is_spent = match &state.schedule {
             Schedule::Recurring(recurring) => recurring.max_runs.is_some_and(|max| fired >= max),
             _ => false,

@@ -110,6 +110,13 @@ impl LeaseKeeper {
         self.lease / 5
     }
 
+    /// When the first beat is due after the opening was answered: at once if that took so long that a good part of the
+    /// lease is used up.
+    pub fn first_beat_in(&self, now: Monotonic) -> Duration {
+        let interval = self.beat_interval();
+        if now.since(self.confirmed_sent_at) < interval { interval } else { Duration::ZERO }
+    }
+
     pub fn confirmed(&mut self, sent_at: Monotonic) {
         self.confirmed_sent_at = self.confirmed_sent_at.max(sent_at);
     }

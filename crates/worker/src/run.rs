@@ -9,13 +9,14 @@ use crate::supervise::{self, Run};
 use futures_util::future::{Either, join, select};
 use punctual_core::ids::SessionId;
 use punctual_core::limits;
-use punctual_core::ports::{Assignment, ExecutionContext, LeaseRef, Outcome, Task};
+use punctual_core::ports::{Assignment, ExecutionContext, LeaseRef, Outcome, Poll, Task, WorkerPort};
 use punctual_core::time::Timestamp;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::mpsc::error::SendError;
 use tokio::sync::{mpsc, watch};
 
 pub(crate) struct Hands<'a> {
@@ -34,7 +35,9 @@ impl Hands<'_> {
                 let sent_at = self.worker.host.clock.monotonic();
                 self.tell(async move { Event::Beaten { sent_at, result: port.beat(session, beat).await } });
             }
-            Action::Poll(poll) => self.tell(async move { Event::Polled(port.poll(poll).await) }),
+            Action::Poll(poll) => {
+                self.worker.host.spawn.spawn(Box::pin(ask(port, poll, self.events.clone())));
+            }
             Action::Resync { turn, held } => {
                 self.tell(async move { Event::Resynced(port.resync(session, turn, held).await) });
             }
@@ -155,7 +158,52 @@ impl Hands<'_> {
     }
 }
 
+/// Asks for work until the session is over. Then nobody would run what comes, so whoever holds the poll is let go of, and
+/// what has just come goes back.
+async fn ask(port: Arc<dyn WorkerPort>, poll: Poll, events: mpsc::UnboundedSender<Event>) {
+    let session = poll.session;
+    let answer = match select(port.poll(poll), pin!(events.closed())).await {
+        Either::Left((answer, _)) => answer,
+        Either::Right(_) => return,
+    };
+    if let Err(SendError(Event::Polled(Ok(assignments)))) = events.send(Event::Polled(answer)) {
+        let leases = assignments.iter().map(Assignment::lease).collect();
+        if let Err(error) = port.give_back(session, leases).await {
+            tracing::debug!(%error, "work for a session that is over was not given back");
+        }
+    }
+}
+
 fn no_handler(job_type: &str) -> Task<Outcome> {
     let error = format!("this worker has no handler for {job_type}");
     Box::pin(std::future::ready(Outcome::Failed { error, retryable: true }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::House;
+    use std::time::Duration;
+
+    fn poll() -> Poll {
+        let (queues, job_types) = (vec![], vec!["noop".to_owned()]);
+        Poll { session: SessionId(7), turn: 1, capacity: 1, queues, job_types, wait: Duration::ZERO }
+    }
+
+    #[tokio::test]
+    async fn a_poll_is_let_go_of_when_its_session_is_over() {
+        let (house, (events, inbox)) = (House::new(), mpsc::unbounded_channel());
+        drop(inbox);
+        ask(house.clone(), poll(), events).await;
+        assert_eq!(house.given_back(), []);
+    }
+
+    #[tokio::test]
+    async fn work_that_comes_when_the_session_is_over_goes_back() {
+        let (house, (events, inbox)) = (House::new(), mpsc::unbounded_channel());
+        house.allow(1);
+        drop(inbox);
+        ask(house.clone(), poll(), events).await;
+        assert_eq!(house.given_back().len(), 1);
+    }
 }

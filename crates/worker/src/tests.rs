@@ -1,7 +1,7 @@
 //! What the tests of this crate share: a clock that can be paused, and a house that keeps what it is told.
 
 use async_trait::async_trait;
-use punctual_core::ids::SessionId;
+use punctual_core::ids::{Epoch, JobId, SessionId};
 use punctual_core::notes::{Note, NoteAnswer};
 use punctual_core::ports::{
     Assignment, BeatAnswer, Clock, LeaseRef, LogLine, Poll, Report, ReportAnswer, SessionGrant,
@@ -36,6 +36,7 @@ pub(crate) struct House {
     noted: Mutex<Vec<Note>>,
     failures_of_notes: Mutex<usize>,
     answer: Mutex<NoteAnswer>,
+    given_back: Mutex<Vec<LeaseRef>>,
 }
 
 impl House {
@@ -51,10 +52,15 @@ impl House {
             noted: Mutex::default(),
             failures_of_notes: Mutex::default(),
             answer: Mutex::new(NoteAnswer::Accepted),
+            given_back: Mutex::default(),
         })
     }
 
-    /// Lets so many more batches of lines be kept.
+    pub(crate) fn given_back(&self) -> Vec<LeaseRef> {
+        self.given_back.lock().unwrap().clone()
+    }
+
+    /// Lets so many more batches of lines be kept, or polls be answered with work.
     pub(crate) fn allow(&self, batches: usize) {
         self.permits.add_permits(batches);
     }
@@ -76,6 +82,22 @@ impl House {
     /// What is said to notes from now on.
     pub(crate) fn answer(&self, answer: NoteAnswer) {
         *self.answer.lock().unwrap() = answer;
+    }
+}
+
+fn assignment() -> Assignment {
+    Assignment {
+        execution: JobId::new(Timestamp::EPOCH, 1).occurrence(1).attempt(1),
+        epoch: Epoch(1),
+        job_version: 1,
+        name: "noop".to_owned(),
+        job_type: "noop".to_owned(),
+        queue: "default".to_owned(),
+        payload: "null".to_owned(),
+        timeout: Duration::from_secs(1),
+        scheduled_time: Timestamp::EPOCH,
+        available_at: Timestamp::EPOCH,
+        checkpoint: None,
     }
 }
 
@@ -106,7 +128,8 @@ impl WorkerPort for House {
     }
 
     async fn poll(&self, _: Poll) -> Result<Vec<Assignment>, WorkerPortError> {
-        unreachable!("only logs and notes are sent")
+        self.permits.acquire().await.unwrap().forget();
+        Ok(vec![assignment()])
     }
 
     async fn beat(&self, _: SessionId, _: u64) -> Result<BeatAnswer, WorkerPortError> {
@@ -117,8 +140,9 @@ impl WorkerPort for House {
         unreachable!("only logs and notes are sent")
     }
 
-    async fn give_back(&self, _: SessionId, _: Vec<LeaseRef>) -> Result<(), WorkerPortError> {
-        unreachable!("only logs and notes are sent")
+    async fn give_back(&self, _: SessionId, leases: Vec<LeaseRef>) -> Result<(), WorkerPortError> {
+        self.given_back.lock().unwrap().extend(leases);
+        Ok(())
     }
 
     async fn resync(&self, _: SessionId, _: u64, _: Vec<LeaseRef>) -> Result<(), WorkerPortError> {

@@ -6,6 +6,7 @@ use super::children::Children;
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal};
 use std::collections::VecDeque;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{BufRead, BufReader, PipeReader, Read};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
@@ -208,18 +209,31 @@ fn listen(
     first
 }
 
-/// Ports that nobody listens on at this moment, no two of them the same.
+/// Ports that nobody listens on at this moment, no two of them the same. They are below those that the system gives to
+/// whoever connects: a server that is started later would find one of these taken by a connection of others.
 pub fn free_ports<const COUNT: usize>() -> Result<[u16; COUNT]> {
     // All are held until the last one is found.
     let mut listeners = Vec::new();
-    let mut ports = [0; COUNT];
-    for port in &mut ports {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("there is no free port")?;
-        *port = listener.local_addr()?.port();
-        listeners.push(listener);
+    for port in tried_ports() {
+        if listeners.len() == COUNT {
+            break;
+        }
+        listeners
+            .extend(TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok().map(|listener| (port, listener)));
     }
-    Ok(ports)
+    let ports: Vec<u16> = listeners.iter().map(|(port, _)| *port).collect();
+    ports.try_into().ok().context("there are no free ports")
 }
+
+/// All ports that may be used, from anywhere on, so that those who look at the same time do not find the same.
+fn tried_ports() -> impl Iterator<Item = u16> {
+    let first = RandomState::new().build_hasher().finish() % u64::from(PORTS.end - PORTS.start);
+    let first = PORTS.start + u16::try_from(first).unwrap_or_default();
+    (first..PORTS.end).chain(PORTS.start..first)
+}
+
+/// Above those of well-known services, below those of connections.
+const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
 #[derive(Default)]
 struct LastLines(VecDeque<String>);

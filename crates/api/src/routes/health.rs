@@ -60,13 +60,38 @@ pub async fn ready(State(api): State<Api>) -> Result<(StatusCode, Json<Value>), 
     }
     match tokio::time::timeout(READY_TIMEOUT, probe(&api)).await {
         Ok(Ok(())) => Ok((StatusCode::OK, Json(json!({"status": "ready"})))),
-        Ok(Err(error)) => Err(error.into()),
-        Err(_) => Err(ApiError::Unavailable(format!("the store took longer than {READY_TIMEOUT:?}"))),
+        Ok(Err(error)) => Err(not_ready(&error)),
+        Err(_) => Err(ApiError::NotReady(format!(
+            "the store has not answered within {} s",
+            READY_TIMEOUT.as_secs()
+        ))),
     }
+}
+
+/// Says why in the words of the store, which hold no secrets: whoever is asked to mend it should not need the log.
+fn not_ready(error: &StoreError) -> ApiError {
+    ApiError::NotReady(error.to_string())
 }
 
 /// Writes through the store: a disk that is full or a writer that hangs is noticed.
 async fn probe(api: &Api) -> Result<(), StoreError> {
     let now = api.store().clock().await?;
     api.store().probe(now).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_not_ready_says_why_and_speaks_of_no_request() {
+        let refused = "it cannot be reached: Connection refused (os error 111)".to_owned();
+        for error in [StoreError::Unavailable(refused.clone()), StoreError::Broken(refused.clone())] {
+            let problem = not_ready(&error).problem();
+            assert_eq!((problem.status, problem.retry_after_secs), (503, Some(1)));
+            let detail = problem.detail.unwrap();
+            assert!(detail.starts_with("the store ") && detail.ends_with(&refused), "{detail}");
+            assert!(!detail.contains("took effect"), "{detail}");
+        }
+    }
 }

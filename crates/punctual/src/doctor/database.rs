@@ -27,7 +27,7 @@ pub async fn check(place: &ServerPlace) -> Vec<Finding> {
     let migration = match store::migration_status(place).await {
         Ok(migration) => migration,
         Err(error) => {
-            let fix = "start the database, and see store.url, its password and who may connect";
+            let fix = "the database must run, and let the user of store.url in with all its rights";
             return vec![Finding::failed("store", error.message, fix)];
         }
     };

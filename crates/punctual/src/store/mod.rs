@@ -8,6 +8,8 @@ mod postgres;
 mod trouble;
 mod url;
 
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub use trouble::denied;
 pub use url::{Dialect, Password, ServerUrl, StoreUrl};
 
 use crate::config::{Flags, StoreSettings, Surroundings, exposure};
@@ -19,8 +21,6 @@ use punctual_core::ports::{Host, Store, Wakes};
 use punctual_store::bare::BareDatabase;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 use punctual_store::moving::{Home, MoveError};
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-pub use trouble::denied;
 #[cfg(feature = "mysql")]
 use punctual_store::mysql::MySqlOptions;
 #[cfg(feature = "postgres")]

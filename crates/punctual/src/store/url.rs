@@ -1,4 +1,5 @@
-//! Where a store is, as people write it. A password in it is taken out at once: what is left can be shown anywhere.
+//! Where a store is, as people write it. A password in it is taken out at once, and of its options only those are shown
+//! that cannot be secret: so it can be shown anywhere.
 
 use crate::config::value::{Raw, Value};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
@@ -63,8 +64,71 @@ pub struct ServerUrl {
     /// Hosts with their ports.
     hosts: String,
     database: String,
-    /// With its question mark, if there is one.
-    query: String,
+    options: UrlOptions,
+}
+
+/// What follows the question mark. It may hold a secret under a name that nobody thought of.
+#[derive(Clone, PartialEq, Eq)]
+struct UrlOptions(String);
+
+/// Options whose values can be seen by everybody; all that people usually write.
+const SHOWN_OPTIONS: &[&str] = &[
+    // PostgreSQL.
+    "sslmode",
+    "sslnegotiation",
+    "sslrootcert",
+    "target_session_attrs",
+    "application_name",
+    "connect_timeout",
+    "tcp_user_timeout",
+    "keepalives",
+    "keepalives_idle",
+    "keepalives_interval",
+    "keepalives_retries",
+    "channel_binding",
+    "load_balance_hosts",
+    "host",
+    "hostaddr",
+    "port",
+    "user",
+    "dbname",
+    // MySQL and MariaDB.
+    "ssl-mode",
+    "ssl-ca",
+    "socket",
+    "prefer_socket",
+    "compression",
+    "tcp_keepalive",
+    "tcp_nodelay",
+    "wait_timeout",
+    "max_allowed_packet",
+    "stmt_cache_size",
+];
+/// Stands for all other options.
+const HIDDEN: &str = "…";
+
+impl UrlOptions {
+    /// With its question mark, if there is something to follow it.
+    fn written(&self) -> String {
+        if self.0.is_empty() { String::new() } else { format!("?{}", self.0) }
+    }
+
+    /// The same for all to see.
+    fn shown(&self) -> String {
+        let is_shown =
+            |pair: &&str| pair.split_once('=').is_some_and(|(name, _)| SHOWN_OPTIONS.contains(&name));
+        let (mut shown, hidden): (Vec<&str>, Vec<&str>) = self.0.split('&').partition(is_shown);
+        if hidden.iter().any(|pair| !pair.is_empty()) {
+            shown.push(HIDDEN);
+        }
+        UrlOptions(shown.join("&")).written()
+    }
+}
+
+impl fmt::Debug for UrlOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown())
+    }
 }
 
 /// A secret that no output repeats.
@@ -116,6 +180,14 @@ fn sqlite(rest: &str) -> Result<StoreUrl, String> {
     }
     // With or without the slashes that URLs usually have before a host.
     let directory = rest.strip_prefix("//").unwrap_or(rest);
+    // What looks like a user, and so may hold a password, would be shown as part of a path.
+    if rest.starts_with("//") && !directory.starts_with('/') && directory.contains('@') {
+        return Err(
+            "must be sqlite:DIRECTORY, without a user and a host: the embedded store is a directory on this \
+                    machine. One that has an @ in its name is written without the two slashes"
+                .to_owned(),
+        );
+    }
     let directory = (!directory.is_empty()).then(|| PathBuf::from(directory));
     Ok(StoreUrl::Sqlite { directory })
 }
@@ -168,7 +240,7 @@ impl ServerUrl {
             password,
             hosts: hosts.to_owned(),
             database: database.to_owned(),
-            query: if query.is_empty() { String::new() } else { format!("?{query}") },
+            options: UrlOptions(query.to_owned()),
         })
     }
 
@@ -188,7 +260,8 @@ impl ServerUrl {
         let (user, database) = (self.user.as_deref().unwrap_or("USER"), &self.database);
         match self.dialect {
             Dialect::Postgres => format!(
-                "it must own the database and its tables, as after ALTER DATABASE {database} OWNER TO {user}"
+                "it must own the database and its tables (ALTER DATABASE {database} OWNER TO {user}, ALTER TABLE … \
+                 OWNER TO {user})"
             ),
             Dialect::Mysql => format!(
                 "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP, INDEX ON {database}.* TO {user}"
@@ -199,7 +272,8 @@ impl ServerUrl {
     /// With a password, for the connection alone: this one, or the one that stood in the URL.
     pub fn with_password(&self, password: Option<&Password>) -> String {
         let password = password.or(self.password.as_ref());
-        self.written_with(password.map(|Password(text)| utf8_percent_encode(text, ESCAPED).to_string()))
+        let password = password.map(|Password(text)| utf8_percent_encode(text, ESCAPED).to_string());
+        format!("{}{}", self.without_options(password), self.options.written())
     }
 
     /// The same server with another database on it.
@@ -207,14 +281,14 @@ impl ServerUrl {
         ServerUrl { database: name.to_owned(), ..self.clone() }
     }
 
-    fn written_with(&self, password: Option<String>) -> String {
+    fn without_options(&self, password: Option<String>) -> String {
         let user = self.user.as_deref().unwrap_or_default();
         let who = match password {
             Some(password) => format!("{user}:{password}@"),
             None if user.is_empty() => String::new(),
             None => format!("{user}@"),
         };
-        format!("{}://{who}{}/{}{}", self.scheme, self.hosts, self.database, self.query)
+        format!("{}://{who}{}/{}", self.scheme, self.hosts, self.database)
     }
 }
 
@@ -231,10 +305,10 @@ fn is_host(text: &str) -> bool {
         && (rest.is_empty() || rest.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok()))
 }
 
-/// Without a password.
+/// Without a password, and without options that may be one.
 impl fmt::Display for ServerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.written_with(None))
+        write!(f, "{}{}", self.without_options(None), self.options.shown())
     }
 }
 
@@ -306,6 +380,8 @@ mod tests {
         assert_eq!(StoreUrl::parse("sqlite:data/here"), sqlite(Some("data/here")));
         assert_eq!(StoreUrl::parse("sqlite:/var/lib/x"), sqlite(Some("/var/lib/x")));
         assert_eq!(StoreUrl::parse("sqlite:///var/lib/x"), sqlite(Some("/var/lib/x")));
+        assert_eq!(StoreUrl::parse("sqlite:///var/lib/x@1"), sqlite(Some("/var/lib/x@1")));
+        assert_eq!(StoreUrl::parse("sqlite:x@1"), sqlite(Some("x@1")));
         for text in [
             "postgres://u@h/d",
             "postgresql://h:5433/d?sslmode=require",
@@ -331,6 +407,29 @@ mod tests {
     }
 
     #[test]
+    fn of_the_options_only_those_are_shown_that_cannot_be_secret() {
+        for (text, expected) in [
+            ("mysql://me@h/d?passwd=hunter2", "mysql://me@h/d?…"),
+            ("postgres://me@h/d?pass=hunter2&sslmode=require", "postgres://me@h/d?sslmode=require&…"),
+            (
+                "postgres://me@h/d?sslmode=require&PASS=hunter2&pw=hunter2",
+                "postgres://me@h/d?sslmode=require&…",
+            ),
+            ("mysql://me@h/d?hunter2", "mysql://me@h/d?…"),
+            (
+                "mysql://me@h/d?ssl-mode=verify-ca&ssl-ca=/ca.pem",
+                "mysql://me@h/d?ssl-mode=verify-ca&ssl-ca=/ca.pem",
+            ),
+        ] {
+            let url = server(text);
+            assert_eq!(url.to_string(), expected);
+            let shown = format!("{url:?} {}", StoreUrl::Server(url.clone()).written());
+            assert!(!shown.contains("hunter2"), "{shown}");
+            assert_eq!(url.with_password(None), text, "the connection is made with all of it");
+        }
+    }
+
+    #[test]
     fn what_is_wrong_is_told_with_what_would_be_right_and_without_what_was_written() {
         for (text, told) in [
             ("hunter2", "must be sqlite:DIRECTORY, postgres://"),
@@ -342,6 +441,8 @@ mod tests {
             ("postgres://me:hun#ter2@h/d", "it is written %23"),
             ("postgres://me@h/d?password=hunter2", "without a password among its parameters"),
             ("mysql://me@/d", "mysql://USER@HOST/DATABASE"),
+            ("sqlite://me:hunter2@h/x", "must be sqlite:DIRECTORY, without a user and a host"),
+            ("sqlite://me:hun/ter2@h/x", "must be sqlite:DIRECTORY, without a user and a host"),
         ] {
             let error = StoreUrl::parse(text).unwrap_err();
             assert!(error.starts_with("must ") && error.contains(told), "{text}: {error}");

@@ -6,10 +6,15 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 /// Runs the binary in a directory, without the variables of whoever runs the tests; its exit code and what it said on stderr.
 fn run(dir: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+    let output = output_of(dir, arguments);
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn output_of(dir: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(BINARY);
     command.args(arguments).current_dir(dir);
     for (name, _) in std::env::vars_os() {
@@ -17,8 +22,7 @@ fn run(dir: &Path, arguments: &[&str]) -> (Option<i32>, String) {
             command.env_remove(name);
         }
     }
-    let output = command.output().expect("the binary starts");
-    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    command.output().expect("the binary starts")
 }
 
 /// Says the same to everybody who connects, for as long as the test runs; its port.
@@ -43,7 +47,7 @@ fn postgres(kind: u8, body: Vec<u8>) -> String {
         let mut length = [0; 4];
         stream.read_exact(&mut length)?;
         let rest = u64::from(u32::from_be_bytes(length)) - 4;
-        std::io::copy(&mut stream.by_ref().take(rest), &mut std::io::sink())?;
+        std::io::copy(&mut Read::by_ref(stream).take(rest), &mut std::io::sink())?;
         let length = u32::try_from(body.len() + 4).unwrap();
         stream.write_all(&[&[kind][..], &length.to_be_bytes(), &body].concat())
     });
@@ -67,7 +71,7 @@ fn mysql_that_says(code: u16, message: &str) -> String {
 
 /// What is wrong with a database, and what has to be told of it beside its URL; `PASSWORD` is where the password is given.
 fn denials() -> Vec<(String, &'static [&'static str])> {
-    let guide = "see \"Rights in the database\" in docs/guides/going-to-production.md";
+    const GUIDE: &str = "see \"Rights in the database\" in docs/guides/going-to-production.md";
     let without = "Access denied for user 'me'@'localhost' (using password: NO)";
     let with = "Access denied for user 'me'@'localhost' (using password: YES)";
     let of_database = "Access denied for user 'me'@'%' to database 'd'";
@@ -82,11 +86,11 @@ fn denials() -> Vec<(String, &'static [&'static str])> {
         (postgres_that_says("3D000", "database \"d\" does not exist"), &["has no such database", "(3D000)"]),
         (
             postgres_that_says("42501", "permission denied for database \"d\""),
-            &["lacks a right there", "(42501)", "ALTER DATABASE d OWNER TO me", guide],
+            &["lacks a right there", "(42501)", "ALTER DATABASE d OWNER TO me", GUIDE],
         ),
         (
             mysql_that_says(1044, of_database),
-            &["lacks a right there", "(1044)", "DROP, INDEX ON d.* TO me", guide],
+            &["lacks a right there", "(1044)", "DROP, INDEX ON d.* TO me", GUIDE],
         ),
     ]
 }
@@ -157,6 +161,25 @@ fn a_password_in_a_flag_is_warned_of_by_all_commands() {
     }
     let (_, said) = run(directory.path(), &["migrate", "status", "--store", "postgres://me@127.0.0.1:1/d"]);
     assert!(!said.contains("everybody on this machine"), "{said}");
+}
+
+#[test]
+fn a_password_in_the_wrong_place_of_a_url_is_repeated_by_no_command() {
+    let directory = tempfile::tempdir().unwrap();
+    for (url, told) in [
+        ("mysql://me@127.0.0.1:1/d?passwd=hunter2", "mysql://me@127.0.0.1:1/d?… "),
+        ("postgres://me@127.0.0.1:1/d?sslmode=disable&pass=hunter2", "/d?sslmode=disable&… "),
+        ("sqlite://me:hunter2@h/x", "must be sqlite:DIRECTORY"),
+    ] {
+        for command in [&["migrate", "status"][..], &["doctor"], &["serve"], &["scheduler"]] {
+            let output = output_of(directory.path(), &[command, &["--store", url]].concat());
+            let said = [output.stdout, output.stderr].concat();
+            let said = String::from_utf8_lossy(&said);
+            assert!(!output.status.success() && said.contains(told), "{command:?} {url}: {said}");
+            assert!(!said.contains("hunter2"), "{command:?} {url}: {said}");
+        }
+    }
+    assert!(!directory.path().join("me:hunter2@h").exists(), "nothing is made under a name that is a secret");
 }
 
 #[test]

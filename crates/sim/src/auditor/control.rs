@@ -196,7 +196,7 @@ impl Auditor {
         let at = self.at;
         let job = self.job_mut(id)?;
         job.mark = mark;
-        job.changed_by_hand_at = at;
+        job.changed_by_hand_at = at.max(job.changed_by_hand_at);
         job.end_life(true);
         self.stop_open(id)?;
         self.follow(id, false)

@@ -43,8 +43,9 @@ impl Auditor {
             return Ok(Err(refusal));
         }
         let job = self.job_mut(id)?;
+        let since = job.since(&old, at);
         job.versions.push(new.clone());
-        job.changed_by_hand_at = at;
+        job.changed_by_hand_at = at.max(job.changed_by_hand_at);
         if let Some(schedule) = &mut job.schedule {
             schedule.version += 1;
         }
@@ -53,7 +54,7 @@ impl Auditor {
         }
         match postponed {
             Some(number) => self.postpone(id, number)?,
-            None if is_moved => self.begin_anew(id, begins)?,
+            None if is_moved => self.begin_anew(id, begins, since)?,
             None => {}
         }
         self.rescheduled(id);
@@ -122,13 +123,11 @@ impl Auditor {
         Ok(())
     }
 
-    fn begin_anew(&mut self, id: JobId, begins: bool) -> Result<(), Violation> {
-        let (at, now) = (self.at, self.now);
+    fn begin_anew(&mut self, id: JobId, begins: bool, since: Timestamp) -> Result<(), Violation> {
+        let now = self.now;
         let job = self.job_mut(id)?;
         let version = job.schedule.as_ref().map_or(1, |old| old.version);
-        let before = &job.versions[job.versions.len() - 2];
         let fired = job.runs();
-        let since = job.since(before, at);
         let is_awaited = job.is_awaited();
         // Whether the job has something to do again is seen before its old schedule goes.
         let status = job.status();
@@ -154,9 +153,10 @@ impl JobModel {
         })
     }
 
-    /// What a new schedule counts from: all that the old one named before its next time is accounted for, even if
-    /// the time of the verb lies behind.
+    /// What a new schedule counts from: all that the old one named before its next time is accounted for, and so is what
+    /// lies before the last change, even if the time of the verb lies behind.
     fn since(&self, before: &JobSpec, at: Timestamp) -> Timestamp {
+        let at = at.max(self.changed_by_hand_at);
         let (Some(schedule), Schedule::Recurring(recurring)) = (&self.schedule, &before.settings.schedule)
         else {
             return at;

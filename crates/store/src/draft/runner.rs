@@ -67,7 +67,7 @@ impl Runner<'_> {
     /// Runs the writes that have no answer yet, again and again as long as others are in the way.
     async fn run_together(&mut self, answers: &mut Answers<'_>) -> Result<Ran, Fault> {
         let wants = self.first_wants(answers.writes).await?;
-        let mut run = Run { wants, beginnings: 0, rounds: 0, workers: BTreeMap::new(), sessions: vec![] };
+        let mut run = Run::new(wants);
         let mut conflicts = 0;
         loop {
             let fault = match self.transaction(&mut run, answers).await {
@@ -81,6 +81,9 @@ impl Runner<'_> {
                 conflicts += 1;
                 (run.beginnings, run.rounds) = (0, 0);
                 self.pause(conflicts).await;
+            } else if run.is_worth_another_connection(&fault) {
+                run.has_reconnected = true;
+                (run.beginnings, run.rounds) = (0, 0);
             } else if fault.is_conflict() || fault.is_outage() || answers.open().count() <= 1 {
                 return Err(fault);
             } else {
@@ -117,6 +120,7 @@ impl Runner<'_> {
     /// One transaction. `None` if it has to begin again, with all that is wanted known better.
     async fn transaction(&mut self, run: &mut Run, answers: &mut Answers<'_>) -> Result<Option<Ran>, Fault> {
         answers.forget();
+        run.is_committing = false;
         run.beginnings += 1;
         if run.beginnings > ROUNDS_MAX {
             return Err(Fault::Missing(format!("something after {ROUNDS_MAX} beginnings: {:?}", run.wants)));
@@ -149,6 +153,7 @@ impl Runner<'_> {
             self.tables.abandon().await;
             return Ok(Some(Ran::Apart));
         }
+        run.is_committing = true;
         self.tables.commit(&draft.changes()).await?;
         self.memory.keep(draft.learned());
         Ok(Some(Ran::Committed))
@@ -196,6 +201,30 @@ struct Run {
     rounds: usize,
     workers: BTreeMap<String, i64>,
     sessions: Vec<SessionId>,
+    /// Whether it may have taken effect.
+    is_committing: bool,
+    /// Whether it was begun anew because its connection broke.
+    has_reconnected: bool,
+}
+
+impl Run {
+    fn new(wants: Wants) -> Self {
+        Run {
+            wants,
+            beginnings: 0,
+            rounds: 0,
+            workers: BTreeMap::new(),
+            sessions: vec![],
+            is_committing: false,
+            has_reconnected: false,
+        }
+    }
+
+    /// Whether a connection broke that may have been dead for long, before anything was asked to be kept: the database
+    /// was restarted while nobody wrote.
+    fn is_worth_another_connection(&self, fault: &Fault) -> bool {
+        matches!(fault, Fault::Away(_)) && !self.is_committing && !self.has_reconnected
+    }
 }
 
 /// The writes of a transaction, and what is known of their answers.

@@ -261,6 +261,9 @@ pub(crate) struct OwnConnection {
 #[derive(Debug)]
 pub(crate) struct Used<'a> {
     pub connection: Connection,
+    /// Whether it was there before: the server may have ended it since, which only the next statement notices.
+    pub was_kept: bool,
+    target: &'a Target,
     place: MutexGuard<'a, Option<Connection>>,
 }
 
@@ -271,15 +274,24 @@ impl OwnConnection {
 
     pub async fn take(&self) -> Result<Used<'_>, Fault> {
         let mut place = self.kept.lock().await;
-        let connection = match place.take().filter(|connection| !connection.is_broken()) {
+        let kept = place.take().filter(|connection| !connection.is_broken());
+        let was_kept = kept.is_some();
+        let connection = match kept {
             Some(connection) => connection,
             None => Connection::writing(&self.target).await?,
         };
-        Ok(Used { connection, place })
+        Ok(Used { connection, was_kept, target: &self.target, place })
     }
 }
 
 impl Used<'_> {
+    /// Puts a new connection in the place of this one.
+    pub async fn renew(&mut self) -> Result<(), Fault> {
+        self.connection = Connection::writing(self.target).await?;
+        self.was_kept = false;
+        Ok(())
+    }
+
     /// Keeps it for the next one; nothing may be left uncommitted.
     pub fn keep(mut self) {
         *self.place = Some(self.connection);

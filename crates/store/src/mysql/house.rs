@@ -313,13 +313,24 @@ impl MySqlHouse {
         read_token(&row.ok_or_else(|| Fault::Missing(format!("the token {}", token.id)))?)
     }
 
+    /// For a statement that changes nothing when it is repeated. A connection that was kept may have ended since, as all
+    /// do when the server is started again: what counts is what a new one says.
     async fn write_once(&self, sql: &str, values: Vec<Value>) -> Result<(), Fault> {
         let mut used = self.probe.take().await?;
-        used.connection.run(sql, values).await?;
-        used.connection.commit().await?;
+        let mut written = write(&mut used.connection, sql, values.clone()).await;
+        if used.was_kept && written.as_ref().is_err_and(Fault::is_outage) {
+            used.renew().await?;
+            written = write(&mut used.connection, sql, values).await;
+        }
+        written?;
         used.keep();
         Ok(())
     }
+}
+
+async fn write(connection: &mut Connection, sql: &str, values: Vec<Value>) -> Result<(), Fault> {
+    connection.run(sql, values).await?;
+    connection.commit().await
 }
 
 fn token_values(token: &Token) -> Vec<Value> {

@@ -145,7 +145,7 @@ fn health() -> [Operation; 4] {
             .answers(200, "It can.", "Ready")
             .answers_as(
                 503,
-                "It cannot: the store does not answer (a problem), or the server is stopping.",
+                "It cannot: the store does not read or write (a problem that says why), or the server is stopping.",
                 "application/problem+json",
                 json!({"$ref": "#/components/schemas/Problem"}),
             )

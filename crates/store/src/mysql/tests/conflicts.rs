@@ -3,11 +3,11 @@
 use super::database::TestDatabase;
 use super::fixture::{at, fetch, id, job, lane, query, queued, run, tables, write};
 use crate::draft::{Changes, Tables, WantedClaims, Wants};
-use crate::mysql::MySqlOptions;
 use crate::mysql::tables::MySqlConnect;
+use crate::mysql::{MySqlOptions, MySqlStore};
 use crate::rows::{JobKey, KeyKind};
 use punctual_core::job::JobMark;
-use punctual_core::ports::QueueRow;
+use punctual_core::ports::{QueueRow, Store};
 use punctual_core::queue::QueueSettings;
 use std::time::Duration;
 
@@ -172,6 +172,20 @@ async fn a_lost_connection_is_an_outage_and_is_made_anew() {
         assert!(fault.is_outage(), "{fault}");
         tables.abandon().await;
         assert_eq!(fetch(&mut tables, &wants).await.queues, []);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readiness_does_not_suffer_from_a_connection_that_has_ended_meanwhile() {
+    TestDatabase::with(async |options| {
+        let store = MySqlStore::open(&options).await.unwrap();
+        for now in [at(1), at(2), at(3)] {
+            assert_eq!(store.clock().await.map(drop), Ok(()));
+            assert_eq!(store.probe(now).await, Ok(()));
+            end_others(&options).await;
+        }
+        store.close().await;
     })
     .await;
 }

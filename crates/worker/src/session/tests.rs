@@ -1,0 +1,252 @@
+//! What a session decides, event by event.
+
+use super::*;
+use punctual_core::ids::{Epoch, JobId, SessionId};
+
+const LEASE: Duration = Duration::from_secs(6);
+
+fn at(ms: u64) -> Monotonic {
+    Monotonic::from_micros(1_000_000_000 + ms * 1_000)
+}
+
+fn now(ms: u64) -> Now {
+    Now { clock: at(ms), calendar: at(ms) }
+}
+
+fn assignment(number: u32) -> Assignment {
+    Assignment {
+        execution: JobId::new(Timestamp::EPOCH, 1).occurrence(number).attempt(1),
+        epoch: Epoch(1),
+        job_version: 1,
+        name: "noop".to_owned(),
+        job_type: "noop".to_owned(),
+        queue: "default".to_owned(),
+        payload: "null".to_owned(),
+        timeout: Duration::from_secs(60),
+        scheduled_time: Timestamp::EPOCH,
+        available_at: Timestamp::EPOCH,
+        checkpoint: None,
+    }
+}
+
+fn assignments(numbers: std::ops::Range<u32>) -> Vec<Assignment> {
+    numbers.map(assignment).collect()
+}
+
+/// A session with two slots and two places of prefetch, and what it did on opening.
+fn opened() -> (Session, Vec<Action>) {
+    let config = WorkerConfig { slots: 2, prefetch: 2, lease: LEASE, ..WorkerConfig::default() };
+    let grant = SessionGrant { session: SessionId(7), now: Timestamp::from_micros(5_000_000) };
+    let opened = Opened { grant, sent_at: at(0), received: now(0) };
+    let mut session = Session::new(config, vec!["noop".to_owned()], opened, Vec::new());
+    let actions = session.handle(Event::Opened, now(0));
+    (session, actions)
+}
+
+fn polls(actions: &[Action]) -> Vec<(u64, usize)> {
+    let poll = |action: &Action| match action {
+        Action::Poll(poll) => Some((poll.turn, poll.capacity)),
+        _ => None,
+    };
+    actions.iter().filter_map(poll).collect()
+}
+
+fn starts(actions: &[Action]) -> usize {
+    actions.iter().filter(|action| matches!(action, Action::Start { .. })).count()
+}
+
+fn ended(number: u32) -> Event {
+    let lease = assignment(number).lease();
+    Event::Ended { lease, started_at: at(1), ended_at: at(2), outcome: Outcome::Succeeded { result: None } }
+}
+
+#[test]
+fn a_session_whose_opening_took_long_beats_at_once() {
+    let after = |actions: &[Action]| {
+        let beat = |action: &Action| match action {
+            Action::After(pause, Event::BeatDue) => Some(*pause),
+            _ => None,
+        };
+        actions.iter().find_map(beat).expect("a beat")
+    };
+    let (session, actions) = opened();
+    assert_eq!(after(&actions), session.keeper.beat_interval());
+    let grant = session.grant;
+    let opened = Opened { grant, sent_at: at(0), received: now(0) };
+    let mut late = Session::new(session.config, vec![], opened, Vec::new());
+    assert_eq!(after(&late.handle(Event::Opened, now(4_000))), Duration::ZERO);
+}
+
+#[test]
+fn polls_for_its_slots_and_once_runs_are_known_to_be_short_for_a_reserve() {
+    let (mut session, actions) = opened();
+    assert_eq!(polls(&actions), [(1, 2)]);
+    let actions = session.handle(Event::Polled(Ok(assignments(1..3))), now(1));
+    assert_eq!((starts(&actions), polls(&actions)), (2, vec![]));
+    let actions = session.handle(ended(1), now(2));
+    assert_eq!(polls(&actions), [(2, 2)], "a slot and a reserve of two, less an outcome that is being told");
+    let actions = session.handle(Event::Polled(Ok(assignments(3..5))), now(3));
+    assert_eq!(starts(&actions), 1);
+    session.handle(Event::Reported(Ok(vec![ReportAnswer::Accepted])), now(4));
+    let actions = session.handle(Event::Polled(Ok(vec![])), now(2_000));
+    assert_eq!(polls(&actions), [], "what runs takes long by now: no reserve is needed");
+}
+
+fn given_back(actions: &[Action]) -> Vec<LeaseRef> {
+    let leases = |action: &Action| match action {
+        Action::GiveBack(leases) => Some(leases.clone()),
+        _ => None,
+    };
+    actions.iter().filter_map(leases).flatten().collect()
+}
+
+fn watches_held(actions: &[Action]) -> bool {
+    actions.iter().any(|action| matches!(action, Action::After(_, Event::HoldDue)))
+}
+
+#[test]
+fn what_is_held_for_too_long_goes_back_unstarted() {
+    let (mut session, _) = opened();
+    let actions = session.handle(Event::Polled(Ok(assignments(1..4))), now(1));
+    assert!(starts(&actions) == 2 && watches_held(&actions), "{actions:?}");
+    let actions = session.handle(Event::HoldDue, now(400));
+    assert!(given_back(&actions).is_empty() && watches_held(&actions), "{actions:?}");
+    let actions = session.handle(Event::HoldDue, now(501));
+    assert_eq!(given_back(&actions), [assignment(3).lease()]);
+    assert_eq!(polls(&actions), [], "it would only get the same again");
+    assert_eq!(session.held().len(), 2);
+    let actions = session.handle(Event::GaveBack(Ok(())), now(510));
+    assert!(actions.is_empty(), "{actions:?}");
+}
+
+#[test]
+fn what_may_not_have_gone_back_is_settled_by_a_resync() {
+    let (mut session, _) = opened();
+    session.handle(Event::Polled(Ok(assignments(1..4))), now(1));
+    session.handle(Event::HoldDue, now(501));
+    let lost = Event::GaveBack(Err(WorkerPortError::Unavailable("gone".to_owned())));
+    let actions = session.handle(lost, now(510));
+    assert!(matches!(&actions[..], [Action::Resync { turn: 2, held }] if held.len() == 2), "{actions:?}");
+}
+
+#[test]
+fn an_empty_answer_leaves_the_turn_for_the_next_poll() {
+    let (mut session, _) = opened();
+    let actions = session.handle(Event::Polled(Ok(vec![])), now(1));
+    assert_eq!(polls(&actions), [(1, 2)]);
+}
+
+#[test]
+fn a_lost_answer_is_followed_by_a_resync_with_all_that_is_held() {
+    let (mut session, _) = opened();
+    session.handle(Event::Polled(Ok(assignments(1..2))), now(1));
+    session.handle(Event::Polled(Err(WorkerPortError::Unavailable("gone".to_owned()))), now(2));
+    let actions = session.handle(Event::Rested, now(300));
+    let held: Vec<LeaseRef> = assignments(1..2).iter().map(Assignment::lease).collect();
+    assert!(
+        matches!(&actions[..], [Action::Resync { turn: 3, held: found }] if *found == held),
+        "{actions:?}"
+    );
+    let actions = session.handle(Event::Resynced(Ok(())), now(301));
+    assert_eq!(polls(&actions), [(4, 1)]);
+}
+
+#[test]
+fn a_turn_that_nobody_here_used_is_followed_by_a_resync() {
+    let (mut session, _) = opened();
+    session.handle(Event::Polled(Ok(assignments(1..5))), now(1));
+    let known = BeatAnswer { now: Timestamp::EPOCH, turn: 1, cancel: vec![], drain: false };
+    let actions = session.handle(Event::Beaten { sent_at: at(2), result: Ok(known.clone()) }, now(3));
+    assert!(actions.is_empty(), "{actions:?}");
+    let unknown = BeatAnswer { turn: 2, ..known };
+    let actions = session.handle(Event::Beaten { sent_at: at(4), result: Ok(unknown) }, now(5));
+    assert!(matches!(&actions[..], [Action::Resync { turn: 2, held }] if held.len() == 4), "{actions:?}");
+}
+
+#[test]
+fn an_outcome_stays_held_until_it_is_acknowledged() {
+    let (mut session, _) = opened();
+    session.handle(Event::Polled(Ok(assignments(1..2))), now(1));
+    let actions = session.handle(ended(1), now(2));
+    assert!(actions.iter().any(|action| matches!(action, Action::Report(reports) if reports.len() == 1)));
+    assert_eq!(session.held().len(), 1);
+    session.handle(Event::Reported(Err(WorkerPortError::Unavailable("gone".to_owned()))), now(3));
+    assert_eq!(session.held().len(), 1);
+    let actions = session.handle(Event::ReportRested, now(300));
+    assert!(actions.iter().any(|action| matches!(action, Action::Report(reports) if reports.len() == 1)));
+    session.handle(Event::Reported(Ok(vec![ReportAnswer::AlreadyAccepted])), now(301));
+    assert_eq!(session.held(), []);
+}
+
+#[test]
+fn handlers_stop_when_the_last_confirmed_beat_grows_old() {
+    let (mut session, _) = opened();
+    session.handle(Event::Polled(Ok(assignments(1..2))), now(1));
+    let answer = BeatAnswer { now: Timestamp::EPOCH, turn: 1, cancel: vec![], drain: false };
+    session.handle(Event::Beaten { sent_at: at(1_200), result: Ok(answer) }, now(1_300));
+    let actions = session.handle(Event::LeaseDue, now(4_800));
+    assert!(session.take_end().is_none(), "the beat of 1,200 ms counts: {actions:?}");
+    let actions = session.handle(Event::LeaseDue, now(6_000));
+    assert!(matches!(actions[..], [.., Action::StopAll]), "{actions:?}");
+    assert!(matches!(session.take_end(), Some(End::Lost(_))));
+}
+
+#[test]
+fn nothing_starts_after_a_pause_longer_than_the_lease_whatever_event_comes_first() {
+    let (mut session, _) = opened();
+    let actions = session.handle(Event::Polled(Ok(assignments(1..3))), now(60_000));
+    assert!(matches!(actions[..], [Action::StopAll]), "{actions:?}");
+    assert!(matches!(session.take_end(), Some(End::Lost(_))));
+}
+
+#[test]
+fn a_lost_session_keeps_the_outcomes_that_nobody_acknowledged() {
+    let (mut session, _) = opened();
+    session.handle(Event::Polled(Ok(assignments(1..4))), now(1));
+    session.handle(ended(1), now(2));
+    session.handle(ended(2), now(3));
+    session.handle(Event::Beaten { sent_at: at(4), result: Err(WorkerPortError::SessionLost) }, now(5));
+    assert!(matches!(session.take_end(), Some(End::Lost(reports)) if reports.len() == 2));
+}
+
+#[test]
+fn a_cancel_stops_what_runs_and_ends_what_waits() {
+    let (mut session, _) = opened();
+    session.handle(Event::Polled(Ok(assignments(1..4))), now(1));
+    let cancel = vec![assignment(1).lease(), assignment(3).lease(), assignment(9).lease()];
+    let answer = BeatAnswer { now: Timestamp::EPOCH, turn: 1, cancel, drain: false };
+    let actions = session.handle(Event::Beaten { sent_at: at(2), result: Ok(answer) }, now(3));
+    let stopped =
+        |action: &Action| matches!(action, Action::Stop { lease, .. } if *lease == assignment(1).lease());
+    assert!(actions.iter().any(stopped), "{actions:?}");
+    let reported = |action: &Action| matches!(action, Action::Report(reports) if reports[0].lease == assignment(3).lease());
+    assert!(actions.iter().any(reported), "{actions:?}");
+}
+
+#[test]
+fn draining_gives_back_what_has_not_started_and_closes_when_the_rest_is_reported() {
+    let (mut session, _) = opened();
+    session.handle(Event::Polled(Ok(assignments(1..4))), now(1));
+    let actions = session.handle(Event::Drain, now(2));
+    assert!(actions.iter().any(|action| matches!(action, Action::GiveBack(leases) if leases.len() == 1)));
+    assert_eq!(polls(&actions), []);
+    session.handle(Event::GaveBack(Ok(())), now(3));
+    session.handle(ended(1), now(4));
+    session.handle(Event::Reported(Ok(vec![ReportAnswer::Accepted])), now(5));
+    session.handle(ended(2), now(6));
+    let actions = session.handle(Event::Reported(Ok(vec![ReportAnswer::Accepted])), now(7));
+    assert!(matches!(actions[..], [Action::Close]), "{actions:?}");
+    session.handle(Event::Closed, now(8));
+    assert!(matches!(session.take_end(), Some(End::Drained)));
+}
+
+#[test]
+fn past_the_grace_running_handlers_are_stopped_and_reported() {
+    let (mut session, _) = opened();
+    session.handle(Event::Polled(Ok(assignments(1..2))), now(1));
+    session.handle(Event::Drain, now(2));
+    let actions = session.handle(Event::GraceOver, now(30_002));
+    let failed =
+        |action: &Action| matches!(action, Action::Stop { outcome: Outcome::Interrupted { .. }, .. });
+    assert!(actions.iter().any(failed), "{actions:?}");
+}
