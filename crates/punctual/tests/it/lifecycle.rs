@@ -1,7 +1,8 @@
 //! Starting and stopping the server.
 
 use crate::server::{BINARY, Server, answer, eventually};
-use punctual_client::{ExecutionStatus, SubmitJob};
+use punctual_client::{Client, ExecutionStatus, SubmitJob};
+use punctual_core::ids::JobId;
 use punctual_core::job::JobStatus;
 use reqwest::{Method, StatusCode};
 use serde_json::json;
@@ -18,20 +19,25 @@ fn complaint(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// A job whose script has begun and takes so many seconds. That an execution is RUNNING says only that a worker has it:
+/// one that stops before the handler has begun gives it back.
+async fn begun(client: &Client, directory: &Path, seconds: &str) -> JobId {
+    let mark = directory.join("begun");
+    let script = format!("touch {}; sleep {seconds}", mark.display());
+    let job = SubmitJob::named("slow").with_type("shell").with_payload(&json!({"script": script})).unwrap();
+    let job = client.submit(&job).await.unwrap().job_id;
+    eventually("the script runs", async || mark.exists()).await;
+    job
+}
+
 #[tokio::test]
 async fn a_stopped_server_drains_exits_cleanly_and_finds_everything_again() {
     let directory = tempfile::tempdir().unwrap();
-    let server = Server::start_in(directory.path(), &[]);
+    let server = Server::start_in(directory.path(), &["--allow", "shell"]);
     let client = server.client();
-    let slow = SubmitJob::named("slow").with_type("sleep").with_payload(&json!({"ms": 700})).unwrap();
-    let slow = client.submit(&slow).await.unwrap().job_id;
+    let slow = begun(&client, directory.path(), "0.7").await;
     let later = SubmitJob { delay: Some("1h".parse().unwrap()), ..SubmitJob::named("later") };
     let later = client.submit(&later).await.unwrap().job_id;
-    eventually("the slow job runs", async || {
-        let page = client.executions(slow, None, None).await.unwrap();
-        page.items[0].status == ExecutionStatus::Running
-    })
-    .await;
     let server_address = server.address.clone();
     assert_eq!(server.stop().code(), Some(0));
     let address = std::fs::read_to_string(directory.path().join("server.address")).unwrap();
@@ -49,15 +55,9 @@ async fn a_stopped_server_drains_exits_cleanly_and_finds_everything_again() {
 #[tokio::test]
 async fn a_stopping_server_answers_until_its_handlers_are_done() {
     let directory = tempfile::tempdir().unwrap();
-    let server = Server::start_in(directory.path(), &[]);
+    let server = Server::start_in(directory.path(), &["--allow", "shell"]);
     let client = server.client();
-    let slow = SubmitJob::named("slow").with_type("sleep").with_payload(&json!({"ms": 3_000})).unwrap();
-    let slow = client.submit(&slow).await.unwrap().job_id;
-    eventually("the slow job runs", async || {
-        let page = client.executions(slow, None, None).await.unwrap();
-        page.items[0].status == ExecutionStatus::Running
-    })
-    .await;
+    let slow = begun(&client, directory.path(), "3").await;
     server.terminate();
     eventually("the server is not ready", async || {
         answer(server.anonymous(Method::GET, "/readyz")).await

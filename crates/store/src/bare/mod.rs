@@ -67,9 +67,9 @@ pub trait BareDatabase: Send {
 }
 
 /// What a floor is measured with, so that it has no rows to share with anybody.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) const NOT_EMPTY: &str = "the floor is measured in a database without jobs";
 
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) fn per_sec(jobs: usize, spent: Duration) -> f64 {
     jobs as f64 / spent.as_secs_f64().max(f64::EPSILON)
 }

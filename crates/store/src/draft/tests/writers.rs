@@ -100,7 +100,7 @@ async fn a_database_that_is_away_is_told_at_once_and_found_again() {
 async fn a_connection_is_made_anew_after_an_outage() {
     let (connections, writers) = start(1);
     writers.write(submit([job(0)])).await.unwrap();
-    connections.tables.database().outages = 1;
+    connections.tables.database().outages = 2;
     let reply = writers.write(submit([job(1)])).await;
     assert!(matches!(reply, Err(StoreError::Unavailable(_))), "{reply:?}");
     writers.write(submit([job(1)])).await.unwrap();

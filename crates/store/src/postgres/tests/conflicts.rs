@@ -158,13 +158,10 @@ async fn a_server_that_only_reads_is_named_for_what_it_is() {
         let set = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', \
              current_database()); END $$";
         client(&options).await.batch_execute(set).await.unwrap();
-        let mut tables = tables(&options).await;
-        tables.begin().await.unwrap();
-        let keys_freed = vec![id(1)];
-        let fault = tables.commit(&Changes { keys_freed, ..Changes::default() }).await.unwrap_err();
+        let shared = Shared::new(&options).unwrap();
+        let fault = PostgresTables::connect(shared).await.map(|_| ()).unwrap_err();
         assert!(fault.is_outage(), "{fault}");
         assert!(fault.to_string().contains("give the address of the primary"), "{fault}");
-        tables.abandon().await;
     })
     .await;
 }
