@@ -121,6 +121,7 @@ impl Database {
             }
         };
         let (travels, returns) = (latency(), latency());
+        self.world.travels(travels + returns);
         Fate {
             travels,
             returns,

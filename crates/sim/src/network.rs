@@ -170,7 +170,9 @@ impl Network {
         let weather = self.world.weather();
         let mut rng = lock(&self.rng);
         let delayed = rng.per_mille(weather.message_delayed);
-        Some(if delayed { rng.millis(1, weather.delay_ms_max) } else { rng.millis(0, 5) })
+        let transit = if delayed { rng.millis(1, weather.delay_ms_max) } else { rng.millis(0, 5) };
+        self.world.travels(transit);
+        Some(transit)
     }
 
     fn draws(&self, chance: impl Fn(&crate::weather::Weather) -> u64) -> bool {

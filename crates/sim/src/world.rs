@@ -9,13 +9,16 @@ use crate::weather::Weather;
 use punctual_core::time::Timestamp;
 use std::fmt;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 pub struct World {
     pub executor: Executor,
     trace: Mutex<Trace>,
     auditor: Mutex<Auditor>,
     weather: Mutex<Weather>,
+    /// When the last of what was sent so far is where it is sent to, and its answer back.
+    all_arrived_at_us: AtomicU64,
     violation: Mutex<Option<Violation>>,
     is_broken: AtomicBool,
 }
@@ -27,6 +30,7 @@ impl World {
             trace: Mutex::new(trace),
             auditor: Mutex::default(),
             weather: Mutex::new(weather),
+            all_arrived_at_us: AtomicU64::new(0),
             violation: Mutex::default(),
             is_broken: AtomicBool::new(false),
         }
@@ -85,6 +89,17 @@ impl World {
 
     pub fn set_weather(&self, weather: Weather) {
         *lock(&self.weather) = weather;
+    }
+
+    /// Something is on its way for so long.
+    pub fn travels(&self, takes: Duration) {
+        let arrives_at_us = self.executor.now_us() + takes.as_micros() as u64;
+        self.all_arrived_at_us.fetch_max(arrives_at_us, Ordering::Relaxed);
+    }
+
+    /// When nothing of all that was sent so far is on its way any more.
+    pub fn all_arrived_at_us(&self) -> u64 {
+        self.all_arrived_at_us.load(Ordering::Relaxed)
     }
 
     /// The hash of all events, their number, and the last ones.
