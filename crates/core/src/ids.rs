@@ -192,6 +192,11 @@ pub struct Segment(u8);
 impl Segment {
     pub const COUNT: u8 = 64;
 
+    /// The segment with this index; `None` past the last.
+    pub const fn new(index: u8) -> Option<Self> {
+        if index < Self::COUNT { Some(Segment(index)) } else { None }
+    }
+
     pub const fn index(self) -> u8 {
         self.0
     }
@@ -203,13 +208,33 @@ pub struct SegmentSet(u64);
 
 impl SegmentSet {
     pub const ALL: SegmentSet = SegmentSet(u64::MAX);
+    pub const NONE: SegmentSet = SegmentSet(0);
 
     pub const fn contains(self, segment: Segment) -> bool {
         self.0 >> segment.0 & 1 == 1
     }
 
+    pub const fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Those of this set that are not in the other one.
+    pub const fn without(self, other: SegmentSet) -> SegmentSet {
+        SegmentSet(self.0 & !other.0)
+    }
+
     pub fn iter(self) -> impl Iterator<Item = Segment> {
         (0..Segment::COUNT).map(Segment).filter(move |segment| self.contains(*segment))
+    }
+}
+
+impl FromIterator<Segment> for SegmentSet {
+    fn from_iter<I: IntoIterator<Item = Segment>>(segments: I) -> Self {
+        SegmentSet(segments.into_iter().fold(0, |bits, segment| bits | 1 << segment.0))
     }
 }
 
