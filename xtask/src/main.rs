@@ -1,6 +1,7 @@
 //! Chores of the project, started with `cargo xtask`. Knows the layout of the repository and none of its crates.
 
 mod api;
+mod chaos;
 mod check;
 mod services;
 mod test;
@@ -23,16 +24,17 @@ fn main() -> Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
+        ["chaos", ref rest @ ..] => chaos::run(&root(), rest),
         ["check"] => check::run(&root()),
         ["fuzz-api", ref rest @ ..] => api::run_fuzz(&root(), &api::fuzz_arguments(rest)?),
         ["services", ref rest @ ..] => services::run(&root(), rest),
         ["test"] => test::run(&root(), test::Extent::Quick),
         ["test", "--full"] => test::run(&root(), test::Extent::Full),
         [] | ["help" | "--help" | "-h"] => {
-            println!("{USAGE}{}", services::USAGE);
+            println!("{USAGE}{}\n{}", chaos::USAGE, services::USAGE);
             Ok(ExitCode::SUCCESS)
         }
-        _ => bail!("no such chore: {}\n\n{USAGE}{}", words.join(" "), services::USAGE),
+        _ => bail!("no such chore: {}\n\n{USAGE}{}\n{}", words.join(" "), chaos::USAGE, services::USAGE),
     }
 }
 

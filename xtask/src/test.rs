@@ -1,7 +1,7 @@
 //! `cargo xtask test`: the one command that says whether a change may go in.
 
 use crate::services::{Running, Service};
-use crate::{api, check, tools};
+use crate::{api, chaos, check, tools};
 use anyhow::{Context, Result};
 use std::ffi::OsString;
 use std::path::Path;
@@ -54,22 +54,26 @@ enum Action {
 }
 
 /// Adapters that nobody has to build who does not need them, and that are tested none the less.
-const FEATURES: &str = "--features=punctual-store/postgres,punctual-store/mysql";
+const FEATURES: &str = "--features=punctual-store/postgres,punctual-store/mysql,\
+     punctual-coordination/etcd,punctual-coordination/redis,punctual-coordination/zookeeper";
 
 /// What the tests run against. MySQL takes longest to get and to start, and shares its adapter with MariaDB. Clusters take
 /// the memory of several servers, and their tests wait for servers to notice that another one is gone.
 fn services(extent: Extent) -> Vec<Service> {
     match extent {
-        Extent::Quick => vec![Service::Postgres, Service::MariaDb],
+        Extent::Quick => {
+            vec![Service::Postgres, Service::MariaDb, Service::Redis, Service::Etcd, Service::ZooKeeper]
+        }
+        // Ensembles of etcd and ZooKeeper are started by the tests that break them.
         Extent::Full => {
-            vec![Service::Postgres, Service::MariaDb, Service::MySql, Service::Replica, Service::Galera]
+            [services(Extent::Quick), vec![Service::MySql, Service::Replica, Service::Galera]].concat()
         }
     }
 }
 
 /// Modules whose tests need clusters, wherever they are. They fail where there is none, so the quick extent leaves them out
 /// by name, and whoever runs the tests counts them as skipped.
-const CLUSTER_MODULES: [&str; 3] = ["galera", "promotion", "replica"];
+const CLUSTER_MODULES: [&str; 4] = ["ensemble", "galera", "promotion", "replica"];
 
 fn has_no_cluster() -> [String; 2] {
     ["-E".to_owned(), format!("not test(/(^|::)({})::/)", CLUSTER_MODULES.join("|"))]
@@ -85,6 +89,7 @@ fn steps(extent: Extent) -> Vec<Step> {
         Step { name: "api document", action: Action::Own(api::validate) },
         Step { name: "tests", action: Action::Tests(extent) },
         Step { name: "api fuzzing", action: Action::Own(api::fuzz_briefly) },
+        Step { name: "chaos", action: Action::Own(chaos::short) },
     ];
     if extent == Extent::Full {
         steps.push(Step::cargo("documented examples", &["test", "--workspace", "--doc", FEATURES]));
@@ -221,6 +226,13 @@ mod tests {
         }
         let is_linted = |step: &Step| matches!(&step.action, Action::Cargo { arguments, .. } if arguments.contains(&FEATURES));
         assert!(steps(Extent::Quick).iter().any(|step| step.name == "lints" && is_linted(step)));
+    }
+
+    #[test]
+    fn every_change_meets_every_kind_of_fault() {
+        for extent in [Extent::Quick, Extent::Full] {
+            assert!(steps(extent).iter().any(|step| step.name == "chaos"));
+        }
     }
 
     #[test]

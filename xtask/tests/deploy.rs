@@ -76,3 +76,54 @@ fn the_image_is_built_with_a_compiler_that_is_new_enough() {
     let from = format!("FROM rust:{}-bookworm AS build\n", version.trim_matches('"'));
     assert!(image.as_str().unwrap().starts_with(&from), "the image is not built with Rust {version}");
 }
+
+fn kubernetes(file: &str) -> Vec<Value> {
+    let text = read(&format!("deploy/kubernetes/{file}"));
+    text.split("\n---\n").map(|document| serde_saphyr::from_str(document).unwrap()).collect()
+}
+
+#[test]
+fn the_workers_of_kubernetes_are_set_as_the_configuration_knows() {
+    let (worker, reference) = (&kubernetes("worker.yaml")[0], read("docs/reference/configuration.md"));
+    let pod = &worker["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    for variable in container["env"].as_array().unwrap() {
+        let name = variable["name"].as_str().unwrap();
+        assert!(reference.contains(&format!("`{name}`")), "{name} is no setting");
+    }
+    let volumes: Vec<&Value> =
+        pod["volumes"].as_array().unwrap().iter().map(|volume| &volume["name"]).collect();
+    for mount in container["volumeMounts"].as_array().unwrap() {
+        assert!(volumes.contains(&&mount["name"]), "{mount}");
+    }
+    assert_eq!(worker["spec"]["selector"]["matchLabels"], worker["spec"]["template"]["metadata"]["labels"]);
+}
+
+#[test]
+fn the_autoscalers_of_kubernetes_scale_the_workers_by_what_there_is() {
+    let worker = &kubernetes("worker.yaml")[0];
+    let secret = &worker["spec"]["template"]["spec"]["volumes"][0]["secret"]["secretName"];
+    let [authentication, scaled] = &kubernetes("keda.yaml")[..] else { panic!("two documents") };
+    let hpa = &kubernetes("hpa.yaml")[0];
+    for autoscaler in [scaled, hpa] {
+        assert_eq!(autoscaler["spec"]["scaleTargetRef"]["name"], worker["metadata"]["name"]);
+    }
+    assert_eq!(&authentication["spec"]["secretTargetRef"][0]["name"], secret);
+    let trigger = &scaled["spec"]["triggers"][0];
+    assert_eq!(trigger["authenticationRef"]["name"], authentication["metadata"]["name"]);
+
+    let url = trigger["metadata"]["url"].as_str().unwrap();
+    let path = url.split("7070").nth(1).unwrap().split('?').next().unwrap();
+    let openapi: Value = serde_json::from_str(&read("docs/openapi.json")).unwrap();
+    let parameters = openapi["paths"][path]["get"]["parameters"].as_array().unwrap();
+    for pair in url.split('?').nth(1).unwrap().split('&') {
+        let name = pair.split('=').next().unwrap();
+        assert!(parameters.iter().any(|parameter| parameter["name"] == name), "{name} is no parameter");
+    }
+    let (page, value) = trigger["metadata"]["valueLocation"].as_str().unwrap().split_once('.').unwrap();
+    let schemas = &openapi["components"]["schemas"];
+    assert!(schemas["ScalingPage"]["properties"].get(page).is_some(), "{page}");
+    assert!(schemas["Scaling"]["properties"].get(value).is_some(), "{value}");
+    let metric = hpa["spec"]["metrics"][0]["external"]["metric"]["name"].as_str().unwrap();
+    assert!(read("docs/reference/metrics.md").contains(&format!("`{metric}`")), "{metric} is no metric");
+}

@@ -8,14 +8,14 @@ use punctual_core::session::SessionMode;
 pub struct Able<'a> {
     /// Those that take work.
     pub open: Vec<&'a SessionRow>,
-    /// Those that are paused or draining.
+    /// Those that are paused or draining, or refuse work by themselves.
     pub held: Vec<&'a SessionRow>,
 }
 
 impl<'a> Able<'a> {
     pub fn to_run(spec: &JobSpec, sessions: &'a [SessionRow]) -> Self {
         let able = sessions.iter().filter(|row| row.has_handler(&spec.job_type) && row.serves(&spec.queue));
-        let (open, held) = able.partition(|row| row.mode == SessionMode::Open);
+        let (open, held) = able.partition(|row| row.mode == SessionMode::Open && row.refuses().is_empty());
         Able { open, held }
     }
 
@@ -33,10 +33,9 @@ pub fn unmistakable(row: &SessionRow, sessions: &[SessionRow]) -> String {
 
 /// A worker and what keeps it from taking work.
 pub fn held(row: &SessionRow) -> String {
-    let how = match row.mode {
-        SessionMode::Open => "open",
-        SessionMode::Paused => "paused",
-        SessionMode::Draining => "draining",
-    };
-    format!("{} is {how}", row.worker)
+    match row.mode {
+        SessionMode::Open => format!("{} refuses work ({})", row.worker, row.refuses().join("; ")),
+        SessionMode::Paused => format!("{} is paused", row.worker),
+        SessionMode::Draining => format!("{} is draining", row.worker),
+    }
 }

@@ -115,6 +115,11 @@ pub async fn guard(State(api): State<Api>, mut request: Request, next: Next) -> 
     }
 }
 
+/// Whether the request carries a token that is known here. A store that does not answer knows none but those remembered.
+pub async fn is_known(api: &Api, headers: &HeaderMap) -> bool {
+    headers.contains_key(AUTHORIZATION) && authenticate(api, headers).await.is_ok()
+}
+
 async fn admit(api: &Api, method: &Method, headers: &HeaderMap) -> Result<Caller, ApiError> {
     let token = authenticate(api, headers).await?;
     let needed = if matches!(*method, Method::GET | Method::HEAD) { Role::Viewer } else { Role::Submitter };

@@ -36,6 +36,7 @@ pub fn as_submitted(spec: &JobSpec) -> SubmitJob {
         owner_id: Some(spec.owner.clone()),
         idempotency_key: settings.idempotency_key.clone(),
         unique_key: settings.unique_key.clone(),
+        concurrency_key: settings.concurrency_key.clone(),
         depends_on: Some(settings.depends_on.clone()),
         tags: Some(settings.tags.clone()),
         ..schedule_fields(&settings.schedule)

@@ -12,7 +12,7 @@ use serde::de::IgnoredAny;
 use serde_json::error::Category;
 
 /// Fields of a job that are planned and not built yet: naming them as such beats "unknown field".
-const PLANNED_FIELDS: [&str; 4] = ["rrule", "calendar", "concurrency_key", "notify"];
+const PLANNED_FIELDS: [&str; 3] = ["rrule", "calendar", "notify"];
 
 /// Names that people bring from elsewhere, with ours: too far apart to be taken for misspellings.
 const SYNONYMS: [(&str, &str); 8] = [

@@ -6,6 +6,7 @@
 
 mod able;
 mod auth;
+mod capacity;
 mod conditional;
 mod connections;
 mod described;
@@ -55,6 +56,9 @@ pub struct NodeInfo {
     pub schema_version: usize,
     /// Whether the store lives in this process.
     pub embedded_store: bool,
+    /// The machine and the process.
+    pub host: String,
+    pub pid: u32,
 }
 
 /// What the handlers share.

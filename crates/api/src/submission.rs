@@ -69,6 +69,7 @@ pub fn job_spec(job: SubmitJob, basis: Basis<'_>) -> Result<JobSpec, Vec<Invalid
             expiry,
             idempotency_key: job.idempotency_key,
             unique_key: job.unique_key,
+            concurrency_key: job.concurrency_key,
             depends_on: job.depends_on.unwrap_or_default(),
             tags: job.tags.unwrap_or_default(),
         },

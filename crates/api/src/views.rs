@@ -3,11 +3,12 @@
 use crate::{described, reasons};
 use punctual_client::{
     DeadLetterBody, ExecutionBody, ExecutionStatus, JobBody, LaneBody, LastExecution, OccurrencePreview,
-    PreviewBody, PriorityBody, ProgressBody, QueueBody, ScheduleType, Seconds, SkipRangeBody, SubmittedBody,
-    WorkerBody, WorkerSessionBody, WorkerState,
+    PreviewBody, PriorityBody, ProgressBody, QueueBody, ScheduleType, Seconds, SkipRangeBody, StartRate,
+    SubmittedBody, WorkerBody, WorkerSessionBody, WorkerState,
 };
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::job::JobStatus;
+use punctual_core::limiter::QueueLimits;
 use punctual_core::notes::{Noted, Progress};
 use punctual_core::occurrence::{Finished, Live, LiveState};
 use punctual_core::ports::{
@@ -78,6 +79,7 @@ pub fn job(view: JobView) -> JobBody {
         owner_id: job.spec.owner,
         idempotency_key: settings.idempotency_key,
         unique_key: settings.unique_key,
+        concurrency_key: settings.concurrency_key,
         depends_on: settings.depends_on,
         tags: settings.tags,
         status,
@@ -287,6 +289,9 @@ pub fn queues(depths: Vec<Depth>, rows: Vec<QueueRow>) -> Vec<QueueBody> {
         let body = queues.entry(queue.clone()).or_insert_with(|| idle_queue(queue));
         (body.paused, body.paused_at) = (paused_at.is_some(), paused_at);
         body.max_depth = settings.max_depth;
+        let QueueLimits { concurrency, rate, key_concurrency, key_rate, weights } = settings.limits;
+        (body.concurrency, body.key_concurrency, body.weights) = (concurrency, key_concurrency, weights);
+        (body.rate, body.key_rate) = (rate.map(StartRate), key_rate.map(StartRate));
     }
     queues.into_values().collect()
 }
@@ -298,6 +303,12 @@ pub fn idle_queue(queue: String) -> QueueBody {
         paused: false,
         paused_at: None,
         max_depth: None,
+        concurrency: None,
+        rate: None,
+        key_concurrency: None,
+        key_rate: None,
+        weights: BTreeMap::new(),
+        in_line: 0,
         waiting: 0,
         queued: 0,
         running: 0,
@@ -307,8 +318,8 @@ pub fn idle_queue(queue: String) -> QueueBody {
 
 pub fn worker(session: SessionRow) -> WorkerBody {
     WorkerBody {
+        slots: session.slots_now(),
         worker_id: session.worker,
-        slots: session.slots,
         job_types: session.job_types,
         started_at: session.opened_at,
         last_heartbeat_at: session.beaten_at,
@@ -316,6 +327,7 @@ pub fn worker(session: SessionRow) -> WorkerBody {
 }
 
 pub fn worker_session(row: SessionRow, running: u64) -> WorkerSessionBody {
+    let slots = row.slots_now();
     WorkerSessionBody {
         session_id: row.pulse.session,
         worker_id: row.worker,
@@ -323,12 +335,13 @@ pub fn worker_session(row: SessionRow, running: u64) -> WorkerSessionBody {
         embedded: row.embedded,
         version: row.about.version,
         host: row.about.host,
-        slots: row.slots,
+        slots,
         running,
         job_types: row.job_types,
         queues: row.about.queues,
         started_at: row.opened_at,
         last_heartbeat_at: row.beaten_at,
+        condition: row.condition.map(Into::into),
     }
 }
 
@@ -404,7 +417,7 @@ mod tests {
         let paused = |queue: &str, max_depth| QueueRow {
             queue: queue.to_owned(),
             paused_at: Some(at(9)),
-            settings: QueueSettings { max_depth },
+            settings: QueueSettings::holding(max_depth),
         };
         let listed = queues(depths, vec![paused("a", None), paused("b", Some(4))]);
         let (a, b) = (&listed[0], &listed[1]);

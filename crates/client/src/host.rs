@@ -1,9 +1,13 @@
 //! The machine behind the ports: its clock, its randomness, its threads. For workers written with this crate and
 //! for the binary; the simulator has its own.
 
+use punctual_core::health::Measured;
 use punctual_core::mix::mix;
-use punctual_core::ports::{Clock, Host, Random, Spawn, Task};
+use punctual_core::ports::{Clock, Host, Machine, Random, Spawn, Task};
 use punctual_core::time::{Monotonic, Timestamp};
+use punctual_worker::machine::LinuxMachine;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -18,6 +22,34 @@ pub fn this_machine() -> Result<Host, getrandom::Error> {
         random: Arc::new(SystemRandom::seeded()?),
         spawn: Arc::new(TokioSpawn(Handle::current())),
     })
+}
+
+/// What a worker measures of this machine and of the disk with this directory. Must be called within a runtime.
+pub fn health(disk: impl Into<PathBuf>) -> Arc<dyn Machine> {
+    Arc::new(ThisMachine { machine: Arc::new(LinuxMachine::with_disk(disk)), runtime: Handle::current() })
+}
+
+/// The address by which this machine reaches others, if it does: nothing is sent to find out.
+pub fn own_address() -> Option<String> {
+    // An address that belongs to nobody, and the port at which everything is thrown away.
+    const NOBODY: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 1), 9);
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+    socket.connect(NOBODY).ok()?;
+    let address = socket.local_addr().ok()?.ip();
+    (!address.is_unspecified()).then(|| address.to_string())
+}
+
+struct ThisMachine {
+    machine: Arc<LinuxMachine>,
+    runtime: Handle,
+}
+
+impl Machine for ThisMachine {
+    fn measure(&self) -> Task<Measured> {
+        let machine = self.machine.clone();
+        let looking = self.runtime.spawn_blocking(move || machine.look());
+        Box::pin(async move { looking.await.unwrap_or_default() })
+    }
 }
 
 /// The time of this machine, which need not be the server's.

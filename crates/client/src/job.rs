@@ -98,6 +98,9 @@ pub struct SubmitJob {
     /// Names one unfinished job of its owner: submitting another one meanwhile is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unique_key: Option<String>,
+    /// Names what it uses: its queue may limit how many with the same key run at once or start in a span of time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency_key: Option<String>,
     /// Jobs that must succeed first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depends_on: Option<Vec<JobId>>,
@@ -245,6 +248,8 @@ pub struct JobBody {
     pub idempotency_key: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unique_key: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency_key: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<JobId>,
     pub tags: Vec<String>,

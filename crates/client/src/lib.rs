@@ -27,6 +27,7 @@ pub mod protocol;
 mod queue;
 mod remote;
 mod retry;
+mod scaling;
 mod schedule;
 mod stats;
 mod stream;
@@ -54,12 +55,13 @@ pub use moment::time_fix;
 pub use page::{ExecutionsPage, Page};
 pub use priority::PriorityBody;
 pub use problem::{FieldError, Problem};
-pub use queue::{QueueBody, SetQueue};
+pub use queue::{ParseStartRateError, QueueBody, SetQueue, StartRate};
 pub use remote::RemotePort;
 pub use retry::{Growth, RetryBody, RetryStrategy};
+pub use scaling::{ScalingBody, ScalingPage};
 pub use schedule::{OccurrencePreview, ParseRateError, PreviewBody, PreviewRequest, ReplayRate};
 pub use stats::{CountersBody, JobsBody, LaneBody, StatsBody, WorkerBody};
-pub use workers::{MeBody, NodeBody, WorkerSessionBody, WorkerState};
+pub use workers::{ConditionBody, MeBody, NodeBody, WorkerSessionBody, WorkerState};
 
 /// Where the API lives on its server.
 pub const API_PREFIX: &str = "/api/v1";

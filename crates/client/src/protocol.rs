@@ -6,6 +6,7 @@
 use crate::duration::Seconds;
 use crate::logs::LogStreamBody;
 use crate::object;
+use crate::workers::ConditionBody;
 use punctual_core::ids::{Epoch, ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::notes::{Checkpoint, NoteAnswer, Percent};
 use punctual_core::ports::{Assignment, LeaseRef, ReportAnswer};
@@ -169,12 +170,33 @@ impl From<LeaseBody> for LeaseRef {
 }
 
 /// `POST /worker/heartbeat`: I am alive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HeartbeatRequest {
     pub session: SessionId,
     /// Higher than in every earlier heartbeat of the session.
     pub beat: u64,
+    /// How the worker is, for people to see. What it said before stands if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
+    pub condition: Option<ConditionBody>,
+}
+
+/// `POST /worker/demand`: how much waits for workers like me?
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DemandRequest {
+    pub job_types: Vec<String>,
+    /// Empty for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DemandAnswer {
+    /// Executions that could start now.
+    pub queued: u64,
+    /// How long the oldest of them has waited; 0 if there is none.
+    pub oldest_wait_secs: Seconds,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

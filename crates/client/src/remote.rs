@@ -4,9 +4,9 @@
 
 use crate::client::{Client, ClientError};
 use crate::protocol::{
-    GiveBackRequest, HeartbeatAnswer, HeartbeatRequest, LogsRequest, NewLogLine, NoteBody, NotesAnswer,
-    NotesRequest, OpenSession, OutcomeWord, PollAnswer, PollRequest, ProgressNote, ReportBody, ReportRequest,
-    ReportsAnswer, ResyncRequest, SessionBody,
+    DemandAnswer, DemandRequest, GiveBackRequest, HeartbeatAnswer, HeartbeatRequest, LogsRequest, NewLogLine,
+    NoteBody, NotesAnswer, NotesRequest, OpenSession, OutcomeWord, PollAnswer, PollRequest, ProgressNote,
+    ReportBody, ReportRequest, ReportsAnswer, ResyncRequest, SessionBody,
 };
 use async_trait::async_trait;
 use punctual_core::ids::SessionId;
@@ -14,12 +14,14 @@ use punctual_core::lifecycle::Ending;
 use punctual_core::limits;
 use punctual_core::notes::{Note, NoteAnswer, Progress};
 use punctual_core::ports::{
-    Assignment, BeatAnswer, LeaseRef, LogLine, Poll, Report, ReportAnswer, SessionGrant, SessionOpening,
-    WorkerPort, WorkerPortError,
+    Assignment, BeatAnswer, Heartbeat, LeaseRef, LogLine, Poll, Report, ReportAnswer, Served, SessionGrant,
+    SessionOpening, WorkerPort, WorkerPortError,
 };
+use punctual_core::slots::Demand;
 use reqwest::{Method, RequestBuilder};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long the server may take to answer, beyond what it was asked to wait.
@@ -40,11 +42,13 @@ type Refused = Box<dyn Fn(ClientError) + Send + Sync>;
 pub struct RemotePort {
     client: Client,
     refused: Refused,
+    /// Whether the server takes what workers say of themselves; an older one does not.
+    hears_conditions: AtomicBool,
 }
 
 impl RemotePort {
     pub fn new(client: Client) -> Self {
-        RemotePort { client, refused: Box::new(|_| {}) }
+        RemotePort { client, refused: Box::new(|_| {}), hears_conditions: AtomicBool::new(true) }
     }
 
     /// Calls `refused` when the server will not open a session however often it is asked: the token may not do it,
@@ -149,11 +153,32 @@ impl WorkerPort for RemotePort {
         Ok(assignments.into_iter().map(Assignment::from).collect())
     }
 
-    async fn beat(&self, session: SessionId, beat: u64) -> Result<BeatAnswer, WorkerPortError> {
-        let request = self.post("heartbeat", &HeartbeatRequest { session, beat });
-        let HeartbeatAnswer { now, turn, cancel, drain } =
-            self.client.send(request).await.map_err(port_error)?;
+    async fn beat(&self, heartbeat: Heartbeat) -> Result<BeatAnswer, WorkerPortError> {
+        let Heartbeat { session, beat, condition } = heartbeat;
+        let condition = condition.map(Into::into).filter(|_| self.hears_conditions.load(Ordering::Relaxed));
+        let said_more = condition.is_some();
+        let send = async |condition| {
+            let request = self.post("heartbeat", &HeartbeatRequest { session, beat, condition });
+            self.client.send(request).await
+        };
+        let answer = match send(condition).await {
+            // What it does not understand must not cost the lease.
+            Err(error) if said_more && error.problem().is_some_and(|problem| problem.status == 422) => {
+                self.hears_conditions.store(false, Ordering::Relaxed);
+                send(None).await
+            }
+            answer => answer,
+        };
+        let HeartbeatAnswer { now, turn, cancel, drain } = answer.map_err(port_error)?;
         Ok(BeatAnswer { now, turn, drain, cancel: cancel.into_iter().map(LeaseRef::from).collect() })
+    }
+
+    async fn demand(&self, served: Served) -> Result<Demand, WorkerPortError> {
+        let Served { queues, job_types } = served;
+        let request = self.post("demand", &DemandRequest { job_types, queues });
+        let DemandAnswer { queued, oldest_wait_secs } =
+            self.client.send(request).await.map_err(port_error)?;
+        Ok(Demand { queued, oldest_wait: Duration::from_millis(oldest_wait_secs.as_millis()) })
     }
 
     async fn report(&self, reports: Vec<Report>) -> Result<Vec<ReportAnswer>, WorkerPortError> {

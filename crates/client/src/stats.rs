@@ -13,8 +13,11 @@ pub struct StatsBody {
     /// How many jobs are kept, by status.
     #[serde(default)]
     pub jobs: JobsBody,
-    /// What the answering server has done since it started.
+    /// What the processes of the cluster that are alive have done since each of them started.
     pub counters: CountersBody,
+    /// How many processes these are.
+    #[serde(default)]
+    pub processes: u32,
 }
 
 /// How many jobs there are by status, and how many dead letters.

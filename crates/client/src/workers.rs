@@ -2,6 +2,7 @@
 
 use crate::client::{Client, ClientError, segment};
 use crate::page::Page;
+use punctual_core::health::{Measured, Room, WorkerCondition};
 use punctual_core::ids::SessionId;
 use punctual_core::time::Timestamp;
 use reqwest::Method;
@@ -18,7 +19,7 @@ pub struct WorkerSessionBody {
     pub embedded: bool,
     pub version: Option<String>,
     pub host: Option<String>,
-    /// Handlers that it runs at once.
+    /// Handlers that it runs at once, by now if it adapts.
     pub slots: u32,
     /// Executions that it holds: those that run, and those that it has fetched ahead.
     pub running: u64,
@@ -27,6 +28,94 @@ pub struct WorkerSessionBody {
     pub queues: Vec<String>,
     pub started_at: Timestamp,
     pub last_heartbeat_at: Timestamp,
+    /// How it was when it last said so; null before its first word, and of a worker that never says.
+    #[serde(default)]
+    pub condition: Option<ConditionBody>,
+}
+
+/// How a worker is, in its own words. Whoever reads it passes over what a newer one adds.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ConditionBody {
+    /// Handlers that it runs at once.
+    pub slots: u32,
+    /// The least and the most of them, if it adapts.
+    #[serde(default)]
+    pub slots_min: Option<u32>,
+    #[serde(default)]
+    pub slots_max: Option<u32>,
+    /// Handlers that run.
+    #[serde(default)]
+    pub running: u32,
+    /// Executions that it has fetched ahead.
+    #[serde(default)]
+    pub ready: u32,
+    /// Where its machine is found.
+    #[serde(default)]
+    pub address: Option<String>,
+    /// How busy its processors are, of those that it may use.
+    #[serde(default)]
+    pub cpu_percent: Option<u8>,
+    #[serde(default)]
+    pub memory_free_bytes: Option<u64>,
+    #[serde(default)]
+    pub memory_total_bytes: Option<u64>,
+    #[serde(default)]
+    pub disk_free_bytes: Option<u64>,
+    #[serde(default)]
+    pub disk_total_bytes: Option<u64>,
+    /// How long its last heartbeat took to be answered.
+    #[serde(default)]
+    pub round_trip_ms: Option<u64>,
+    /// What went wrong last on the way to its server or store.
+    #[serde(default)]
+    pub last_error: Option<String>,
+    /// Why it takes nothing new; empty if it does.
+    #[serde(default)]
+    pub refuses: Vec<String>,
+}
+
+impl From<WorkerCondition> for ConditionBody {
+    fn from(condition: WorkerCondition) -> Self {
+        let Measured { cpu_pct, memory, disk } = condition.measured;
+        ConditionBody {
+            slots: condition.slots,
+            slots_min: condition.slots_min,
+            slots_max: condition.slots_max,
+            running: condition.running,
+            ready: condition.ready,
+            address: condition.address,
+            cpu_percent: cpu_pct,
+            memory_free_bytes: memory.map(|room| room.free),
+            memory_total_bytes: memory.map(|room| room.total),
+            disk_free_bytes: disk.map(|room| room.free),
+            disk_total_bytes: disk.map(|room| room.total),
+            round_trip_ms: condition.round_trip_us.map(|micros| micros.div_ceil(1_000)),
+            last_error: condition.last_error,
+            refuses: condition.refuses,
+        }
+    }
+}
+
+impl From<ConditionBody> for WorkerCondition {
+    fn from(body: ConditionBody) -> Self {
+        let room = |free: Option<u64>, total: Option<u64>| Some(Room { free: free?, total: total? });
+        WorkerCondition {
+            address: body.address,
+            slots: body.slots,
+            slots_min: body.slots_min,
+            slots_max: body.slots_max,
+            running: body.running,
+            ready: body.ready,
+            measured: Measured {
+                cpu_pct: body.cpu_percent,
+                memory: room(body.memory_free_bytes, body.memory_total_bytes),
+                disk: room(body.disk_free_bytes, body.disk_total_bytes),
+            },
+            round_trip_us: body.round_trip_ms.map(|millis| millis.saturating_mul(1_000)),
+            last_error: body.last_error,
+            refuses: body.refuses,
+        }
+    }
 }
 
 /// What people have made of a worker.
@@ -51,7 +140,7 @@ impl WorkerState {
     }
 }
 
-/// A server of the cluster.
+/// A process of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeBody {
     pub node_id: String,
@@ -70,6 +159,24 @@ pub struct NodeBody {
     pub schema_version: usize,
     /// Whether the store lives in the server's own process. If not, there may be other servers on it.
     pub embedded_store: bool,
+    /// The machine that it runs on.
+    #[serde(default)]
+    pub host: String,
+    /// Its process there.
+    #[serde(default)]
+    pub pid: u32,
+    /// Whether it has the duties that one process has for all.
+    #[serde(default)]
+    pub leader: bool,
+    /// Of the 64 segments of all jobs, how many it fires.
+    #[serde(default)]
+    pub segments: u32,
+    /// Whether it is the process that answered.
+    #[serde(default)]
+    pub answering: bool,
+    /// What somebody should look into.
+    #[serde(default)]
+    pub warnings: Vec<String>,
 }
 
 /// Who is asking.

@@ -42,10 +42,14 @@ pub enum Defect {
     LoseWakeUp,
     /// Whoever follows history goes on one place too far after a full page.
     SkipHistoryRow,
+    /// A scheduler that has lost coordination keeps to the segments that it had.
+    KeepOldSegments,
+    /// A segment that a scheduler takes later than its first ones is not scanned.
+    ForgetTakenSegment,
 }
 
 impl Defect {
-    pub const ALL: [Defect; 18] = [
+    pub const ALL: [Defect; 20] = [
         Defect::DropVersionCheck,
         Defect::DropEpoch,
         Defect::ExpireByWallClock,
@@ -64,6 +68,8 @@ impl Defect {
         Defect::ExceedMaxDepth,
         Defect::LoseWakeUp,
         Defect::SkipHistoryRow,
+        Defect::KeepOldSegments,
+        Defect::ForgetTakenSegment,
     ];
 }
 

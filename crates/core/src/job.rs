@@ -115,6 +115,9 @@ pub struct Settings {
     /// Names one unfinished job of its owner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unique_key: Option<String>,
+    /// Names what it uses, of which its queue may let only so many be used at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency_key: Option<String>,
     /// One-shot jobs that must succeed first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<JobId>,
@@ -179,6 +182,7 @@ impl Default for Settings {
             expiry: None,
             idempotency_key: None,
             unique_key: None,
+            concurrency_key: None,
             depends_on: Vec::new(),
             tags: Vec::new(),
         }
@@ -327,7 +331,11 @@ impl Settings {
         if let Some(fix) = self.fail_on.iter().find_map(|text| name_problem(text)) {
             refuse("retry.fail_on", format!("each {fix}"));
         }
-        for (field, key) in [("idempotency_key", &self.idempotency_key), ("unique_key", &self.unique_key)] {
+        for (field, key) in [
+            ("idempotency_key", &self.idempotency_key),
+            ("unique_key", &self.unique_key),
+            ("concurrency_key", &self.concurrency_key),
+        ] {
             if let Some(fix) = key.as_deref().and_then(name_problem) {
                 refuse(field, fix);
             }

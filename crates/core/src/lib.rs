@@ -5,14 +5,17 @@
 //! database, protocol, clock or source of randomness: those are port traits in [`ports`], and `now` is
 //! always a parameter.
 
+pub mod cluster;
 pub mod control;
 pub mod defects;
 pub mod dependencies;
 pub mod gates;
+pub mod health;
 pub mod histogram;
 pub mod ids;
 pub mod job;
 pub mod lifecycle;
+pub mod limiter;
 pub mod limits;
 pub mod mix;
 pub mod notes;
@@ -22,8 +25,11 @@ pub mod queue;
 pub mod rank;
 pub mod recurrence;
 pub mod retry;
+pub mod scaling;
 pub mod schedule;
 pub mod session;
+pub mod silence;
+pub mod slots;
 pub mod time;
 #[cfg(feature = "planted-defects")]
 pub mod witness;

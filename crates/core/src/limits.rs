@@ -76,6 +76,30 @@ pub const WORKER_SLOTS_MAX: u32 = 5_000;
 pub const PREFETCH_TIME: Duration = Duration::from_millis(100);
 /// How long a worker holds an execution ready without a slot for it. Then it goes back, unstarted.
 pub const HELD_TIME_MAX: Duration = Duration::from_millis(500);
+/// How often a worker tells how it is, with one of its heartbeats: what it says of its load and its machine is this old at
+/// most. Each time its session's row is written once more; with every heartbeat it would be twice as often.
+pub const CONDITION_INTERVAL: Duration = Duration::from_secs(5);
+/// Reasons for which a worker elsewhere may refuse work. More are refused, and so are longer ones than a name.
+pub const REFUSAL_REASONS_MAX: usize = 10;
+/// How often a worker whose slots adapt looks whether they should.
+pub const SLOTS_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long something must have waited before a worker makes more slots for it.
+pub const SLOTS_WAIT_MIN: Duration = Duration::from_millis(250);
+/// Pause between two times that a worker makes more slots.
+pub const SLOTS_GROW_PAUSE: Duration = Duration::from_secs(2);
+/// How long less than half of a worker's slots must have been in use before it gives some up, and the pause until it gives
+/// up more.
+pub const SLOTS_IDLE_MIN: Duration = Duration::from_secs(30);
+pub const SLOTS_SHRINK_PAUSE: Duration = Duration::from_secs(10);
+/// How long executions may wait before more workers are asked for, when whoever asks names no time; and the longest time.
+pub const TARGET_WAIT_DEFAULT: Duration = Duration::from_secs(10);
+pub const TARGET_WAIT_MAX: Duration = Duration::from_secs(24 * 3_600);
+/// Slots of a worker that names none.
+pub const WORKER_SLOTS_DEFAULT: u32 = 16;
+/// How often scale hooks are looked at.
+pub const SCALE_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// How old an answer about what waits may be: within this time all who ask one node get the same.
+pub const DEMAND_KEPT: Duration = Duration::from_secs(1);
 /// Leases that one request may name, and so those that a worker elsewhere may hold. More are refused.
 pub const LEASES_NAMED_MAX: usize = 10_000;
 /// Outcomes in one report over HTTP. More are refused; split the report.
@@ -177,6 +201,28 @@ pub const LOOK_PAUSE_MAX: Duration = Duration::from_millis(500);
 pub const LOOK_PAUSE_HEARING: Duration = Duration::from_secs(5);
 /// Pause between two words to others about work that they could claim. What is queued meanwhile is told in one.
 pub const TELL_PAUSE: Duration = Duration::from_millis(10);
+/// How long a process may be silent before it is given up as a member of its cluster, and what it looks after goes to others.
+/// It beats once per fifth of this and looks at the others once per sixth: segments of one that dies are fired elsewhere
+/// within this time, one look to notice the last beat and one to notice the silence, 4 s in all.
+pub const MEMBER_TTL: Duration = Duration::from_secs(3);
+/// Shortest and longest such time: a pause of the machine must not look like a death, and nobody wants to wait longer.
+pub const MEMBER_TTL_MIN: Duration = Duration::from_millis(500);
+pub const MEMBER_TTL_MAX: Duration = Duration::from_secs(60);
+/// How long a scheduler may hear nothing from the store before it no longer stands for segments: it could not fire them.
+pub const STORE_SILENCE_MAX: Duration = Duration::from_secs(5);
+/// How far a machine's wall clock may be off the store's time, unless the configuration says otherwise. A node that is further
+/// off fires nothing. No machine that keeps time is off by as much, and half of the grace for late occurrences is left
+/// to mend it; it matters because a store whose clock has leapt would otherwise make everybody fire what is not due.
+pub const CLOCK_OFFSET_MAX: Duration = Duration::from_secs(30);
+/// Least and most that the configuration may say.
+pub const CLOCK_OFFSET_MAX_LEAST: Duration = Duration::from_secs(1);
+pub const CLOCK_OFFSET_MAX_MOST: Duration = Duration::from_secs(366 * 24 * 3_600);
+/// A fire that comes later than this after its due time counts as late: longer than a failover takes.
+pub const FIRE_LATE: Duration = Duration::from_secs(5);
+/// How often at most the log tells of late fires.
+pub const LATENESS_TOLD_PAUSE: Duration = Duration::from_secs(60);
+/// How often the leader looks for what is due and not fired.
+pub const OVERDUE_LOOK_PAUSE: Duration = Duration::from_secs(10);
 /// How far ahead a process that looks after nothing but its own commits remembers what they made due. Later times are
 /// found by the scans of schedulers, at least twice before they have come.
 pub const OWN_LOOK_AHEAD: Duration = Duration::from_secs(2);
@@ -220,8 +266,14 @@ pub const REPLICA_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 pub const DATABASE_STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a statement waits for a row that another transaction has locked. Then it is a conflict, and tried again.
 pub const DATABASE_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a transaction may stay open without a statement, so that a node that hangs lets go of its locks.
-pub const DATABASE_IDLE_TRANSACTION_MAX: Duration = Duration::from_secs(30);
+/// How long a transaction may stay open without a statement, so that a node that hangs, or was cut off, lets go of its locks.
+/// Shorter than a lease of the default length: else what one node has locked keeps others from beating and reporting. Between
+/// two statements of ours lies no more than a rule or two, and what the database gives up is run again.
+pub const DATABASE_IDLE_TRANSACTION_MAX: Duration = Duration::from_secs(3);
+const _: () = assert!(
+    DATABASE_IDLE_TRANSACTION_MAX.as_millis() * 5 < SESSION_LEASE.as_millis() * 4,
+    "a worker stops its handlers after four fifths of its lease; a lock of somebody who hangs must be gone by then"
+);
 /// How long a database server may be silent before its connection counts as dead.
 pub const DATABASE_SILENCE_MAX: Duration = Duration::from_secs(15);
 /// Rows that one statement takes from a list, where a database reads lists out of a document. The rest goes in the next one.
@@ -243,3 +295,32 @@ pub const MOVING_PAGE_ROWS_MAX: usize = 5_000;
 pub const MOVING_PAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// How long a move waits for those who were just stopped to be gone from a database. Then it is refused.
 pub const MOVING_LEAVE_MAX: Duration = Duration::from_secs(5);
+
+/// Bytes of what a member of the cluster says of itself. Every beat carries it, and every look reads those of all.
+pub const MEMBER_CARD_BYTES_MAX: usize = 16 * 1024;
+
+/// Executions that a limit may let run at once. A higher one limits nothing that a cluster could run.
+pub const CONCURRENCY_MAX: u32 = 1_000_000;
+/// Starts that a rate may name.
+pub const RATE_COUNT_MAX: u32 = 1_000_000;
+/// The span of a rate, at least: shorter ones are said as more often in a longer one.
+pub const RATE_SPAN_MIN: Duration = Duration::from_secs(1);
+/// The same, at most.
+pub const RATE_SPAN_MAX: Duration = Duration::from_secs(24 * 3_600);
+/// The time between two starts that a rate comes to, at least.
+pub const RATE_STEP_MIN: Duration = Duration::from_micros(100);
+/// Owners whose weights one queue may name.
+pub const QUEUE_WEIGHTS_MAX: usize = 1_000;
+/// The weight of an owner, at most.
+pub const OWNER_WEIGHT_MAX: u32 = 1_000;
+/// Executions that one step lets out of a line. The rest follows in the next one.
+pub const ADMITTED_PER_STEP_MAX: usize = 1_000;
+/// Lines that one look finds, and one step lets move. The rest follows.
+pub const LINES_PER_STEP_MAX: usize = 1_000;
+/// How long a service of coordination may take to answer a call, or to take a connection. Then its next host is asked, or the
+/// call has failed: a beat that takes longer is of no use to anybody.
+pub const COORDINATION_ANSWER_MAX: Duration = Duration::from_secs(2);
+/// How often all lines are looked for in which anybody waits: so late does one move whose room nobody has told of.
+pub const LINES_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// Bytes of an answer of such a service: the cards of a large cluster.
+pub const COORDINATION_ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;

@@ -7,6 +7,7 @@ use crate::gates::{Gate, Gates};
 use crate::ids::{Epoch, ExecutionId, OccurrenceId, SessionId};
 use crate::job::{JobMark, Priority, Settings};
 use crate::lifecycle::{Ending, Event, Refused, State, Status, step};
+use crate::limiter::LimiterId;
 use crate::rank::rank;
 use crate::schedule::SkipReason;
 use crate::time::Timestamp;
@@ -43,6 +44,10 @@ pub struct Live {
     /// When it ends unless it has started.
     pub expires_at: Option<Timestamp>,
     pub ties: Ties,
+    /// The limiter of its key, if its queue has limited keys when it became ready.
+    pub limiter: Option<LimiterId>,
+    /// In whose line it waits behind the concurrency gate.
+    pub line: Option<LimiterId>,
 }
 
 /// What others have to do with this occurrence: noted in its row, so that the end of one that nobody waits for
@@ -127,6 +132,8 @@ impl Live {
             job_version,
             expires_at: None,
             ties: Ties::default(),
+            limiter: None,
+            line: None,
         }
     }
 
@@ -267,14 +274,33 @@ impl Live {
             Err(_) if planted(Defect::OpenGateTwice) => State::Queued,
             result => result?,
         };
+        let line = self.line.filter(|_| gate != Gate::Concurrency);
         Ok(match state {
-            State::Waiting(gates) => Live { state: LiveState::Waiting(gates), ..self.clone() },
+            State::Waiting(gates) => Live { state: LiveState::Waiting(gates), line, ..self.clone() },
+            // Whoever comes out of a line has the rank by which it came to its head.
+            _ if gate == Gate::Concurrency => Live { state: LiveState::Queued, line, ..self.clone() },
             _ => Live {
                 state: LiveState::Queued,
                 rank: rank(self.available_at.min(now), self.priority, Duration::ZERO),
                 ..self.clone()
             },
         })
+    }
+
+    /// What was ready waits in a line instead.
+    pub fn in_line(&self, line: LimiterId) -> Result<Live, Refused> {
+        Ok(Live { line: Some(line), ..self.gate_closed(Gate::Concurrency)? })
+    }
+
+    /// Whether it counts against the limit of its key: queued, running, or past the line of the key.
+    pub fn counts_for_key(&self) -> bool {
+        let has_passed = self.line.is_some_and(|line| Some(line) != self.limiter);
+        self.limiter.is_some() && (self.counts_for_queue() || has_passed)
+    }
+
+    /// Whether it counts against the limit of its queue.
+    pub fn counts_for_queue(&self) -> bool {
+        !matches!(self.state, LiveState::Waiting(_))
     }
 
     /// A cancel is asked for: what has not started ends here, what runs is asked to stop.
@@ -309,7 +335,19 @@ impl Live {
             _ if end.retryable => self.retried(&finished, terms, now),
             _ => Next::closed_with(JobMark::Failed, terms),
         };
+        let is_dead = matches!(next, Next::Closed { dead_letter: true, .. });
+        if is_dead && self.charged > 0 && finished.error.as_deref() == Some(WORKER_SILENT) {
+            finished.error = Some(self.lost_for_good());
+        }
         Ok(Settled { finished, next })
+    }
+
+    /// Whoever finds the dead letter should suspect the job itself.
+    fn lost_for_good(&self) -> String {
+        format!(
+            "{WORKER_SILENT} in attempt {}, the last: a job whose workers are lost again and again may be what ends them",
+            self.attempt
+        )
     }
 
     fn retried(&self, finished: &Finished, terms: Option<Terms<'_>>, now: Timestamp) -> Next {
@@ -389,6 +427,9 @@ pub struct End {
     pub result: Option<String>,
 }
 
+/// The error of a run whose session fell silent.
+const WORKER_SILENT: &str = "the worker stopped responding";
+
 impl End {
     /// The end of a run whose session fell silent: nobody knows how far it came.
     pub fn lost(claimed_at: Timestamp, now: Timestamp) -> Self {
@@ -397,7 +438,7 @@ impl End {
             retryable: true,
             started_at: Some(claimed_at),
             completed_at: now,
-            error: Some("the worker stopped responding".to_owned()),
+            error: Some(WORKER_SILENT.to_owned()),
             result: None,
         }
     }

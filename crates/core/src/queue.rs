@@ -2,13 +2,16 @@
 
 use crate::defects::{Defect, planted};
 use crate::job::InvalidField;
+use crate::limiter::QueueLimits;
 use crate::limits;
 
 /// Everything that can be set for a queue, but for its pause.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct QueueSettings {
     /// How many executions may wait or be queued before submits are refused; `None` for any number.
     pub max_depth: Option<u64>,
+    /// How many of its executions run at once and start in a span of time, and how owners share it.
+    pub limits: QueueLimits,
 }
 
 /// Why a submit was refused: the queue holds as much as it may.
@@ -23,9 +26,18 @@ impl QueueSettings {
     /// What is wrong with them, if anything.
     pub fn problem(&self) -> Option<InvalidField> {
         let max = limits::QUEUE_DEPTH_MAX;
-        self.max_depth
-            .is_some_and(|depth| depth > max)
-            .then(|| InvalidField::new("max_depth", format!("must be a number from 0 to {max}, or null")))
+        if self.max_depth.is_some_and(|depth| depth > max) {
+            return Some(InvalidField::new(
+                "max_depth",
+                format!("must be a number from 0 to {max}, or null"),
+            ));
+        }
+        self.limits.problem()
+    }
+
+    /// A queue that holds so much and has no other limit.
+    pub fn holding(max_depth: Option<u64>) -> Self {
+        QueueSettings { max_depth, ..QueueSettings::default() }
     }
 
     /// Whether one more may join a queue that holds `depth` executions which have not started. Only what joins it
@@ -46,19 +58,19 @@ mod tests {
 
     #[test]
     fn a_queue_takes_in_as_many_as_its_limit_says() {
-        let settings = QueueSettings { max_depth: Some(2) };
+        let settings = QueueSettings::holding(Some(2));
         assert_eq!([0, 1].map(|depth| settings.admit(depth)), [Ok(()); 2]);
         for depth in [2, 3] {
             assert_eq!(settings.admit(depth), Err(QueueFull { depth, max_depth: 2 }));
         }
-        assert_eq!(QueueSettings { max_depth: Some(0) }.admit(0), Err(QueueFull { depth: 0, max_depth: 0 }));
+        assert_eq!(QueueSettings::holding(Some(0)).admit(0), Err(QueueFull { depth: 0, max_depth: 0 }));
         assert_eq!(QueueSettings::default().admit(u64::MAX), Ok(()));
     }
 
     #[test]
     fn a_limit_that_nobody_can_mean_is_a_problem() {
-        assert_eq!(QueueSettings { max_depth: Some(limits::QUEUE_DEPTH_MAX) }.problem(), None);
-        let problem = QueueSettings { max_depth: Some(limits::QUEUE_DEPTH_MAX + 1) }.problem();
+        assert_eq!(QueueSettings::holding(Some(limits::QUEUE_DEPTH_MAX)).problem(), None);
+        let problem = QueueSettings::holding(Some(limits::QUEUE_DEPTH_MAX + 1)).problem();
         assert_eq!(problem.unwrap().field, "max_depth");
     }
 }

@@ -18,6 +18,9 @@ pub const AGING_STEP: Duration = Duration::from_secs(10);
 pub const SHARE_QUANTUM: Duration = Duration::from_millis(2);
 /// The most that a share may move an execution back, and so the bound on how long it can be passed over.
 pub const SHARE_LAG_MAX: Duration = Duration::from_secs(60);
+/// How long an execution can be passed over by what becomes ready after it, whatever its priority and its owner's backlog:
+/// whatever comes later than that goes behind it.
+pub const PASSED_OVER_MAX: Duration = Duration::from_secs(9 * AGING_STEP.as_secs() + SHARE_LAG_MAX.as_secs());
 /// Owners whose shares are remembered. The ones whose lag has run out are forgotten first.
 const OWNERS_MAX: usize = 10_000;
 
@@ -32,9 +35,20 @@ pub fn rank(available_at: Timestamp, priority: Priority, share_lag: Duration) ->
 #[derive(Debug, Clone, Default)]
 pub struct Shares {
     reach: BTreeMap<(String, String), Timestamp>,
+    /// Of queues whose owners do not all have the same share.
+    weights: BTreeMap<String, BTreeMap<String, u32>>,
 }
 
 impl Shares {
+    /// From now on the owners of a queue share it by these weights; those who have none have one.
+    pub fn weigh(&mut self, queue: &str, weights: BTreeMap<String, u32>) {
+        if !weights.is_empty() {
+            self.weights.insert(queue.to_owned(), weights);
+        } else if !self.weights.is_empty() {
+            self.weights.remove(queue);
+        }
+    }
+
     /// How far behind its own backlog the owner's next execution in this queue ranks, and counts it.
     pub fn lag(&mut self, queue: &str, owner: &str, now: Timestamp) -> Duration {
         if self.reach.len() >= OWNERS_MAX {
@@ -43,10 +57,12 @@ impl Shares {
                 return Duration::ZERO;
             }
         }
+        let weight = self.weights.get(queue).and_then(|weights| weights.get(owner)).copied().unwrap_or(1);
+        let quantum = SHARE_QUANTUM / weight.max(1);
         let reach = self.reach.entry((queue.to_owned(), owner.to_owned())).or_insert(now);
         let start = (*reach).max(now);
         let lag = start.since(now).min(SHARE_LAG_MAX);
-        *reach = now.plus(lag).plus(SHARE_QUANTUM);
+        *reach = now.plus(lag).plus(quantum);
         lag
     }
 }
@@ -83,6 +99,34 @@ mod tests {
         let worst = (0..100_000).map(|_| shares.lag("q", "flood", at(0))).max().unwrap();
         assert_eq!(worst, SHARE_LAG_MAX);
         assert_eq!(shares.lag("q", "flood", at(120)), Duration::ZERO);
+    }
+
+    #[test]
+    fn owners_share_a_queue_by_their_weights() {
+        let mut shares = Shares::default();
+        shares.weigh("q", [("heavy".to_owned(), 3)].into());
+        let mut ranked: Vec<(i64, &str)> = Vec::new();
+        for owner in ["light", "heavy"] {
+            for _ in 0..1_000 {
+                ranked.push((rank(at(0), Priority::DEFAULT, shares.lag("q", owner, at(0))), owner));
+            }
+        }
+        ranked.sort_unstable();
+        let heavy = ranked[..1_000].iter().filter(|(_, owner)| *owner == "heavy").count();
+        assert!((740..=760).contains(&heavy), "{heavy} of the first thousand, where three of four are due");
+        shares.weigh("q", BTreeMap::new());
+        let (light, heavy) = (shares.lag("q", "a", at(0)), shares.lag("q", "b", at(0)));
+        assert_eq!((light, heavy), (shares.lag("p", "a", at(0)), shares.lag("p", "b", at(0))));
+    }
+
+    #[test]
+    fn nothing_is_passed_over_for_longer_than_the_bound() {
+        // The worst there is: the lowest priority, behind the largest backlog of its owner.
+        let worst = rank(at(0), Priority::MIN, SHARE_LAG_MAX);
+        let bound = PASSED_OVER_MAX.as_secs() as i64;
+        assert_eq!(bound, 150);
+        assert!(rank(at(bound - 1), Priority::MAX, Duration::ZERO) < worst);
+        assert!(rank(at(bound + 1), Priority::MAX, Duration::ZERO) > worst);
     }
 
     #[test]

@@ -8,8 +8,8 @@
 
 use crate::ids::SessionId;
 use crate::ports::SessionRow;
+use crate::silence::{Reading, Watch};
 use crate::time::Monotonic;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// What an observer has read of a session.
@@ -29,6 +29,16 @@ impl SessionRow {
     /// A worker that names no queues serves all.
     pub fn serves(&self, queue: &str) -> bool {
         self.about.queues.is_empty() || self.about.queues.iter().any(|served| served == queue)
+    }
+
+    /// Handlers that it runs at once by now.
+    pub fn slots_now(&self) -> u32 {
+        self.condition.as_ref().map_or(self.slots, |condition| condition.slots)
+    }
+
+    /// Why it takes nothing new, if it says so.
+    pub fn refuses(&self) -> &[String] {
+        self.condition.as_ref().map_or(&[], |condition| &condition.refuses)
     }
 }
 
@@ -73,23 +83,18 @@ impl SessionMode {
 /// One observer's memory of the counters it has seen.
 #[derive(Debug, Default)]
 pub struct SessionObserver {
-    seen: BTreeMap<SessionId, (u64, Monotonic)>,
+    watch: Watch<SessionId>,
 }
 
 impl SessionObserver {
     /// Takes in all sessions as just read and returns those whose counter stood still for their whole lease.
     pub fn observe(&mut self, now: Monotonic, pulses: &[Pulse]) -> Vec<Pulse> {
-        self.seen.retain(|session, _| pulses.iter().any(|pulse| pulse.session == *session));
-        let mut silent = Vec::new();
-        for pulse in pulses {
-            let (beat, since) = self.seen.entry(pulse.session).or_insert((pulse.beat, now));
-            if *beat != pulse.beat {
-                (*beat, *since) = (pulse.beat, now);
-            } else if now.since(*since) >= pulse.lease {
-                silent.push(*pulse);
-            }
-        }
-        silent
+        let read = pulses
+            .iter()
+            .map(|pulse| (pulse.session, Reading { beat: pulse.beat, ttl: pulse.lease }))
+            .collect();
+        let silent = self.watch.observe(now, read);
+        pulses.iter().filter(|pulse| silent.contains(&pulse.session)).copied().collect()
     }
 }
 
@@ -176,7 +181,7 @@ mod tests {
         let mut observer = SessionObserver::default();
         observer.observe(at(0), &[pulse(1, 5), pulse(2, 5)]);
         observer.observe(at(1), &[pulse(2, 5)]);
-        assert_eq!(observer.seen.len(), 1);
+        assert_eq!(observer.watch.len(), 1);
     }
 
     #[test]

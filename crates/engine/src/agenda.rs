@@ -2,8 +2,10 @@
 //! inside the look-ahead.
 
 use crate::wheel::{SPAN_MAX, Wheel};
-use punctual_core::ports::Due;
+use punctual_core::ids::{Segment, SegmentSet};
+use punctual_core::ports::{Due, DueKind};
 use punctual_core::time::Timestamp;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -12,6 +14,16 @@ pub(crate) struct Agenda {
     wheel: Mutex<Wheel>,
     look_ahead: Duration,
     changed: Notify,
+    /// Nothing is held: this node fires nothing for the time being.
+    is_closed: AtomicBool,
+}
+
+/// The segment whose scheduler finds this.
+pub(crate) fn segment_of(due: &Due) -> Segment {
+    match due.what {
+        DueKind::Schedule { job, .. } => job.segment(),
+        DueKind::Live { occurrence, .. } => occurrence.job.segment(),
+    }
 }
 
 impl Agenda {
@@ -20,13 +32,14 @@ impl Agenda {
             wheel: Mutex::new(Wheel::new()),
             look_ahead: look_ahead.min(SPAN_MAX),
             changed: Notify::new(),
+            is_closed: AtomicBool::new(false),
         }
     }
 
     /// Remembers what is due within the look-ahead; what is later, or too much, stays with the store. Returns
     /// whether it is remembered.
     pub(crate) fn add(&self, now: Timestamp, due: Due) -> bool {
-        if due.at > self.horizon(now) {
+        if due.at > self.horizon(now) || self.is_closed.load(Ordering::Relaxed) {
             return false;
         }
         let mut wheel = self.lock();
@@ -37,6 +50,20 @@ impl Agenda {
             self.changed.notify_one();
         }
         held
+    }
+
+    /// Forgets what belongs to other segments and is due after `until`.
+    pub(crate) fn keep(&self, segments: SegmentSet, until: Timestamp) {
+        self.lock().retain(|due| due.at <= until || segments.contains(segment_of(due)));
+    }
+
+    /// Forgets everything and takes in nothing, or takes in what comes again.
+    pub(crate) fn set_closed(&self, is_closed: bool) {
+        self.is_closed.store(is_closed, Ordering::Relaxed);
+        if is_closed {
+            self.lock().retain(|_| false);
+        }
+        self.changed.notify_one();
     }
 
     /// Lets the fire loop look again: the time has leapt.

@@ -102,12 +102,15 @@ impl Engine {
         Ok(mode)
     }
 
-    /// Keeps what people have set for a queue. It counts for submits from now on.
+    /// Keeps what people have set for a queue. It counts for submits from now on, and those who wait for a limit
+    /// that is gone or higher go on.
     pub async fn set_queue(&self, queue: String, settings: QueueSettings) -> Result<(), ControlError> {
         if let Some(problem) = settings.problem() {
             return Err(ControlError::Invalid(vec![problem]));
         }
-        Ok(self.context.store.set_queue(queue, settings).await?)
+        self.context.store.set_queue(queue, settings).await?;
+        self.context.lines.look();
+        Ok(())
     }
 
     fn controlled(&self, outcomes: Vec<ControlOutcome>) -> Vec<Result<Controlled, ControlError>> {

@@ -24,6 +24,13 @@ macro_rules! counters {
             $($(#[$doc])* pub $name: u64,)*
         }
 
+        impl CounterSnapshot {
+            /// All of them, by name.
+            pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+        }
+
         impl Counters {
             pub(crate) fn snapshot(&self) -> CounterSnapshot {
                 CounterSnapshot { $($name: self.$name.0.load(Ordering::Relaxed),)* }
@@ -70,4 +77,10 @@ counters! {
     sessions_lost,
     /// Calls to the store that failed.
     store_errors,
+    /// Calls to coordination that failed.
+    coordination_errors,
+    /// How often the segments that this node looks after have changed.
+    rebalances,
+    /// Schedules fired later than [`punctual_core::limits::FIRE_LATE`].
+    late_fires,
 }

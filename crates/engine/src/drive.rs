@@ -5,6 +5,7 @@
 //! whether it has fired, and whether all is quiet, is read from the store. All waits are in real time.
 
 use crate::{Context, Engine};
+use punctual_core::ids::SegmentSet;
 use punctual_core::limits;
 use punctual_core::ports::{DrivenClock, DueKind, Lane, StoreError};
 use punctual_core::time::{Monotonic, Timestamp};
@@ -71,7 +72,7 @@ impl Context {
 
     /// The earliest time up to `until` at which anything is due.
     async fn next_due(&self, until: Timestamp) -> Result<Option<Timestamp>, StoreError> {
-        let due = self.store.due(self.config.segments, until, 1).await?;
+        let due = self.store.due(SegmentSet::ALL, until, 1).await?;
         Ok(due.first().map(|entry| entry.at))
     }
 
@@ -145,7 +146,7 @@ impl<'a> Journey<'a> {
     /// is.
     async fn show_due(&self, now: Timestamp, shown: &mut BTreeSet<DueKind>) -> Result<bool, StoreError> {
         let context = self.context;
-        let due = context.store.due(context.config.segments, now, LOOK_LIMIT).await?;
+        let due = context.store.due(SegmentSet::ALL, now, LOOK_LIMIT).await?;
         let is_fired = due.is_empty();
         for entry in due {
             let what = entry.what;

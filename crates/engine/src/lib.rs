@@ -10,11 +10,15 @@
 
 mod agenda;
 mod batcher;
+mod cluster;
 mod control;
 mod counters;
+mod demand;
 mod desk;
 mod drive;
 mod events;
+mod lateness;
+mod lines;
 mod loops;
 #[cfg(feature = "benches")]
 #[doc(hidden)]
@@ -27,6 +31,7 @@ mod timekeeper;
 mod wheel;
 mod work;
 
+pub use cluster::{ClusterSnapshot, NodeSeen, Seat};
 pub use control::ControlError;
 pub use counters::CounterSnapshot;
 pub use drive::{Drive, Driven};
@@ -36,13 +41,16 @@ pub use submit::{IdSource, SubmitError, Submitted};
 
 use agenda::Agenda;
 use batcher::Batcher;
+use cluster::Cluster;
 use counters::Counters;
 use desk::Desk;
 use events::Events;
-use futures_util::future::{join3, join5};
+use futures_util::future::{join3, join4, join5};
+use lateness::Lateness;
+use lines::Lines;
 use measures::Measures;
 use others::Others;
-use punctual_core::ids::{ExecutionId, JobId, SegmentSet};
+use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::job::Job;
 use punctual_core::lifecycle::Status;
 use punctual_core::limits;
@@ -95,7 +103,10 @@ pub struct EngineConfig {
     pub clock_interval: Duration,
     /// How often listeners are told what other processes have started.
     pub watch_interval: Duration,
-    pub segments: SegmentSet,
+    /// How long this node may be silent before what it looks after in a cluster goes to others.
+    pub member_ttl: Duration,
+    /// How far this machine's wall clock may be off the store's time. A node that is further off fires nothing.
+    pub clock_offset_max: Duration,
 }
 
 impl EngineConfig {
@@ -132,7 +143,8 @@ impl Default for EngineConfig {
             resolve_interval: Duration::from_secs(1),
             clock_interval: Duration::from_secs(1),
             watch_interval: Duration::from_secs(1),
-            segments: SegmentSet::ALL,
+            member_ttl: limits::MEMBER_TTL,
+            clock_offset_max: limits::CLOCK_OFFSET_MAX,
         }
     }
 }
@@ -162,6 +174,10 @@ struct Context {
     measures: Measures,
     events: Events,
     others: Others,
+    lines: Lines,
+    cluster: Cluster,
+    lateness: Lateness,
+    demands: demand::Demands,
 }
 
 impl Engine {
@@ -176,6 +192,18 @@ impl Engine {
         store: Arc<dyn Store>,
         wakes: Option<Arc<dyn Wakes>>,
     ) -> Arc<Engine> {
+        Engine::in_cluster(config, host, store, wakes, None)
+    }
+
+    /// An engine that shares segments and single duties with the others of a cluster; without a seat it looks after all
+    /// of them.
+    pub fn in_cluster(
+        config: EngineConfig,
+        host: Host,
+        store: Arc<dyn Store>,
+        wakes: Option<Arc<dyn Wakes>>,
+        seat: Option<Seat>,
+    ) -> Arc<Engine> {
         let context = Arc::new(Context {
             time: Timekeeper::new(host.calendar.clone()),
             desk: Desk::default(),
@@ -185,6 +213,10 @@ impl Engine {
             measures: Measures::default(),
             events: Events::default(),
             others: Others::reached_by(wakes),
+            lines: Lines::default(),
+            cluster: Cluster::new(seat, config.member_ttl),
+            lateness: Lateness::default(),
+            demands: demand::Demands::default(),
             config,
             host,
             store,
@@ -201,7 +233,10 @@ impl Engine {
 
     /// Learns the store's time. Nothing may be asked of the engine before this has succeeded once.
     pub async fn start(&self) -> Result<(), StoreError> {
-        self.context.time.sync(&*self.context.store).await
+        self.context.time.sync(&*self.context.store).await?;
+        self.context.cluster.heard_of_store(self.context.host.clock.monotonic());
+        self.context.judge_clock();
+        Ok(())
     }
 
     /// Runs all loops for as long as the future is polled.
@@ -215,7 +250,8 @@ impl Engine {
             loops::resolve(context),
         );
         let others = join3(loops::hear(context), loops::tell(context), loops::watch(context));
-        join3(punctual, loops::retain(context), others).await;
+        let cluster = join3(loops::cluster(context), loops::retain(context), loops::alert(context));
+        join4(punctual, cluster, others, loops::admit(context)).await;
     }
 
     /// The store, for reading.
@@ -248,7 +284,17 @@ impl Engine {
 
     /// By how many microseconds the store's time is ahead of this machine's; negative if it is behind.
     pub fn clock_offset_us(&self) -> i64 {
-        self.now().as_micros().saturating_sub(self.context.host.clock.wall().as_micros())
+        self.context.time.offset_us()
+    }
+
+    /// How far this machine's clock may be off before nothing is fired here.
+    pub fn clock_offset_max(&self) -> Duration {
+        self.context.config.clock_offset_max
+    }
+
+    /// For how long something has been due that nobody has fired, as the leader sees it; zero elsewhere.
+    pub fn overdue(&self) -> Duration {
+        self.context.lateness.overdue()
     }
 }
 
@@ -258,6 +304,7 @@ impl Context {
         let mut assigned = Vec::new();
         let mut lanes: Vec<Lane> = Vec::new();
         for one in begun {
+            self.lines.follow(&one);
             assigned.extend(one.assigned);
             lanes.extend(one.queued);
             for due in one.due {

@@ -5,6 +5,7 @@
 
 use punctual_core::ports::{Clock, Store, StoreError};
 use punctual_core::time::{Monotonic, Timestamp};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,18 +16,21 @@ pub(crate) struct Timekeeper {
     /// The host's calendar: a driven one stands still with the store's time, so the estimate is exact.
     clock: Arc<dyn Clock>,
     known: Mutex<Option<(Timestamp, Monotonic)>>,
+    /// By how many microseconds the store's time is ahead of this machine's wall clock, at least.
+    offset_us: AtomicI64,
 }
 
 impl Timekeeper {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        Timekeeper { clock, known: Mutex::new(None) }
+        Timekeeper { clock, known: Mutex::new(None), offset_us: AtomicI64::new(0) }
     }
 
     /// Asks the store for its time.
     pub(crate) async fn sync(&self, store: &dyn Store) -> Result<(), StoreError> {
-        let asked_at = self.clock.monotonic();
+        let (asked_at, asked_wall) = (self.clock.monotonic(), self.clock.wall());
         let answer = store.clock().await?;
-        let answered_at = self.clock.monotonic();
+        let (answered_at, answered_wall) = (self.clock.monotonic(), self.clock.wall());
+        self.offset_us.store(least_offset(answer, asked_wall, answered_wall), Ordering::Relaxed);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let latest = answer.plus(answered_at.since(asked_at));
         // An earlier answer that agrees with this one is the closer bound if it puts the time later.
@@ -46,6 +50,12 @@ impl Timekeeper {
         if fresh { Ok(()) } else { self.sync(store).await }
     }
 
+    /// By how many microseconds the store's time was ahead of the wall clock when it was last asked; negative if it was
+    /// behind. Zero if both may have been the same.
+    pub(crate) fn offset_us(&self) -> i64 {
+        self.offset_us.load(Ordering::Relaxed)
+    }
+
     /// # Panics
     /// Before the first successful [`Timekeeper::sync`]: without it there is no time to speak of.
     pub(crate) fn now(&self) -> Timestamp {
@@ -54,6 +64,29 @@ impl Timekeeper {
     }
 }
 
+/// The store read its clock at some moment between the question and the answer: what lies between the two is no offset.
+fn least_offset(answer: Timestamp, asked: Timestamp, answered: Timestamp) -> i64 {
+    let offset = |wall: Timestamp| answer.as_micros().saturating_sub(wall.as_micros());
+    let (least, most) = (offset(answered).min(offset(asked)), offset(asked).max(offset(answered)));
+    if least > 0 { least } else { most.min(0) }
+}
+
 fn project((time, at): (Timestamp, Monotonic), now: Monotonic) -> Timestamp {
     time.plus(now.since(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_way_to_the_store_does_not_explain_is_an_offset() {
+        let at = |us| Timestamp::from_micros(us);
+        // The answer is from within the time that it took.
+        assert_eq!(least_offset(at(150), at(100), at(200)), 0);
+        assert_eq!(least_offset(at(250), at(100), at(200)), 50);
+        assert_eq!(least_offset(at(70), at(100), at(200)), -30);
+        // The wall clock was set back meanwhile.
+        assert_eq!(least_offset(at(150), at(200), at(100)), 0);
+    }
 }

@@ -79,6 +79,20 @@ impl Wheel {
         taken
     }
 
+    /// Forgets all entries that are not to be kept.
+    pub(crate) fn retain(&mut self, keeps: impl Fn(&Due) -> bool) {
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            if slot.is_empty() {
+                continue;
+            }
+            slot.retain(&keeps);
+            if slot.is_empty() {
+                self.occupied[index / 64] &= !(1 << (index % 64));
+            }
+        }
+        self.held = self.slots.iter().flatten().map(|due| (due.what, due.at)).collect();
+    }
+
     /// Follows a clock that was set back. After a small step every entry still has its slot; after a large one
     /// slots would stand for other times, so everything is left to the next scan of the store.
     fn follow_back(&mut self, now: Timestamp) {
@@ -153,6 +167,19 @@ mod tests {
         assert!(wheel.add(at(0), due(1, 500)));
         assert_eq!(wheel.take_due(at(500), 10).len(), 1);
         assert_eq!(wheel.take_due(at(500), 10).len(), 0);
+    }
+
+    #[test]
+    fn what_is_forgotten_does_not_come_out_and_the_rest_does() {
+        let mut wheel = Wheel::new();
+        for number in 1..=4 {
+            assert!(wheel.add(at(0), due(number, 500 * number as i64)));
+        }
+        wheel.retain(|due| due.at <= at(500) || due.at == at(1_500));
+        let taken: Vec<Timestamp> = wheel.take_due(at(3_000), 10).iter().map(|due| due.at).collect();
+        assert_eq!((taken, wheel.next_due()), (vec![at(500), at(1_500)], None));
+        assert!(wheel.add(at(3_000), due(2, 4_000)), "what was forgotten can be held again");
+        assert_eq!(wheel.take_due(at(4_000), 10).len(), 1);
     }
 
     #[test]

@@ -6,15 +6,17 @@ use crate::measures::Run;
 use crate::{Context, Engine};
 use async_trait::async_trait;
 use futures_util::future::{Either, select};
+use punctual_core::health::WorkerCondition;
 use punctual_core::ids::{JobId, OccurrenceId, SessionId};
 use punctual_core::lifecycle::Ending;
 use punctual_core::limits;
 use punctual_core::notes::{Note, NoteAnswer};
 use punctual_core::ports::{
-    Assignment, Beat, BeatAnswer, BeatOutcome, Begun, LeaseRef, LogLine, Offer, Poll, Report, ReportAnswer,
-    ReportOutcome, Resync, ResyncOutcome, SessionGrant, SessionOpening, StoreError, WorkerPort,
-    WorkerPortError,
+    Assignment, Beat, BeatAnswer, BeatOutcome, Begun, Heartbeat, LeaseRef, LogLine, Offer, Poll, Report,
+    ReportAnswer, ReportOutcome, Resync, ResyncOutcome, Served, SessionGrant, SessionOpening, StoreError,
+    WorkerPort, WorkerPortError,
 };
+use punctual_core::slots::Demand;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -44,10 +46,12 @@ impl WorkerPort for Engine {
         }
     }
 
-    async fn beat(&self, session: SessionId, beat: u64) -> Result<BeatAnswer, WorkerPortError> {
+    async fn beat(&self, heartbeat: Heartbeat) -> Result<BeatAnswer, WorkerPortError> {
+        let Heartbeat { session, beat, condition } = heartbeat;
         let outcomes = self.beats.call(vec![Beat { session, beat }]).await.map_err(unavailable)?;
         match outcomes.into_iter().next() {
             Some(BeatOutcome::Counted { turn, cancel, drain }) => {
+                self.keep_condition(session, condition);
                 Ok(BeatAnswer { now: self.now(), turn, cancel, drain })
             }
             Some(BeatOutcome::SessionLost) | None => {
@@ -55,6 +59,10 @@ impl WorkerPort for Engine {
                 Err(WorkerPortError::SessionLost)
             }
         }
+    }
+
+    async fn demand(&self, served: Served) -> Result<Demand, WorkerPortError> {
+        self.context.demand(&served).await.map_err(unavailable)
     }
 
     async fn report(&self, reports: Vec<Report>) -> Result<Vec<ReportAnswer>, WorkerPortError> {
@@ -97,6 +105,19 @@ impl WorkerPort for Engine {
     async fn close_session(&self, session: SessionId) -> Result<(), WorkerPortError> {
         let outcome = self.context.store.close_session(self.now(), session).await;
         self.context.given_back(outcome.map_err(unavailable)?)
+    }
+}
+
+impl Engine {
+    /// Beside the answer, which must not wait for what only people read.
+    fn keep_condition(&self, session: SessionId, condition: Option<WorkerCondition>) {
+        let Some(condition) = condition else { return };
+        let store = self.context.store.clone();
+        self.context.host.spawn.spawn(Box::pin(async move {
+            if let Err(error) = store.keep_condition(session, condition).await {
+                tracing::debug!(%error, %session, "how a worker is was not kept; it tells again");
+            }
+        }));
     }
 }
 

@@ -8,6 +8,7 @@ mod clock;
 mod completions;
 mod config;
 mod connect;
+mod coordination;
 mod data_dir;
 mod demo;
 mod dlq;

@@ -6,8 +6,12 @@ use crate::exit::Exit;
 use crate::output::{OutputArgs, one_line, optional_time, shortened, table, tell};
 use crate::suggest::did_you_mean;
 use clap::Subcommand;
-use punctual_client::{Client, ClientError, JobFilter, Page, QueueBody, SetQueue};
+use punctual_client::{
+    Client, ClientError, JobFilter, Page, ParseStartRateError, QueueBody, SetQueue, StartRate,
+};
 use punctual_core::limits;
+use std::fmt::Display;
+use std::str::FromStr;
 
 #[derive(Subcommand)]
 pub enum QueueCommand {
@@ -15,7 +19,7 @@ pub enum QueueCommand {
     List(ListArgs),
     /// Show queues: what is in them and what is set for them
     Show(QueueArgs),
-    /// Limit how much a queue takes in
+    /// Limit how much a queue takes in, runs at once and starts, and share it out; what is not named stays
     Set(SetArgs),
     /// Keep everything of queues waiting; what runs finishes
     Pause(QueueArgs),
@@ -47,24 +51,78 @@ pub struct SetArgs {
     /// The queue's name
     #[arg(value_name = "QUEUE", value_parser = args::queue)]
     queue: String,
-    /// How many executions may wait or be queued before submits are refused, or none for any number
-    #[arg(long, value_name = "N|none", required = true, value_parser = depth)]
-    max_depth: Depth,
+    #[command(flatten)]
+    settings: SettingArgs,
     #[command(flatten)]
     connect: ConnectArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
 
+/// What is not named stays as it is.
+#[derive(clap::Args)]
+#[group(required = true, multiple = true)]
+struct SettingArgs {
+    /// How many executions may wait or be queued before submits are refused, or none for any number
+    #[arg(long, value_name = "N|none", value_parser = limit::<u64>)]
+    max_depth: Option<Setting<u64>>,
+    /// How many executions are queued or run at once, or none for any number
+    #[arg(long, value_name = "N|none", value_parser = limit::<u32>)]
+    concurrency: Option<Setting<u32>>,
+    /// How many executions start in a span of time, such as 100/1m, or none for any number
+    #[arg(long, value_name = "N/SPAN|none", value_parser = rate)]
+    rate: Option<Setting<StartRate>>,
+    /// How many executions with the same concurrency key are queued or run at once, or none for any number
+    #[arg(long, value_name = "N|none", value_parser = limit::<u32>)]
+    key_concurrency: Option<Setting<u32>>,
+    /// How many executions with the same concurrency key start in a span of time, or none for any number
+    #[arg(long, value_name = "N/SPAN|none", value_parser = rate)]
+    key_rate: Option<Setting<StartRate>>,
+    /// How large the share of an owner is against those of others, who have 1; can be given more than once
+    #[arg(long, value_name = "OWNER=N", value_parser = weight)]
+    weight: Vec<(String, u32)>,
+}
+
 /// A limit of a queue, or that it has none.
 #[derive(Clone, Copy)]
-struct Depth(Option<u64>);
+struct Setting<T>(Option<T>);
 
-fn depth(text: &str) -> Result<Depth, String> {
+fn limit<T: FromStr>(text: &str) -> Result<Setting<T>, String> {
+    setting(text, |text| text.parse().map_err(|_| "must be a number, or none".to_owned()))
+}
+
+fn rate(text: &str) -> Result<Setting<StartRate>, String> {
+    setting(text, |text| text.parse().map_err(|error: ParseStartRateError| format!("{error}, or none")))
+}
+
+fn setting<T>(text: &str, parse: impl FnOnce(&str) -> Result<T, String>) -> Result<Setting<T>, String> {
     if text.eq_ignore_ascii_case("none") {
-        return Ok(Depth(None));
+        Ok(Setting(None))
+    } else {
+        parse(text).map(|value| Setting(Some(value)))
     }
-    text.parse().map(|depth| Depth(Some(depth))).map_err(|_| "must be a number from 0, or none".to_owned())
+}
+
+fn weight(text: &str) -> Result<(String, u32), String> {
+    let parsed =
+        text.rsplit_once('=').and_then(|(owner, weight)| Some((owner.to_owned(), weight.parse().ok()?)));
+    parsed.ok_or_else(|| "must be an owner and a number, such as ann=3".to_owned())
+}
+
+impl SettingArgs {
+    /// These settings with what the arguments name.
+    fn onto(self, mut settings: SetQueue) -> SetQueue {
+        let SettingArgs { max_depth, concurrency, rate, key_concurrency, key_rate, weight } = self;
+        settings.max_depth = max_depth.map_or(settings.max_depth, |setting| setting.0);
+        settings.concurrency = concurrency.map_or(settings.concurrency, |setting| setting.0);
+        settings.rate = rate.map_or(settings.rate, |setting| setting.0);
+        settings.key_concurrency = key_concurrency.map_or(settings.key_concurrency, |setting| setting.0);
+        settings.key_rate = key_rate.map_or(settings.key_rate, |setting| setting.0);
+        settings.weights.extend(weight);
+        // A share of one is what everybody has.
+        settings.weights.retain(|_, weight| *weight != 1);
+        settings
+    }
 }
 
 pub async fn run(command: QueueCommand) -> anyhow::Result<Exit> {
@@ -77,8 +135,9 @@ pub async fn run(command: QueueCommand) -> anyhow::Result<Exit> {
             each(args, Noted::Unused, async |client, queue| client.queue(queue).await).await?
         }
         QueueCommand::Set(args) => {
-            let settings = SetQueue { max_depth: args.max_depth.0 };
-            let queue = args.connect.client()?.set_queue(&args.queue, &settings).await?;
+            let client = args.connect.client()?;
+            let settings = args.settings.onto(client.queue(&args.queue).await?.settings());
+            let queue = client.set_queue(&args.queue, &settings).await?;
             args.output.print(&Page { items: vec![queue], next_cursor: None }, queues_table)?;
         }
         QueueCommand::Pause(args) => {
@@ -137,6 +196,20 @@ async fn unused(client: &Client, queue: &str, noted: Noted) -> Option<String> {
     Some(format!("{whose} is in queue {}{meant}", one_line(queue)))
 }
 
+fn or_dash(value: Option<impl Display>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+/// How many at once, and how many in a span of time.
+fn limits_of(concurrency: Option<u32>, rate: Option<StartRate>) -> String {
+    match (concurrency, rate) {
+        (Some(concurrency), Some(rate)) => format!("{concurrency}, {rate}"),
+        (concurrency, rate) => {
+            or_dash(concurrency.map(|most| most.to_string()).or(rate.map(|rate| rate.to_string())))
+        }
+    }
+}
+
 fn queues_table(page: &Page<QueueBody>) -> String {
     if page.items.is_empty() {
         return "no queue has work, is paused or has settings".to_owned();
@@ -148,13 +221,26 @@ fn queues_table(page: &Page<QueueBody>) -> String {
             queue.waiting.to_string(),
             queue.queued.to_string(),
             queue.running.to_string(),
-            queue.max_depth.map_or_else(|| "-".to_owned(), |depth| depth.to_string()),
+            or_dash(queue.max_depth),
+            limits_of(queue.concurrency, queue.rate),
+            limits_of(queue.key_concurrency, queue.key_rate),
             optional_time(queue.oldest_queued_at),
             optional_time(queue.paused_at),
         ]
     });
     table(
-        &["QUEUE", "STATUS", "WAITING", "QUEUED", "RUNNING", "MAX DEPTH", "OLDEST QUEUED", "PAUSED SINCE"],
+        &[
+            "QUEUE",
+            "STATUS",
+            "WAITING",
+            "QUEUED",
+            "RUNNING",
+            "MAX DEPTH",
+            "LIMIT",
+            "KEY LIMIT",
+            "OLDEST QUEUED",
+            "PAUSED SINCE",
+        ],
         rows,
     )
 }

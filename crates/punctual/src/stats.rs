@@ -35,7 +35,10 @@ fn stats_table(stats: &StatsBody) -> String {
     ];
     let mut text = String::from("Jobs:\n");
     text += &jobs(stats);
-    text += "\n\nSince the server started:\n";
+    text += &match stats.processes {
+        0 | 1 => "\n\nSince the server started:\n".to_owned(),
+        processes => format!("\n\nBy {processes} processes, since each of them started:\n"),
+    };
     text += &table(
         &["WHAT", "COUNT"],
         counters.into_iter().map(|(what, count)| vec![what.to_owned(), count.to_string()]),

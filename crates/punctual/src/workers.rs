@@ -5,6 +5,7 @@ use crate::exit::Exit;
 use crate::output::{OutputArgs, shortened, table, time_to_millis};
 use clap::Subcommand;
 use punctual_client::{Client, ClientError, Page, WorkerSessionBody};
+use punctual_core::health::Bytes;
 
 #[derive(Subcommand)]
 pub enum WorkersCommand {
@@ -91,7 +92,8 @@ fn workers_table(page: &Page<WorkerSessionBody>) -> String {
             worker.session_id.to_string(),
             shortened(&worker.worker_id, 40),
             worker.state.as_str().to_owned(),
-            format!("{}/{}", worker.running, worker.slots),
+            format!("{}/{}", worker.running, slots(worker)),
+            shortened(&health(worker), 60),
             shortened(&queues, 30),
             shortened(&worker.job_types.join(","), 40),
             worker.version.clone().unwrap_or_else(|| "-".to_owned()),
@@ -105,6 +107,7 @@ fn workers_table(page: &Page<WorkerSessionBody>) -> String {
             "WORKER",
             "STATE",
             "HOLDS/SLOTS",
+            "HEALTH",
             "QUEUES",
             "JOB TYPES",
             "VERSION",
@@ -113,4 +116,24 @@ fn workers_table(page: &Page<WorkerSessionBody>) -> String {
         ],
         rows,
     )
+}
+
+/// Handlers that it runs at once, and within which bounds if that adapts.
+fn slots(worker: &WorkerSessionBody) -> String {
+    let bounds = worker.condition.as_ref().and_then(|told| Some((told.slots_min?, told.slots_max?)));
+    bounds.map_or(worker.slots.to_string(), |(min, max)| format!("{} ({min}..{max})", worker.slots))
+}
+
+/// How a worker is in a few words: why it refuses work, or how much its machine has left.
+fn health(worker: &WorkerSessionBody) -> String {
+    let Some(told) = &worker.condition else { return "-".to_owned() };
+    if !told.refuses.is_empty() {
+        return format!("refuses work: {}", told.refuses.join("; "));
+    }
+    let mut said = Vec::new();
+    said.extend(told.cpu_percent.map(|percent| format!("cpu {percent}%")));
+    said.extend(told.memory_free_bytes.map(|free| format!("mem {} free", Bytes(free))));
+    said.extend(told.disk_free_bytes.map(|free| format!("disk {} free", Bytes(free))));
+    said.extend(told.round_trip_ms.map(|millis| format!("{millis} ms")));
+    if said.is_empty() { "-".to_owned() } else { said.join(", ") }
 }

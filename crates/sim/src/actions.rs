@@ -182,7 +182,7 @@ impl Clients {
             }
             Action::SetQueue(queue, settings) => {
                 let answer = self.ask(WAIT, move |engine| {
-                    let queue = queue.clone();
+                    let (queue, settings) = (queue.clone(), settings.clone());
                     Box::pin(async move { engine.set_queue(queue, settings).await.is_ok() })
                 });
                 known(answer.await)

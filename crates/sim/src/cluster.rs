@@ -1,5 +1,6 @@
 //! Starts and stops nodes: each with the real engine, the real worker, or both.
 
+use crate::coordination::{NodeCoordination, SEGMENTS, Service};
 use crate::database::Database;
 use crate::executor::{Home, Incarnation};
 use crate::handlers::Handlers;
@@ -11,8 +12,9 @@ use crate::store::NodeStore;
 use crate::topology::{Topology, WorkerPlan};
 use crate::watched::Watched;
 use crate::world::World;
+use punctual_core::cluster::Card;
 use punctual_core::ports::{Executor, Host, WorkerPort};
-use punctual_engine::Engine;
+use punctual_engine::{ClusterSnapshot, Engine, Seat};
 use punctual_worker::Worker;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -28,6 +30,7 @@ pub struct Cluster {
     pub world: Arc<World>,
     pub network: Arc<Network>,
     pub database: Arc<Database>,
+    pub coordination: Arc<Service>,
     pub topology: Topology,
     rng: Mutex<Rng>,
     nodes: Vec<Mutex<Node>>,
@@ -46,12 +49,13 @@ impl Cluster {
         network: Arc<Network>,
         database: Arc<Database>,
         topology: Topology,
-        rng: Rng,
+        mut rng: Rng,
     ) -> Arc<Self> {
+        let coordination = Service::new(world.clone(), rng.fork("coordination"));
         let node =
             || Node { skew: Skew::default(), drain: watch::Sender::new(false), drained: Arc::default() };
         let nodes = (0..topology.nodes()).map(|_| Mutex::new(node())).collect();
-        Arc::new(Cluster { world, network, database, topology, rng: Mutex::new(rng), nodes })
+        Arc::new(Cluster { world, network, database, coordination, topology, rng: Mutex::new(rng), nodes })
     }
 
     pub fn home(node: usize) -> Home {
@@ -82,13 +86,15 @@ impl Cluster {
         node: usize,
         incarnation: Incarnation,
         host: Host,
-        drain: watch::Receiver<bool>,
+        mut drain: watch::Receiver<bool>,
         drained: Arc<Mutex<bool>>,
     ) {
         let plan = self.topology.workers[node].clone();
+        let mut scheduler = None;
         let port: Arc<dyn WorkerPort> = if node < self.topology.schedulers {
             let engine = self.run_engine(node, incarnation, host.clone()).await;
             self.network.listen(node, incarnation, engine.clone());
+            scheduler = Some(engine.clone());
             engine
         } else {
             Arc::new(Link::new(self.network.clone(), node, self.topology.schedulers))
@@ -110,13 +116,23 @@ impl Cluster {
             }
             self.world.note(format_args!("node {node} is drained"));
         }
+        if let Some(engine) = scheduler
+            && drain.wait_for(|drains| *drains).await.is_ok()
+        {
+            engine.hand_over().await;
+            self.world.note(format_args!("node {node} has handed over"));
+            self.world.count("schedulers that handed over");
+        }
         *lock(&drained) = true;
     }
 
     async fn run_engine(&self, node: usize, incarnation: Incarnation, host: Host) -> Arc<Engine> {
         let store = Arc::new(NodeStore { database: self.database.clone(), node });
         let clock = host.clock.clone();
-        let engine = Engine::new(self.topology.engine.clone(), host, store);
+        let coordination = Arc::new(NodeCoordination { service: self.coordination.clone(), node });
+        let card = Card { node_id: format!("node-{node}"), ..Card::default() };
+        let seat = self.topology.is_coordinated.then_some(Seat { coordination, card });
+        let engine = Engine::in_cluster(self.topology.engine.clone(), host, store, None, seat);
         while engine.start().await.is_err() {
             clock.sleep(START_PAUSE).await;
         }
@@ -152,6 +168,38 @@ impl Cluster {
     pub fn set_skew(&self, node: usize, skew_us: i64) {
         *lock(&lock(&self.nodes[node]).skew) = skew_us;
         self.world.note(format_args!("node {node} is {skew_us} us off"));
+    }
+
+    /// Sets right what is so wrong that the node fires nothing.
+    pub fn set_clock_right(&self, node: usize) {
+        let skew = lock(&self.nodes[node]).skew.clone();
+        let limit = self.topology.engine.clock_offset_max;
+        let mut skew = lock(&skew);
+        if Duration::from_micros(skew.unsigned_abs()) >= limit {
+            *skew = 0;
+        }
+    }
+
+    /// Whether all segments are dealt evenly, and schedulers believe what coordination says: what is wrong with that.
+    pub fn misdealt(&self) -> Option<String> {
+        let believed: Vec<ClusterSnapshot> =
+            self.network.engines().iter().map(|engine| engine.cluster()).collect();
+        let shares: Vec<usize> = believed.iter().map(|cluster| cluster.segments).collect();
+        if !self.topology.is_coordinated || self.coordination.is_away() {
+            let is_everything = believed.iter().all(|cluster| cluster.segments == SEGMENTS && cluster.leads);
+            return (!is_everything)
+                .then(|| format!("without coordination, schedulers look after {shares:?}"));
+        }
+        let (mut held, leaders) = self.coordination.deal();
+        let mut shares: Vec<usize> = shares.into_iter().filter(|share| *share > 0).collect();
+        (held.sort_unstable(), shares.sort_unstable());
+        let leading = believed.iter().filter(|cluster| cluster.leads).count();
+        let differ = held.last().unwrap_or(&0) - held.first().unwrap_or(&0);
+        let is_dealt = held.iter().sum::<usize>() == SEGMENTS && held.len() == believed.len() && differ <= 1;
+        let is_believed = held == shares && (leaders, leading) == (1, 1);
+        (!is_dealt || !is_believed).then(|| {
+            format!("coordination says {held:?} and {leaders} leaders, schedulers look after {shares:?}, {leading} lead")
+        })
     }
 
     /// Asks the worker of a node to finish and go.

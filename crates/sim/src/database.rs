@@ -326,7 +326,7 @@ fn written(auditor: &mut Auditor, write: &Write, reply: &WriteReply) -> Verdict 
         (W::OrderSession { session, order }, R::SessionOrdered(outcome)) => {
             auditor.session_ordered(*session, *order, outcome)
         }
-        (W::SetQueue { queue, settings }, R::QueueSet) => auditor.queue_set(queue, *settings),
+        (W::SetQueue { queue, settings }, R::QueueSet) => auditor.queue_set(queue, settings.clone()),
         (W::BeginRequest { now, request }, R::RequestBegun(state)) => {
             auditor.request_begun(*now, request, state)
         }

@@ -9,6 +9,7 @@ mod auditor;
 mod calendar;
 mod clients;
 mod cluster;
+mod coordination;
 mod database;
 mod executor;
 mod follower;

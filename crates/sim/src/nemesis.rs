@@ -8,6 +8,7 @@ use crate::lock;
 use crate::random::Rng;
 use crate::weather::Weather;
 use futures_util::future::select;
+use punctual_core::time::duration_micros;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -26,6 +27,9 @@ struct Appetite {
     partition: u64,
     storm: u64,
     blackout: u64,
+    /// Coordination is away, or gives up somebody who is alive.
+    absence: u64,
+    too_early: u64,
     /// The longest quiet time between two troubles.
     quiet_ms_max: u64,
 }
@@ -55,6 +59,8 @@ impl Nemesis {
             partition: weight(5),
             storm: weight(2),
             blackout: weight(2),
+            absence: weight(3),
+            too_early: weight(4),
             quiet_ms_max: rng.between(300, 8_000),
         };
         let busy = vec![false; cluster.topology.nodes()];
@@ -90,8 +96,9 @@ impl Nemesis {
     }
 
     fn strike(self: &Arc<Self>) {
-        let Appetite { crash, pause, drain, skew, partition, storm, blackout, .. } = self.appetite;
-        let total = crash + pause + drain + skew + partition + storm + blackout;
+        let Appetite { crash, pause, drain, skew, partition, storm, blackout, absence, too_early, .. } =
+            self.appetite;
+        let total = crash + pause + drain + skew + partition + storm + blackout + absence + too_early;
         if total == 0 {
             return;
         }
@@ -116,6 +123,10 @@ impl Nemesis {
             executor.spawn_in_world(async move { nemesis.partition(node).await });
         } else if falls_on(storm) {
             executor.spawn_in_world(async move { nemesis.storm().await });
+        } else if falls_on(absence) {
+            executor.spawn_in_world(async move { nemesis.absence().await });
+        } else if falls_on(too_early) {
+            self.cluster.coordination.give_up_early();
         } else {
             self.blackout();
         }
@@ -232,6 +243,9 @@ impl Nemesis {
 
     fn jump(&self, node: usize) {
         let skew_us = lock(&self.rng).between(0, 2 * SKEW_US_MAX) as i64 - SKEW_US_MAX as i64;
+        // Where nothing goes wrong, no clock is so wrong that its node stops.
+        let limit = duration_micros(self.cluster.topology.engine.clock_offset_max);
+        let skew_us = if self.is_over() { skew_us % limit } else { skew_us };
         self.cluster.set_skew(node, skew_us);
         self.cluster.world.count("clocks set wrong");
     }
@@ -251,6 +265,17 @@ impl Nemesis {
         from.iter().for_each(|other| self.cluster.network.cut(node, *other));
         self.cluster.world.executor.sleep(duration).await;
         from.iter().for_each(|other| self.cluster.network.mend(node, *other));
+    }
+
+    /// Coordination does not answer for a while.
+    async fn absence(&self) {
+        let duration = lock(&self.rng).millis(200, 30_000);
+        self.cluster.world.count("absences of coordination");
+        self.cluster.coordination.set_away(true);
+        self.cluster.world.executor.sleep(duration).await;
+        if !self.is_over() {
+            self.cluster.coordination.set_away(false);
+        }
     }
 
     async fn storm(&self) {
@@ -276,9 +301,13 @@ impl Nemesis {
         cluster.world.set_weather(Weather::calm());
         cluster.world.tell(|auditor| auditor.calm_begins());
         cluster.network.mend_all();
+        // Some services never come back: then everybody goes on alone.
+        let is_gone = cluster.coordination.is_away() && lock(&self.rng).per_mille(400);
+        cluster.coordination.set_away(is_gone);
         let executor = &cluster.world.executor;
         for node in 0..cluster.topology.nodes() {
             executor.disarm(Cluster::home(node));
+            cluster.set_clock_right(node);
             if executor.is_paused(Cluster::home(node)) {
                 cluster.resume(node);
             }

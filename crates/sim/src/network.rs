@@ -10,9 +10,10 @@ use futures_util::future::{Either, select};
 use punctual_core::ids::SessionId;
 use punctual_core::notes::{Note, NoteAnswer};
 use punctual_core::ports::{
-    Assignment, BeatAnswer, LeaseRef, LogLine, Poll, Report, ReportAnswer, SessionGrant, SessionOpening,
-    Task, WorkerPort, WorkerPortError,
+    Assignment, BeatAnswer, Heartbeat, LeaseRef, LogLine, Poll, Report, ReportAnswer, Served, SessionGrant,
+    SessionOpening, Task, WorkerPort, WorkerPortError,
 };
+use punctual_core::slots::Demand;
 use punctual_engine::Engine;
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -78,6 +79,11 @@ impl Network {
     pub fn forget(&self, node: usize) {
         let engine = lock(&self.engines).remove(&node);
         drop(engine);
+    }
+
+    /// The engines that listen.
+    pub fn engines(&self) -> Vec<Arc<Engine>> {
+        lock(&self.engines).values().map(|(_, engine)| engine.clone()).collect()
     }
 
     pub fn cut(&self, one: usize, other: usize) {
@@ -235,9 +241,20 @@ impl WorkerPort for Link {
         .await
     }
 
-    async fn beat(&self, session: SessionId, beat: u64) -> Result<BeatAnswer, WorkerPortError> {
-        self.ask(Duration::ZERO, move |engine| Box::pin(async move { engine.beat(session, beat).await }))
-            .await
+    async fn beat(&self, heartbeat: Heartbeat) -> Result<BeatAnswer, WorkerPortError> {
+        self.ask(Duration::ZERO, move |engine| {
+            let heartbeat = heartbeat.clone();
+            Box::pin(async move { engine.beat(heartbeat).await })
+        })
+        .await
+    }
+
+    async fn demand(&self, served: Served) -> Result<Demand, WorkerPortError> {
+        self.ask(Duration::ZERO, move |engine| {
+            let served = served.clone();
+            Box::pin(async move { engine.demand(served).await })
+        })
+        .await
     }
 
     async fn report(&self, reports: Vec<Report>) -> Result<Vec<ReportAnswer>, WorkerPortError> {

@@ -33,6 +33,10 @@ const IDLE_CHECK_INTERVAL: Duration = Duration::from_millis(1_000);
 /// How long after the last stray has arrived all that it leads to is in the store: a few calls without faults.
 const STRAYS_ARE_TAKEN: Duration = Duration::from_secs(1);
 
+/// How long after the last fault the segments are dealt at the latest: those who died are given up, and what they had is
+/// shared out in a few looks.
+const DEALT_WITHIN: Duration = Duration::from_secs(60);
+
 /// The most time that one verb of a client may add.
 const LONGEST_PER_ACTION: Duration = Duration::from_secs(120);
 
@@ -167,11 +171,27 @@ fn run(
             detail: format!("after {patience:?}: {}", world.ask(|auditor| auditor.left_over())),
         });
     }
+    is_dealt(world, &cluster)?;
     leave(world, &cluster)?;
     if peaceful {
         world.ask(|auditor| auditor.nothing_was_lost())?;
     }
     compare(world, &cluster, &clients)
+}
+
+/// Without faults, all segments come to be dealt evenly and one leads; or everybody looks after everything.
+fn is_dealt(world: &Arc<World>, cluster: &Arc<Cluster>) -> Verdict {
+    if world.is_broken() {
+        return Ok(());
+    }
+    let until_us = world.executor.now_us() + DEALT_WITHIN.as_micros() as u64;
+    if go(world, until_us, || cluster.misdealt().is_none())? == Stopped::TimeUp {
+        return Err(Violation {
+            rule: "without faults every segment has one scheduler, their shares differ by one at most, and one leads",
+            detail: cluster.misdealt().unwrap_or_default(),
+        });
+    }
+    Ok(())
 }
 
 async fn look_for_orphans(world: Arc<World>) {

@@ -2,7 +2,9 @@
 
 use crate::database::Database;
 use async_trait::async_trait;
+use punctual_core::health::WorkerCondition;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
+use punctual_core::limiter::{LimiterUse, Line};
 use punctual_core::notes::{Checkpoint, Note, NoteAnswer, Noted};
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::*;
@@ -235,6 +237,21 @@ impl Store for NodeStore {
         self.database.read(|_, reads| reads.queues()).await
     }
 
+    async fn waiting_lines(&self, limit: usize) -> Result<Vec<Line>, StoreError> {
+        self.database.read(move |_, reads| reads.waiting_lines(limit)).await
+    }
+
+    async fn limiters(&self, lines: Vec<Line>) -> Result<Vec<LimiterUse>, StoreError> {
+        self.database.read(move |_, reads| reads.limiters(&lines)).await
+    }
+
+    async fn admit(&self, now: Timestamp, lines: Vec<Line>, limit: usize) -> Result<Admitted, StoreError> {
+        match self.database.call(self.node, Call::Write(Write::Admit { now, lines, limit })).await? {
+            Reply::Write(WriteReply::Admitted(admitted)) => Ok(admitted),
+            other => unreachable!("{other:?} answers an admit"),
+        }
+    }
+
     async fn set_queue(&self, queue: String, settings: QueueSettings) -> Result<(), StoreError> {
         match self.database.call(self.node, Call::Write(Write::SetQueue { queue, settings })).await? {
             Reply::Write(WriteReply::QueueSet) => Ok(()),
@@ -321,6 +338,15 @@ impl Store for NodeStore {
     }
 
     async fn probe(&self, _now: Timestamp) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn keep_condition(
+        &self,
+        _session: SessionId,
+        _condition: WorkerCondition,
+    ) -> Result<(), StoreError> {
+        // Only people read it, and there are none.
         Ok(())
     }
 

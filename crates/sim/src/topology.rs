@@ -11,6 +11,8 @@ use std::time::Duration;
 pub struct Topology {
     pub schedulers: usize,
     pub engine: EngineConfig,
+    /// Whether schedulers share segments out among themselves; if not, each looks after all of them.
+    pub is_coordinated: bool,
     /// Per node the worker that lives there, if any.
     pub workers: Vec<Option<WorkerPlan>>,
 }
@@ -34,7 +36,8 @@ impl Topology {
                 _ => plans.push(plan),
             }
         }
-        Topology { schedulers, engine: engine_config(rng), workers: plans }
+        let engine = engine_config(rng);
+        Topology { schedulers, engine, is_coordinated: rng.per_mille(850), workers: plans }
     }
 
     pub fn nodes(&self) -> usize {
@@ -66,6 +69,7 @@ impl WorkerPlan {
             drain_grace: rng.millis(500, 5_000),
             poll_wait: rng.millis(500, 20_000),
             error_pause: rng.millis(50, 300),
+            ..WorkerConfig::default()
         };
         let job_types = JOB_TYPES.map(str::to_owned).to_vec();
         let job_types = if choosy && rng.per_mille(500) { some(rng, &JOB_TYPES) } else { job_types };
@@ -90,6 +94,9 @@ fn engine_config(rng: &mut Rng) -> EngineConfig {
         },
         resolve_interval: rng.millis(500, 5_000),
         clock_interval: rng.millis(500, 3_000),
+        member_ttl: rng.millis(600, 4_000),
+        // Mostly none, so that wrong clocks go on showing that nothing depends on them.
+        clock_offset_max: if rng.per_mille(250) { rng.millis(30_000, 200_000) } else { Duration::MAX },
         ..EngineConfig::default()
     }
 }

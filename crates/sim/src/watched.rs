@@ -5,9 +5,10 @@ use async_trait::async_trait;
 use punctual_core::ids::SessionId;
 use punctual_core::notes::{Note, NoteAnswer};
 use punctual_core::ports::{
-    Assignment, BeatAnswer, LeaseRef, LogLine, Poll, Report, ReportAnswer, SessionGrant, SessionOpening,
-    WorkerPort, WorkerPortError,
+    Assignment, BeatAnswer, Heartbeat, LeaseRef, LogLine, Poll, Report, ReportAnswer, Served, SessionGrant,
+    SessionOpening, WorkerPort, WorkerPortError,
 };
+use punctual_core::slots::Demand;
 use std::sync::Arc;
 
 pub struct Watched {
@@ -31,8 +32,12 @@ impl WorkerPort for Watched {
         answer
     }
 
-    async fn beat(&self, session: SessionId, beat: u64) -> Result<BeatAnswer, WorkerPortError> {
-        self.port.beat(session, beat).await
+    async fn beat(&self, heartbeat: Heartbeat) -> Result<BeatAnswer, WorkerPortError> {
+        self.port.beat(heartbeat).await
+    }
+
+    async fn demand(&self, served: Served) -> Result<Demand, WorkerPortError> {
+        self.port.demand(served).await
     }
 
     async fn report(&self, reports: Vec<Report>) -> Result<Vec<ReportAnswer>, WorkerPortError> {

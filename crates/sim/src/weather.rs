@@ -16,6 +16,12 @@ pub struct Weather {
     /// The store lets writes pile up and applies them as one batch.
     pub store_gathers: u64,
     pub store_latency_ms_max: u64,
+    /// A call to coordination fails before it is there.
+    pub coordination_refuses: u64,
+    /// A call to coordination is applied and its answer is lost.
+    pub coordination_reply_lost: u64,
+    /// A call to coordination takes up to `stall_ms_max`, before or after it is applied.
+    pub coordination_stalls: u64,
     pub message_lost: u64,
     pub message_doubled: u64,
     /// A message takes up to `delay_ms_max`, so that later ones overtake it.
@@ -32,6 +38,9 @@ impl Weather {
             stall_ms_max: 1,
             store_gathers: 100,
             store_latency_ms_max: 3,
+            coordination_refuses: 0,
+            coordination_reply_lost: 0,
+            coordination_stalls: 0,
             message_lost: 0,
             message_doubled: 0,
             message_delayed: 0,
@@ -49,6 +58,9 @@ impl Weather {
             message_lost: chance(120),
             message_doubled: chance(200),
             message_delayed: chance(150),
+            coordination_refuses: chance(150),
+            coordination_reply_lost: chance(100),
+            coordination_stalls: chance(80),
             stall_ms_max: rng.between(200, 12_000),
             store_latency_ms_max: rng.between(1, 40),
             delay_ms_max: rng.between(50, 8_000),

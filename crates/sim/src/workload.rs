@@ -92,7 +92,7 @@ pub fn workload(rng: &mut Rng, start: Timestamp, setting: Setting) -> Workload {
 
 /// How much a queue may hold: little, so that it is full now and then.
 pub fn limit(rng: &mut Rng) -> QueueSettings {
-    QueueSettings { max_depth: rng.per_mille(650).then(|| rng.below(9)) }
+    QueueSettings::holding(rng.per_mille(650).then(|| rng.below(9)))
 }
 
 /// How much clients do.

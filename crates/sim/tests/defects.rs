@@ -119,6 +119,16 @@ fn a_cursor_that_skips_a_row_of_history_is_caught() {
 }
 
 #[test]
+fn a_scheduler_that_keeps_to_its_old_segments_is_caught() {
+    check(Defect::KeepOldSegments);
+}
+
+#[test]
+fn a_segment_that_is_taken_and_not_scanned_is_caught() {
+    check(Defect::ForgetTakenSegment);
+}
+
+#[test]
 fn every_defect_has_its_test() {
     let tested = include_str!("defects.rs");
     for defect in Defect::ALL {

@@ -41,7 +41,9 @@ fn seeds_from_120_are_sound() {
 fn seeds_from_160_are_sound_and_provoke_everything_they_are_meant_to() {
     let coverage = check(160..200);
     for what in [
+        "absences of coordination",
         "answers lost",
+        "answers of coordination lost",
         "batches of several writes",
         "checkpoints saved",
         "claims of sessions that get no work",
@@ -69,6 +71,7 @@ fn seeds_from_160_are_sound_and_provoke_everything_they_are_meant_to() {
         "jobs retired",
         "leases with a checkpoint",
         "limits of queues taken away",
+        "members given up early",
         "messages doubled",
         "nominal times after a change of clocks",
         "notes kept",
@@ -100,6 +103,7 @@ fn seeds_from_160_are_sound_and_provoke_everything_they_are_meant_to() {
         "rows of history deleted for their age",
         "running executions asked to stop",
         "runs that may happen once",
+        "schedulers that handed over",
         "sessions lost",
         "sessions ordered to drain",
         "sessions paused",

@@ -44,8 +44,8 @@ fn why_never(state: State, event: Event) -> Option<&'static str> {
     };
     let is_waiting = !gates.is_empty();
     match event {
-        _ if gates.contains(Gate::Concurrency) => Some("no limit on how many run at once exists"),
-        Event::CloseGate(Gate::Concurrency) => Some("no limit on how many run at once exists"),
+        _ if gates.contains(Gate::Concurrency) => Some("the workload sets no limit on how many run at once"),
+        Event::CloseGate(Gate::Concurrency) => Some("the workload sets no limit on how many run at once"),
         Event::CloseGate(Gate::Dependency) if is_waiting => {
             Some("it waits for other jobs from its beginning")
         }

@@ -4,11 +4,13 @@
 use crate::fault::Fault;
 use crate::rows::{KeyKind, LiveRow};
 use punctual_core::gates::Gates;
+use punctual_core::health::WorkerCondition;
 use punctual_core::ids::SessionId;
 use punctual_core::job::{DEFAULT_OWNER, Expiry, JobMark, Settings};
 use punctual_core::lifecycle::Status;
+use punctual_core::limiter::{LimiterId, Line, QueueLimits};
 use punctual_core::occurrence::{Lease, LiveState, Origin, Ties};
-use punctual_core::ports::{LogStream, Role};
+use punctual_core::ports::{Lane, LogStream, Role};
 use punctual_core::schedule::{Overlap, OverlapPolicy, Replay, Schedule, ScheduleState, SkipReason};
 use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
@@ -129,6 +131,32 @@ pub(crate) fn live_ties(row: &LiveRow) -> u8 {
 pub(crate) fn read_live_ties(bits: u8) -> Result<(Ties, bool), Fault> {
     let ties = Ties::from_bits(bits & !SOLE).ok_or_else(|| Fault::damaged("live.ties", bits))?;
     Ok((ties, bits & SOLE != 0))
+}
+
+/// The number of a limiter, where there is one.
+pub(crate) fn limiter_column(limiter: Option<LimiterId>) -> Option<i64> {
+    limiter.map(LimiterId::number)
+}
+
+pub(crate) fn read_limiter(number: Option<i64>) -> Result<Option<LimiterId>, Fault> {
+    let read = |number| LimiterId::from_number(number).ok_or_else(|| Fault::damaged("live.limiter", number));
+    number.map(read).transpose()
+}
+
+/// `queues.limits`; most queues have none.
+pub(crate) fn limits_column(limits: &QueueLimits) -> Result<Option<String>, Fault> {
+    if *limits == QueueLimits::default() { Ok(None) } else { Ok(Some(serde_json::to_string(limits)?)) }
+}
+
+pub(crate) fn read_limits(document: Option<&str>) -> Result<QueueLimits, Fault> {
+    Ok(document.map(serde_json::from_str).transpose()?.unwrap_or_default())
+}
+
+/// The line of the limiter with this number, of which somebody waits in this lane.
+pub(crate) fn read_line(number: i64, lane: &Lane) -> Result<Line, Fault> {
+    let own = Line::of_queue(lane.queue());
+    let id = LimiterId::from_number(number).ok_or_else(|| Fault::damaged("live.line", number))?;
+    Ok(if own.id() == id { own } else { Line { key: Some(id), ..own } })
 }
 
 /// `jobs.schedule_type`.
@@ -286,4 +314,9 @@ pub(crate) fn replay_column(state: &ScheduleState) -> Result<Option<String>, Fau
 
 pub(crate) fn numbered_column(state: &ScheduleState) -> Option<u32> {
     (state.numbered != state.fired).then_some(state.numbered)
+}
+
+/// What a worker told, if this version can read it: nothing is decided by it.
+pub(crate) fn read_condition(document: Option<&str>) -> Option<WorkerCondition> {
+    serde_json::from_str(document?).ok()
 }

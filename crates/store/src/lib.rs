@@ -22,6 +22,7 @@ pub mod moving;
 pub mod mysql;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+pub mod register;
 mod rows;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod served;

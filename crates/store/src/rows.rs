@@ -13,8 +13,9 @@ use punctual_core::gates::Gate;
 use punctual_core::ids::{Epoch, ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::job::{Job, JobMark, JobStatus, Settings};
 use punctual_core::lifecycle::Status;
+use punctual_core::limiter::{LimiterId, LimiterUse, Line};
 use punctual_core::notes::{Checkpoint, LastNote, Note};
-use punctual_core::occurrence::{Finished, Live, LiveState, Terms, Ties};
+use punctual_core::occurrence::{Finished, Live, Terms, Ties};
 use punctual_core::ports::{
     DeadLetter, Lane, LeaseRef, NewRequest, QueueRow, RequestKey, SessionOpening, StoredAnswer,
 };
@@ -45,6 +46,17 @@ pub(crate) trait Rows {
     fn delete_queue(&mut self, queue: &str) -> Result<(), Fault>;
     /// How many executions of this lane have not started, as this transaction sees it.
     fn unstarted_in(&mut self, lane: i64) -> Result<u64, Fault>;
+    /// What was set for a queue when it was last seen: a hint that may be out of date, for which nothing is fetched.
+    fn queue_as_seen(&mut self, queue: &str) -> Result<Option<QueueRow>, Fault>;
+
+    // Limits.
+    /// How the limiter of a line is used, as this transaction sees it. From here on nobody else lets anything through
+    /// the limits of this queue.
+    fn limiter(&mut self, line: &Line) -> Result<LimiterUse, Fault>;
+    /// Keeps when the next one may start.
+    fn set_next_start(&mut self, limiter: LimiterId, at: Timestamp) -> Result<(), Fault>;
+    /// The first `count` of those who wait in a line, by rank. Where others hold some of them it may be fewer.
+    fn first_in_line(&mut self, line: &Line, count: usize) -> Result<Vec<LiveRow>, Fault>;
 
     // Jobs.
     fn is_job_there(&mut self, job: JobId) -> Result<bool, Fault>;
@@ -105,8 +117,8 @@ pub(crate) trait Rows {
     fn update_live(&mut self, was: &LiveRow, live: &Live) -> Result<(), Fault>;
     /// As [`Self::update_live`], for a row that stays in the state it was in.
     fn update_live_in_state(&mut self, live: &Live) -> Result<(), Fault>;
-    /// Writes all of a row that was there in this state, in the same lane.
-    fn replace_live(&mut self, was: LiveState, row: &LiveRow) -> Result<(), Fault>;
+    /// Writes all of a row that was there like this, in the same lane.
+    fn replace_live(&mut self, was: &Live, row: &LiveRow) -> Result<(), Fault>;
     /// Nothing happens if it is not there: what was skipped before it fired has no row.
     fn delete_live(&mut self, row: &LiveRow) -> Result<(), Fault>;
     /// Adds ties to one row.

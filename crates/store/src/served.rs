@@ -26,11 +26,13 @@ macro_rules! serve_store {
             use crate::served::written;
             use crate::write::{Write, WriteReply};
             use async_trait::async_trait;
+            use punctual_core::health::WorkerCondition;
             use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
+            use punctual_core::limiter::{LimiterUse, Line};
             use punctual_core::notes::{Checkpoint, Note, NoteAnswer, Noted};
             use punctual_core::occurrence::Finished;
             use punctual_core::ports::{
-                Beat, BeatOutcome, Begun, CancelOutcome, Claim, ClaimOutcome, Control, ControlOutcome, DeadLetter,
+                Admitted, Beat, BeatOutcome, Begun, CancelOutcome, Claim, ClaimOutcome, Control, ControlOutcome, DeadLetter,
                 DeadLetterQuery, Depth, Due, ExecutionQuery, ExecutionView, ExecutionWalk, FinishedPage, Fire,
                 FireOutcome, HistorySpan, Horizon, JobCounts, JobQuery, JobView, LeaseRef, ListedExecution, LogLine,
                 Look, LookOutcome, NewJob, NewRequest, OpenExecution, Page, PausedQueue, Pausing, QueueRow, Recovered,
@@ -180,6 +182,10 @@ macro_rules! serve_store {
                     written!(self, Write::SetQueue { queue, settings }, WriteReply::QueueSet => ())
                 }
 
+                async fn admit(&self, now: Timestamp, lines: Vec<Line>, limit: usize) -> Result<Admitted, StoreError> {
+                    written!(self, Write::Admit { now, lines, limit }, WriteReply::Admitted(admitted) => admitted)
+                }
+
                 async fn begin_request(&self, now: Timestamp, request: NewRequest) -> Result<RequestState, StoreError> {
                     written!(self, Write::BeginRequest { now, request }, WriteReply::RequestBegun(state) => state)
                 }
@@ -256,6 +262,14 @@ macro_rules! serve_store {
                     read!(self.readers, reads => reads.queues())
                 }
 
+                async fn waiting_lines(&self, limit: usize) -> Result<Vec<Line>, StoreError> {
+                    read!(self.readers, reads => reads.waiting_lines(limit))
+                }
+
+                async fn limiters(&self, lines: Vec<Line>) -> Result<Vec<LimiterUse>, StoreError> {
+                    read!(self.readers, reads => reads.limiters(&lines))
+                }
+
                 async fn paused_queues(&self) -> Result<Vec<PausedQueue>, StoreError> {
                     read!(self.readers, reads => reads.paused_queues())
                 }
@@ -313,6 +327,14 @@ macro_rules! serve_store {
 
                 async fn probe(&self, now: Timestamp) -> Result<(), StoreError> {
                     Ok(self.house.probe(now).await?)
+                }
+
+                async fn keep_condition(
+                    &self,
+                    session: SessionId,
+                    condition: WorkerCondition,
+                ) -> Result<(), StoreError> {
+                    Ok(self.house.keep_condition(session, &condition).await?)
                 }
 
                 async fn put_token(&self, token: Token) -> Result<(), StoreError> {

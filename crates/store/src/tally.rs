@@ -3,17 +3,21 @@
 //! So a glance at the whole house costs a few rows, and a thousand jobs in one transaction cost as many writes of
 //! counts as one job does. How counts are written is for each adapter to know.
 //!
-//! The one thing decided by these counts is whether a queue with a `max_depth` is full; what a job's status is, its
-//! rows say.
+//! What is decided by these counts is whether a queue with a `max_depth` is full and whether a limit has room; what a
+//! job's status is, its rows say.
 
 use crate::codes::state_code;
 use punctual_core::defects::{Defect, planted};
 use punctual_core::job::{JobMark, JobStatus};
-use punctual_core::occurrence::LiveState;
+use punctual_core::limiter::LimiterId;
+use punctual_core::occurrence::{Live, LiveState};
 use std::collections::BTreeMap;
 
 /// How much is waiting, queued and running.
 pub(crate) type LaneCounts = [i64; 3];
+
+/// How much waits in the line of a limiter, and how much counts against it.
+pub(crate) type LimiterCounts = [i64; 2];
 
 /// What a transaction has changed so far and not written yet.
 #[derive(Debug, Default)]
@@ -29,6 +33,8 @@ pub(crate) struct Tally {
 pub(crate) struct Counts {
     /// Lanes that came out even are among them.
     pub lanes: BTreeMap<i64, LaneCounts>,
+    /// Limiters that came out even are among them.
+    pub limiters: BTreeMap<LimiterId, LimiterCounts>,
     /// In the order of [`JobStatus`].
     pub jobs: [i64; 5],
     pub dead_letters: i64,
@@ -36,22 +42,26 @@ pub(crate) struct Counts {
 
 impl Tally {
     /// An occurrence has come to be open in this lane.
-    pub fn opened(&mut self, lane: i64, state: LiveState) {
-        self.current.add(lane, state, 1);
+    pub fn opened(&mut self, lane: i64, live: &Live) {
+        self.current.add(lane, live.state, 1);
+        self.current.add_to_limiters(live, 1);
     }
 
     /// One that was open in this lane has ended.
-    pub fn closed(&mut self, lane: i64, state: LiveState) {
-        self.current.add(lane, state, -1);
+    pub fn closed(&mut self, lane: i64, live: &Live) {
+        self.current.add(lane, live.state, -1);
+        self.current.add_to_limiters(live, -1);
     }
 
     /// One that was open in a lane is now in another, or in another state.
-    pub fn moved(&mut self, (from_lane, from): (i64, LiveState), (to_lane, to): (i64, LiveState)) {
-        if from_lane != to_lane || state_code(from) != state_code(to) {
+    pub fn moved(&mut self, (from_lane, from): (i64, &Live), (to_lane, to): (i64, &Live)) {
+        if from_lane != to_lane || state_code(from.state) != state_code(to.state) {
             let from_lane = if planted(Defect::DriftTally) { to_lane } else { from_lane };
-            self.current.add(from_lane, from, -1);
-            self.current.add(to_lane, to, 1);
+            self.current.add(from_lane, from.state, -1);
+            self.current.add(to_lane, to.state, 1);
         }
+        self.current.add_to_limiters(from, -1);
+        self.current.add_to_limiters(to, 1);
     }
 
     /// A job has another status. `None` stands for one that is not there, or no longer.
@@ -77,10 +87,26 @@ impl Tally {
         shown(before + changes.sum::<i64>())
     }
 
+    /// How many executions of this lane are queued or run, as the transaction under way sees it.
+    pub fn started(&self, lane: i64, before: i64) -> i64 {
+        let noted = [&self.kept, &self.current].map(|counts| counts.lanes.get(&lane).copied());
+        before + noted.into_iter().flatten().map(|[_, queued, running]| queued + running).sum::<i64>()
+    }
+
+    /// The counts of a limiter, as the transaction under way sees them.
+    pub fn of_limiter(&self, limiter: LimiterId, before: LimiterCounts) -> LimiterCounts {
+        let noted = [&self.kept, &self.current].map(|counts| counts.limiters.get(&limiter).copied());
+        noted.into_iter().flatten().fold(before, |[waiting, in_use], [w, u]| [waiting + w, in_use + u])
+    }
+
     /// The write that was under way is done.
     pub fn keep(&mut self) {
         for (lane, counts) in std::mem::take(&mut self.current.lanes) {
             let kept = self.kept.lanes.entry(lane).or_default();
+            kept.iter_mut().zip(counts).for_each(|(kept, count)| *kept += count);
+        }
+        for (limiter, counts) in std::mem::take(&mut self.current.limiters) {
+            let kept = self.kept.limiters.entry(limiter).or_default();
             kept.iter_mut().zip(counts).for_each(|(kept, count)| *kept += count);
         }
         let Counts { jobs, dead_letters, .. } = std::mem::take(&mut self.current);
@@ -107,6 +133,22 @@ impl Tally {
 impl Counts {
     fn add(&mut self, lane: i64, state: LiveState, count: i64) {
         self.lanes.entry(lane).or_default()[state_code(state) as usize] += count;
+    }
+
+    /// What has nothing to do with limits pays nothing here.
+    fn add_to_limiters(&mut self, live: &Live, count: i64) {
+        if let Some(line) = live.line {
+            self.limiters.entry(line).or_default()[0] += count;
+        }
+        if let Some(limiter) = live.limiter.filter(|_| live.counts_for_key()) {
+            self.limiters.entry(limiter).or_default()[1] += count;
+        }
+    }
+
+    /// The limiters whose counts have changed.
+    pub fn changed_limiters(&self) -> impl Iterator<Item = (i64, LimiterCounts)> {
+        let changed = self.limiters.iter().filter(|(_, change)| **change != [0; 2]);
+        changed.map(|(limiter, change)| (limiter.number(), *change))
     }
 }
 

@@ -1,9 +1,10 @@
 //! The writing verbs as values, so that many of them can share one transaction.
 
 use punctual_core::ids::{ExecutionId, OccurrenceId, SessionId};
+use punctual_core::limiter::Line;
 use punctual_core::notes::{Note, NoteAnswer};
 use punctual_core::ports::{
-    Beat, BeatOutcome, Begun, CancelOutcome, Claim, ClaimOutcome, Control, ControlOutcome, Fire, FireOutcome,
+    Admitted, Beat, BeatOutcome, Begun, CancelOutcome, Claim, ClaimOutcome, Control, ControlOutcome, Fire, FireOutcome,
     LeaseRef, Look, LookOutcome, NewJob, NewRequest, Pausing, Recovered, Report, ReportOutcome, RequestKey,
     RequestState, Resolved, Resync, ResyncOutcome, SessionOpening, StoredAnswer, SubmitOutcome,
 };
@@ -36,6 +37,7 @@ pub enum Write {
     Discard { dead: Vec<OccurrenceId> },
     PauseQueue { now: Timestamp, queue: String, pausing: Pausing },
     SetQueue { queue: String, settings: QueueSettings },
+    Admit { now: Timestamp, lines: Vec<Line>, limit: usize },
     BeginRequest { now: Timestamp, request: NewRequest },
     AnswerRequest { request: RequestKey, answer: StoredAnswer },
 }
@@ -59,6 +61,7 @@ impl Write {
             Write::Cancel { executions, .. } => executions.len(),
             Write::Redrive { dead, .. } | Write::Discard { dead } => dead.len(),
             Write::Recover { limit, .. } | Write::Resolve { limit, .. } => *limit,
+            Write::Admit { lines, limit, .. } => lines.len().saturating_mul(*limit),
             Write::Resync { .. }
             | Write::OpenSession { .. }
             | Write::LoseEmbeddedSessions { .. }
@@ -98,6 +101,7 @@ pub enum WriteReply {
     Discarded(Vec<bool>),
     QueuePaused(Begun),
     QueueSet,
+    Admitted(Admitted),
     RequestBegun(RequestState),
     RequestAnswered,
 }

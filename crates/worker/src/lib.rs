@@ -1,14 +1,16 @@
-//! The worker: claims executions through its port and runs handlers in a fixed number of slots.
+//! The worker: claims executions through its port and runs handlers in slots, of which there may be more while more waits.
 //!
-//! It owns sessions, slots, prefetch, timeouts, reports and the drain. It must not know the engine or any
+//! It owns sessions, slots, prefetch, its own health, timeouts, reports and the drain. It must not know the engine or any
 //! store: the port may be a call within the process or an HTTP client. Its loop only receives events; a
 //! synchronous state machine ([`session::Session`]) decides; a third step acts. Whatever takes time is a task
 //! that ends by sending an event.
 
 mod builtin;
+mod condition;
 #[cfg(feature = "http")]
 pub mod http;
 mod logs;
+pub mod machine;
 mod notes;
 mod pace;
 pub mod process;
@@ -21,8 +23,9 @@ mod tests;
 pub use builtin::builtin_executors;
 
 use futures_util::future::{Either, select};
+use punctual_core::health::HealthLimits;
 use punctual_core::limits;
-use punctual_core::ports::{Executor, Host, Report, SessionOpening, WorkerAbout, WorkerPort};
+use punctual_core::ports::{Executor, Host, Machine, Report, SessionOpening, WorkerAbout, WorkerPort};
 use session::{End, Event, Now, Session};
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -38,8 +41,10 @@ const OPENING_PAUSE_MAX: Duration = Duration::from_secs(2);
 pub struct WorkerConfig {
     /// The worker's name, stable over restarts.
     pub name: String,
-    /// Handlers that run at once.
+    /// Handlers that run at once; the least of them, if their number adapts.
     pub slots: usize,
+    /// The most of them, if their number adapts to what waits.
+    pub slots_max: Option<usize>,
     /// Most executions held ready beyond the slots, so that a slot need not wait for the store. Fewer where runs take
     /// longer: no more than will be started within [`limits::PREFETCH_TIME`].
     pub prefetch: usize,
@@ -48,6 +53,10 @@ pub struct WorkerConfig {
     /// The version of its program and the machine it runs on, for people to see.
     pub version: Option<String>,
     pub host: Option<String>,
+    /// Where that machine is found, for people to see.
+    pub address: Option<String>,
+    /// Where it takes nothing new.
+    pub limits: HealthLimits,
     pub lease: Duration,
     /// Whether it lives in the process that holds the store, and so dies with it.
     pub embedded: bool,
@@ -64,10 +73,13 @@ impl Default for WorkerConfig {
         WorkerConfig {
             name: "worker".to_owned(),
             slots: 16,
+            slots_max: None,
             prefetch: 16,
             queues: Vec::new(),
             version: None,
             host: None,
+            address: None,
+            limits: HealthLimits::default(),
             lease: limits::SESSION_LEASE,
             embedded: false,
             drain_grace: Duration::from_secs(30),
@@ -83,6 +95,7 @@ pub struct Worker {
     host: Host,
     port: Arc<dyn WorkerPort>,
     executors: BTreeMap<String, Arc<dyn Executor>>,
+    machine: Option<Arc<dyn Machine>>,
 }
 
 impl Worker {
@@ -101,7 +114,12 @@ impl Worker {
             .collect();
         // Beyond these bounds the house would hold the session to another lease than the worker does.
         let lease = config.lease.clamp(limits::SESSION_LEASE_MIN, limits::SESSION_LEASE_MAX);
-        Worker { config: WorkerConfig { lease, ..config }, host, port, executors }
+        Worker { config: WorkerConfig { lease, ..config }, host, port, executors, machine: None }
+    }
+
+    /// The same with a look at its machine: without one it tells only its load, and refuses nothing.
+    pub fn on_machine(self, machine: Arc<dyn Machine>) -> Self {
+        Worker { machine: Some(machine), ..self }
     }
 
     /// Works until `drain` becomes true, then finishes what runs, gives back what does not, and returns.
@@ -131,7 +149,7 @@ impl Worker {
                 lease: self.config.lease,
                 embedded: self.config.embedded,
                 job_types: self.executors.keys().cloned().collect(),
-                slots: u32::try_from(self.config.slots).unwrap_or(u32::MAX),
+                slots: condition::slot_range(&self.config).min(),
                 about: WorkerAbout {
                     queues: self.config.queues.clone(),
                     version: self.config.version.clone(),
@@ -163,8 +181,13 @@ impl Worker {
         drain: watch::Receiver<bool>,
     ) -> End {
         let (events, mut inbox) = mpsc::unbounded_channel();
-        let mut hands =
-            run::Hands { worker: self, session: opened.grant.session, events, stops: BTreeMap::new() };
+        let mut hands = run::Hands {
+            worker: self,
+            session: opened.grant.session,
+            events,
+            stops: BTreeMap::new(),
+            poll: None,
+        };
         hands.watch_drain(drain);
         let job_types = self.executors.keys().cloned().collect();
         let mut session = Session::new(self.config.clone(), job_types, opened, unreported);

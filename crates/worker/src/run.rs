@@ -9,15 +9,18 @@ use crate::supervise::{self, Run};
 use futures_util::future::{Either, join, select};
 use punctual_core::ids::SessionId;
 use punctual_core::limits;
-use punctual_core::ports::{Assignment, ExecutionContext, LeaseRef, Outcome, Poll, Task, WorkerPort};
+use punctual_core::ports::{
+    Assignment, ExecutionContext, Heartbeat, LeaseRef, Outcome, Poll, Task, WorkerPort, WorkerPortError,
+};
 use punctual_core::time::Timestamp;
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::error::SendError;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 pub(crate) struct Hands<'a> {
     pub(crate) worker: &'a Worker,
@@ -25,19 +28,34 @@ pub(crate) struct Hands<'a> {
     pub(crate) events: mpsc::UnboundedSender<Event>,
     /// Stops a running handler: by sending the outcome to report, or by being dropped, which reports nothing.
     pub(crate) stops: BTreeMap<LeaseRef, mpsc::Sender<Outcome>>,
+    /// Dropped to let go of the poll that waits.
+    pub(crate) poll: Option<oneshot::Sender<Infallible>>,
 }
 
 impl Hands<'_> {
     pub(crate) fn act(&mut self, action: Action) {
         let (port, session) = (self.worker.port.clone(), self.session);
         match action {
-            Action::Beat(beat) => {
+            Action::Beat { beat, condition } => {
                 let sent_at = self.worker.host.clock.monotonic();
-                self.tell(async move { Event::Beaten { sent_at, result: port.beat(session, beat).await } });
+                let heartbeat = Heartbeat { session, beat, condition };
+                self.tell(async move { Event::Beaten { sent_at, result: port.beat(heartbeat).await } });
+            }
+            Action::Measure => {
+                if let Some(machine) = &self.worker.machine {
+                    let measured = machine.measure();
+                    self.tell(async move { Event::Measured(measured.await) });
+                }
+            }
+            Action::AskDemand(served) => {
+                self.tell(async move { Event::Demanded(port.demand(served).await) });
             }
             Action::Poll(poll) => {
-                self.worker.host.spawn.spawn(Box::pin(ask(port, poll, self.events.clone())));
+                let (leave, left) = oneshot::channel();
+                self.poll = Some(leave);
+                self.worker.host.spawn.spawn(Box::pin(ask(port, poll, left, self.events.clone())));
             }
+            Action::LeavePoll => self.poll = None,
             Action::Resync { turn, held } => {
                 self.tell(async move { Event::Resynced(port.resync(session, turn, held).await) });
             }
@@ -158,13 +176,21 @@ impl Hands<'_> {
     }
 }
 
-/// Asks for work until the session is over. Then nobody would run what comes, so whoever holds the poll is let go of, and
-/// what has just come goes back.
-async fn ask(port: Arc<dyn WorkerPort>, poll: Poll, events: mpsc::UnboundedSender<Event>) {
+/// Asks for work until the session is over or the poll is left. Then nobody would run what comes, so whoever holds the
+/// poll is let go of, and what has just come goes back.
+async fn ask(
+    port: Arc<dyn WorkerPort>,
+    poll: Poll,
+    left: oneshot::Receiver<Infallible>,
+    events: mpsc::UnboundedSender<Event>,
+) {
     let session = poll.session;
-    let answer = match select(port.poll(poll), pin!(events.closed())).await {
+    let answer = match select(port.poll(poll), select(pin!(events.closed()), left)).await {
         Either::Left((answer, _)) => answer,
-        Either::Right(_) => return,
+        Either::Right((Either::Left(_), _)) => return,
+        Either::Right((Either::Right(_), _)) => {
+            Err(WorkerPortError::Unavailable("the worker no longer waits for work".to_owned()))
+        }
     };
     if let Err(SendError(Event::Polled(Ok(assignments)))) = events.send(Event::Polled(answer)) {
         let leases = assignments.iter().map(Assignment::lease).collect();
@@ -193,8 +219,9 @@ mod tests {
     #[tokio::test]
     async fn a_poll_is_let_go_of_when_its_session_is_over() {
         let (house, (events, inbox)) = (House::new(), mpsc::unbounded_channel());
+        let (_waits, left) = oneshot::channel();
         drop(inbox);
-        ask(house.clone(), poll(), events).await;
+        ask(house.clone(), poll(), left, events).await;
         assert_eq!(house.given_back(), []);
     }
 
@@ -202,8 +229,19 @@ mod tests {
     async fn work_that_comes_when_the_session_is_over_goes_back() {
         let (house, (events, inbox)) = (House::new(), mpsc::unbounded_channel());
         house.allow(1);
+        let (_waits, left) = oneshot::channel();
         drop(inbox);
-        ask(house.clone(), poll(), events).await;
+        ask(house.clone(), poll(), left, events).await;
         assert_eq!(house.given_back().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_poll_that_is_left_is_told_as_one_of_which_nothing_is_known() {
+        let (house, (events, mut inbox)) = (House::new(), mpsc::unbounded_channel());
+        let (waits, left) = oneshot::channel();
+        drop(waits);
+        ask(house.clone(), poll(), left, events).await;
+        let told = inbox.recv().await;
+        assert!(matches!(told, Some(Event::Polled(Err(WorkerPortError::Unavailable(_))))), "{told:?}");
     }
 }

@@ -2,13 +2,17 @@
 //! clock, no channel.
 
 use crate::WorkerConfig;
+use crate::condition::{Condition, Load};
 use crate::pace::Pace;
 use punctual_core::defects::{Defect, planted};
+use punctual_core::health::{Measured, WorkerCondition};
 use punctual_core::limits;
 use punctual_core::ports::{
-    Assignment, BeatAnswer, LeaseRef, Outcome, Poll, Report, ReportAnswer, SessionGrant, WorkerPortError,
+    Assignment, BeatAnswer, LeaseRef, Outcome, Poll, Report, ReportAnswer, Served, SessionGrant,
+    WorkerPortError,
 };
 use punctual_core::session::LeaseKeeper;
+use punctual_core::slots::Demand;
 use punctual_core::time::{Monotonic, Timestamp};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -47,6 +51,10 @@ pub(crate) enum Event {
     GaveBack(Result<(), WorkerPortError>),
     /// Some of what is held ready may have been held for too long.
     HoldDue,
+    Measured(Measured),
+    /// It is time to see whether there should be more or fewer slots.
+    SlotsDue,
+    Demanded(Result<Demand, WorkerPortError>),
     Drain,
     GraceOver,
     Closed,
@@ -55,8 +63,16 @@ pub(crate) enum Event {
 /// What is to be done.
 #[derive(Debug)]
 pub(crate) enum Action {
-    Beat(u64),
+    Beat {
+        beat: u64,
+        condition: Option<WorkerCondition>,
+    },
+    /// Look at the machine.
+    Measure,
+    AskDemand(Served),
     Poll(Poll),
+    /// Let go of the poll that waits; whether it got anything is unknown then.
+    LeavePoll,
     Resync {
         turn: u64,
         held: Vec<LeaseRef>,
@@ -122,6 +138,8 @@ pub(crate) struct Session {
     /// What runs, with the moment it was started by the worker's clock.
     running: BTreeMap<LeaseRef, Monotonic>,
     pace: Pace,
+    condition: Condition,
+    measuring: bool,
     finished: Vec<Report>,
     reporting: Vec<Report>,
     report_resting: bool,
@@ -140,6 +158,8 @@ impl Session {
     ) -> Self {
         Session {
             keeper: LeaseKeeper::new(config.lease, opened.sent_at),
+            condition: Condition::new(&config),
+            measuring: false,
             config,
             job_types,
             grant: opened.grant,
@@ -172,11 +192,17 @@ impl Session {
             Event::Opened => {
                 actions.push(Action::After(self.keeper.first_beat_in(now.clock), Event::BeatDue));
                 actions.push(self.watch_lease(now.clock));
+                self.measure(&mut actions);
+                if self.condition.adapts() {
+                    actions.push(Action::After(limits::SLOTS_LOOK_INTERVAL, Event::SlotsDue));
+                }
             }
             Event::BeatDue => {
                 self.beat += 1;
-                actions.push(Action::Beat(self.beat));
+                let condition = self.condition.to_tell(self.load(), now.clock);
+                actions.push(Action::Beat { beat: self.beat, condition });
                 actions.push(Action::After(self.keeper.beat_interval(), Event::BeatDue));
+                self.measure(&mut actions);
             }
             Event::Beaten { sent_at, result } => self.beaten(sent_at, result, now, &mut actions),
             Event::LeaseDue => actions.push(self.watch_lease(now.clock)),
@@ -197,6 +223,13 @@ impl Session {
                 self.resync_owed |= result.is_err();
             }
             Event::HoldDue => self.hold_watched = false,
+            Event::Measured(measured) => self.measured(measured, &mut actions),
+            Event::SlotsDue => self.look_at_slots(now.clock, &mut actions),
+            Event::Demanded(result) => {
+                if let Ok(demand) = result {
+                    self.condition.adapt(self.load(), demand, now.clock);
+                }
+            }
             Event::Drain => self.drain(&mut actions),
             Event::GraceOver => {
                 self.stop_running("the worker was shut down before the handler finished", &mut actions)
@@ -224,6 +257,7 @@ impl Session {
         match result {
             Ok(answer) => {
                 self.keeper.confirmed(sent_at);
+                self.condition.answered(now.clock.since(sent_at));
                 self.time = (answer.now, now.calendar);
                 self.resync_owed |= answer.turn > self.turn;
                 for lease in answer.cancel {
@@ -235,8 +269,42 @@ impl Session {
             }
             Err(WorkerPortError::SessionLost) => self.lose("the session was declared lost", actions),
             // The lease runs on; the next beat may get through.
-            Err(WorkerPortError::Unavailable(_) | WorkerPortError::StaleTurn) => {}
+            Err(error @ (WorkerPortError::Unavailable(_) | WorkerPortError::StaleTurn)) => {
+                self.condition.failed(&error);
+            }
         }
+    }
+
+    /// Looks at the machine, unless the last look has not come back: one that hangs must not be followed by more.
+    fn measure(&mut self, actions: &mut Vec<Action>) {
+        if !std::mem::replace(&mut self.measuring, true) {
+            actions.push(Action::Measure);
+        }
+    }
+
+    fn measured(&mut self, measured: Measured, actions: &mut Vec<Action>) {
+        self.measuring = false;
+        let refused_before = self.condition.refuses_work();
+        self.condition.measured(measured);
+        if !refused_before && self.condition.refuses_work() && self.intake == Intake::Polling {
+            actions.push(Action::LeavePoll);
+        }
+    }
+
+    /// Adapts the slots to what is known here, and asks what waits where that could make them more.
+    fn look_at_slots(&mut self, now: Monotonic, actions: &mut Vec<Action>) {
+        actions.push(Action::After(limits::SLOTS_LOOK_INTERVAL, Event::SlotsDue));
+        let load = self.load();
+        if self.condition.wants_to_know_demand(load) {
+            let (queues, job_types) = (self.config.queues.clone(), self.job_types.clone());
+            actions.push(Action::AskDemand(Served { queues, job_types }));
+        } else {
+            self.condition.adapt(load, Demand::default(), now);
+        }
+    }
+
+    fn load(&self) -> Load {
+        Load { running: self.running.len(), ready: self.ready.len() }
     }
 
     fn cancel(&mut self, lease: LeaseRef, calendar: Monotonic, actions: &mut Vec<Action>) {
@@ -329,6 +397,9 @@ impl Session {
     fn drain(&mut self, actions: &mut Vec<Action>) {
         if !std::mem::replace(&mut self.draining, true) {
             actions.push(Action::After(self.config.drain_grace, Event::GraceOver));
+            if self.intake == Intake::Polling {
+                actions.push(Action::LeavePoll);
+            }
         }
     }
 
@@ -341,8 +412,10 @@ impl Session {
 
     /// What follows from the state, whatever the event was.
     fn next_actions(&mut self, now: Now, actions: &mut Vec<Action>) {
-        if self.draining {
+        if self.draining || self.condition.refuses_work() {
+            // Others may have room for it. What a poll was granted in vain must not wait here until all that runs has ended.
             self.give_back_held(self.ready.len(), actions);
+            self.resync_if_owed(actions);
         } else {
             self.start_ready(now, actions);
             self.watch_held(now.clock, actions);
@@ -358,7 +431,7 @@ impl Session {
     }
 
     fn start_ready(&mut self, now: Now, actions: &mut Vec<Action>) {
-        while self.running.len() < self.config.slots {
+        while self.running.len() < self.condition.slots() {
             let Some((_, assignment)) = self.ready.pop_front() else { return };
             self.running.insert(assignment.lease(), now.clock);
             self.pace.started(now.clock);
@@ -387,20 +460,17 @@ impl Session {
     /// within a moment, going by how long runs take here: what is held longer would be kept from other workers, go
     /// before what is more urgent, and be lost with this one although it never ran.
     fn take_in(&mut self, clock: Monotonic, actions: &mut Vec<Action>) {
+        self.resync_if_owed(actions);
         if self.intake != Intake::Free {
             return;
         }
-        if self.resync_owed {
-            self.turn += 1;
-            self.intake = Intake::Resyncing;
-            return actions.push(Action::Resync { turn: self.turn, held: self.held() });
-        }
+        let slots = self.condition.slots();
         let busy = self.ready.len() + self.running.len();
         let unacknowledged = self.finished.len() + self.reporting.len();
-        let reserve = self.pace.started_within(limits::PREFETCH_TIME, self.config.slots, clock);
+        let reserve = self.pace.started_within(limits::PREFETCH_TIME, slots, clock);
         let reserve = reserve.min(self.config.prefetch);
-        let capacity = (self.config.slots + reserve).saturating_sub(busy + unacknowledged);
-        let wanted = busy < self.config.slots || self.ready.len() * 2 <= reserve;
+        let capacity = (slots + reserve).saturating_sub(busy + unacknowledged);
+        let wanted = busy < slots || self.ready.len() * 2 <= reserve;
         if capacity == 0 || !wanted {
             return;
         }
@@ -414,6 +484,14 @@ impl Session {
             job_types: self.job_types.clone(),
             wait: self.config.poll_wait,
         }));
+    }
+
+    fn resync_if_owed(&mut self, actions: &mut Vec<Action>) {
+        if self.intake == Intake::Free && self.resync_owed {
+            self.turn += 1;
+            self.intake = Intake::Resyncing;
+            actions.push(Action::Resync { turn: self.turn, held: self.held() });
+        }
     }
 
     /// Gives back the first so many of what is held ready.

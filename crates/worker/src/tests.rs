@@ -4,9 +4,10 @@ use async_trait::async_trait;
 use punctual_core::ids::{Epoch, JobId, SessionId};
 use punctual_core::notes::{Note, NoteAnswer};
 use punctual_core::ports::{
-    Assignment, BeatAnswer, Clock, LeaseRef, LogLine, Poll, Report, ReportAnswer, SessionGrant,
-    SessionOpening, Task, WorkerPort, WorkerPortError,
+    Assignment, BeatAnswer, Clock, Heartbeat, LeaseRef, LogLine, Poll, Report, ReportAnswer, Served,
+    SessionGrant, SessionOpening, Task, WorkerPort, WorkerPortError,
 };
+use punctual_core::slots::Demand;
 use punctual_core::time::{Monotonic, Timestamp};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -132,7 +133,11 @@ impl WorkerPort for House {
         Ok(vec![assignment()])
     }
 
-    async fn beat(&self, _: SessionId, _: u64) -> Result<BeatAnswer, WorkerPortError> {
+    async fn beat(&self, _: Heartbeat) -> Result<BeatAnswer, WorkerPortError> {
+        unreachable!("only logs and notes are sent")
+    }
+
+    async fn demand(&self, _: Served) -> Result<Demand, WorkerPortError> {
         unreachable!("only logs and notes are sent")
     }
 

@@ -65,6 +65,13 @@ impl Children {
         }
     }
 
+    /// Tells one to end in its own way.
+    pub fn stop(&self, id: Pid, signal: Signal) {
+        if self.state().running.iter().any(|running| running.id == id) {
+            let _ = kill_process(id, signal);
+        }
+    }
+
     /// Tells all of them to end, and lets no other one start.
     pub fn stop_all(&self) {
         let mut state = self.state();

@@ -1,11 +1,11 @@
 //! The process that owns the servers. It starts them, says where they are, and ends them when its standard input does:
-//! that is the lifeline to whoever wanted them. Over the same line it can be told to kill one of them, to start it again, and
-//! what to say to it.
+//! that is the lifeline to whoever wanted them. Over the same line it can be told to kill one of them or to stop it, to start
+//! it again, and what to say to it.
 
 use super::children::{Children, kill_all_in};
 use super::server::{Event, Node, Plan, Started, ask, begin, start_again};
 use super::site::Site;
-use super::{Ready, ReadyServer, Service, galera, mysql, postgres, programs};
+use super::{Ready, ReadyServer, Service, coordination, galera, mysql, postgres, programs};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Pid;
 use serde::Serialize;
@@ -22,7 +22,7 @@ const START_TIME_MAX: Duration = Duration::from_secs(180);
 const STOP_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// Starts the services, prints one line of JSON once they are ready, and returns when they are gone. Every order, `kill NAME`,
-/// `start NAME` or `sql NAME STATEMENT` on a line of its own, is answered by a line of JSON once it is carried out.
+/// `stop NAME`, `start NAME` or `sql NAME STATEMENT` on a line of its own, is answered by a line of JSON once it is carried out.
 pub fn hold(root: &Path, services: &[Service]) -> Result<ExitCode> {
     let scratch = tempfile::Builder::new().prefix("punctual-services-").tempdir()?;
     let mut plans = Vec::new();
@@ -59,6 +59,11 @@ fn plan(root: &Path, service: Service, scratch: &Path) -> Result<Plan> {
             Service::MySql => mysql::mysql(&programs, &site),
             Service::Replica => postgres::replica(&programs, &site),
             Service::Galera => galera::cluster(&programs, &site),
+            Service::Redis => coordination::redis(&programs, &site),
+            Service::Etcd => coordination::etcd(&programs, &site),
+            Service::ZooKeeper => coordination::zookeeper(&programs, &site),
+            Service::EtcdCluster => coordination::etcd_cluster(&programs, &site),
+            Service::ZooKeeperCluster => coordination::zookeeper_cluster(&programs, &site),
         }
     };
     Ok(Plan { service, nodes: Box::new(nodes) })
@@ -146,7 +151,7 @@ struct Server {
 
 enum State {
     Running(Started),
-    /// Killed by an order, and not yet gone.
+    /// Killed or stopped by an order, and not yet gone.
     Dying(Box<Node>),
     Gone(Box<Node>),
     /// Ended without an order, or starting again.
@@ -201,6 +206,11 @@ impl<T: FnMut(Word) -> Result<()>> Guard<'_, T> {
                 server.state = State::Dying(node);
                 Ok(())
             }
+            ("stop", State::Running(Started { node, id, .. })) => {
+                self.children.stop(id, node.restart_signal);
+                server.state = State::Dying(node);
+                Ok(())
+            }
             ("start", State::Gone(node)) => {
                 start_again(node, self.children.clone(), self.sender.clone());
                 Ok(())
@@ -212,7 +222,8 @@ impl<T: FnMut(Word) -> Result<()>> Guard<'_, T> {
             }
             (_, state) => {
                 server.state = state;
-                let error = "`kill` and `sql` are for those that run, `start` for those that were killed so";
+                let error =
+                    "`kill`, `stop` and `sql` are for those that run, `start` for those that were ended so";
                 self.tell(Answer::failed(name, error))
             }
         }
@@ -296,14 +307,26 @@ mod tests {
             let mut server = Command::new("sh");
             server.args(["-c", text, "sh", &port.to_string()]).stdin(Stdio::null());
             let (url, folder) = (format!("test://127.0.0.1:{port}"), Path::new("/nonexistent").to_owned());
-            let (setup, ready_lines, stop_signal) = (vec![], &["now ready"][..], Signal::TERM);
+            let (setup, ready_lines) = (vec![], &["now ready"][..]);
+            let (stop_signal, restart_signal) = (Signal::TERM, Signal::TERM);
             let client = Box::new(|statement: &str| {
                 let mut echo = Command::new("echo");
                 echo.arg(statement);
                 echo
             });
             let server_again = None;
-            Ok(Node { name, setup, server, server_again, ready_lines, stop_signal, url, folder, client })
+            Ok(Node {
+                name,
+                setup,
+                server,
+                server_again,
+                ready_lines,
+                stop_signal,
+                restart_signal,
+                url,
+                folder,
+                client,
+            })
         };
         let nodes = move |_| servers.iter().map(|(name, text)| node(*name, text)).collect();
         Plan { service, nodes: Box::new(nodes) }
@@ -432,17 +455,23 @@ mod tests {
                     2 => order("start second"),
                     3 => order("kill nobody"),
                     4 => order("sql first SELECT 1 + 1"),
+                    5 => order("stop first"),
+                    6 => order("start first"),
                     _ => Ok(sender.send(Event::LifelineCut)?),
                 }
             }
         })
         .unwrap();
-        let [killed, twice, started, nobody, asked] = &answers[..] else { panic!("{answers:?}") };
+        let [killed, twice, started, nobody, asked, stopped, restarted] = &answers[..] else {
+            panic!("{answers:?}")
+        };
         assert_eq!(*killed, ("second".into(), None, None, false));
         assert_eq!(*twice, ("second".into(), None, None, true));
         assert!(started.1.is_some_and(|process| process != processes[1]), "{started:?}");
         assert_eq!(*nobody, ("nobody".into(), None, None, true));
         assert_eq!(*asked, ("first".into(), None, Some("SELECT 1 + 1".into()), false));
+        assert_eq!(*stopped, ("first".into(), None, None, false));
+        assert!(restarted.1.is_some_and(|process| process != processes[0]), "{restarted:?}");
     }
 
     #[test]

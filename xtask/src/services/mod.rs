@@ -1,10 +1,11 @@
-//! Real database servers for tests and for people at work, alone and in clusters: found or unpacked, started on free ports
+//! Real servers for tests and for people at work, alone and in clusters: found or unpacked, started on free ports
 //! in a folder of their own, and gone afterwards. The servers belong to a guard, a second process of this program, which
 //! ends them as soon as its lifeline to the first one is closed. So nothing survives, whichever way the first one ends.
 //!
 //! A test that breaks a cluster has a guard of its own, and tells it through the lifeline which server to kill.
 
 mod children;
+mod coordination;
 mod galera;
 mod guard;
 mod interrupts;
@@ -26,12 +27,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use guard::hold;
+pub use programs::find_or_unpack;
 
 pub const USAGE: &str = "\
-cargo xtask services run [postgres] [mariadb] [mysql] [replica] [galera] -- COMMAND…
+cargo xtask services run [SERVICE…] -- COMMAND…
                             runs a command with servers of its own; PUNCTUAL_TEST_POSTGRES and its like say where they are;
-                            replica is PostgreSQL with a standby, galera a cluster of three MariaDB servers
-cargo xtask services start [postgres] [mariadb] [mysql] [replica] [galera]
+                            a SERVICE is postgres, mariadb, mysql, redis, etcd, zookeeper, or of several servers: replica
+                            (PostgreSQL with a standby), galera (three of MariaDB), etcd-cluster, zookeeper-cluster (three each)
+cargo xtask services start [SERVICE…]
                             the same for people at work: keeps them until Ctrl-C";
 
 /// What can be started: one server, or several that belong together.
@@ -43,11 +46,26 @@ pub enum Service {
     /// PostgreSQL with a standby.
     Replica,
     Galera,
+    Redis,
+    Etcd,
+    ZooKeeper,
+    EtcdCluster,
+    ZooKeeperCluster,
 }
 
 impl Service {
-    const ALL: [Service; 5] =
-        [Service::Postgres, Service::MariaDb, Service::MySql, Service::Replica, Service::Galera];
+    const ALL: [Service; 10] = [
+        Service::Postgres,
+        Service::MariaDb,
+        Service::MySql,
+        Service::Replica,
+        Service::Galera,
+        Service::Redis,
+        Service::Etcd,
+        Service::ZooKeeper,
+        Service::EtcdCluster,
+        Service::ZooKeeperCluster,
+    ];
 
     /// Its name on the command line, and of its folder.
     fn word(self) -> &'static str {
@@ -57,6 +75,11 @@ impl Service {
             Service::MySql => "mysql",
             Service::Replica => "replica",
             Service::Galera => "galera",
+            Service::Redis => "redis",
+            Service::Etcd => "etcd",
+            Service::ZooKeeper => "zookeeper",
+            Service::EtcdCluster => "etcd-cluster",
+            Service::ZooKeeperCluster => "zookeeper-cluster",
         }
     }
 
@@ -69,25 +92,33 @@ impl Service {
     }
 }
 
-/// Started where none is named. Clusters take more memory than most machines have to spare for nothing.
+/// Started where none is named: the databases that are one server. Clusters take more memory than most machines have to spare
+/// for nothing.
 const SINGLE: [Service; 3] = [Service::Postgres, Service::MariaDb, Service::MySql];
 
 /// The variable that tells tests where a service is.
 fn variable(service: &str) -> String {
-    format!("PUNCTUAL_TEST_{}", service.to_uppercase())
+    format!("PUNCTUAL_TEST_{}", service.replace('-', "_").to_uppercase())
 }
 
 /// One URL for all servers of a cluster, the hosts side by side.
 fn url_of_all(servers: &[ReadyServer]) -> String {
     let [first, others @ ..] = servers else { return String::new() };
-    let host = |server: &ReadyServer| server.url.split(['@', '/']).nth(3).unwrap_or_default().to_owned();
+    let host = |server: &ReadyServer| host_of(&server.url).to_owned();
     let first_host = host(first);
     let hosts: Vec<String> = std::iter::once(first_host.clone()).chain(others.iter().map(host)).collect();
     first.url.replacen(&first_host, &hosts.join(","), 1)
 }
 
+/// The host and port of a URL, with or without a user before it.
+fn host_of(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let place = rest.split('/').next().unwrap_or_default();
+    place.rsplit('@').next().unwrap_or_default()
+}
+
 /// The variable that tells tests which program starts servers that they may break.
-const SERVICES_VARIABLE: &str = "PUNCTUAL_TEST_SERVICES";
+pub const SERVICES_VARIABLE: &str = "PUNCTUAL_TEST_SERVICES";
 
 /// Reads names of services; if there are none, all that are one server.
 fn named(words: &[&str]) -> Result<Vec<Service>> {
@@ -129,8 +160,13 @@ pub fn run(root: &Path, words: &[&str]) -> Result<ExitCode> {
     }
 }
 
+/// Downloads packages of this machine's Debian and unpacks them as a folder; nothing is installed.
+pub fn unpack(names: &'static [&'static str], folder: &Path) -> Result<()> {
+    packages::unpack(&packages::Packages { names, suite: packages::Suite::OfThisMachine }, folder)
+}
+
 /// As a shell would say it.
-fn exit_code(status: ExitStatus) -> ExitCode {
+pub fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))
 }
@@ -268,6 +304,14 @@ mod tests {
         let cluster =
             [server("mysql://ann:secret@127.0.0.1:1/jobs"), server("mysql://ann:secret@127.0.0.1:2/jobs")];
         assert_eq!(url_of_all(&cluster), "mysql://ann:secret@127.0.0.1:1,127.0.0.1:2/jobs");
+        let ensemble = [server("etcd://127.0.0.1:1"), server("etcd://127.0.0.1:2")];
+        assert_eq!(url_of_all(&ensemble), "etcd://127.0.0.1:1,127.0.0.1:2");
+    }
+
+    #[test]
+    fn variables_are_words_that_a_shell_takes() {
+        assert_eq!(variable("postgres"), "PUNCTUAL_TEST_POSTGRES");
+        assert_eq!(variable("etcd-cluster"), "PUNCTUAL_TEST_ETCD_CLUSTER");
     }
 
     #[test]

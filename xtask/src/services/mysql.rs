@@ -84,6 +84,7 @@ pub fn node(programs: &Programs, site: &Site, server: Command, port: u16) -> Nod
         ready_lines: &["ready for connections"],
         // Shutting down in order takes seconds, for data that nobody reads again.
         stop_signal: Signal::KILL,
+        restart_signal: Signal::TERM,
         url: format!("mysql://punctual:punctual@127.0.0.1:{port}/punctual"),
         folder: site.folder.clone(),
         client: client(programs, port),

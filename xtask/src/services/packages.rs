@@ -33,6 +33,7 @@ pub fn unpack(packages: &Packages, folder: &Path) -> Result<()> {
     for package in download(packages, partial.path())? {
         succeed(Command::new("dpkg").arg("-x").arg(&package).arg(&tree))?;
     }
+    keep_links_inside(&tree, &tree, folder)?;
     std::fs::set_permissions(&tree, std::fs::Permissions::from_mode(0o755))?;
     match std::fs::rename(&tree, folder) {
         // Somebody else was unpacking the same and came first.
@@ -89,6 +90,25 @@ fn download(packages: &Packages, folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// Links that lead from the root of the machine would lead out of the tree, as those to `/etc` do: they are made to lead to where
+/// the same file will be, once the tree is in its place.
+fn keep_links_inside(below: &Path, tree: &Path, place: &Path) -> Result<()> {
+    for entry in std::fs::read_dir(below)? {
+        let path = entry?.path();
+        if path.is_symlink() {
+            let target = std::fs::read_link(&path)?;
+            let Ok(inside) = target.strip_prefix("/") else { continue };
+            if tree.join(inside).symlink_metadata().is_ok() {
+                std::fs::remove_file(&path)?;
+                std::os::unix::fs::symlink(place.join(inside), &path)?;
+            }
+        } else if path.is_dir() {
+            keep_links_inside(&path, tree, place)?;
+        }
+    }
+    Ok(())
+}
+
 /// Whether users without any rights get there.
 pub fn may_be_entered_by_everyone(folder: &Path) -> Result<bool> {
     const ENTER_OTHERS: u32 = 0o001;
@@ -103,6 +123,20 @@ pub fn may_be_entered_by_everyone(folder: &Path) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_from_the_root_lead_into_the_tree() {
+        let (tree, place) = (tempfile::tempdir().unwrap(), Path::new("/tools/java"));
+        let usr = tree.path().join("usr");
+        std::fs::create_dir_all(tree.path().join("etc/java")).unwrap();
+        std::fs::create_dir(&usr).unwrap();
+        for (name, target) in [("conf", "/etc/java"), ("else", "/var/elsewhere"), ("near", "conf")] {
+            std::os::unix::fs::symlink(target, usr.join(name)).unwrap();
+        }
+        keep_links_inside(tree.path(), tree.path(), place).unwrap();
+        let leads = |name: &str| std::fs::read_link(usr.join(name)).unwrap().display().to_string();
+        assert_eq!(["conf", "else", "near"].map(leads), ["/tools/java/etc/java", "/var/elsewhere", "conf"]);
+    }
 
     #[test]
     fn a_folder_below_a_closed_one_is_closed() {

@@ -62,6 +62,8 @@ fn node(programs: &Programs, site: &Site, data: &Path, port: u16) -> Node {
         ready_lines: &["database system is ready to accept connections"],
         // At once, but not without giving its shared memory back.
         stop_signal: Signal::QUIT,
+        // "Fast", as `pg_ctl restart` does.
+        restart_signal: Signal::INT,
         client: client(programs, url.clone()),
         url,
         folder: site.folder.clone(),

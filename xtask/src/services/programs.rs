@@ -1,6 +1,7 @@
 //! Where the programs of a service are: installed on this machine, or else unpacked beside the build.
 
 use super::Service;
+use super::coordination;
 use super::galera;
 use super::packages::{self, Packages, Suite};
 use crate::tools;
@@ -109,6 +110,34 @@ fn wanted(service: Service) -> Wanted {
             advice: "install MariaDB 10.11 or newer with Galera 4 and rsync, so that `mariadbd`, `wsrep_sst_rsync` and \
                      /usr/lib/galera/libgalera_smm.so are found",
         },
+        Service::Redis => Wanted {
+            name: "Redis",
+            program: "redis-server",
+            version: "Redis server",
+            files: &[],
+            packages: Packages { names: &["redis-server", "redis-tools"], suite: Suite::OfThisMachine },
+            advice: "install Redis 7 or newer, so that `redis-server` is found",
+        },
+        Service::Etcd | Service::EtcdCluster => Wanted {
+            name: "etcd",
+            program: "etcd",
+            version: "etcd Version",
+            files: &[],
+            packages: Packages { names: &["etcd-server"], suite: Suite::OfThisMachine },
+            advice: "install etcd 3.4 or newer, so that `etcd` is found",
+        },
+        Service::ZooKeeper | Service::ZooKeeperCluster => Wanted {
+            name: "ZooKeeper",
+            program: "java",
+            version: "openjdk",
+            files: coordination::JARS,
+            packages: Packages {
+                names: &["libzookeeper-java", "default-jre-headless"],
+                suite: Suite::OfThisMachine,
+            },
+            advice: "install Java and ZooKeeper 3.8 as Debian does, so that `java` and /usr/share/java/zookeeper.jar are \
+                     found",
+        },
     }
 }
 
@@ -155,8 +184,13 @@ fn with_unpacked_files(programs: Programs, root: &Path, service: Service) -> Opt
 /// Follows links to where the server really lies, if it is the one that is wanted and runs.
 fn resolved(programs: Programs, wanted: &Wanted) -> Option<Programs> {
     let link = programs.folder.join(wanted.program);
-    // The name is lost if the link leads to a program of another name; so is what was wanted.
-    let server = link.canonicalize().ok().filter(|server| server.ends_with(wanted.program))?;
+    let server = link.canonicalize().ok()?;
+    // A link beside the program tells it by its name what to be; any other link to another name leads to something else.
+    let is_beside = server.parent() == programs.folder.canonicalize().ok().as_deref();
+    let server = match server.ends_with(wanted.program) {
+        true => server,
+        false => Some(link).filter(|_| is_beside)?,
+    };
     let mut command = programs.command(&server);
     let output = command.arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     let is_wanted = String::from_utf8_lossy(&output.stdout).contains(wanted.version);
@@ -186,14 +220,17 @@ fn postgres_folders(usr: &Path) -> Vec<PathBuf> {
 
 fn unpacked(root: &Path, service: Service, wanted: &Wanted) -> Option<Programs> {
     let tree = unpacked_folder(root, service).ok()?;
-    let folders = postgres_folders(&tree.join("usr")).into_iter().chain([tree.join("usr").join("sbin")]);
-    let folder = folders.into_iter().find(|folder| folder.join(wanted.program).exists())?;
+    let usr = tree.join("usr");
+    let machines = entries(&usr.join("lib").join("jvm")).into_iter().map(|folder| folder.join("bin"));
+    let mut folders =
+        postgres_folders(&usr).into_iter().chain([usr.join("sbin"), usr.join("bin")]).chain(machines);
+    let folder = folders.find(|folder| folder.join(wanted.program).exists())?;
     let libraries = std::env::join_paths(library_folders(&tree)).ok()?;
     let launch = match wanted.packages.suite {
         Suite::OfThisMachine => Launch::WithLibraries(libraries),
         Suite::Unstable => Launch::ThroughLoader { loader: loader(&tree)?, libraries },
     };
-    Some(Programs { folder, usr: vec![usr(), tree.join("usr")], launch })
+    Some(Programs { folder, usr: vec![self::usr(), usr], launch })
 }
 
 /// `lib/x86_64-linux-gnu` and its like.
@@ -222,8 +259,13 @@ fn unpacked_folder(root: &Path, service: Service) -> Result<PathBuf> {
     std::fs::create_dir_all(&tools)?;
     let is_reachable = !rustix::process::geteuid().is_root() || packages::may_be_entered_by_everyone(&tools)?;
     let folder = if is_reachable { tools } else { PathBuf::from(FOLDER_FOR_EVERYONE) };
-    // A standby is of the same make as its primary.
-    let service = if service == Service::Replica { Service::Postgres } else { service };
+    // Servers of a cluster are of the same make as those alone.
+    let service = match service {
+        Service::Replica => Service::Postgres,
+        Service::EtcdCluster => Service::Etcd,
+        Service::ZooKeeperCluster => Service::ZooKeeper,
+        other => other,
+    };
     Ok(folder.join(service.word()))
 }
 
@@ -256,5 +298,22 @@ mod tests {
         };
         assert!(says("9.7.4-2 for Linux on x86_64"));
         assert!(!says("10.11.19-MariaDB for debian-linux-gnu on x86_64"));
+    }
+
+    /// As Debian has Redis: one program, which its name tells what to be.
+    #[test]
+    fn a_link_to_a_program_beside_it_keeps_its_name() {
+        let [here, there] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let program = here.path().join("redis-check-rdb");
+        std::fs::write(&program, "#!/bin/sh\necho Redis server v=7 is ${0##*/}\n").unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&program, mode).unwrap();
+        let found = |folder: &Path| {
+            std::os::unix::fs::symlink(&program, folder.join("redis-server")).unwrap();
+            let programs = Programs { folder: folder.to_owned(), usr: vec![], launch: Launch::Installed };
+            resolved(programs, &wanted(Service::Redis)).map(|programs| programs.folder)
+        };
+        assert_eq!(found(here.path()), Some(here.path().to_owned()));
+        assert_eq!(found(there.path()), None, "it may be something else there");
     }
 }

@@ -45,6 +45,8 @@ pub struct Node {
     pub ready_lines: &'static [&'static str],
     /// Ends it quickly: what it holds is thrown away.
     pub stop_signal: Signal,
+    /// Ends it as an operator does: what it holds is written first, and connections are closed.
+    pub restart_signal: Signal,
     pub url: String,
     /// It works below this one, and so does all that it starts.
     pub folder: PathBuf,

@@ -80,6 +80,9 @@ fn unprivileged(service: Service) -> Result<User> {
     let own = match service {
         Service::Postgres | Service::Replica => "postgres",
         Service::MariaDb | Service::MySql | Service::Galera => "mysql",
+        Service::Redis => "redis",
+        Service::Etcd | Service::EtcdCluster => "etcd",
+        Service::ZooKeeper | Service::ZooKeeperCluster => "zookeeper",
     };
     let users = std::fs::read_to_string("/etc/passwd").context("read /etc/passwd")?;
     let found = user_named(&users, own).or_else(|| user_named(&users, "nobody"));

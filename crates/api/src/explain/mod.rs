@@ -11,6 +11,7 @@ use crate::{described, reasons, views};
 use punctual_client::{Advice, ExecutionExplained, ExplainBody, Span};
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::job::JobStatus;
+use punctual_core::limiter::{LimiterId, LimiterUse, QueueLimits};
 use punctual_core::notes::Noted;
 use punctual_core::occurrence::{Finished, Live, LiveState};
 use punctual_core::ports::{DeadLetter, Depth, JobView, SessionRow};
@@ -48,6 +49,10 @@ pub struct Facts {
     pub is_stopping: bool,
     /// What is noted of the open occurrences.
     pub notes: Vec<Noted>,
+    /// What the job's queue is limited to.
+    pub limits: QueueLimits,
+    /// How the limiters are used in whose lines its executions wait.
+    pub lines: BTreeMap<LimiterId, LimiterUse>,
 }
 
 /// A job that another one depends on.

@@ -77,9 +77,42 @@ fn closed(gate: Gate, live: &Live, facts: &Facts) -> String {
         }
         Gate::Dependency => format!("It waits for {} to succeed.", parents(&facts.parents)),
         Gate::Overlap => waits_behind(live, facts),
-        Gate::Concurrency => "It waits because as many run at once as may.".to_owned(),
+        Gate::Concurrency => waits_in_line(live, facts),
         // How to resume it is said of the job.
         Gate::Paused => "It is held because the job is paused.".to_owned(),
+    }
+}
+
+/// What one waits for that is behind the gate of a limit.
+fn waits_in_line(live: &Live, facts: &Facts) -> String {
+    let spec = &facts.view.job.spec;
+    let key = spec.settings.concurrency_key.as_deref().filter(|_| live.line == live.limiter);
+    let (limit, whose) = match key {
+        Some(key) => (facts.limits.of_key(), format!("with the key {key:?} in queue {}", spec.queue)),
+        None => (facts.limits.of_queue(), format!("of queue {}", spec.queue)),
+    };
+    let Some(used) = live.line.and_then(|line| facts.lines.get(&line)) else {
+        return "It waits because as many run at once as may.".to_owned();
+    };
+    let others = match used.waiting {
+        0 | 1 => String::new(),
+        waiting => format!(" {waiting} wait for it in all."),
+    };
+    match (limit.concurrency, limit.opens_at(used)) {
+        (Some(most), _) if used.in_use >= u64::from(most) => {
+            format!(
+                "It waits because {} of {most} executions {whose} are queued or running.{others}",
+                used.in_use
+            )
+        }
+        (_, Some(next_at)) if next_at > facts.now => {
+            let rate = limit.rate.map(|rate| rate.to_string()).unwrap_or_default();
+            let next = when(next_at, facts.now);
+            format!(
+                "It waits for the rate of executions {whose}, {rate}: the next one starts at {next}.{others}"
+            )
+        }
+        _ => format!("It waits behind others {whose}, and there is room: they go on in a moment.{others}"),
     }
 }
 
@@ -167,10 +200,14 @@ fn all_held(held: &[&SessionRow]) -> String {
     match held {
         [row] => {
             let until = match row.mode {
-                SessionMode::Draining => "draining: it takes nothing more",
-                SessionMode::Open | SessionMode::Paused => "paused: it takes nothing until it is resumed",
+                SessionMode::Draining => "is draining: it takes nothing more".to_owned(),
+                SessionMode::Paused => "is paused: it takes nothing until it is resumed".to_owned(),
+                SessionMode::Open => {
+                    let reasons = row.refuses().join("; ");
+                    format!("refuses work by itself until that is better ({reasons})")
+                }
             };
-            format!("Worker {}, the only one with its handler, is {until}.", row.worker)
+            format!("Worker {}, the only one with its handler, {until}.", row.worker)
         }
         _ => {
             let which = listed(held.iter().map(|row| able::held(row)).collect(), held.len());
@@ -212,7 +249,7 @@ fn no_handler(job_type: &str, sessions: &[SessionRow]) -> String {
 
 /// Whether the workers that could run it are full, as far as one can tell from outside.
 fn all_busy(able: &[&SessionRow], facts: &Facts) -> Option<String> {
-    let slots: u64 = able.iter().map(|row| u64::from(row.slots)).sum();
+    let slots: u64 = able.iter().map(|row| u64::from(row.slots_now())).sum();
     let theirs =
         |job_type: &str| able.iter().any(|row| row.job_types.iter().any(|theirs| theirs == job_type));
     let lanes = facts.depths.iter().filter(|depth| theirs(depth.lane.job_type()));

@@ -64,6 +64,8 @@ fn facts(job: Job) -> Facts {
         parents_ended_at: None,
         is_stopping: false,
         notes: vec![],
+        limits: Default::default(),
+        lines: Default::default(),
     }
 }
 
@@ -91,6 +93,7 @@ fn worker(session: SessionId, name: &str, job_types: &[&str]) -> SessionRow {
         embedded: false,
         job_types: job_types.iter().map(|job_type| (*job_type).to_owned()).collect(),
         slots: 2,
+        condition: None,
         opened_at: at("07:00:00"),
         beaten_at: at("08:09:59"),
     }

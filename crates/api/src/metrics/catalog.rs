@@ -60,6 +60,53 @@ pub(super) const FAMILIES: &[Family] = &[
     gauge("punctual_worker_slots", "Executions that the live workers can run at once.", |now, out| {
         out.value(&[], now.worker_slots);
     }),
+    gauge(
+        "punctual_queue_concurrency_limit",
+        "Executions that may be queued or run at once, of queues that limit them.",
+        |now, out| {
+            for limited in &now.limited {
+                if let Some(concurrency) = limited.concurrency {
+                    out.value(&[limited.queue.as_str()], u64::from(concurrency));
+                }
+            }
+        },
+    )
+    .by(&["queue"]),
+    gauge(
+        "punctual_queue_limit_in_use",
+        "Executions that are queued or run, of queues that limit them or their starts.",
+        |now, out| {
+            for limited in &now.limited {
+                out.value(&[limited.queue.as_str()], limited.used.in_use);
+            }
+        },
+    )
+    .by(&["queue"]),
+    gauge(
+        "punctual_queue_limit_waiting",
+        "Executions that wait for a limit of their queue and nothing else; those that wait for their key are not among them.",
+        |now, out| {
+            for limited in &now.limited {
+                out.value(&[limited.queue.as_str()], limited.used.waiting);
+            }
+        },
+    )
+    .by(&["queue"]),
+    gauge(
+        "punctual_desired_slots",
+        "Slots that would have nothing of a queue wait longer than ten seconds; see the guide to autoscaling.",
+        |now, out| {
+            for (queue, slots) in &now.desired_slots {
+                out.value(&[queue.as_str()], *slots);
+            }
+        },
+    )
+    .by(&["queue"]),
+    gauge(
+        "punctual_workers_refusing",
+        "Worker sessions that take nothing new by themselves, for want of memory, disk or processors.",
+        |now, out| out.value(&[], now.workers_refusing),
+    ),
     // What was done.
     counter("punctual_jobs_submitted_total", "Jobs submitted.", |now, out| {
         out.value(&[], now.counters.submitted);
@@ -227,5 +274,46 @@ pub(super) const FAMILIES: &[Family] = &[
         "punctual_clock_offset_seconds",
         "By how much the store's time is ahead of this machine's clock.",
         |now, out| out.seconds(&[], now.clock_offset_us),
+    ),
+    gauge(
+        "punctual_clock_offset_max_seconds",
+        "How far the two may be apart before this process fires nothing.",
+        |now, out| out.seconds(&[], now.clock_offset_max_us),
+    ),
+    gauge("punctual_clock_is_off", "1 while they are further apart, and this process fires nothing.", |now, out| {
+        out.value(&[], u64::from(now.cluster.is_off));
+    }),
+    // The cluster.
+    gauge(
+        "punctual_cluster_members",
+        "Processes of the cluster, as this one last saw them; 0 without coordination.",
+        |now, out| out.value(&[], now.cluster.members as u64),
+    ),
+    gauge(
+        "punctual_cluster_is_coordinated",
+        "1 while this process is a member and coordination answers; a scheduler that is not fires everything.",
+        |now, out| out.value(&[], u64::from(now.cluster.is_coordinated)),
+    ),
+    gauge("punctual_cluster_segments", "Of the 64 segments of all jobs, how many this process fires.", |now, out| {
+        out.value(&[], now.cluster.segments as u64);
+    }),
+    gauge("punctual_cluster_is_leader", "1 if this process has the duties that one has for all.", |now, out| {
+        out.value(&[], u64::from(now.cluster.leads));
+    }),
+    counter(
+        "punctual_cluster_rebalances_total",
+        "How often the segments that this process fires have changed.",
+        |now, out| out.value(&[], now.counters.rebalances),
+    ),
+    counter("punctual_coordination_errors_total", "Calls to coordination that failed.", |now, out| {
+        out.value(&[], now.counters.coordination_errors);
+    }),
+    counter("punctual_fires_late_total", "Schedules that were fired more than 5 s late.", |now, out| {
+        out.value(&[], now.counters.late_fires);
+    }),
+    gauge(
+        "punctual_overdue_seconds",
+        "For how long something has been due that nobody fires, if more than 5 s; told by the leader.",
+        |now, out| out.seconds(&[], now.overdue_us),
     ),
 ];

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 /// The name of what is left.
-const OTHERS: &str = "(other)";
+pub(super) const OTHERS: &str = "(other)";
 
 /// How much is live in one lane, or in all that have no numbers of their own.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

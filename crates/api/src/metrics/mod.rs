@@ -13,10 +13,15 @@ pub use lanes::KnownLanes;
 pub use traffic::{Traffic, count as count_traffic};
 
 use crate::Api;
+use crate::capacity::Capacity;
 use lanes::LaneFigures;
 use punctual_core::histogram::HistogramSnapshot;
-use punctual_core::ports::{JobCounts, StoreError, StoreFigures};
-use punctual_engine::{CounterSnapshot, MeasureSnapshot};
+use punctual_core::limiter::{LimiterUse, Line};
+use punctual_core::limits;
+use punctual_core::ports::{JobCounts, QueueRow, StoreError, StoreFigures};
+use punctual_core::time::duration_micros;
+use punctual_engine::{ClusterSnapshot, CounterSnapshot, MeasureSnapshot};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use traffic::TrafficSnapshot;
 
@@ -27,10 +32,18 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 struct Snapshot {
     started_at_us: i64,
     clock_offset_us: i64,
+    clock_offset_max_us: i64,
+    overdue_us: i64,
+    cluster: ClusterSnapshot,
     jobs: JobCounts,
     lanes: Vec<LaneFigures>,
     worker_sessions: u64,
     worker_slots: u64,
+    workers_refusing: u64,
+    /// By queue, of those that have numbers of their own.
+    desired_slots: BTreeMap<String, u64>,
+    /// How queues that limit what runs at once use that, up to so many of them.
+    limited: Vec<LimitedQueue>,
     counters: CounterSnapshot,
     measures: MeasureSnapshot,
     store: StoreFigures,
@@ -42,19 +55,58 @@ impl Snapshot {
         let store = api.store();
         let depths = store.depths().await?;
         let sessions = store.sessions().await?;
+        let capacity = Capacity::of(api, depths.clone(), sessions.clone()).await?;
+        let lanes = api.lanes.choose(depths, api.engine.now());
         Ok(Snapshot {
+            desired_slots: desired_slots(&lanes, &capacity),
+            limited: limited(api).await?,
             started_at_us: api.started_at.as_micros(),
             clock_offset_us: api.engine.clock_offset_us(),
+            clock_offset_max_us: duration_micros(api.engine.clock_offset_max()),
+            overdue_us: duration_micros(api.engine.overdue()),
+            cluster: api.engine.cluster(),
             jobs: store.job_counts().await?,
-            lanes: api.lanes.choose(depths, api.engine.now()),
+            lanes,
             worker_sessions: sessions.len() as u64,
-            worker_slots: sessions.iter().map(|session| u64::from(session.slots)).sum(),
+            worker_slots: sessions.iter().map(|session| u64::from(session.slots_now())).sum(),
+            workers_refusing: sessions.iter().filter(|session| !session.refuses().is_empty()).count() as u64,
             counters: api.engine.counters(),
             measures: api.engine.measures(),
             store: store.figures().await?,
             traffic: api.traffic.snapshot(),
         })
     }
+}
+
+/// A queue that limits what runs at once or starts.
+#[derive(Debug)]
+struct LimitedQueue {
+    queue: String,
+    /// None: only what starts.
+    concurrency: Option<u32>,
+    used: LimiterUse,
+}
+
+async fn limited(api: &Api) -> Result<Vec<LimitedQueue>, StoreError> {
+    let rows =
+        api.store().queues().await?.into_iter().filter(|row| !row.settings.limits.of_queue().is_none());
+    let rows: Vec<QueueRow> = rows.take(limits::METRIC_LANES_MAX).collect();
+    if rows.is_empty() {
+        return Ok(vec![]);
+    }
+    let used = api.store().limiters(rows.iter().map(|row| Line::of_queue(&row.queue)).collect()).await?;
+    let limited = rows.into_iter().zip(used).map(|(row, used)| LimitedQueue {
+        queue: row.queue,
+        concurrency: row.settings.limits.concurrency,
+        used,
+    });
+    Ok(limited.collect())
+}
+
+fn desired_slots(lanes: &[LaneFigures], capacity: &Capacity) -> BTreeMap<String, u64> {
+    let queues = lanes.iter().filter(|lane| lane.queue != lanes::OTHERS).map(|lane| lane.queue.as_str());
+    let desired = |queue| capacity.load(Some(queue)).desired_slots(limits::TARGET_WAIT_DEFAULT);
+    queues.collect::<BTreeSet<_>>().into_iter().map(|queue| (queue.to_owned(), desired(queue))).collect()
 }
 
 /// All metrics as they are now.

@@ -17,7 +17,7 @@ pub struct Schema {
 }
 
 impl Schema {
-    fn of(kind: &str, about: &str) -> Self {
+    pub fn of(kind: &str, about: &str) -> Self {
         Schema::default().with("type", kind).with("description", about)
     }
 

@@ -25,7 +25,7 @@ pub async fn of_job(
     query.finish()?;
     let view = jobs::view(&api, job).await?;
     let (mut items, skipped) = match before {
-        None => (open(&api, &view.open).await?, skipped(&api, job).await?),
+        None => (open(&api, &view.open).await?, skipped(&api, job, limit).await?),
         Some(_) => (vec![], vec![]),
     };
     // A history page of at least one keeps the cursor moving, however small the limit.
@@ -64,8 +64,9 @@ async fn add_notes(api: &Api, job: JobId, items: &mut [ExecutionBody]) -> Result
     Ok(())
 }
 
-async fn skipped(api: &Api, job: JobId) -> Result<Vec<SkipRangeBody>, StoreError> {
-    let ranges = api.store().skipped(job, limits::PAGE_ITEMS_DEFAULT).await?;
+async fn skipped(api: &Api, job: JobId, limit: usize) -> Result<Vec<SkipRangeBody>, StoreError> {
+    // Few people want few of them: a small limit is about executions.
+    let ranges = api.store().skipped(job, limit.max(limits::PAGE_ITEMS_DEFAULT)).await?;
     Ok(ranges.into_iter().map(views::skip_range).collect())
 }
 

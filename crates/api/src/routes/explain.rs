@@ -12,12 +12,13 @@ use punctual_client::ExplainBody;
 use punctual_core::gates::Gate;
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::job::JobStatus;
+use punctual_core::limiter::{LimiterId, LimiterUse, Line};
 use punctual_core::limits;
 use punctual_core::notes::Noted;
 use punctual_core::occurrence::LiveState;
 use punctual_core::ports::{DeadLetterQuery, JobView, OPEN_IN_VIEW_MAX, StoreError};
 use punctual_core::time::Timestamp;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Finished executions that are looked at.
 const HISTORY_MAX: usize = 50;
@@ -50,6 +51,14 @@ pub async fn explain(
         parents_ended_at: parents_ended_at(&api, &view).await?,
         is_stopping: api.is_stopping(),
         notes: notes(&api, &view).await?,
+        lines: lines(&api, &view).await?,
+        limits: store
+            .queues()
+            .await?
+            .into_iter()
+            .find(|row| row.queue == view.job.spec.queue)
+            .map(|row| row.settings.limits)
+            .unwrap_or_default(),
         now: api.engine.now(),
         view,
     };
@@ -90,6 +99,20 @@ async fn notes(api: &Api, view: &JobView) -> Result<Vec<Noted>, StoreError> {
         return Ok(vec![]);
     }
     api.store().notes(view.job.id, u32::MAX, OPEN_IN_VIEW_MAX).await
+}
+
+/// How the limiters are used that executions of the job wait for.
+async fn lines(api: &Api, view: &JobView) -> Result<BTreeMap<LimiterId, LimiterUse>, StoreError> {
+    let waiting = view.open.iter().filter_map(|live| Some((live.line?, live.limiter)));
+    let lines: BTreeSet<Line> = waiting
+        .map(|(line, key)| Line { queue: view.job.spec.queue.clone(), key: key.filter(|key| *key == line) })
+        .collect();
+    let lines: Vec<Line> = lines.into_iter().collect();
+    if lines.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let used = api.store().limiters(lines.clone()).await?;
+    Ok(lines.iter().map(Line::id).zip(used).collect())
 }
 
 async fn ahead(api: &Api, view: &JobView) -> Result<BTreeMap<OccurrenceId, usize>, StoreError> {

@@ -1,10 +1,10 @@
 //! Is it there, is it ready: for load balancers and people who type the address into a browser.
 
-use crate::Api;
 use crate::error::ApiError;
+use crate::{Api, auth};
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use punctual_client::API_PREFIX;
 use punctual_core::ports::StoreError;
 use serde_json::{Value, json};
@@ -53,14 +53,20 @@ pub async fn live() -> Json<Value> {
     Json(json!({"status": "live"}))
 }
 
-/// The store reads and writes, and nobody has told the server to stop.
-pub async fn ready(State(api): State<Api>) -> Result<(StatusCode, Json<Value>), ApiError> {
+/// The store reads and writes, the clock is right, and nobody has told the server to stop.
+pub async fn ready(
+    State(api): State<Api>,
+    headers: HeaderMap,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
     if api.is_stopping() {
         return Ok((StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": "stopping"}))));
     }
     match tokio::time::timeout(READY_TIMEOUT, probe(&api)).await {
-        Ok(Ok(())) => Ok((StatusCode::OK, Json(json!({"status": "ready"})))),
-        Ok(Err(error)) => Err(not_ready(&error)),
+        Ok(Ok(())) => in_time(&api),
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "not ready");
+            Err(not_ready(&error, auth::is_known(&api, &headers).await))
+        }
         Err(_) => Err(ApiError::NotReady(format!(
             "the store has not answered within {} s",
             READY_TIMEOUT.as_secs()
@@ -68,9 +74,36 @@ pub async fn ready(State(api): State<Api>) -> Result<(StatusCode, Json<Value>), 
     }
 }
 
-/// Says why in the words of the store, which hold no secrets: whoever is asked to mend it should not need the log.
-fn not_ready(error: &StoreError) -> ApiError {
-    ApiError::NotReady(error.to_string())
+/// Who fires nothing because its clock is off is not ready if firing is what it is for. Others go on, and say so.
+fn in_time(api: &Api) -> Result<(StatusCode, Json<Value>), ApiError> {
+    if !api.engine.cluster().is_off {
+        return Ok((StatusCode::OK, Json(json!({"status": "ready"}))));
+    }
+    let apart = Duration::from_micros(api.engine.clock_offset_us().unsigned_abs());
+    let warning = format!(
+        "this machine's clock and the store's are {:.1} s apart, more than scheduler.clock_offset_max ({:.1} s): nothing is \
+         fired here until they agree",
+        apart.as_secs_f64(),
+        api.engine.clock_offset_max().as_secs_f64()
+    );
+    let fires = api.node.as_deref().is_none_or(|node| node.roles.iter().any(|role| role == "scheduler"));
+    if fires {
+        return Err(ApiError::NotReady(warning));
+    }
+    Ok((StatusCode::OK, Json(json!({"status": "ready", "warnings": [warning]}))))
+}
+
+/// Says why in the words of the store to those with a token, who may be asked to mend it. These name hosts and users, so that
+/// everybody else is told only that it fails; the log has them, too.
+fn not_ready(error: &StoreError, is_known: bool) -> ApiError {
+    if is_known {
+        return ApiError::NotReady(error.to_string());
+    }
+    let what = match error {
+        StoreError::Unavailable(_) => "the store is unavailable",
+        StoreError::Broken(_) => "the store failed",
+    };
+    ApiError::NotReady(format!("{what}: the server's log says why"))
 }
 
 /// Writes through the store: a disk that is full or a writer that hangs is noticed.
@@ -87,11 +120,13 @@ mod tests {
     fn who_is_not_ready_says_why_and_speaks_of_no_request() {
         let refused = "it cannot be reached: Connection refused (os error 111)".to_owned();
         for error in [StoreError::Unavailable(refused.clone()), StoreError::Broken(refused.clone())] {
-            let problem = not_ready(&error).problem();
+            let problem = not_ready(&error, true).problem();
             assert_eq!((problem.status, problem.retry_after_secs), (503, Some(1)));
             let detail = problem.detail.unwrap();
             assert!(detail.starts_with("the store ") && detail.ends_with(&refused), "{detail}");
             assert!(!detail.contains("took effect"), "{detail}");
+            let detail = not_ready(&error, false).problem().detail.unwrap();
+            assert!(detail.starts_with("the store ") && !detail.contains("refused"), "{detail}");
         }
     }
 }

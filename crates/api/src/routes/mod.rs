@@ -1,5 +1,6 @@
 //! Which path leads where.
 
+mod autoscaling;
 mod clock;
 mod control;
 mod dead_letters;
@@ -91,6 +92,8 @@ fn all() -> Listed {
         .route("/workers/{id}/pause", post(workers::pause))
         .route("/workers/{id}/resume", post(workers::resume))
         .route("/workers/{id}/drain", post(workers::drain))
+        .route("/autoscaling", get(autoscaling::list))
+        .route("/autoscaling/{queue}", get(autoscaling::show))
         .route("/nodes", get(nodes::list))
         .route("/me", get(nodes::me))
         .route("/events", get(events::events))

@@ -9,6 +9,7 @@ use crate::{Api, json, views};
 use axum::Json;
 use axum::extract::State;
 use punctual_client::{Page, QueueBody, SetQueue};
+use punctual_core::limiter::{Line, QueueLimits};
 use punctual_core::limits;
 use punctual_core::ports::{Pausing, StoreError};
 use punctual_core::queue::QueueSettings;
@@ -22,7 +23,15 @@ pub async fn list(State(api): State<Api>, query: QueryParams) -> Result<Json<Pag
 async fn read(api: &Api) -> Result<Vec<QueueBody>, StoreError> {
     let depths = api.store().depths().await?;
     let rows = api.store().queues().await?;
-    Ok(views::queues(depths, rows))
+    let mut queues = views::queues(depths, rows);
+    let is_limited = |body: &&mut QueueBody| body.concurrency.is_some() || body.rate.is_some();
+    let limited: Vec<&mut QueueBody> = queues.iter_mut().filter(is_limited).collect();
+    if !limited.is_empty() {
+        let lines = limited.iter().map(|body| Line::of_queue(&body.queue)).collect();
+        let used = api.store().limiters(lines).await?;
+        limited.into_iter().zip(used).for_each(|(body, used)| body.in_line = used.waiting);
+    }
+    Ok(queues)
 }
 
 /// A queue of any possible name: one that nobody has used yet is empty and open.
@@ -45,8 +54,16 @@ pub async fn set(
 ) -> Result<Json<QueueBody>, ApiError> {
     caller.check_operator()?;
     check_name(&queue)?;
-    let SetQueue { max_depth } = json::parse(&body.bytes, Shape::Queue)?;
-    match api.engine.set_queue(queue.clone(), QueueSettings { max_depth }).await {
+    let set: SetQueue = json::parse(&body.bytes, Shape::Queue)?;
+    let limits = QueueLimits {
+        concurrency: set.concurrency,
+        rate: set.rate.map(|rate| rate.0),
+        key_concurrency: set.key_concurrency,
+        key_rate: set.key_rate.map(|rate| rate.0),
+        weights: set.weights,
+    };
+    let settings = QueueSettings { max_depth: set.max_depth, limits };
+    match api.engine.set_queue(queue.clone(), settings).await {
         Ok(()) => one(&api, queue).await,
         Err(ControlError::Invalid(problems)) => Err(ApiError::invalid(problems)),
         Err(error) => Err(ApiError::Unavailable(error.to_string())),

@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use punctual_client::{CountersBody, JobsBody, StatsBody};
+use punctual_core::cluster::Card;
 use punctual_core::ports::StoreError;
 use punctual_engine::CounterSnapshot;
 
@@ -22,6 +23,7 @@ async fn read(api: &Api) -> Result<StatsBody, StoreError> {
     let depths = api.store().depths().await?;
     let sessions = api.store().sessions().await?;
     let jobs = api.store().job_counts().await?;
+    let (counters, processes) = counted(api).await;
     Ok(StatsBody {
         now: api.engine.now(),
         queues: depths.into_iter().map(views::lane).collect(),
@@ -34,8 +36,40 @@ async fn read(api: &Api) -> Result<StatsBody, StoreError> {
             cancelled: jobs.cancelled,
             dead_letters: jobs.dead_letters,
         },
-        counters: counters(api.engine.counters()),
+        counters,
+        processes,
     })
+}
+
+/// What all processes of the cluster have done, this one by its own count and the others as they say. Where the others are
+/// not known, this one's alone.
+async fn counted(api: &Api) -> (CountersBody, u32) {
+    let own = counters(api.engine.counters());
+    let Some(Ok(nodes)) = api.engine.nodes().await else { return (own, 1) };
+    let others = nodes.into_iter().filter(|node| !node.is_self).filter_map(|node| node.card);
+    others.fold((own, 1), |(sum, processes), card| (added(sum, &card), processes + 1))
+}
+
+fn added(sum: CountersBody, card: &Card) -> CountersBody {
+    let of = |name: &str| card.counters.get(name).copied().unwrap_or_default();
+    CountersBody {
+        submitted: sum.submitted + of("submitted"),
+        fired: sum.fired + of("fired"),
+        skipped: sum.skipped + of("skipped"),
+        fire_conflicts: sum.fire_conflicts + of("fire_conflicts"),
+        claimed: sum.claimed + of("claimed"),
+        succeeded: sum.succeeded + of("succeeded"),
+        failed: sum.failed + of("failed"),
+        timed_out: sum.timed_out + of("timed_out"),
+        cancelled: sum.cancelled + of("cancelled"),
+        expired: sum.expired + of("expired"),
+        lost: sum.lost + of("lost"),
+        retried: sum.retried + of("retried"),
+        given_back: sum.given_back + of("given_back"),
+        stale_reports: sum.stale_reports + of("stale_reports"),
+        sessions_lost: sum.sessions_lost + of("sessions_lost"),
+        store_errors: sum.store_errors + of("store_errors"),
+    }
 }
 
 fn counters(counted: CounterSnapshot) -> CountersBody {
@@ -56,5 +90,30 @@ fn counters(counted: CounterSnapshot) -> CountersBody {
         stale_reports: counted.stale_reports,
         sessions_lost: counted.sessions_lost,
         store_errors: counted.store_errors,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn every_counter_of_another_process_is_added_to_our_own() {
+        let ours = serde_json::to_value(counters(CounterSnapshot::default())).unwrap();
+        let names: Vec<String> = ours.as_object().unwrap().keys().cloned().collect();
+        let said = names.iter().enumerate().map(|(place, name)| (name.clone(), place as u64 + 1)).collect();
+        let sum = added(
+            CountersBody { fired: 10, ..CountersBody::default() },
+            &Card { counters: said, ..Card::default() },
+        );
+        let sum = serde_json::to_value(sum).unwrap();
+        for (place, name) in names.iter().enumerate() {
+            let own = if name == "fired" { 10 } else { 0 };
+            assert_eq!(sum[name], json!(place as u64 + 1 + own), "{name}");
+        }
+        // The names are those by which engines count.
+        let counted: Vec<&str> = CounterSnapshot::default().named().map(|(name, _)| name).collect();
+        assert!(names.iter().all(|name| counted.contains(&name.as_str())), "{counted:?}");
     }
 }

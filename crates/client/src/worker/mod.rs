@@ -26,6 +26,7 @@
 mod handler;
 
 pub use handler::{Cancellation, CheckpointError, Context, HandlerError};
+pub use punctual_core::health::{FreeMin, HealthLimits};
 
 use crate::client::{Client, ClientError};
 use crate::host;
@@ -37,6 +38,7 @@ use punctual_worker::WorkerConfig;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::future::Future;
+use std::ops::RangeInclusive;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -109,7 +111,8 @@ impl Worker {
             *refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
             drain.send_replace(true);
         });
-        punctual_worker::Worker::new(self.config, host, Arc::new(port), self.handlers)
+        let config = WorkerConfig { address: host::own_address(), ..self.config };
+        punctual_worker::Worker::new(config, host, Arc::new(port), self.handlers).on_machine(host::health("."))
     }
 }
 
@@ -128,6 +131,16 @@ impl WorkerBuilder {
     /// Handlers that run at once; 16 if left out.
     pub fn slots(self, slots: usize) -> Self {
         self.with(|config| config.slots = slots)
+    }
+
+    /// Handlers that run at once, between these bounds: more while others wait, as far as the machine carries it.
+    pub fn slots_between(self, slots: RangeInclusive<usize>) -> Self {
+        self.with(|config| (config.slots, config.slots_max) = (*slots.start(), Some(*slots.end())))
+    }
+
+    /// Where the worker takes nothing new, for want of memory, disk or processors; nowhere if left out.
+    pub fn limits(self, limits: HealthLimits) -> Self {
+        self.with(|config| config.limits = limits)
     }
 
     /// Executions held ready beyond the slots; none if left out. Many short handlers are faster with some.

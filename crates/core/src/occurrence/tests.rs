@@ -173,6 +173,27 @@ fn a_loss_is_charged_and_requeued_at_once_at_its_old_rank() {
     assert_eq!((retry.attempt, retry.charged), (2, 1));
 }
 
+#[test]
+fn a_job_that_loses_worker_after_worker_is_suspected_in_its_dead_letter() {
+    let error = |live: Live, end: End| {
+        let settled = live.settled(end, terms(&one_shot(2)), at(10)).unwrap();
+        settled.finished.error.expect("an error")
+    };
+    let last = || Live { attempt: 3, charged: 2, ..running() };
+    assert_eq!(
+        error(last(), End::lost(at(1), at(10))),
+        "the worker stopped responding in attempt 3, the last: a job whose workers are lost again and again may be \
+         what ends them"
+    );
+    assert_eq!(
+        error(running(), End::lost(at(1), at(10))),
+        "the worker stopped responding",
+        "a retry is left"
+    );
+    let stopped = End { error: Some("the worker was shut down".to_owned()), ..End::lost(at(1), at(10)) };
+    assert_eq!(error(last(), stopped), "the worker was shut down", "that one is known not to be the job");
+}
+
 /// The statuses of all attempts of an occurrence whose every run ends this way, and how it was closed.
 fn run_until_closed(ending: Ending, settings: &Settings) -> (Vec<Status>, Next) {
     let (mut live, mut statuses) = (fired(), vec![]);

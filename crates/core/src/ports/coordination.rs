@@ -14,7 +14,9 @@ use std::time::Duration;
 
 #[async_trait]
 pub trait Coordination: Send + Sync {
-    /// Enters the cluster. A member that enters again under its id is the same one, unless it was given up meanwhile.
+    /// Enters the cluster. A member that enters again under its id is the same one, unless it was given up meanwhile: whoever
+    /// was told once that it is alive only beats when it joins again through the same adapter. Services forget who is gone, so
+    /// an id must not be used by anybody else.
     async fn join(&self, joining: Joining) -> Result<Standing, CoordinationError>;
 
     /// Says that the member is alive, and what it says of itself now. A member that was given up cannot come back: it

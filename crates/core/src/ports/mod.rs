@@ -6,6 +6,9 @@ mod executor;
 mod figures;
 mod host;
 mod house;
+mod lines;
+mod machine;
+mod register;
 mod store;
 mod token;
 mod wakes;
@@ -20,6 +23,11 @@ pub use executor::{ExecutionContext, Executor, LogSink, NoteError, NoteSink, Out
 pub use figures::{Depth, JobCounts, StoreFigures};
 pub use host::{Clock, DrivenClock, Host, Random, Spawn, Task};
 pub use house::{Horizon, Retained, Retired, Retirement};
+pub use lines::Admitted;
+pub use machine::Machine;
+pub use register::{
+    Entries, LeaseRow, MemberPulse, MemberRow, Register, Released, Taken, release_rows, take_rows,
+};
 pub use store::*;
 pub use token::{Role, Token};
 pub use wakes::{Heard, Wakes};

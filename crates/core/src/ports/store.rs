@@ -9,13 +9,15 @@
 //! repeated safely, because it names what it expects to find; only a trigger adds an occurrence each time.
 
 use crate::control::{Refusal, Verb};
+use crate::health::WorkerCondition;
 use crate::ids::{Epoch, ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
 use crate::job::{Job, JobStatus, Priority};
 use crate::lifecycle::Status;
+use crate::limiter::{LimiterUse, Line};
 use crate::notes::{Checkpoint, Note, NoteAnswer, Noted};
 use crate::occurrence::{Finished, Live, Origin};
 use crate::ports::{
-    Assignment, Depth, ExecutionQuery, ExecutionView, ExecutionWalk, FinishedPage, HistorySpan, Horizon,
+    Admitted, Assignment, Depth, ExecutionQuery, ExecutionView, ExecutionWalk, FinishedPage, HistorySpan, Horizon,
     JobCounts, LeaseRef, ListedExecution, OpenExecution, Report, ReportAnswer, Retained, Retired, Retirement,
     RunningPlace, SessionOpening, StoreFigures, Token, WorkerAbout,
 };
@@ -64,6 +66,8 @@ pub trait Store: Send + Sync {
     // Sessions.
     async fn open_session(&self, now: Timestamp, opening: SessionOpening) -> Result<SessionId, StoreError>;
     async fn beat(&self, now: Timestamp, beats: Vec<Beat>) -> Result<Vec<BeatOutcome>, StoreError>;
+    /// Keeps what a worker says of itself, in place of what it said before. One that is gone is left alone.
+    async fn keep_condition(&self, session: SessionId, condition: WorkerCondition) -> Result<(), StoreError>;
     /// All sessions that are neither lost nor closed.
     async fn sessions(&self) -> Result<Vec<SessionRow>, StoreError>;
     /// Marks these sessions lost if their counters still stand where they were seen. Per item whether it is
@@ -110,6 +114,8 @@ pub trait Store: Send + Sync {
     -> Result<Begun, StoreError>;
     /// Keeps what people have set for a queue.
     async fn set_queue(&self, queue: String, settings: QueueSettings) -> Result<(), StoreError>;
+    /// Lets those at the heads of these lines go on for whom there is room, up to `limit` of each.
+    async fn admit(&self, now: Timestamp, lines: Vec<Line>, limit: usize) -> Result<Admitted, StoreError>;
     /// Notes that a request with this key is under way, unless one was before.
     async fn begin_request(&self, now: Timestamp, request: NewRequest) -> Result<RequestState, StoreError>;
     /// Keeps the answer to a request that was begun.
@@ -153,6 +159,10 @@ pub trait Store: Send + Sync {
     async fn dead_letters(&self, query: DeadLetterQuery) -> Result<Page<DeadLetter, u64>, StoreError>;
     /// The queues that are paused or have settings of their own, by name.
     async fn queues(&self) -> Result<Vec<QueueRow>, StoreError>;
+    /// Up to `limit` lines in which somebody waits.
+    async fn waiting_lines(&self, limit: usize) -> Result<Vec<Line>, StoreError>;
+    /// How these limiters are used, in their order.
+    async fn limiters(&self, lines: Vec<Line>) -> Result<Vec<LimiterUse>, StoreError>;
     /// The queues that are paused.
     async fn paused_queues(&self) -> Result<Vec<PausedQueue>, StoreError>;
     /// How many executions of the same lane go before this queued one, counted up to `limit`; `None` if it is
@@ -281,6 +291,10 @@ pub struct Begun {
     pub due: Vec<Due>,
     /// Executions that ended without having started: cancelled, skipped or expired.
     pub ended: Vec<(ExecutionId, Status)>,
+    /// The lines in which something came to wait.
+    pub joined: Vec<Line>,
+    /// The lines that may have room, if anybody waits in them.
+    pub freed: Vec<Line>,
 }
 
 impl Begun {
@@ -289,6 +303,8 @@ impl Begun {
         self.queued.extend(other.queued);
         self.due.extend(other.due);
         self.ended.extend(other.ended);
+        self.joined.extend(other.joined);
+        self.freed.extend(other.freed);
     }
 }
 
@@ -420,6 +436,8 @@ pub struct SessionRow {
     pub job_types: Vec<String>,
     pub slots: u32,
     pub about: WorkerAbout,
+    /// What it told last; nothing before its first word.
+    pub condition: Option<WorkerCondition>,
     pub mode: SessionMode,
     pub opened_at: Timestamp,
     /// When the last beat was written, by the writer's clock: for people to read, never to decide by.

@@ -6,10 +6,12 @@
 //! it resyncs under the following turn with the list of what it holds, and whatever else was leased to it goes
 //! back unstarted.
 
+use crate::health::WorkerCondition;
 use crate::ids::{Epoch, ExecutionId, OccurrenceId, SessionId};
 use crate::notes::{Checkpoint, Note, NoteAnswer};
 use crate::occurrence::End;
-use crate::ports::LogLine;
+use crate::ports::{Lane, LogLine};
+use crate::slots::Demand;
 use crate::time::Timestamp;
 use async_trait::async_trait;
 use std::time::Duration;
@@ -19,7 +21,9 @@ pub trait WorkerPort: Send + Sync {
     async fn open_session(&self, opening: SessionOpening) -> Result<SessionGrant, WorkerPortError>;
     /// Waits up to `poll.wait` for work. An empty answer leaves the turn unused.
     async fn poll(&self, poll: Poll) -> Result<Vec<Assignment>, WorkerPortError>;
-    async fn beat(&self, session: SessionId, beat: u64) -> Result<BeatAnswer, WorkerPortError>;
+    async fn beat(&self, heartbeat: Heartbeat) -> Result<BeatAnswer, WorkerPortError>;
+    /// What waits in the lanes that a worker serves, for one that adapts to it. May be a moment old.
+    async fn demand(&self, served: Served) -> Result<Demand, WorkerPortError>;
     async fn report(&self, reports: Vec<Report>) -> Result<Vec<ReportAnswer>, WorkerPortError>;
     /// Keeps what handlers have noted; one answer per note. Durable when it is answered.
     async fn note(&self, notes: Vec<Note>) -> Result<Vec<NoteAnswer>, WorkerPortError>;
@@ -75,6 +79,31 @@ pub struct SessionGrant {
     pub session: SessionId,
     /// The time by which the house goes.
     pub now: Timestamp,
+}
+
+/// A session is alive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heartbeat {
+    pub session: SessionId,
+    /// Higher than in every earlier one of the session.
+    pub beat: u64,
+    /// How the worker is, now and then.
+    pub condition: Option<WorkerCondition>,
+}
+
+/// What a worker takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Served {
+    /// Empty for all.
+    pub queues: Vec<String>,
+    pub job_types: Vec<String>,
+}
+
+impl Served {
+    pub fn has(&self, lane: &Lane) -> bool {
+        let serves_queue = self.queues.is_empty() || self.queues.iter().any(|queue| queue == lane.queue());
+        serves_queue && self.job_types.iter().any(|job_type| job_type == lane.job_type())
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

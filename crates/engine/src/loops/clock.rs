@@ -1,12 +1,18 @@
-//! Keeps this node's idea of the store's time fresh.
+//! Keeps this node's idea of the store's time fresh, and judges by it whether this node may fire.
 
 use crate::Context;
 
 pub(crate) async fn keep_time(context: &Context) {
     loop {
         context.host.clock.sleep(context.config.clock_interval).await;
-        if let Err(error) = context.time.sync(&*context.store).await {
-            tracing::warn!(%error, "the store's time is not known anew; going on by the monotonic clock");
+        match context.time.sync(&*context.store).await {
+            Ok(()) => {
+                context.cluster.heard_of_store(context.host.clock.monotonic());
+                context.judge_clock();
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the store's time is not known anew; going on by the monotonic clock");
+            }
         }
     }
 }

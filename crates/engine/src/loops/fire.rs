@@ -1,11 +1,12 @@
 //! Fires what is due: schedules, the time gates of waiting attempts, expiries. Due times come from the store ahead of
 //! time and from everyone on this node who commits one.
 
+use crate::agenda::segment_of;
 use crate::desk::Reservation;
 use crate::pause::ErrorPause;
 use crate::{Context, Duties};
 use futures_util::future::{join, pending, select};
-use punctual_core::ids::OccurrenceId;
+use punctual_core::ids::{OccurrenceId, Segment};
 use punctual_core::limits;
 use punctual_core::ports::{Due, DueKind, Fire, FireOutcome, Look, LookOutcome, StoreError, Task};
 use punctual_core::time::{Monotonic, Timestamp};
@@ -25,7 +26,8 @@ pub(crate) async fn fire(context: &Context) {
     // Two, because a store that can be read may still not be written to.
     let (mut read_pause, mut write_pause) = (ErrorPause::default(), ErrorPause::default());
     loop {
-        if refill_at.is_some_and(|at| clock.monotonic() >= at) {
+        // Segments that have just come are read at once.
+        if refill_at.is_some_and(|at| context.cluster.take_scan() || clock.monotonic() >= at) {
             refill_at = Some(refill(context, &mut read_pause).await);
         }
         if context.agenda.next_due().is_some_and(|at| at <= context.time.now())
@@ -38,18 +40,17 @@ pub(crate) async fn fire(context: &Context) {
             sleep_until_due(context, refill_at).await;
             continue;
         }
-        // Only where nobody reads it again.
-        let kept = if refill_at.is_none() { due.clone() } else { vec![] };
+        // Only what this node does not read again.
+        let scanned = context.scanned();
+        let kept = due.iter().filter(|entry| !scanned.contains(segment_of(entry))).cloned().collect();
         match fire_batch(context, due).await {
             Ok(()) => write_pause.succeeded(),
             Err(error) => {
                 tracing::warn!(%error, "due work could not be fired; trying again");
                 context.counters.store_errors.add(1);
                 clock.sleep(write_pause.failed()).await;
-                match &mut refill_at {
-                    Some(at) => *at = clock.monotonic(),
-                    None => hold_again(context, kept),
-                }
+                refill_at = refill_at.map(|_| clock.monotonic());
+                hold_again(context, kept);
             }
         }
     }
@@ -67,12 +68,18 @@ fn hold_again(context: &Context, due: Vec<Due>) {
 async fn refill(context: &Context, read_pause: &mut ErrorPause) -> Monotonic {
     let now = context.time.now();
     let (clock, config) = (&context.host.clock, &context.config);
-    match context.store.due(config.segments, context.agenda.horizon(now), SCAN_LIMIT).await {
+    let segments = context.scanned();
+    if segments.is_empty() {
+        return clock.monotonic().plus(config.refill_interval);
+    }
+    match context.store.due(segments, context.agenda.horizon(now), SCAN_LIMIT).await {
         Ok(due) => {
             read_pause.succeeded();
             let mut truncated = context.agenda.is_full();
             let mut counts = std::collections::BTreeMap::new();
-            for entry in due {
+            // What went to another node while it was being read is that one's to fire.
+            let segments = context.scanned();
+            for entry in due.into_iter().filter(|entry| segments.contains(segment_of(entry))) {
                 let count: &mut usize = counts.entry(source(&entry)).or_default();
                 *count += 1;
                 truncated |= *count >= SCAN_LIMIT;
@@ -90,11 +97,8 @@ async fn refill(context: &Context, read_pause: &mut ErrorPause) -> Monotonic {
     }
 }
 
-fn source(due: &Due) -> (bool, u8) {
-    match due.what {
-        DueKind::Schedule { job, .. } => (true, job.segment().index()),
-        DueKind::Live { occurrence, .. } => (false, occurrence.job.segment().index()),
-    }
+fn source(due: &Due) -> (bool, Segment) {
+    (matches!(due.what, DueKind::Schedule { .. }), segment_of(due))
 }
 
 async fn sleep_until_due(context: &Context, refill_at: Option<Monotonic>) {
@@ -158,10 +162,13 @@ async fn fire_schedules(
     };
     let mut all_begun = Vec::with_capacity(outcomes.len());
     let fired_at = context.time.now();
+    let mut lateness = Vec::with_capacity(outcomes.len());
     for (outcome, due_at) in outcomes.into_iter().zip(due_at) {
         match outcome {
             FireOutcome::Fired { begun, occurrences, skipped } => {
-                context.measures.fire_lateness.observe_duration(fired_at.since(*due_at));
+                let late = fired_at.since(*due_at);
+                context.measures.fire_lateness.observe_duration(late);
+                lateness.push(late);
                 context.counters.fired.add(occurrences.len() as u64);
                 context.events.touched(occurrences.iter().map(|(occurrence, _)| *occurrence));
                 context.counters.skipped.add(skipped);
@@ -171,6 +178,7 @@ async fn fire_schedules(
             FireOutcome::NotDue => {}
         }
     }
+    context.note_lateness(lateness.into_iter());
     context.follow_up(all_begun, places);
     Ok(())
 }

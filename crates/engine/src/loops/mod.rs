@@ -1,7 +1,10 @@
 //! The loops. Each goes round until it is dropped, and each round is complete in itself. One that is not among the
 //! node's duties ends at once.
 
+mod admit;
+mod alert;
 mod clock;
+mod cluster;
 mod dispatch;
 mod fire;
 mod others;
@@ -9,7 +12,10 @@ mod recover;
 mod resolve;
 mod retain;
 
+pub(crate) use admit::admit;
+pub(crate) use alert::alert;
 pub(crate) use clock::keep_time;
+pub(crate) use cluster::cluster;
 pub(crate) use dispatch::dispatch;
 pub(crate) use fire::fire;
 pub(crate) use others::{hear, tell, watch};

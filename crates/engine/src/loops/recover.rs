@@ -1,4 +1,9 @@
 //! Finds silent sessions and puts their work back on its way.
+//!
+//! Every scheduler observes, because an observer must have seen a session's whole silence itself: were it the leader alone, a
+//! leader that dies together with a worker would leave that worker's jobs to a successor who begins to count anew. So
+//! whoever sees a session silent for its lease may call it lost, by comparing and swapping. Only the sweep for what is
+//! left of lost sessions is one node's duty for all; whoever has just called one lost sweeps, too.
 
 use crate::desk::Reservation;
 use crate::{Context, Duties};
@@ -29,12 +34,9 @@ async fn round(context: &Context, observer: &mut SessionObserver) -> Result<(), 
     if planted(Defect::ExpireByWallClock) {
         silent = expired_by_wall_clock(context, &rows);
     }
-    if !silent.is_empty() {
-        let lost = context.store.lose_sessions(context.time.now(), silent).await?;
-        let count = lost.into_iter().filter(|lost| *lost).count();
-        context.counters.sessions_lost.add(count as u64);
-    }
-    loop {
+    let lost = if silent.is_empty() { 0 } else { lose(context, silent).await? };
+    let has_lost = lost > 0;
+    while has_lost || context.leads() {
         let recovered = context.store.recover(context.time.now(), limits::STORE_BATCH_MAX).await?;
         if !recovered.lost.is_empty() {
             tracing::warn!(count = recovered.lost.len(), "executions of lost workers are recovered");
@@ -44,9 +46,18 @@ async fn round(context: &Context, observer: &mut SessionObserver) -> Result<(), 
         context.events.touched(recovered.lost.iter().map(|execution| execution.occurrence));
         context.follow_up([recovered.begun], Reservation::default());
         if !recovered.more {
-            return Ok(());
+            break;
         }
     }
+    Ok(())
+}
+
+/// Calls these sessions lost; returns how many were.
+async fn lose(context: &Context, silent: Vec<Pulse>) -> Result<usize, StoreError> {
+    let lost = context.store.lose_sessions(context.time.now(), silent).await?;
+    let count = lost.into_iter().filter(|lost| *lost).count();
+    context.counters.sessions_lost.add(count as u64);
+    Ok(count)
 }
 
 /// The broken rule of [`Defect::ExpireByWallClock`].

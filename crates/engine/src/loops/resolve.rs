@@ -1,5 +1,5 @@
 //! Releases or skips the dependents of finished jobs that the commit that finished them did not reach, because
-//! there were too many of them.
+//! there were too many of them. One node does it for all.
 
 use crate::desk::Reservation;
 use crate::{Context, Duties};
@@ -11,7 +11,7 @@ pub(crate) async fn resolve(context: &Context) {
     }
     loop {
         context.host.clock.sleep(context.config.resolve_interval).await;
-        loop {
+        while context.leads() {
             match context.store.resolve(context.time.now(), limits::DEPENDENTS_PER_STEP_MAX).await {
                 Ok(resolved) => {
                     context.follow_up([resolved.begun], Reservation::default());

@@ -1,5 +1,6 @@
 //! Deletes what has been kept long enough, a bounded step at a time: history, logs, skipped ranges and answers to
-//! requests; finished jobs, if asked to; and all that is left of deleted jobs.
+//! requests; finished jobs, if asked to; and all that is left of deleted jobs. One
+//! node does it for all; the store makes partitions for what is to come on the way.
 
 use crate::{Context, Duties};
 use punctual_core::limits;
@@ -15,6 +16,9 @@ pub(crate) async fn retain(context: &Context) {
     }
     loop {
         context.host.clock.sleep(context.config.retain_interval).await;
+        if !context.leads() {
+            continue;
+        }
         if let Err(error) = round(context).await {
             tracing::warn!(%error, "what is old could not be deleted; trying again later");
         }

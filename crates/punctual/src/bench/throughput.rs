@@ -13,6 +13,7 @@ use crate::bench::words::{grouped, per_second, percent};
 use crate::bench::{JOBS_MAX, PlaceArgs, progress};
 use crate::exit::Exit;
 use crate::output::{OutputArgs, details};
+use punctual_client::{SetQueue, SubmitJob};
 use punctual_core::limits::POLL_CAPACITY_MAX;
 use serde::Serialize;
 
@@ -32,6 +33,9 @@ pub struct ThroughputArgs {
     /// Executions held ready beyond the slots
     #[arg(long, default_value_t = StageOptions::USUAL.prefetch as u64, value_parser = clap::value_parser!(u64).range(..=POLL_CAPACITY_MAX as u64))]
     prefetch: u64,
+    /// Measure once more with limits on the queue and its keys, and say what they cost
+    #[arg(long)]
+    with_limits: bool,
     #[command(flatten)]
     place: PlaceArgs,
     #[command(flatten)]
@@ -58,17 +62,38 @@ struct ThroughputReport {
     /// As a share of what the bare database does of both.
     together_of_floor: f64,
     together_cost: Cost,
+    /// The same once more, in a queue with limits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limited: Option<Limited>,
     disk_bytes_per_job: f64,
     disk: Disk,
     /// Raw rows in this run: the better of two measurements.
     floor: Floor,
 }
 
+/// What limits that are met, and high enough not to be what it waits for, leave of the throughput.
+#[derive(Debug, Serialize)]
+struct Limited {
+    together: Pace,
+    /// As a share of that without limits.
+    of_unlimited: f64,
+    concurrency: u32,
+    keys: u64,
+    key_concurrency: u32,
+}
+
+/// More than is under way between a submit and its outcome, and less than a backlog.
+const LIMIT: u32 = 10_000;
+const KEYS: u64 = 100;
+const KEY_LIMIT: u32 = 1_000;
+
 pub async fn run(args: ThroughputArgs) -> anyhow::Result<Exit> {
     args.load.check()?;
     let machine = Machine::here(&args.place.dir);
     let drained = drain(&args).await?;
-    let together = together(&args).await?;
+    let together = together(&args, Limits::Off).await?;
+    let limited =
+        if args.with_limits { Some(limited(&args, together.pace.per_second).await?) } else { None };
     let LoadArgs { batch, payload_bytes, .. } = args.load;
     let floor = floor::measure(&args.place, FloorJobs { jobs: args.jobs, batch, payload_bytes }).await?;
     let report = ThroughputReport {
@@ -85,6 +110,7 @@ pub async fn run(args: ThroughputArgs) -> anyhow::Result<Exit> {
         together_of_floor: floor::share(together.pace.per_second, floor.both_per_second()),
         together: together.pace,
         together_cost: together.cost,
+        limited,
         disk_bytes_per_job: drained.disk.bytes_each_since(drained.disk_before, args.jobs),
         disk: drained.disk,
         floor,
@@ -123,6 +149,7 @@ fn describe(report: &ThroughputReport) -> String {
         ("  over the run", report.together.describe(look)),
         together_cpu,
         together_memory,
+        ("With limits", report.limited.as_ref().map(Limited::describe)),
         floor.durable_write.row(),
     ];
     details(rows.into_iter().chain(report.machine.rows()))
@@ -174,16 +201,49 @@ struct Together {
     cost: Cost,
 }
 
+impl Limited {
+    fn describe(&self) -> String {
+        format!(
+            "{} jobs/s, {} of those without: {} at once, {} keys with {} each",
+            grouped(self.together.per_second),
+            percent(self.of_unlimited),
+            grouped(f64::from(self.concurrency)),
+            self.keys,
+            grouped(f64::from(self.key_concurrency)),
+        )
+    }
+}
+
+/// Whether the queue has limits, and its jobs keys.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Limits {
+    Off,
+    On,
+}
+
+async fn limited(args: &ThroughputArgs, unlimited: f64) -> anyhow::Result<Limited> {
+    let Together { pace, .. } = together(args, Limits::On).await?;
+    let of_unlimited = if unlimited > 0.0 { pace.per_second / unlimited } else { 0.0 };
+    Ok(Limited { together: pace, of_unlimited, concurrency: LIMIT, keys: KEYS, key_concurrency: KEY_LIMIT })
+}
+
 /// Submits to a server that executes meanwhile.
-async fn together(args: &ThroughputArgs) -> anyhow::Result<Together> {
+async fn together(args: &ThroughputArgs, limits: Limits) -> anyhow::Result<Together> {
     Stage::measure(&args.place, args.stage(), async |stage| {
         let job = load::no_op("noop", args.load.payload_bytes)?;
+        if limits == Limits::On {
+            let concurrency = Some(LIMIT);
+            let set = SetQueue { concurrency, key_concurrency: Some(KEY_LIMIT), ..SetQueue::default() };
+            stage.client.set_queue(QUEUE, &set).await?;
+        }
+        let key = move |number| (limits == Limits::On).then(|| format!("key-{}", number % KEYS));
+        let job = move |number| SubmitJob { concurrency_key: key(number), ..job.clone() };
         let client = stage.client.clone();
         let meter = Meter::start(stage)?;
         let (unseen, bar) = (indicatif::ProgressBar::hidden(), progress("together", args.jobs));
         let since = Moment::now();
         let (_, pace) = tokio::try_join!(
-            load::submit_all(&client, args.load, args.jobs, &unseen, move |_| job.clone()),
+            load::submit_all(&client, args.load, args.jobs, &unseen, job),
             pace::watch(stage, args.jobs, since, &bar),
         )?;
         bar.finish_and_clear();

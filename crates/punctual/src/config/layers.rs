@@ -295,7 +295,7 @@ mod tests {
         let file = surroundings(&[("PUNCTUAL_SLOTS", "")], "slots = 2");
         let nothing = surroundings(&[], "");
         let slots = |around: &Surroundings, flags: &Flags<ServeSettings>| {
-            around.read(flags).unwrap().worker.slots.get()
+            around.read(flags).unwrap().worker.slots.0.min()
         };
         assert_eq!(slots(&both, &flags("slots", &["4"])), 4);
         assert_eq!(slots(&both, &Flags::default()), 3);
@@ -333,7 +333,7 @@ mod tests {
         assert_eq!(
             told.message,
             "the configuration cannot be used:\n  \
-             PUNCTUAL_SLOTS: must be a number from 1 to 10000, but is \"many\"\n  \
+             PUNCTUAL_SLOTS: must be a number from 1 to 10000, or the least and the most, such as \"4..64\", but is \"many\"\n  \
              --prefetch: must be a number from 0 to 10000, but is \"-1\"\n  \
              PUNCTUAL_LEASE: must be a duration from 500ms to 10m, such as 30s, 5m or PT1M, but is \"1\""
         );

@@ -2,8 +2,11 @@
 //! template and the reference page all follow from these tables.
 
 use super::layers::Layers;
-use super::value::{self, Address, Count, Length, Name, QueueName, Raw, ServerAddress, Value};
-use crate::args::{Kept, SLOTS_MAX};
+use super::value::{
+    self, Address, Count, LeastFree, Length, MostPercent, Name, QueueName, Raw, ServerAddress, SlotCount, Value,
+};
+use crate::args::Kept;
+use crate::coordination::CoordinationUrl;
 use crate::serve::{Allowed, ClockKind, Level, LogFormat, Network};
 use crate::store::StoreUrl;
 use punctual_core::limits;
@@ -153,6 +156,10 @@ const SECOND: u64 = 1_000;
 const HOUR: u64 = 3_600 * SECOND;
 const LEASE_MIN: u64 = millis(limits::SESSION_LEASE_MIN);
 const LEASE_MAX: u64 = millis(limits::SESSION_LEASE_MAX);
+const MEMBER_TTL_MIN: u64 = millis(limits::MEMBER_TTL_MIN);
+const MEMBER_TTL_MAX: u64 = millis(limits::MEMBER_TTL_MAX);
+const CLOCK_OFFSET_LEAST: u64 = millis(limits::CLOCK_OFFSET_MAX_LEAST);
+const CLOCK_OFFSET_MOST: u64 = millis(limits::CLOCK_OFFSET_MAX_MOST);
 const DRAIN_GRACE_MAX: u64 = millis(limits::TIMEOUT_MAX);
 
 const fn millis(duration: Duration) -> u64 {
@@ -213,9 +220,9 @@ settings! {
 settings! {
     /// What a worker does: the one of `punctual serve`, or one that runs by itself.
     pub struct WorkerSettings {
-        /// Handlers that the worker runs at once
-        slots: Count<1, {SLOTS_MAX as u64}> = "slots", is("16"),
-            "What is due beyond them waits in its queue.";
+        /// Handlers that the worker runs at once: a number, or the least and the most of them, such as 4..64
+        slots: SlotCount = "slots", is("16"),
+            "What is due beyond them waits in its queue. Between two bounds the worker makes more slots while executions wait and its machine carries them, and gives them up again when they are idle.";
         /// Executions that the worker holds ready beyond its slots
         prefetch: Count<0, 10_000> = "prefetch", is("64"),
             "They save a wait between short jobs: the worker holds no more than it will start within 100 ms, and gives back what it has held for 500 ms. What is held is not given to other workers; 0 holds nothing.";
@@ -240,6 +247,15 @@ settings! {
         /// A file with certificates (PEM) that http jobs trust beside the well-known ones
         http_ca_file: Option<PathBuf> = "http.ca_file", unset("/etc/punctual/ca.pem"),
             "Read at the start.";
+        /// Memory that must be free for the worker to take more work: of its control group or of the machine
+        memory_free_min: LeastFree = "worker.memory_free_min", is("3%"),
+            "With less it takes nothing new and goes on with what it has, until a fifth more is free: one more handler might have the kernel kill the worker, and lose all that it runs. Off takes work whatever is free.";
+        /// Space that must be free on the worker's disk for it to take more work
+        disk_free_min: LeastFree = "worker.disk_free_min", is("off"),
+            "The disk is that of the data directory, or of the directory that the worker was started in. Only you know what your handlers write.";
+        /// How busy the processors may be for the worker to take more work
+        cpu_max: MostPercent = "worker.cpu_max", is("off"),
+            "Over about ten seconds, of the processors that it may use. A busy machine is slow, but loses nothing: with a limit work waits in its queue instead.";
     }
 }
 
@@ -252,6 +268,12 @@ settings! {
         /// How long to keep the history and logs of executions
         keep_history: Kept = "keep_history", is("30d"),
             "Older ones are deleted in small steps, once a minute. The space is used again; the file does not shrink.";
+        /// How far this machine's clock may be off the store's
+        clock_offset_max: Length<CLOCK_OFFSET_LEAST, CLOCK_OFFSET_MOST> = "scheduler.clock_offset_max", is("30s"),
+            "A scheduler that is further off says so in /readyz and fires nothing; its segments go to others.";
+        /// A file of hooks that are told when a queue has been long or short for a while, so that they start or stop workers
+        scaling_hooks_file: Option<PathBuf> = "scaling.hooks_file", unset("/etc/punctual/hooks.toml"),
+            "Read at the start. Its commands run as the user of the server: only its owner should be able to write it.";
     }
 }
 
@@ -304,6 +326,21 @@ settings! {
 }
 
 settings! {
+    /// How the processes that share a store share the work.
+    pub struct CoordinationSettings {
+        /// Through what processes on one store share out segments and elect a leader: store, etcd://HOST:2379, redis://HOST:6379 or zookeeper://HOST:2181
+        url: CoordinationUrl = "coordination.url", is("store"),
+            "While it is away, every scheduler looks after everything: nothing is late or fired twice, only more is read. Not for SQLite.";
+        /// A file with the password of whoever coordination.url names
+        password_file: Option<PathBuf> = "coordination.password_file", unset("/etc/punctual/coordination.password"),
+            "Read at the start. Only its owner should be able to read it; if others can, the server warns.";
+        /// How long a process may be silent before what it looks after goes to others
+        ttl: Length<MEMBER_TTL_MIN, MEMBER_TTL_MAX> = "coordination.ttl", is("3s"),
+            "Short times fail over sooner; a machine that stalls for longer loses its segments until it is back, and nothing else. Say the same everywhere. Not for SQLite.";
+    }
+}
+
+settings! {
     /// Where processes that take no requests about jobs say how they are.
     pub struct HealthSettings {
         /// Where `punctual scheduler` and `punctual worker` answer /livez, /readyz and /metrics; a scheduler does on 127.0.0.1:7071 unless told otherwise, a worker only if told
@@ -330,6 +367,7 @@ tables! {
         clock: ClockSettings,
         log: LogSettings,
         store: StoreSettings,
+        coordination: CoordinationSettings,
     }
 }
 
@@ -339,6 +377,7 @@ tables! {
         api: ApiSettings,
         log: LogSettings,
         store: StoreSettings,
+        coordination: CoordinationSettings,
     }
 }
 
@@ -349,6 +388,7 @@ tables! {
         scheduler: SchedulerSettings,
         log: LogSettings,
         store: StoreSettings,
+        coordination: CoordinationSettings,
     }
 }
 
@@ -360,6 +400,7 @@ tables! {
         health: HealthSettings,
         log: LogSettings,
         store: StoreSettings,
+        coordination: CoordinationSettings,
     }
 }
 

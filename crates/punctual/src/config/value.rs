@@ -1,9 +1,11 @@
 //! Values of settings: what may be written for each kind, in a file, a variable or a flag, and how it is shown again.
 
-use crate::args::{self, Kept};
+use crate::args::{self, Kept, SLOTS_MAX};
 use clap::ValueEnum;
 use punctual_client::Span;
+use punctual_core::health::FreeMin;
 use punctual_core::limits;
+use punctual_core::slots::SlotRange;
 use punctual_core::time::Timestamp;
 use serde_json::Value as Json;
 use std::path::{Path, PathBuf};
@@ -185,6 +187,111 @@ impl<const MIN: u64, const MAX: u64> Value for Count<MIN, MAX> {
 
     fn written(&self) -> Json {
         self.0.into()
+    }
+}
+
+/// A number of slots, or the least and the most of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotCount(pub SlotRange);
+
+impl Value for SlotCount {
+    fn kind() -> String {
+        format!("a number from 1 to {SLOTS_MAX}, or the least and the most, such as \"4..64\"")
+    }
+
+    fn placeholder() -> String {
+        "N|MIN..MAX".to_owned()
+    }
+
+    fn read(raw: &Raw) -> Result<Self, String> {
+        let most = u64::try_from(SLOTS_MAX).unwrap_or(u64::MAX);
+        let slots = |number: u64| (1..=most).contains(&number).then(|| u32::try_from(number).ok()).flatten();
+        let range = match raw.number() {
+            Some(number) => slots(number).map(SlotRange::fixed),
+            None => raw.text().and_then(|text| {
+                let (min, max) = text.split_once("..")?;
+                let bound = |text: &str| slots(text.trim().parse().ok()?);
+                SlotRange::new(bound(min)?, bound(max)?)
+            }),
+        };
+        range.map(SlotCount).ok_or_else(must_be::<Self>)
+    }
+
+    fn written(&self) -> Json {
+        match self.0.is_fixed() {
+            true => self.0.min().into(),
+            false => format!("{}..{}", self.0.min(), self.0.max()).into(),
+        }
+    }
+}
+
+/// How much must be free of something; nothing if it is off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeastFree(pub Option<FreeMin>);
+
+const OFF: &str = "off";
+
+impl Value for LeastFree {
+    fn kind() -> String {
+        "a share such as 5%, a size such as 512MiB or 2GiB, or off".to_owned()
+    }
+
+    fn placeholder() -> String {
+        "SIZE|PERCENT|off".to_owned()
+    }
+
+    fn read(raw: &Raw) -> Result<Self, String> {
+        let text = raw.text().map(str::trim).ok_or_else(must_be::<Self>)?;
+        if text == OFF {
+            return Ok(LeastFree(None));
+        }
+        let least = match text.strip_suffix('%') {
+            Some(percent) => {
+                percent.trim().parse().ok().filter(|pct| (1..=99).contains(pct)).map(FreeMin::Percent)
+            }
+            None => size(text).map(FreeMin::Bytes),
+        };
+        least.map(|least| LeastFree(Some(least))).ok_or_else(must_be::<Self>)
+    }
+
+    fn written(&self) -> Json {
+        self.0.map_or(OFF.to_owned(), |least| least.to_string().replace(' ', "")).into()
+    }
+}
+
+/// Bytes with a unit, in powers of 1024.
+fn size(text: &str) -> Option<u64> {
+    let units = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
+    let (number, shift) = units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, shift)))?;
+    let number: u64 = number.trim().parse().ok()?;
+    number.checked_mul(1 << shift).filter(|bytes| *bytes > 0)
+}
+
+/// The most of something, in percent; nothing if it is off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MostPercent(pub Option<u8>);
+
+impl Value for MostPercent {
+    fn kind() -> String {
+        "a share such as 90%, or off".to_owned()
+    }
+
+    fn placeholder() -> String {
+        "PERCENT|off".to_owned()
+    }
+
+    fn read(raw: &Raw) -> Result<Self, String> {
+        let text = raw.text().map(str::trim).ok_or_else(must_be::<Self>)?;
+        if text == OFF {
+            return Ok(MostPercent(None));
+        }
+        let percent = text.strip_suffix('%').and_then(|percent| percent.trim().parse().ok());
+        let percent = percent.filter(|percent| (1..=100).contains(percent));
+        percent.map(|percent| MostPercent(Some(percent))).ok_or_else(must_be::<Self>)
+    }
+
+    fn written(&self) -> Json {
+        self.0.map_or(OFF.to_owned(), |percent| format!("{percent}%")).into()
     }
 }
 
@@ -480,3 +587,36 @@ macro_rules! choice {
     )+};
 }
 pub(crate) use choice;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_a_number_or_two_bounds() {
+        let slots = |raw: Raw| read::<SlotCount>(&raw).map(|slots| slots.written().to_string()).ok();
+        assert_eq!(slots(Raw::word("8")).as_deref(), Some("8"));
+        assert_eq!(slots(Raw::Number("8".to_owned())).as_deref(), Some("8"));
+        assert_eq!(slots(Raw::Text("4..64".to_owned())).as_deref(), Some("\"4..64\""));
+        assert_eq!(slots(Raw::word("4 .. 4")).as_deref(), Some("4"));
+        for wrong in ["0", "0..4", "8..4", "4..", "..4", "4..10001", "many"] {
+            assert_eq!(slots(Raw::word(wrong)), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn limits_of_health_are_sizes_shares_or_off() {
+        let least = |text: &str| read::<LeastFree>(&Raw::word(text)).map(|least| least.0).ok();
+        assert_eq!(least("off"), Some(None));
+        assert_eq!(least("3%"), Some(Some(FreeMin::Percent(3))));
+        assert_eq!(least("512MiB"), Some(Some(FreeMin::Bytes(512 << 20))));
+        for wrong in ["", "0%", "100%", "3", "512MB", "0GiB", "-1GiB", "99999999999TiB"] {
+            assert_eq!(least(wrong), None, "{wrong}");
+        }
+        let most = |text: &str| read::<MostPercent>(&Raw::word(text)).map(|most| most.0).ok();
+        assert_eq!(
+            (most("off"), most("90%"), most("90"), most("0%")),
+            (Some(None), Some(Some(90)), None, None)
+        );
+    }
+}

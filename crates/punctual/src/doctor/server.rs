@@ -5,8 +5,8 @@ use super::finding::Finding;
 use crate::connect::Connection;
 use crate::output;
 use punctual_client::{
-    Client, ClientError, ClockMode, DeadLetterFilter, JobFilter, MeBody, StatsBody, WorkerSessionBody,
-    WorkerState, host,
+    Client, ClientError, ClockMode, DeadLetterFilter, JobFilter, MeBody, NodeBody, StatsBody,
+    WorkerSessionBody, WorkerState, host,
 };
 use punctual_core::job::JobStatus;
 use punctual_core::limits;
@@ -60,6 +60,7 @@ pub async fn check(connection: &Connection, here: Here) -> Vec<Finding> {
         Ok(_) => {
             findings.push(role(&client).await);
             findings.push(time(&client).await);
+            findings.push(cluster(&client).await);
             findings.extend(work(&client).await);
         }
         Err(error) => findings.push(refused(&error)),
@@ -149,6 +150,34 @@ async fn time(client: &Client) -> Finding {
         return Finding::good("time", found);
     }
     Finding::warning("time", found, "keep both in step with NTP; jobs fall due by the server's clock")
+}
+
+/// The processes of the cluster: whether somebody leads and all segments are looked after, and what they say of themselves.
+async fn cluster(client: &Client) -> Finding {
+    let nodes = match client.nodes().await {
+        Ok(nodes) => nodes.items,
+        Err(error) => return Finding::skipped("cluster", format!("its processes are not known: {error}")),
+    };
+    told_of(&nodes)
+}
+
+fn told_of(nodes: &[NodeBody]) -> Finding {
+    let warnings = nodes
+        .iter()
+        .flat_map(|node| node.warnings.iter().map(move |warning| format!("{}: {warning}", node.node_id)));
+    let mut wrong: Vec<String> = warnings.collect();
+    if !nodes.iter().any(|node| node.roles.iter().any(|role| role == "scheduler")) {
+        wrong.push("no scheduler is there: nothing falls due".to_owned());
+    } else if !nodes.iter().any(|node| node.leader) {
+        wrong.push("nobody leads just now".to_owned());
+    }
+    if wrong.is_empty() {
+        let leader = nodes.iter().find(|node| node.leader).map_or("none", |node| node.node_id.as_str());
+        let found = format!("processes: {}, none has anything to complain of; leader: {leader}", nodes.len());
+        return Finding::good("cluster", found);
+    }
+    let fix = "`punctual nodes` shows them all";
+    Finding::warning("cluster", wrong.join("; "), fix)
 }
 
 fn distance(a: Timestamp, b: Timestamp) -> Duration {
@@ -295,6 +324,37 @@ mod tests {
     struct Told {
         #[command(flatten)]
         connect: ConnectArgs,
+    }
+
+    #[test]
+    fn a_cluster_without_scheduler_or_with_a_warning_is_worth_a_look() {
+        let node = |roles: &[&str], leader: bool, warnings: &[&str]| NodeBody {
+            node_id: "a-1".to_owned(),
+            version: String::new(),
+            started_at: Timestamp::EPOCH,
+            roles: roles.iter().map(|role| (*role).to_owned()).collect(),
+            address: String::new(),
+            tzdb_version: String::new(),
+            clock_offset_ms: 0,
+            store: "postgres".to_owned(),
+            schema_version: 1,
+            embedded_store: false,
+            host: String::new(),
+            pid: 1,
+            leader,
+            segments: 0,
+            answering: true,
+            warnings: warnings.iter().map(|warning| (*warning).to_owned()).collect(),
+        };
+        let api = node(&["api"], false, &[]);
+        assert_eq!(told_of(&[api.clone(), node(&["scheduler"], true, &[])]).level, Level::Good);
+        for nodes in [
+            vec![api.clone()],
+            vec![api.clone(), node(&["scheduler"], false, &[])],
+            vec![api, node(&["scheduler"], true, &["its clock is wrong"])],
+        ] {
+            assert_eq!(told_of(&nodes).level, Level::Warning, "{nodes:?}");
+        }
     }
 
     #[tokio::test]

@@ -49,6 +49,7 @@ pub fn job_details(job: &JobBody) -> String {
         ("Depends on", (!job.depends_on.is_empty()).then(|| listed(&job.depends_on))),
         ("Idempotency key", job.idempotency_key.clone()),
         ("Unique key", job.unique_key.clone()),
+        ("Concurrency key", job.concurrency_key.clone()),
         ("Next run", job.next_run_time.map(time)),
         ("Next retry", job.next_retry_time.map(time)),
         ("Last run", job.last_run_time.map(time)),

@@ -1,7 +1,8 @@
 //! `punctual api`: takes requests, hands work to workers that ask over HTTP, and fires what it has committed itself and is
 //! due at once. Runs no handlers, and leaves the rest to schedulers.
 
-use super::listener::{limits, listen, server};
+use super::engine::store_time;
+use super::listener::{limits, listen, node_info, server};
 use super::node::Node;
 use super::welcome::Welcome;
 use super::{
@@ -9,6 +10,7 @@ use super::{
     warn_of_token,
 };
 use crate::config::{ApiRoleSettings, Flags};
+use crate::coordination;
 use crate::data_dir::DataDirArgs;
 use crate::exit::Exit;
 use crate::store::{self, PasswordArg, StorePlace};
@@ -40,10 +42,13 @@ pub async fn run(args: ApiArgs) -> anyhow::Result<Exit> {
     data_dir.prepare()?;
     let open = store::open(&place, &host).await?;
     let listener = listen(&settings.api.listen.0, "--listen").await?;
-    let engine = engine::start(EngineConfig::default(), Duties::OwnCommits, &host, &open).await?;
+    let info = node_info(&open, &["api"], Some(&listener), store_time(&open).await?);
+    let seat = coordination::seat(&settings.coordination, &open, &host, &info)?;
+    let config = EngineConfig { member_ttl: settings.coordination.ttl.get(), ..EngineConfig::default() };
+    let engine = engine::start(config, Duties::OwnCommits, &host, &open, seat).await?;
     let token = admin_token::ensure(&open, &data_dir, engine.now(), args.new_admin_token).await?;
     let mut node = Node::new(Duration::ZERO);
-    let api = api_of(&engine, &host, &open, &node, &["api"], &listener);
+    let api = api_of(&engine, &host, &node, info);
     let address = listener.local_addr().context("cannot tell where the server listens")?;
     let http = server(&api, &host, listener, limits(&settings.api));
     node.run_http(http.run(api.router(), node.stopping()));

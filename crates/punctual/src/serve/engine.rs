@@ -4,7 +4,8 @@ use crate::exit::CliError;
 use crate::store::OpenStore;
 use anyhow::Context;
 use punctual_core::ports::{Host, Store, StoreError};
-use punctual_engine::{Duties, Engine, EngineConfig};
+use punctual_core::time::Timestamp;
+use punctual_engine::{Duties, Engine, EngineConfig, Seat};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,18 +19,26 @@ pub async fn start(
     duties: Duties,
     host: &Host,
     open: &OpenStore,
+    seat: Option<Seat>,
 ) -> anyhow::Result<Arc<Engine>> {
     let config = if open.is_embedded { config } else { config.sharing_store(duties) };
-    let engine = Engine::among_others(config, host.clone(), open.store.clone(), open.wakes.clone());
-    engine.start().await.map_err(|error| {
-        CliError::cannot_start(format!("cannot read the store's clock: {error}; is the database there?"))
-    })?;
+    let engine = Engine::in_cluster(config, host.clone(), open.store.clone(), open.wakes.clone(), seat);
+    engine.start().await.map_err(|error| no_clock(&error))?;
     // Where the store is this process's alone, the embedded workers of earlier processes died with them: their work need
     // not wait for the lease. On a shared one they may be alive in another process.
     if open.is_embedded {
         lose_sessions_of_last_process(&*open.store, &engine).await?;
     }
     Ok(engine)
+}
+
+/// The store's time, before there is an engine.
+pub async fn store_time(open: &OpenStore) -> Result<Timestamp, CliError> {
+    open.store.clock().await.map_err(|error| no_clock(&error))
+}
+
+fn no_clock(error: &StoreError) -> CliError {
+    CliError::cannot_start(format!("cannot read the store's clock: {error}; is the database there?"))
 }
 
 async fn lose_sessions_of_last_process(store: &dyn Store, engine: &Engine) -> anyhow::Result<()> {

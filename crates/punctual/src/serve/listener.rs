@@ -28,16 +28,24 @@ pub fn server(api: &Api, host: &Host, listener: TcpListener, limits: ServerLimit
 }
 
 /// What this process says of itself.
-pub fn node_info(open: &OpenStore, roles: &[&str], listener: &TcpListener, now: Timestamp) -> NodeInfo {
+pub fn node_info(
+    open: &OpenStore,
+    roles: &[&str],
+    listener: Option<&TcpListener>,
+    now: Timestamp,
+) -> NodeInfo {
+    let address = listener.and_then(|listener| listener.local_addr().ok());
     NodeInfo {
         id: node_id(open),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         started_at: now,
         roles: roles.iter().map(|role| (*role).to_owned()).collect(),
-        address: listener.local_addr().map_or_else(|_| String::new(), |address| address.to_string()),
+        address: address.map_or_else(String::new, |address| address.to_string()),
         store: open.kind.to_owned(),
         schema_version: open.schema_version,
         embedded_store: open.is_embedded,
+        host: host_name().unwrap_or_default(),
+        pid: std::process::id(),
     }
 }
 

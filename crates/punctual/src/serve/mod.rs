@@ -14,6 +14,7 @@ mod manual_clock;
 mod node;
 mod repeats;
 mod retention;
+mod scaling;
 mod scheduler;
 #[cfg(test)]
 mod several;
@@ -29,16 +30,18 @@ pub use logging::{Level, LogFormat};
 pub use scheduler::{SchedulerArgs, run as run_scheduler};
 pub use worker::{WorkerArgs, run as run_worker};
 
+use crate::coordination;
 use crate::config::{Flags, LogSettings, ServeSettings, unknown_variables};
 use crate::data_dir::{self, DataDir, DataDirArgs};
 use crate::exit::{CliError, Exit};
-use crate::store::{self, OpenStore, PasswordArg, StorePlace};
+use crate::store::{self, PasswordArg, StorePlace};
 use admin_token::AdminToken;
 use anyhow::Context;
+use engine::store_time;
 use clap::CommandFactory;
 use listener::{limits, listen, node_info, server};
 use node::{Drained, Node};
-use punctual_api::Api;
+use punctual_api::{Api, NodeInfo};
 use punctual_client::host;
 use punctual_core::ports::Host;
 use punctual_engine::{Duties, Engine};
@@ -46,7 +49,6 @@ use punctual_worker::Worker;
 use signals::Signals;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use tokio::net::TcpListener;
 use welcome::Welcome;
 
 #[derive(clap::Args)]
@@ -71,18 +73,21 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
     let (host, driven) = clock::choose(&settings.clock, host);
     let origin = |key: &str| around.origin(&args.settings, key);
     let executors = worker::executors(&settings.worker, origin, &host)?;
+    let hooks = scaling::Hook::read_all(settings.scheduler.scaling_hooks_file.as_deref())?;
     let place = StorePlace::of(&settings.store, &args.password, data_dir.path())?;
     warn_of_seen_password(&place, &origin("store.url"));
     prepare(&data_dir, &place)?;
     let open = store::open(&place, &host).await?;
     let listener = listen(&settings.api.listen.0, "--listen").await?;
-    let engine =
-        engine::start(retention::config(&settings.scheduler), Duties::Everything, &host, &open).await?;
+    let info = node_info(&open, &["api", "scheduler", "worker"], Some(&listener), store_time(&open).await?);
+    let seat = coordination::seat(&settings.coordination, &open, &host, &info)?;
+    let config = retention::config(&settings.scheduler, &settings.coordination);
+    let engine = engine::start(config, Duties::Everything, &host, &open, seat).await?;
     let token = admin_token::ensure(&open, &data_dir, engine.now(), args.new_admin_token).await?;
     let now = engine.now();
     let is_driven = driven.is_some();
     let mut node = Node::new(settings.worker.drain_grace.get());
-    let mut api = api_of(&engine, &host, &open, &node, &["api", "scheduler", "worker"], &listener);
+    let mut api = api_of(&engine, &host, &node, info);
     if let Some(clock) = driven {
         api = api.driving(clock);
     }
@@ -90,7 +95,9 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
     let http = server(&api, &host, listener, limits(&settings.api));
     node.run_http(http.run(api.router(), node.stopping()));
     let config = worker::config(&settings.worker, worker::name_beside_api(&open), open.is_embedded);
-    node.run_worker(Worker::new(config, host.clone(), engine.clone(), executors), Drained::GoOn);
+    let worker = Worker::new(config, host.clone(), engine.clone(), executors);
+    node.run_worker(worker.on_machine(host::health(data_dir.path())), Drained::GoOn);
+    tokio::spawn(scaling::run(hooks, engine.clone(), host.clone(), node.draining()));
     node.run_loops(engine);
     if is_driven {
         engine::worker_connected(&host, &*open.store).await;
@@ -141,16 +148,9 @@ fn prepare(data_dir: &DataDir, place: &StorePlace) -> Result<(), CliError> {
 }
 
 /// The API of this process, as far as all roles have it alike.
-fn api_of(
-    engine: &Arc<Engine>,
-    host: &Host,
-    open: &OpenStore,
-    node: &Node,
-    roles: &[&str],
-    listener: &TcpListener,
-) -> Api {
+fn api_of(engine: &Arc<Engine>, host: &Host, node: &Node, info: NodeInfo) -> Api {
     Api::new(engine.clone(), host.clock.clone())
-        .on_node(node_info(open, roles, listener, engine.now()))
+        .on_node(info)
         .ready_until(node.draining())
         .streaming_until(node.stopping())
 }

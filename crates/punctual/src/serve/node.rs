@@ -21,7 +21,7 @@ pub enum Drained {
 
 /// Everything that runs in this process.
 pub struct Node {
-    loops: Option<JoinHandle<()>>,
+    loops: Option<(JoinHandle<()>, Arc<Engine>)>,
     worker: Option<(JoinHandle<()>, Drained)>,
     http: Option<JoinHandle<()>>,
     draining: watch::Sender<bool>,
@@ -58,7 +58,7 @@ impl Node {
     }
 
     pub fn run_loops(&mut self, engine: Arc<Engine>) {
-        self.loops = Some(tokio::spawn(engine.run()));
+        self.loops = Some((tokio::spawn(engine.clone().run()), engine));
     }
 
     pub fn run_worker(&mut self, worker: Worker, drained: Drained) {
@@ -80,7 +80,7 @@ impl Node {
             }
             () = ended(self.http.as_mut()) => Some("the listener"),
             () = ended(self.worker.as_mut().map(|(worker, _)| worker)) => Some("the worker").filter(|_| !ends_with_worker),
-            () = ended(self.loops.as_mut()) => Some("the scheduler"),
+            () = ended(self.loops.as_mut().map(|(loops, _)| loops)) => Some("the scheduler"),
         };
         if let Some(part) = died {
             tracing::error!("{part} stopped unexpectedly: stopping the server");
@@ -95,17 +95,20 @@ impl Node {
         }
     }
 
-    /// First nothing more is fired, then what runs finishes, and only then does the listener go: until the end people
-    /// can see what is being waited for, and what they submit is kept for the next start.
+    /// No work is taken any more, and what this process looks after goes to others, who fire it from then on. Then what runs
+    /// finishes, and only then does the listener go: until the end people can see what is being waited for, and what they submit is kept for the
+    /// next start.
     async fn stop(self) {
-        if let Some(loops) = self.loops {
-            loops.abort();
-            let _ = loops.await;
-        }
         if self.worker.is_some() {
             tracing::info!("draining: handlers that run may take up to {} to finish", self.drain_grace);
         }
         self.draining.send_replace(true);
+        if let Some((loops, engine)) = self.loops {
+            // The loops go on meanwhile: what falls due before somebody else has it is still fired here.
+            engine.hand_over().await;
+            loops.abort();
+            let _ = loops.await;
+        }
         if let Some((worker, _)) = self.worker
             && !worker.is_finished()
         {

@@ -1,11 +1,12 @@
-//! How long the server keeps what is over.
+//! What the settings say of a scheduler: how long what is over is kept, how far its clock may be off, and how long it may be
+//! silent.
 
 use crate::args::Kept;
-use crate::config::SchedulerSettings;
+use crate::config::{CoordinationSettings, SchedulerSettings};
 use punctual_engine::EngineConfig;
 use std::time::Duration;
 
-pub fn config(settings: &SchedulerSettings) -> EngineConfig {
+pub fn config(settings: &SchedulerSettings, coordination: &CoordinationSettings) -> EngineConfig {
     EngineConfig {
         jobs_kept: match settings.keep_finished_jobs {
             Kept::For(time) => Some(time),
@@ -16,6 +17,8 @@ pub fn config(settings: &SchedulerSettings) -> EngineConfig {
             // Longer than any time there is.
             Kept::Forever => Duration::MAX,
         },
+        clock_offset_max: settings.clock_offset_max.get(),
+        member_ttl: coordination.ttl.get(),
         ..EngineConfig::default()
     }
 }

@@ -1,10 +1,14 @@
 //! `punctual scheduler`: fires what falls due, recovers what lost workers held, and deletes what has been kept long
-//! enough. Any number may run on one store: what they do is compared and swapped, so that nothing is done twice.
+//! enough. Any number may run on one store: they share out segments among themselves, and one leads; what they do is compared
+//! and swapped, so that nothing is done twice.
 
-use super::listener::{listen, server};
+use super::engine::store_time;
+use super::listener::{listen, node_info, server};
 use super::node::Node;
+use super::scaling::{self, Hook};
 use super::{api_of, begin, engine, retention, warn_of_open_address, warn_of_seen_password};
 use crate::config::{Flags, SchedulerRoleSettings};
+use crate::coordination;
 use crate::data_dir::DataDirArgs;
 use crate::exit::Exit;
 use crate::output;
@@ -33,18 +37,22 @@ pub async fn run(args: SchedulerArgs) -> anyhow::Result<Exit> {
     let settings = around.read(&args.settings)?;
     let place = StorePlace::of(&settings.store, &args.password, data_dir.path())?;
     place.must_be_shared("scheduler")?;
+    let hooks = Hook::read_all(settings.scheduler.scaling_hooks_file.as_deref())?;
     let (mut signals, host) = begin(&settings.log)?;
     warn_of_seen_password(&place, &around.origin(&args.settings, "store.url"));
     let open = store::open(&place, &host).await?;
     let address = settings.health.listen.as_ref().map_or(DEFAULT_ADDRESS, |address| address.0.as_str());
     let listener = listen(address, "--health-listen").await?;
-    let engine =
-        engine::start(retention::config(&settings.scheduler), Duties::Everything, &host, &open).await?;
+    let info = node_info(&open, &["scheduler"], Some(&listener), store_time(&open).await?);
+    let seat = coordination::seat(&settings.coordination, &open, &host, &info)?;
+    let config = retention::config(&settings.scheduler, &settings.coordination);
+    let engine = engine::start(config, Duties::Everything, &host, &open, seat).await?;
     let mut node = Node::new(Duration::ZERO);
-    let api = api_of(&engine, &host, &open, &node, &["scheduler"], &listener);
+    let api = api_of(&engine, &host, &node, info);
     let address = listener.local_addr().context("cannot tell where the scheduler listens")?;
     let http = server(&api, &host, listener, ServerLimits::default());
     node.run_http(http.run(api.health_router(), node.stopping()));
+    tokio::spawn(scaling::run(hooks, engine.clone(), host.clone(), node.draining()));
     node.run_loops(engine);
     let version = env!("CARGO_PKG_VERSION");
     output::print_raw(&format!(

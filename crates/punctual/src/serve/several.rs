@@ -1,20 +1,27 @@
 //! Several engines on one store, as several processes have them: what one commits, another one runs, fires or tells of.
 
 use punctual_client::host;
+use punctual_coordination::StoreCoordination;
+use punctual_core::cluster::Card;
 use punctual_core::ids::JobId;
 use punctual_core::job::{JobSpec, JobStatus};
-use punctual_core::ports::{Heard, Host, Lane, Store, StoreError, Wakes};
+use punctual_core::ports::{
+    Clock, Coordination, CoordinationError, Heard, HeldLease, Host, Joining, Lane, LeaseName, MemberId,
+    Register, Roster, Standing, Store, StoreError, Take, Task, Wakes,
+};
 use punctual_core::recurrence::RecurrenceSpec;
 use punctual_core::schedule::{Recurring, Schedule};
-use punctual_engine::{Duties, Engine, EngineConfig, Touched};
+use punctual_core::time::{Monotonic, Timestamp};
+use punctual_engine::{Duties, Engine, EngineConfig, Seat, Touched};
 use punctual_store::sqlite::{SqliteOptions, SqliteStore};
 use punctual_worker::{Worker, WorkerConfig, builtin_executors};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::sync::{Mutex, broadcast, watch};
+use tokio::task::JoinHandle;
 
 /// How long anything that must come may take to come. Generous: the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -24,6 +31,7 @@ const NEVER: Duration = Duration::from_secs(3_600);
 /// A store that several engines share.
 struct Shared {
     store: Arc<dyn Store>,
+    register: Arc<dyn Register>,
     host: Host,
     _directory: TempDir,
 }
@@ -33,7 +41,8 @@ impl Shared {
         let directory = tempfile::tempdir().unwrap();
         let host = host::this_machine().unwrap();
         let store = SqliteStore::open(&SqliteOptions::new(directory.path()), host.calendar.clone()).unwrap();
-        Shared { store: Arc::new(store), host, _directory: directory }
+        let store = Arc::new(store);
+        Shared { register: store.clone(), store, host, _directory: directory }
     }
 
     /// One more process.
@@ -42,6 +51,18 @@ impl Shared {
         engine.start().await.unwrap();
         tokio::spawn(engine.clone().run());
         engine
+    }
+
+    /// One more scheduler of a cluster whose coordination can be cut off, and its loops.
+    async fn member(&self, away: &Arc<AtomicBool>) -> (Arc<Engine>, JoinHandle<()>) {
+        let coordination = StoreCoordination::new(self.register.clone(), self.host.clock.clone());
+        let coordination = Arc::new(Cuttable { coordination, is_away: away.clone() });
+        let config = EngineConfig { member_ttl: Duration::from_millis(500), ..sharing(Duties::Everything) };
+        let seat = Some(Seat { coordination, card: Card::default() });
+        let engine = Engine::in_cluster(config, self.host.clone(), self.store.clone(), None, seat);
+        engine.start().await.unwrap();
+        let loops = tokio::spawn(engine.clone().run());
+        (engine, loops)
     }
 
     /// Works until the sender is dropped, and waits for its session.
@@ -269,4 +290,119 @@ async fn listeners_are_told_of_what_another_process_runs() {
         }
     });
     told.await.expect("the start is told");
+}
+
+/// The store's coordination, which does not answer while it is away.
+struct Cuttable {
+    coordination: StoreCoordination,
+    is_away: Arc<AtomicBool>,
+}
+
+impl Cuttable {
+    fn reach(&self) -> Result<&StoreCoordination, CoordinationError> {
+        if self.is_away.load(Ordering::Relaxed) {
+            return Err(CoordinationError::Unavailable("it is away".to_owned()));
+        }
+        Ok(&self.coordination)
+    }
+}
+
+#[async_trait::async_trait]
+impl Coordination for Cuttable {
+    async fn join(&self, joining: Joining) -> Result<Standing, CoordinationError> {
+        self.reach()?.join(joining).await
+    }
+
+    async fn beat(&self, member: &MemberId, card: String) -> Result<Standing, CoordinationError> {
+        self.reach()?.beat(member, card).await
+    }
+
+    async fn look(&self) -> Result<Roster, CoordinationError> {
+        self.reach()?.look().await
+    }
+
+    async fn take(&self, member: &MemberId, names: Vec<LeaseName>) -> Result<Vec<Take>, CoordinationError> {
+        self.reach()?.take(member, names).await
+    }
+
+    async fn release(&self, member: &MemberId, held: Vec<HeldLease>) -> Result<Vec<bool>, CoordinationError> {
+        self.reach()?.release(member, held).await
+    }
+
+    async fn leave(&self, member: &MemberId) -> Result<(), CoordinationError> {
+        self.reach()?.leave(member).await
+    }
+}
+
+/// How many segments each looks after, fewest first, and how many lead.
+fn shares(engines: &[&Arc<Engine>]) -> (Vec<usize>, usize) {
+    let clusters = engines.iter().map(|engine| engine.cluster());
+    let mut shares: Vec<usize> = clusters.map(|cluster| cluster.segments).collect();
+    shares.sort_unstable();
+    (shares, engines.iter().filter(|engine| engine.leads()).count())
+}
+
+#[tokio::test]
+async fn schedulers_share_segments_out_and_go_on_alone_while_coordination_is_away() {
+    let shared = Shared::new();
+    let away = Arc::new(AtomicBool::new(false));
+    let (first, first_loops) = shared.member(&away).await;
+    let (second, _second_loops) = shared.member(&away).await;
+    let (third, _third_loops) = shared.member(&away).await;
+    let all = [&first, &second, &third];
+    eventually("three share evenly", async || shares(&all) == (vec![21, 21, 22], 1)).await;
+    let seen = first.nodes().await.unwrap().unwrap();
+    assert_eq!((seen.len(), seen.iter().filter(|node| node.holdings.leads).count()), (3, 1));
+
+    away.store(true, Ordering::Relaxed);
+    eventually("each looks after everything", async || shares(&all) == (vec![64, 64, 64], 3)).await;
+    away.store(false, Ordering::Relaxed);
+    eventually("they share again", async || shares(&all) == (vec![21, 21, 22], 1)).await;
+
+    first_loops.abort();
+    eventually("two share what the dead one had", async || shares(&[&second, &third]) == (vec![32, 32], 1))
+        .await;
+    second.hand_over().await;
+    let left = third.nodes().await.unwrap().unwrap();
+    assert_eq!(left.len(), 1, "who leaves is not waited for");
+    eventually("one has all", async || shares(&[&third]) == (vec![64], 1)).await;
+}
+
+/// A machine whose wall clock is off by so many microseconds.
+struct Off {
+    clock: Arc<dyn Clock>,
+    by_us: AtomicI64,
+}
+
+impl Clock for Off {
+    fn wall(&self) -> Timestamp {
+        self.clock.wall().shifted(self.by_us.load(Ordering::Relaxed))
+    }
+
+    fn monotonic(&self) -> Monotonic {
+        self.clock.monotonic()
+    }
+
+    fn sleep(&self, duration: Duration) -> Task {
+        self.clock.sleep(duration)
+    }
+}
+
+#[tokio::test]
+async fn a_node_whose_clock_is_off_leaves_firing_to_others_until_it_is_right() {
+    let shared = Shared::new();
+    let clock = Arc::new(Off { clock: shared.host.clock.clone(), by_us: AtomicI64::new(45_000_000) });
+    let host = Host { clock: clock.clone(), calendar: clock.clone(), ..shared.host.clone() };
+    let off = Engine::new(sharing(Duties::Everything), host, shared.store.clone());
+    off.start().await.unwrap();
+    tokio::spawn(off.clone().run());
+    assert!(off.cluster().is_off && off.cluster().segments == 0 && !off.leads());
+    assert!(off.clock_offset_us() < -44_000_000, "{}", off.clock_offset_us());
+    let job = submit(&off, Schedule::OneTime { at: off.now().plus(Duration::from_millis(50)) }).await;
+    let right = shared.engine(sharing(Duties::Everything), None).await;
+    let _worker = shared.worker(&right).await;
+    shared.succeeds(job).await;
+    assert_eq!((off.counters().fired, right.counters().fired), (0, 1));
+    clock.by_us.store(0, Ordering::Relaxed);
+    eventually("it fires again", async || !off.cluster().is_off && off.cluster().segments == 64).await;
 }

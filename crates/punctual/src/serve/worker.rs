@@ -1,17 +1,20 @@
 //! `punctual worker`: runs handlers, and nothing else. It works on the store itself, as one of the processes that share
 //! it, or asks a server over the worker protocol.
 
-use super::listener::{host_name, listen, server};
+use super::engine::store_time;
+use super::listener::{host_name, listen, node_info, server};
 use super::node::{Drained, Node};
 use super::{api_of, begin, engine, warn_of_open_address, warn_of_seen_password};
 use crate::config::{Flags, Surroundings, WorkerRoleSettings, WorkerSettings};
 use crate::connect::ConnectArgs;
+use crate::coordination;
 use crate::exit::{CliError, Exit};
 use crate::output;
 use crate::store::{self, OpenStore, PasswordArg, StorePlace, StoreUrl};
 use anyhow::Context;
 use punctual_api::ServerLimits;
-use punctual_client::{Client, ClientError, RemotePort};
+use punctual_client::{Client, ClientError, RemotePort, host};
+use punctual_core::health::HealthLimits;
 use punctual_core::limits;
 use punctual_core::ports::{Executor, Host};
 use punctual_engine::{Duties, EngineConfig};
@@ -84,13 +87,19 @@ async fn on_store(
     warn_of_seen_password(&place, &origin("store.url"));
     let executors = executors(&settings.worker, origin, &host)?;
     let open = store::open(&place, &host).await?;
-    let engine = engine::start(EngineConfig::default(), Duties::OwnCommits, &host, &open).await?;
+    let listener = match &settings.health.listen {
+        Some(address) => Some(listen(&address.0, "--health-listen").await?),
+        None => None,
+    };
+    let info = node_info(&open, &["worker"], listener.as_ref(), store_time(&open).await?);
+    let seat = coordination::seat(&settings.coordination, &open, &host, &info)?;
+    let engine_config = EngineConfig { member_ttl: settings.coordination.ttl.get(), ..EngineConfig::default() };
+    let engine = engine::start(engine_config, Duties::OwnCommits, &host, &open, seat).await?;
     let mut node = Node::new(settings.worker.drain_grace.get());
     let mut said = format!("Punctual {} works on {place}", env!("CARGO_PKG_VERSION"));
-    if let Some(address) = &settings.health.listen {
-        let listener = listen(&address.0, "--health-listen").await?;
+    if let Some(listener) = listener {
         let address = listener.local_addr().context("cannot tell where the worker listens")?;
-        let api = api_of(&engine, &host, &open, &node, &["worker"], &listener);
+        let api = api_of(&engine, &host, &node, info);
         let http = server(&api, &host, listener, ServerLimits::default());
         node.run_http(http.run(api.health_router(), node.stopping()));
         said += &format!(", and says how it is on http://{address}");
@@ -98,7 +107,8 @@ async fn on_store(
     }
     let config = config(&settings.worker, name(settings), false);
     tracing::info!(store = %place, worker = config.name, "working");
-    node.run_worker(Worker::new(config, host.clone(), engine.clone(), executors), Drained::End);
+    let worker = Worker::new(config, host.clone(), engine.clone(), executors);
+    node.run_worker(worker.on_machine(host::health(".")), Drained::End);
     node.run_loops(engine);
     output::print_raw(&said)?;
     Ok(node.until_stopped(&mut signals).await)
@@ -127,7 +137,8 @@ async fn on_server(
     let port = remote_port(client, &node, refusal.clone());
     let config = remote_config(config(&settings.worker, name(settings), false));
     tracing::info!(server = shown, worker = config.name, "working");
-    node.run_worker(Worker::new(config, host, Arc::new(port), executors), Drained::End);
+    let worker = Worker::new(config, host, Arc::new(port), executors);
+    node.run_worker(worker.on_machine(host::health(".")), Drained::End);
     output::print_raw(&format!("Punctual {} works for {shown}", env!("CARGO_PKG_VERSION")))?;
     let exit = node.until_stopped(&mut signals).await;
     let refused = refusal.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -145,7 +156,8 @@ fn remote_port(client: Client, node: &Node, refusal: Arc<Mutex<Option<ClientErro
 
 /// The same with no more held ready than a server lets a worker elsewhere hold. Too many slots it refuses.
 fn remote_config(config: WorkerConfig) -> WorkerConfig {
-    let most = limits::LEASES_NAMED_MAX.saturating_sub(config.slots);
+    let slots = config.slots_max.unwrap_or(config.slots);
+    let most = limits::LEASES_NAMED_MAX.saturating_sub(slots);
     WorkerConfig { prefetch: config.prefetch.min(most), ..config }
 }
 
@@ -153,12 +165,19 @@ fn remote_config(config: WorkerConfig) -> WorkerConfig {
 pub fn config(settings: &WorkerSettings, name: String, embedded: bool) -> WorkerConfig {
     WorkerConfig {
         name,
-        slots: settings.slots.as_usize(),
+        slots: settings.slots.0.min() as usize,
+        slots_max: Some(settings.slots.0.max() as usize),
         prefetch: settings.prefetch.as_usize(),
         queues: settings.queues.iter().map(|queue| queue.0.clone()).collect(),
         lease: settings.lease.get(),
         version: Some(env!("CARGO_PKG_VERSION").to_owned()),
         host: host_name(),
+        address: host::own_address(),
+        limits: HealthLimits {
+            memory_free_min: settings.memory_free_min.0,
+            disk_free_min: settings.disk_free_min.0,
+            cpu_pct_max: settings.cpu_max.0,
+        },
         embedded,
         drain_grace: settings.drain_grace.get(),
         ..WorkerConfig::default()

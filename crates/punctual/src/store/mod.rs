@@ -17,7 +17,7 @@ use crate::exit::{CliError, Exit};
 use crate::output::tell;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 use punctual_client::host;
-use punctual_core::ports::{Host, Store, Wakes};
+use punctual_core::ports::{Host, Register, Store, Wakes};
 use punctual_store::bare::BareDatabase;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 use punctual_store::moving::{Home, MoveError};
@@ -211,6 +211,8 @@ fn read_password(
 #[derive(Clone)]
 pub struct OpenStore {
     pub store: Arc<dyn Store>,
+    /// Where the processes that share it are listed; none where it belongs to this one.
+    pub register: Option<Arc<dyn Register>>,
     /// Carries words between the processes that share it, where it can.
     pub wakes: Option<Arc<dyn Wakes>>,
     /// `sqlite`, `postgres` or `mysql`.
@@ -396,6 +398,7 @@ fn open_sqlite(directory: &Path, host: &Host) -> Result<OpenStore, CliError> {
     let store = SqliteStore::open(&SqliteOptions::new(directory), host.calendar.clone());
     Ok(OpenStore {
         store: Arc::new(store.map_err(|error| cannot_open(directory, error))?),
+        register: None,
         wakes: None,
         kind: "sqlite",
         schema_version: SqliteStore::schema_version(),

@@ -24,8 +24,10 @@ pub async fn open(place: &ServerPlace) -> Result<OpenStore, CliError> {
         OpenError::Migrate(error) => failed(place, error),
         OpenError::Options(error) => unusable(place, error),
     })?;
+    let store = Arc::new(store);
     Ok(OpenStore {
-        store: Arc::new(store),
+        register: Some(store.clone()),
+        store,
         // It carries no words between processes: they look for each other's work.
         wakes: None,
         kind: place.url.dialect.word(),

@@ -24,9 +24,12 @@ pub async fn open(place: &ServerPlace) -> Result<OpenStore, CliError> {
         OpenError::Schema { .. } | OpenError::Options(_) => unusable(place, &error),
         OpenError::Database { source, .. } => unreachable(place, source),
     })?;
+    let wakes = store.wakes();
+    let store = Arc::new(store);
     Ok(OpenStore {
-        wakes: Some(store.wakes()),
-        store: Arc::new(store),
+        register: Some(store.clone()),
+        wakes: Some(wakes),
+        store,
         kind: place.url.dialect.word(),
         schema_version: PostgresStore::schema_version(),
         is_embedded: false,

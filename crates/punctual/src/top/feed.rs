@@ -15,7 +15,7 @@ const ACTIVE_JOBS_MAX: usize = 100;
 const FAILURES_MAX: usize = 50;
 
 pub async fn read(client: &Client) -> Result<Snapshot, ClientError> {
-    // The one that answers; a server alone is all of its cluster.
+    // The one that answers comes first.
     let node = client.nodes().await?.items.into_iter().next();
     let stats = client.stats().await?;
     let queues = client.queues().await?.items;

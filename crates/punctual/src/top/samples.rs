@@ -76,6 +76,12 @@ fn queue(name: &str, [waiting, queued, running]: [u64; 3], oldest: Option<u64>) 
         running,
         oldest_queued_at: oldest.map(ago),
         max_depth: None,
+        concurrency: None,
+        rate: None,
+        key_concurrency: None,
+        key_rate: None,
+        weights: Default::default(),
+        in_line: 0,
     }
 }
 

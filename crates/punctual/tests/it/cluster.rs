@@ -20,14 +20,14 @@ use tokio::sync::watch;
 const SERVER: &str = "PUNCTUAL_TEST_POSTGRES";
 
 /// A database of its own for one test, and the processes on it.
-struct Cluster {
-    url: String,
-    directory: TempDir,
+pub struct Cluster {
+    pub url: String,
+    pub directory: TempDir,
 }
 
 impl Cluster {
     /// Runs a test on an empty database, which is dropped whatever happens.
-    async fn with(test: impl AsyncFnOnce(&Cluster)) {
+    pub async fn with(test: impl AsyncFnOnce(&Cluster)) {
         let server = std::env::var(SERVER).unwrap_or_else(|_| {
             panic!(
                 "{SERVER} is not set: run `cargo xtask test`, which starts a PostgreSQL server for the tests"
@@ -48,7 +48,7 @@ impl Cluster {
     }
 
     /// Starts a process and waits until it says that it is ready.
-    fn start(&self, arguments: &[&str]) -> Process {
+    pub fn start(&self, arguments: &[&str]) -> Process {
         self.start_at(&self.url, arguments)
     }
 
@@ -68,37 +68,37 @@ impl Cluster {
         Process { child, address, said: line }
     }
 
-    fn api(&self) -> Process {
+    pub fn api(&self) -> Process {
         self.start(&["api", "--listen", "127.0.0.1:0"])
     }
 
-    fn scheduler(&self) -> Process {
+    pub fn scheduler(&self) -> Process {
         self.start(&["scheduler", "--health-listen", "127.0.0.1:0"])
     }
 
     /// With a short lease, so that what it holds is soon found lost.
-    fn worker(&self, name: &str) -> Process {
+    pub fn worker(&self, name: &str) -> Process {
         self.start(&["worker", "--worker-name", name, "--lease", "1s", "--allow", "shell"])
     }
 
-    fn token(&self) -> String {
+    pub fn token(&self) -> String {
         std::fs::read_to_string(self.directory.path().join("admin.token")).expect("a token").trim().to_owned()
     }
 }
 
 /// Killed when dropped.
-struct Process {
-    child: Child,
-    address: String,
+pub struct Process {
+    pub child: Child,
+    pub address: String,
     said: String,
 }
 
 impl Process {
-    fn client(&self, cluster: &Cluster) -> Client {
+    pub fn client(&self, cluster: &Cluster) -> Client {
         Client::new(&self.address, cluster.token()).expect("a good address")
     }
 
-    async fn request(
+    pub async fn request(
         &self,
         cluster: &Cluster,
         method: Method,
@@ -114,13 +114,13 @@ impl Process {
         .await
     }
 
-    async fn submit(&self, cluster: &Cluster, job: Value) -> JobId {
+    pub async fn submit(&self, cluster: &Cluster, job: Value) -> JobId {
         let (status, body) = self.request(cluster, Method::POST, "/api/v1/jobs", Some(job)).await;
         assert_eq!(status, StatusCode::CREATED, "{body}");
         body["job_id"].as_str().expect("an id").parse().expect("the id of a job")
     }
 
-    async fn completes(&self, cluster: &Cluster, job: JobId) {
+    pub async fn completes(&self, cluster: &Cluster, job: JobId) {
         let client = self.client(cluster);
         eventually("the job is done", async || {
             client.job(job).await.is_ok_and(|job| job.status == JobStatus::Completed)
@@ -128,18 +128,18 @@ impl Process {
         .await;
     }
 
-    async fn executions(&self, cluster: &Cluster, job: JobId) -> Vec<Value> {
+    pub async fn executions(&self, cluster: &Cluster, job: JobId) -> Vec<Value> {
         let path = format!("/api/v1/jobs/{job}/executions?limit=1000");
         let (_, page) = self.request(cluster, Method::GET, &path, None).await;
         page["items"].as_array().cloned().unwrap_or_default()
     }
 
-    fn kill(mut self) {
+    pub fn kill(mut self) {
         self.child.kill().expect("it still runs");
         self.child.wait().expect("it is gone");
     }
 
-    fn stop(mut self) -> Option<i32> {
+    pub fn stop(mut self) -> Option<i32> {
         kill_process(Pid::from_child(&self.child), Signal::TERM).expect("it still runs");
         self.child.wait().expect("it is gone").code()
     }

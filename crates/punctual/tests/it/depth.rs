@@ -19,7 +19,7 @@ async fn many_who_submit_at_once_never_overfill_a_queue() {
     let server = Server::start();
     let client = server.client();
     client.pause_queue("mail").await.unwrap();
-    let set = client.set_queue("mail", &SetQueue { max_depth: Some(7) }).await.unwrap();
+    let set = client.set_queue("mail", &SetQueue { max_depth: Some(7), ..SetQueue::default() }).await.unwrap();
     assert_eq!((set.max_depth, set.paused, set.depth()), (Some(7), true, 0));
     let mut submitters = tokio::task::JoinSet::new();
     for number in 0..60 {
@@ -53,13 +53,13 @@ async fn a_limit_outlives_the_server() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start_in(directory.path(), &[]);
     server.client().pause_queue("mail").await.unwrap();
-    server.client().set_queue("mail", &SetQueue { max_depth: Some(1) }).await.unwrap();
+    server.client().set_queue("mail", &SetQueue { max_depth: Some(1), ..SetQueue::default() }).await.unwrap();
     server.client().submit(&letter(1)).await.unwrap();
     server.kill();
     let server = Server::start_in(directory.path(), &[]);
     let refused = server.client().submit(&letter(2)).await.unwrap_err();
     assert_eq!(refused.problem().unwrap().status, 429);
-    let open = server.client().set_queue("mail", &SetQueue { max_depth: None }).await.unwrap();
+    let open = server.client().set_queue("mail", &SetQueue { max_depth: None, ..SetQueue::default() }).await.unwrap();
     assert_eq!((open.max_depth, open.queued), (None, 1));
     server.client().submit(&letter(2)).await.unwrap();
 }
@@ -69,7 +69,7 @@ async fn a_batch_is_taken_as_far_as_there_is_room() {
     let server = Server::start();
     let client = server.client();
     client.pause_queue("mail").await.unwrap();
-    client.set_queue("mail", &SetQueue { max_depth: Some(2) }).await.unwrap();
+    client.set_queue("mail", &SetQueue { max_depth: Some(2), ..SetQueue::default() }).await.unwrap();
     let jobs: Vec<SubmitJob> = (0..4).map(letter).collect();
     let keyed = client.with_request_key("batch-1");
     let items = keyed.submit_batch(&jobs).await.unwrap().items;
@@ -86,7 +86,7 @@ async fn a_batch_is_taken_as_far_as_there_is_room() {
     // Nothing is taken: the whole request says so. And a repeat takes what found no room before, nothing twice.
     let nothing = client.submit_batch(&jobs[..1]).await.unwrap_err();
     assert_eq!(nothing.problem().unwrap().status, 429);
-    client.set_queue("mail", &SetQueue { max_depth: Some(4) }).await.unwrap();
+    client.set_queue("mail", &SetQueue { max_depth: Some(4), ..SetQueue::default() }).await.unwrap();
     let again = keyed.submit_batch(&jobs).await.unwrap().items;
     assert!(again.iter().all(|item| matches!(item, BatchItem::Submitted(_))), "{again:?}");
     assert_eq!(client.queue("mail").await.unwrap().queued, 4);
@@ -97,7 +97,7 @@ async fn what_is_to_come_is_taken_and_fires_into_a_full_queue() {
     let server = standing_at(start());
     let client = server.client();
     client.pause_queue("mail").await.unwrap();
-    client.set_queue("mail", &SetQueue { max_depth: Some(0) }).await.unwrap();
+    client.set_queue("mail", &SetQueue { max_depth: Some(0), ..SetQueue::default() }).await.unwrap();
     let later = json!({"name": "later", "job_type": "noop", "queue": "mail", "delay": "1h"});
     let later = server.submit(later).await;
     let hourly = json!({"name": "hourly", "job_type": "noop", "queue": "mail", "interval": "1h"});

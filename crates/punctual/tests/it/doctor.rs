@@ -93,9 +93,18 @@ async fn a_running_server_is_examined_down_to_its_work() {
     let server = Server::start_with(&["--slots", "1"]);
     let (code, found) = examine(server.data_dir(), &["--config", "/dev/null"]);
     assert_eq!(code, Some(0));
-    for check in
-        ["store", "server", "version", "token", "time", "handlers", "queues", "dead letters", "overdue"]
-    {
+    for check in [
+        "store",
+        "server",
+        "version",
+        "token",
+        "time",
+        "cluster",
+        "handlers",
+        "queues",
+        "dead letters",
+        "overdue",
+    ] {
         assert_eq!(found[check]["level"], "good", "{:?}", found[check]);
     }
     let said = found["token"]["found"].as_str().unwrap();

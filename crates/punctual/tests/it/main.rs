@@ -15,6 +15,8 @@ mod clock;
 mod cluster;
 mod config;
 mod control;
+#[cfg(all(feature = "postgres", feature = "mysql"))]
+mod coordination;
 #[cfg(feature = "postgres")]
 mod database_away;
 mod dead_letters;
@@ -66,6 +68,7 @@ mod replica;
 mod restart;
 mod roles;
 mod scenarios;
+mod segments;
 mod server;
 mod slips;
 mod slow_connections;
@@ -75,5 +78,8 @@ mod terminal;
 mod top;
 mod update;
 mod waiting;
+mod worker_health;
+#[cfg(feature = "postgres")]
+mod worker_loss;
 mod worker_orders;
 mod worker_protocol;

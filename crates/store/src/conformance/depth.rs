@@ -95,7 +95,7 @@ pub async fn a_repeated_submit_to_a_full_queue_is_known(store: Arc<dyn Store>) {
             spec.settings.idempotency_key = Some("order".to_owned());
         })
     };
-    house.store.set_queue("bulk".to_owned(), QueueSettings { max_depth: Some(2) }).await.unwrap();
+    house.store.set_queue("bulk".to_owned(), QueueSettings::holding(Some(2))).await.unwrap();
     house.submit(at(3), named(2)).await;
     assert_eq!(house.try_submit(at(4), named(3)).await, SubmitOutcome::Existing(named(2).id));
 }
@@ -119,7 +119,7 @@ pub async fn settings_of_queues_are_listed_with_their_pauses(store: Arc<dyn Stor
     let row = |queue: &str, paused_at, max_depth| QueueRow {
         queue: queue.to_owned(),
         paused_at,
-        settings: QueueSettings { max_depth },
+        settings: QueueSettings::holding(max_depth),
     };
     let listed = house.store.queues().await.unwrap();
     assert_eq!(listed, [row("a", Some(at(1)), None), row("bulk", Some(at(1)), Some(7))]);
@@ -137,7 +137,7 @@ fn in_bulk(number: u32) -> Job {
 
 /// A house whose queue `bulk` has this limit.
 async fn limited(store: Arc<dyn Store>, max_depth: u64) -> House {
-    store.set_queue("bulk".to_owned(), QueueSettings { max_depth: Some(max_depth) }).await.unwrap();
+    store.set_queue("bulk".to_owned(), QueueSettings::holding(Some(max_depth))).await.unwrap();
     House::new(store)
 }
 

@@ -6,6 +6,7 @@
 #![expect(clippy::missing_panics_doc, reason = "a case that fails panics: that is how it reports")]
 
 mod fixture;
+pub mod register;
 mod sight;
 mod walk;
 
@@ -215,6 +216,25 @@ macro_rules! each_conformance_case {
                 a_limit_holds_until_it_is_taken_away,
                 settings_of_queues_are_listed_with_their_pauses,
             }
+            lines {
+                no_more_of_a_queue_run_at_once_than_it_allows,
+                each_key_has_a_limit_of_its_own,
+                what_has_passed_its_key_waits_for_its_queue,
+                a_line_goes_by_rank,
+                an_attempt_that_waits_for_its_retry_holds_no_place,
+                whoever_leaves_a_line_is_not_waited_for,
+                a_pause_holds_no_place,
+                what_comes_back_or_is_lost_keeps_its_place,
+                a_limit_that_is_raised_or_taken_away_lets_more_go_on,
+                a_limit_of_a_queue_counts_what_was_there_before,
+                starts_are_paced_by_a_rate,
+                each_key_is_paced_by_itself,
+                an_update_takes_a_place_in_the_other_queue,
+                an_update_takes_a_place_under_the_other_key,
+                what_follows_takes_its_place_in_line,
+                limits_are_kept_with_their_queue,
+                racing_workers_never_exceed_a_limit,
+            }
             events {
                 what_finished_is_followed_in_the_order_of_the_commits,
                 places_are_never_given_twice,
@@ -259,6 +279,7 @@ macro_rules! each_conformance_case {
             }
             sessions {
                 sessions_are_listed_until_they_close,
+                what_a_worker_told_last_is_kept_for_as_long_as_its_session,
                 session_ids_are_never_reused,
                 a_beat_raises_the_counter_and_never_lowers_it,
                 a_beat_defeats_an_observer_that_saw_the_old_count,

@@ -1,6 +1,7 @@
 //! Sessions, and what happens to leases that end without a report.
 
 use super::fixture::{House, LEASE, at, job, job_with, lane, succeeded};
+use punctual_core::health::{Measured, Room, WorkerCondition};
 use punctual_core::ids::SessionId;
 use punctual_core::job::JobStatus;
 use punctual_core::lifecycle::Status;
@@ -34,6 +35,7 @@ pub async fn sessions_are_listed_until_they_close(store: Arc<dyn Store>) {
         embedded: true,
         job_types: vec!["a".to_owned(), "b".to_owned()],
         slots: 8,
+        condition: None,
         opened_at: at(1),
         beaten_at: at(1),
     };
@@ -42,6 +44,30 @@ pub async fn sessions_are_listed_until_they_close(store: Arc<dyn Store>) {
 
     house.store.close_session(at(2), first).await.unwrap();
     house.lose(at(2), second, 0).await;
+    assert_eq!(house.store.sessions().await.unwrap(), []);
+}
+
+pub async fn what_a_worker_told_last_is_kept_for_as_long_as_its_session(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let [first, second] = [house.open_session("w1").await, house.open_session("w2").await];
+    let told = |running, refuses: &[&str]| WorkerCondition {
+        slots: 4,
+        running,
+        refuses: refuses.iter().map(|reason| (*reason).to_owned()).collect(),
+        last_error: Some("\"no\0way\"".to_owned()),
+        measured: Measured { memory: Some(Room { free: 1, total: u64::MAX }), ..Measured::default() },
+        ..WorkerCondition::default()
+    };
+    for condition in [told(1, &["memory: ü"]), told(2, &[])] {
+        house.store.keep_condition(first, condition.clone()).await.unwrap();
+        let rows = house.store.sessions().await.unwrap();
+        let kept: Vec<_> = rows.into_iter().map(|row| (row.pulse.session, row.condition)).collect();
+        assert_eq!(kept, [(first, Some(condition)), (second, None)]);
+    }
+    house.store.close_session(at(2), first).await.unwrap();
+    house.store.keep_condition(first, told(3, &[])).await.unwrap();
+    house.lose(at(2), second, 0).await;
+    house.store.keep_condition(second, told(3, &[])).await.unwrap();
     assert_eq!(house.store.sessions().await.unwrap(), []);
 }
 

@@ -7,6 +7,7 @@ use super::sight::{JobSight, Sight};
 use punctual_core::control::{Update, Verb};
 use punctual_core::ids::{JobId, SegmentSet, SessionId};
 use punctual_core::job::{Expiry, Job, JobMark, JobSpec, Priority};
+use punctual_core::limiter::{QueueLimits, Rate};
 use punctual_core::notes::{Checkpoint, Note, Percent, Progress};
 use punctual_core::ports::{
     Assignment, Beat, BeatOutcome, Claim, ClaimOutcome, Control, DeadLetterQuery, Due, DueKind, Fire,
@@ -149,7 +150,7 @@ impl Walk {
     async fn step(&mut self) {
         self.now = self.now.shifted(self.draw(10_000_000) as i64);
         let worker = self.draw(WORKERS as u64) as usize;
-        match self.draw(30) {
+        match self.draw(32) {
             0..=3 => self.submit(worker).await,
             4..=6 => self.fire_and_look(worker).await,
             7..=10 => self.claim(worker).await,
@@ -164,6 +165,7 @@ impl Walk {
             25 => self.cancel_some().await,
             26 => self.redrive_or_discard().await,
             27 => self.set_queue().await,
+            30 | 31 => self.admit().await,
             28 => self.request().await,
             _ => self.keep_house().await,
         }
@@ -242,6 +244,7 @@ impl Walk {
         };
         settings.expiry = (self.draw(4) == 0).then(|| Expiry::AfterMs(1 + self.draw(120_000)));
         settings.unique_key = (self.draw(4) == 0).then(|| format!("u{}", self.draw(2)));
+        settings.concurrency_key = (self.draw(2) == 0).then(|| format!("c{}", self.draw(3)));
         settings.idempotency_key = (self.draw(6) == 0).then(|| format!("i{}", self.draw(2)));
         if settings.schedule.is_one_shot() && number > 0 && self.draw(2) == 0 {
             let parents = [self.draw(number), self.draw(number)].map(|n| self.tried[n as usize].id);
@@ -477,11 +480,30 @@ impl Walk {
     async fn set_queue(&mut self) {
         let queue = self.pick(&["default", "bulk"]).to_owned();
         if self.draw(3) == 0 {
-            let settings = QueueSettings { max_depth: self.pick(&[None, Some(5), Some(500)]) };
+            let max_depth = self.pick(&[None, Some(5), Some(500)]);
+            let limits = self.limits();
+            let settings = QueueSettings { max_depth, limits };
             return both!(self, set_queue(queue, settings));
         }
         let pausing = self.pick(&[Pausing::Pause, Pausing::Resume, Pausing::Resume]);
         both!(self, pause_queue(self.now, queue, pausing));
+    }
+
+    fn limits(&mut self) -> QueueLimits {
+        let concurrency = self.pick(&[None, None, Some(1), Some(4)]);
+        let key_concurrency = self.pick(&[None, Some(1), Some(2)]);
+        let rate = self.pick(&[None, None, Some(Rate { count: 30, per_ms: 60_000 })]);
+        let key_rate = self.pick(&[None, None, Some(Rate { count: 1, per_ms: 5_000 })]);
+        let weights = self.pick(&[None, Some(("someone".to_owned(), 3))]).into_iter().collect();
+        QueueLimits { concurrency, rate, key_concurrency, key_rate, weights }
+    }
+
+    /// Lets lines move in which somebody waits; each store names them in the same order.
+    async fn admit(&mut self) {
+        let lines = both!(self, waiting_lines(100));
+        both!(self, limiters(lines.clone()));
+        let limit = self.pick(&[1, 3, 100]);
+        both!(self, admit(self.now, lines, limit));
     }
 
     async fn request(&mut self) {
@@ -535,6 +557,7 @@ impl Walk {
             self.now = self.now.shifted(20_000_000);
             both!(self, resolve(self.now, 1_000));
             self.fire_and_look(0).await;
+            self.admit().await;
             for worker in 0..WORKERS {
                 both!(self, order_session(self.workers[worker].session, SessionOrder::Resume));
                 self.claim(worker).await;

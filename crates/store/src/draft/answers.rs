@@ -13,9 +13,10 @@ use crate::tally::Tally;
 use punctual_core::gates::Gate;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::job::{Job, JobMark};
+use punctual_core::limiter::{LimiterId, LimiterUse, Line};
 use punctual_core::limits;
 use punctual_core::notes::{Checkpoint, LastNote, Note};
-use punctual_core::occurrence::{Finished, Live, LiveState, Ties};
+use punctual_core::occurrence::{Finished, Live, Ties};
 use punctual_core::ports::{
     DeadLetter, Lane, LeaseRef, NewRequest, QueueRow, RequestKey, SessionOpening, StoredAnswer,
 };
@@ -90,6 +91,23 @@ impl Rows for Draft {
             return self.unloaded();
         };
         Ok(self.tally.unstarted(lane, i64::try_from(*before).unwrap_or(i64::MAX)))
+    }
+
+    fn queue_as_seen(&mut self, queue: &str) -> Result<Option<QueueRow>, Fault> {
+        Ok(self.queues.present(&queue.to_owned()).or_else(|| self.remembered.queues.get(queue)).cloned())
+    }
+
+    fn limiter(&mut self, line: &Line) -> Result<LimiterUse, Fault> {
+        self.use_of_limiter(line)
+    }
+
+    fn set_next_start(&mut self, limiter: LimiterId, at: Timestamp) -> Result<(), Fault> {
+        self.put_next_start(limiter, at);
+        Ok(())
+    }
+
+    fn first_in_line(&mut self, line: &Line, count: usize) -> Result<Vec<LiveRow>, Fault> {
+        self.heads_of_line(line.id(), count)
     }
 
     fn is_job_there(&mut self, job: JobId) -> Result<bool, Fault> {
@@ -228,15 +246,7 @@ impl Rows for Draft {
     }
 
     fn advance_schedule(&mut self, next: &ScheduleState) -> Result<(), Fault> {
-        let Some(mut row) = self.need_schedule(next.job)?.cloned() else { return Ok(()) };
-        row.state.version = next.version;
-        row.state.due_at = next.due_at;
-        row.state.nominal = next.nominal;
-        row.state.fired = next.fired;
-        row.state.replay = next.replay.clone();
-        row.state.numbered = next.numbered;
-        self.schedules.put(next.job, row);
-        Ok(())
+        self.advance(next)
     }
 
     fn delete_schedule(&mut self, job: JobId) -> Result<(), Fault> {
@@ -285,13 +295,13 @@ impl Rows for Draft {
 
     fn insert_live(&mut self, row: &LiveRow) -> Result<(), Fault> {
         self.open.put(row.clone());
-        self.tally.opened(row.lane, row.live.state);
+        self.tally.opened(row.lane, &row.live);
         Ok(())
     }
 
     fn update_live(&mut self, was: &LiveRow, live: &Live) -> Result<(), Fault> {
         self.update_live_in_state(live)?;
-        self.tally.moved((was.lane, was.live.state), (was.lane, live.state));
+        self.tally.moved((was.lane, &was.live), (was.lane, live));
         Ok(())
     }
 
@@ -310,17 +320,17 @@ impl Rows for Draft {
         Ok(())
     }
 
-    fn replace_live(&mut self, was: LiveState, row: &LiveRow) -> Result<(), Fault> {
+    fn replace_live(&mut self, was: &Live, row: &LiveRow) -> Result<(), Fault> {
         self.need_live(row.live.id)?;
         self.open.put(row.clone());
-        self.tally.moved((row.lane, was), (row.lane, row.live.state));
+        self.tally.moved((row.lane, was), (row.lane, &row.live));
         Ok(())
     }
 
     fn delete_live(&mut self, row: &LiveRow) -> Result<(), Fault> {
         if self.need_live(row.live.id)?.is_some() {
             self.open.remove(row.live.id);
-            self.tally.closed(row.lane, row.live.state);
+            self.tally.closed(row.lane, &row.live);
         }
         Ok(())
     }
@@ -353,7 +363,7 @@ impl Rows for Draft {
         let open = cloned(self.open.of_job(job));
         let is_any = !open.is_empty();
         for row in open {
-            self.tally.moved((row.lane, row.live.state), (lane, row.live.state));
+            self.tally.moved((row.lane, &row.live), (lane, &row.live));
             self.open.put(LiveRow { lane, ..row });
         }
         Ok(is_any)
@@ -451,21 +461,7 @@ impl Rows for Draft {
     }
 
     fn latest_dead_letter(&mut self, job: JobId) -> Result<Option<DeadLetter>, Fault> {
-        let Some(fetched) = self.latest_dead.get(&job).copied().filter(|_| self.has_lock(job)) else {
-            self.wants.latest_dead_letters.insert(job);
-            self.lock(job)?;
-            return self.unloaded();
-        };
-        let buried =
-            self.buried.range(job.occurrence(0)..=job.occurrence(u32::MAX)).next_back().map(|(id, _)| *id);
-        let latest = match fetched {
-            Some(id) if self.dead.present(&id).is_none() => self.latest_left(job)?,
-            kept => kept,
-        };
-        match latest.max(buried) {
-            Some(id) => self.dead_letter(id),
-            None => Ok(None),
-        }
+        self.latest_of(job)
     }
 
     fn bury(&mut self, finished: &Finished, noted: bool, now: Timestamp) -> Result<(), Fault> {

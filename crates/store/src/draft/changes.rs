@@ -4,6 +4,7 @@ use crate::rows::{JobKey, JobRow, LiveRow, ScheduleRow};
 use crate::tally::Counts;
 use punctual_core::ids::{Epoch, JobId, OccurrenceId, SessionId};
 use punctual_core::job::JobMark;
+use punctual_core::limiter::LimiterId;
 use punctual_core::notes::{Checkpoint, LastNote, Progress};
 use punctual_core::occurrence::{Finished, Lease, Live, LiveState};
 use punctual_core::ports::{NewRequest, QueueRow, RequestKey, SessionOpening, StoredAnswer};
@@ -68,6 +69,7 @@ pub(crate) struct Changes {
 
     pub queues_put: Vec<QueueRow>,
     pub queues_deleted: Vec<String>,
+    pub next_starts: Vec<(LimiterId, Timestamp)>,
     pub requests_inserted: Vec<(NewRequest, Timestamp)>,
     pub requests_answered: Vec<(RequestKey, StoredAnswer)>,
 

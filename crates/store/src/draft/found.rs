@@ -3,7 +3,9 @@
 use crate::rows::{
     Ended, JobFacts, JobKey, JobRow, JobTerms, LiveRow, RequestRow, ScheduleRow, SessionPlace,
 };
+use crate::tally::LimiterCounts;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
+use punctual_core::limiter::LimiterId;
 use punctual_core::notes::{Checkpoint, LastNote};
 use punctual_core::ports::{DeadLetter, Lane, LeaseRef, QueueRow, RequestKey};
 use punctual_core::schedule::SkipReason;
@@ -29,6 +31,10 @@ pub(crate) struct Found {
     pub facts: Vec<(JobId, JobFacts)>,
     pub cancels: Vec<(SessionId, LeaseRef)>,
     pub queues: Vec<QueueRow>,
+    /// Queues of which nothing is queued or runs may be left out.
+    pub started: Vec<(String, i64)>,
+    /// Limiters of which nothing is kept may be left out.
+    pub limiters: Vec<FoundLimiter>,
     /// Lanes of which nothing is counted may be left out.
     pub unstarted: Vec<(i64, u64)>,
     pub ended: Vec<(ExecutionId, Ended)>,
@@ -56,6 +62,14 @@ pub(crate) struct FoundSession {
     pub beaten_at: Timestamp,
     pub lost: bool,
     pub embedded: bool,
+}
+
+/// What is kept of a limiter.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct FoundLimiter {
+    pub id: LimiterId,
+    pub counts: LimiterCounts,
+    pub next_at: Option<Timestamp>,
 }
 
 /// A range of skipped occurrences that may be lengthened.

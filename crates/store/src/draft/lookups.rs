@@ -3,12 +3,13 @@
 use super::found::FoundSession;
 use super::{Draft, NoteChange, Numbered};
 use crate::fault::Fault;
-use crate::rows::LiveRow;
+use crate::rows::{LiveRow, Rows};
 use punctual_core::gates::Gate;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::notes::{LastNote, Note};
 use punctual_core::occurrence::{Finished, LiveState, Ties};
 use punctual_core::ports::{DeadLetter, LeaseRef};
+use punctual_core::schedule::ScheduleState;
 use punctual_core::time::Timestamp;
 
 impl Draft {
@@ -22,6 +23,36 @@ impl Draft {
         let change = self.numbered.entry(job).or_insert(Numbered { job, numbered, fired: None });
         change.numbered = numbered;
         change.fired = fired.or(change.fired);
+    }
+
+    pub(super) fn advance(&mut self, next: &ScheduleState) -> Result<(), Fault> {
+        let Some(mut row) = self.need_schedule(next.job)?.cloned() else { return Ok(()) };
+        row.state.version = next.version;
+        row.state.due_at = next.due_at;
+        row.state.nominal = next.nominal;
+        row.state.fired = next.fired;
+        row.state.replay = next.replay.clone();
+        row.state.numbered = next.numbered;
+        self.schedules.put(next.job, row);
+        Ok(())
+    }
+
+    pub(super) fn latest_of(&mut self, job: JobId) -> Result<Option<DeadLetter>, Fault> {
+        let Some(fetched) = self.latest_dead.get(&job).copied().filter(|_| self.has_lock(job)) else {
+            self.wants.latest_dead_letters.insert(job);
+            self.lock(job)?;
+            return self.unloaded();
+        };
+        let buried =
+            self.buried.range(job.occurrence(0)..=job.occurrence(u32::MAX)).next_back().map(|(id, _)| *id);
+        let latest = match fetched {
+            Some(id) if self.dead.present(&id).is_none() => self.latest_left(job)?,
+            kept => kept,
+        };
+        match latest.max(buried) {
+            Some(id) => self.dead_letter(id),
+            None => Ok(None),
+        }
     }
 
     /// Keeps what a note brings.

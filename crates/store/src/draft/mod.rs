@@ -11,6 +11,7 @@ mod changes;
 mod collect;
 mod dependencies;
 mod found;
+mod limiters;
 mod lookups;
 mod memory;
 mod open;
@@ -28,6 +29,7 @@ use crate::fault::Fault;
 use crate::rows::{Ended, JobFacts, JobKey, JobRow, JobTerms, LiveRow, RequestRow, ScheduleRow};
 use crate::tally::Tally;
 use dependencies::Dependencies;
+use limiters::Limiters;
 use memory::{Learned, Remembered};
 use open::Open;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
@@ -49,7 +51,7 @@ pub(crate) use {
     changes::{
         Buried, Changes, Dependency, EndedRow, Leased, NewSession, NoteChange, Numbered, SessionChange,
     },
-    found::{Found, FoundSession, FoundSkip},
+    found::{Found, FoundLimiter, FoundSession, FoundSkip},
     tables::Tables,
     wants::{WantedClaims, Wants},
     writers::{Connect, Writers, WritersOptions},
@@ -93,6 +95,7 @@ pub(crate) struct Draft {
     queues: Table<String, QueueRow>,
     has_queues: bool,
     unstarted: BTreeMap<i64, u64>,
+    limiters: Limiters,
 
     history: Vec<EndedRow>,
     ended: Table<ExecutionId, Ended>,
@@ -149,6 +152,7 @@ impl Draft {
             queues: Table::default(),
             has_queues: false,
             unstarted: BTreeMap::new(),
+            limiters: Limiters::default(),
             history: vec![],
             ended: Table::default(),
             skips: Skips::default(),
@@ -173,6 +177,7 @@ impl Draft {
     pub fn take_in(&mut self, wants: &Wants, found: Found) {
         self.locked = self.locked.max(wants.last_stage().unwrap_or_default());
         self.take_in_names(&found);
+        self.limiters.take_in(wants, &found);
         self.take_in_sessions(wants, found.sessions, found.cancels);
         self.jobs.take_in(&wants.jobs, found.jobs.into_iter().map(|row| (row.job.id, row)));
         self.terms.take_in(&wants.terms, found.terms);
@@ -271,6 +276,7 @@ impl Draft {
         self.schedules.undo();
         self.open.undo();
         self.queues.undo();
+        self.limiters.undo();
         self.history.clear();
         self.ended.undo();
         self.skips.undo();

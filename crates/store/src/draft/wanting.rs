@@ -8,6 +8,7 @@ use punctual_core::control::Verb;
 use punctual_core::ids::{JobId, SessionId};
 use punctual_core::job::Job;
 use punctual_core::lifecycle::Ending;
+use punctual_core::limiter::{LimiterId, Line};
 use punctual_core::limits;
 use punctual_core::ports::{Claim, Control, Fire, Look, NewJob, Report};
 use punctual_core::time::Timestamp;
@@ -22,6 +23,8 @@ pub(super) enum Stage {
     Jobs,
     Schedules,
     Open,
+    /// Those that a transaction has the turn of.
+    Queues,
 }
 
 impl Wants {
@@ -38,7 +41,7 @@ impl Wants {
         match write {
             Write::Submit { jobs, .. } => jobs.iter().for_each(|new| self.add_submit(new, remembered)),
             Write::Fire { fires, .. } => fires.iter().for_each(|fire| self.add_fire(fire)),
-            Write::Look { looks, .. } => looks.iter().for_each(|look| self.add_look(look)),
+            Write::Look { looks, .. } => looks.iter().for_each(|look| self.add_look(look, remembered)),
             Write::Claim { now, claims } => {
                 claims.iter().for_each(|claim| self.add_claim(claim, *now, remembered));
             }
@@ -83,6 +86,7 @@ impl Wants {
                 }
             }
             Write::Redrive { dead, .. } => {
+                self.queues = true;
                 for id in dead {
                     self.add_standing(id.job);
                     self.dead_letters.insert(*id);
@@ -95,6 +99,10 @@ impl Wants {
                 }
             }
             Write::PauseQueue { .. } | Write::SetQueue { .. } => self.queues = true,
+            Write::Admit { lines, .. } => {
+                self.queues = true;
+                lines.iter().for_each(|line| self.add_limiter(line));
+            }
             Write::BeginRequest { request, .. } => {
                 self.requests.insert(request.request.clone());
             }
@@ -112,6 +120,16 @@ impl Wants {
         for parent in &spec.settings.depends_on {
             self.add_job_as_a_whole(*parent);
         }
+        if let Some(limits) = remembered.queues.get(&spec.queue).map(|row| &row.settings.limits) {
+            let key = spec.settings.concurrency_key.as_deref().filter(|_| !limits.of_key().is_none());
+            let key = key.map(|key| LimiterId::of_key(&spec.queue, key));
+            if !limits.of_queue().is_none() {
+                self.add_limiter(&Line::of_queue(&spec.queue));
+            }
+            if key.is_some() {
+                self.add_limiter(&Line { queue: spec.queue.clone(), key });
+            }
+        }
         let is_bounded = |row: &punctual_core::ports::QueueRow| row.settings.max_depth.is_some();
         if remembered.queues.get(&spec.queue).is_some_and(is_bounded) {
             self.unstarted
@@ -124,20 +142,30 @@ impl Wants {
     fn add_fire(&mut self, fire: &Fire) {
         self.terms.insert(fire.job);
         self.schedules.insert(fire.job);
+        self.queues = true;
         if let Some(offer) = fire.offer {
             self.sessions.insert(offer.session);
             self.facts.insert(fire.job);
-            self.queues = true;
         }
     }
 
-    fn add_look(&mut self, look: &Look) {
+    fn add_look(&mut self, look: &Look, remembered: &Remembered) {
         self.live.insert(look.occurrence);
+        self.queues = true;
+        // Its key is to be known where keys are limited, and which queue it is in is not known yet.
+        if remembered.queues.values().any(|row| !row.settings.limits.of_key().is_none()) {
+            self.terms.insert(look.occurrence.job);
+        }
         if let Some((offer, _)) = &look.offer {
             self.sessions.insert(offer.session);
             self.facts.insert(look.occurrence.job);
-            self.queues = true;
         }
+    }
+
+    /// How a limiter is used, under the lock of its queue.
+    pub fn add_limiter(&mut self, line: &Line) {
+        self.limited_queues.insert(line.queue.clone());
+        self.limiters.insert(line.id());
     }
 
     fn add_claim(&mut self, claim: &Claim, now: Timestamp, remembered: &Remembered) {
@@ -180,6 +208,7 @@ impl Wants {
 
     fn add_control(&mut self, Control { job, verb }: &Control) {
         self.add_standing(*job);
+        self.queues = true;
         match verb {
             Verb::Update(update) => {
                 self.lanes.insert((update.spec.queue.clone(), update.spec.job_type.clone()));
@@ -238,6 +267,9 @@ impl Wants {
         self.facts.extend(other.facts);
         self.cancels_of.extend(other.cancels_of);
         self.queues |= other.queues;
+        self.limited_queues.extend(other.limited_queues);
+        self.limiters.extend(other.limiters);
+        merge_counts(&mut self.lines, other.lines);
         self.unstarted.extend(other.unstarted);
         self.ended.extend(other.ended);
         self.skipped.extend(other.skipped);
@@ -286,6 +318,7 @@ impl Wants {
             (Stage::Jobs, jobs),
             (Stage::Schedules, !self.schedules.is_empty()),
             (Stage::Open, open),
+            (Stage::Queues, !self.limited_queues.is_empty()),
         ];
         stages.into_iter().filter(|(_, is_wanted)| *is_wanted).map(|(stage, _)| stage)
     }

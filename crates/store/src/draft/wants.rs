@@ -1,12 +1,14 @@
 //! What a transaction wants to have before it, and the order in which a database locks it.
 //!
-//! Rows are locked in one order by every transaction: sessions, then jobs, schedules and open occurrences, each by key.
+//! Rows are locked in one order by every transaction: sessions, then jobs, schedules and open occurrences, each by key,
+//! and last the queues whose limits are to be kept.
 //! A draft that finds, when that order has passed, that it needs an earlier kind of row begins again and fetches
 //! everything it knows of in order. So two transactions wait for each other only where a row is written that was not
 //! fetched, and then the database ends one of them and it is tried again.
 
 use crate::rows::JobKey;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
+use punctual_core::limiter::LimiterId;
 use punctual_core::ports::RequestKey;
 use punctual_core::schedule::SkipReason;
 use punctual_core::time::Timestamp;
@@ -52,6 +54,13 @@ pub(crate) struct Wants {
     pub cancels_of: BTreeSet<SessionId>,
     /// All queues of which something is set.
     pub queues: bool,
+    /// What of these queues is queued or runs. Their rows are locked before it is read, after all other rows.
+    pub limited_queues: BTreeSet<String>,
+    /// Counts and next starts of these limiters, read under the locks of their queues.
+    pub limiters: BTreeSet<LimiterId>,
+    /// The heads of these lines, up to so many of each: what others have locked is left out, so that nobody who has the
+    /// turn of a queue waits for anybody.
+    pub lines: BTreeMap<LimiterId, usize>,
     /// Counts of these lanes.
     pub unstarted: BTreeSet<i64>,
     pub ended: BTreeSet<ExecutionId>,

@@ -61,7 +61,7 @@ macro_rules! layouts {
 layouts! {
     lanes[1] { id Big, queue Text, job_type Text }
     workers[1] { id Big, name Text }
-    queues[1] { queue Text, paused_at Big, max_depth Big }
+    queues[1] { queue Text, paused_at Big, max_depth Big, limits Document }
     tokens[1] { id Text, secret_sha256 Bytes, role Small, created_at Big }
     jobs[1] {
         id Id, lane Big, created_at Big, version Int, mark Small, priority Small, schedule_type Small, execute_at Big,
@@ -77,7 +77,7 @@ layouts! {
     live[2] {
         job Id, occurrence Big, lane Big, rank Big, available_at Big, scheduled_time Big, job_version Int, attempt Int,
         charged Int, epoch Int, segment Small, state Small, gates Small, priority Small, origin Small, ties Small,
-        cancel_requested Flag, session Big, claimed_at Big, expires_at Big, look_at Big,
+        cancel_requested Flag, session Big, claimed_at Big, expires_at Big, look_at Big, limiter Big, line Big,
     }
     dependencies[2] { parent Id, child Id }
     resolutions[1] { parent Id, succeeded Flag }
@@ -108,6 +108,8 @@ layouts! {
     }
     // Counts, summed up over those who count.
     lane_tallies[1] { lane Big, waiting Big, queued Big, running Big }
+    limiter_tallies[1] { limiter Big, waiting Big, in_use Big }
+    limiter_paces[1] { limiter Big, next_at Big }
     job_tally[1] {
         id Small, active Big, paused Big, completed Big, failed Big, cancelled Big, dead_letters Big,
     }

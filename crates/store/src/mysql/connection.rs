@@ -3,7 +3,7 @@
 //! A statement whose answer nobody has read would be answered to the next one. So a connection counts as broken from the
 //! moment a statement is sent until its answer is there: whoever gives up in between leaves it to be closed.
 
-use super::errors::{DEADLOCK, LOCK_WAIT_TIMEOUT, NOT_THERE, server_code};
+use super::errors::{DEADLOCK, DUPLICATE_COLUMN, LOCK_WAIT_TIMEOUT, NOT_THERE, server_code};
 use super::options::{SEE_ALL_NODES, Target};
 use super::rows::get;
 use crate::denial::Denial;
@@ -183,6 +183,8 @@ impl Connection {
         self.is_broken = self.conn.is_disconnected();
         match answer {
             Ok(()) => Ok(true),
+            // A run of the same step that did not come to its end has added the column.
+            Err(error) if server_code(&error) == Some(DUPLICATE_COLUMN) => Ok(true),
             // On a cluster, definitions meet as transactions do.
             Err(error) if matches!(server_code(&error), Some(LOCK_WAIT_TIMEOUT | DEADLOCK)) => Ok(false),
             Err(error) => Err(error.into()),

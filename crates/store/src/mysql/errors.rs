@@ -20,6 +20,7 @@ pub(crate) const DEADLOCK: u16 = 1213;
 /// Only the statement is undone: the transaction has to be rolled back.
 pub(crate) const LOCK_WAIT_TIMEOUT: u16 = 1205;
 pub(crate) const DUPLICATE: u16 = 1062;
+pub(crate) const DUPLICATE_COLUMN: u16 = 1060;
 
 /// The server cannot be reached or cannot write now.
 const OUTAGES: &[u16] = &[

@@ -24,6 +24,8 @@ const OTHERS: &str =
 /// Sessions that have beaten within their lease, by the clock of the database.
 const BEATING: &str = "SELECT COUNT(*) FROM sessions WHERE lost = 0 \
      AND beaten_at + lease_us > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+/// Whoever was in the cluster of the original is not in that of the copy.
+const FORGET_CLUSTER: [&str; 2] = ["DELETE FROM cluster_members", "DELETE FROM cluster_leases"];
 /// Queues that something was ever submitted to.
 const PAUSE_USED: &str = "INSERT INTO queues (queue, paused_at) SELECT DISTINCT queue, ? FROM lanes \
      ON DUPLICATE KEY UPDATE queues.queue = queues.queue";
@@ -188,11 +190,12 @@ fn stored(table: &Layout, rows: &[Cells]) -> (String, Vec<Vec<Value>>) {
     }
 }
 
-/// The lane of a row that can be claimed.
+/// The lane of a row that can be claimed, or the line that it waits in.
 fn queued_lane(table: &Layout, row: &Cells) -> Value {
     let cell = |name| table.position(name).and_then(|place| row.get(place));
-    match (cell("state"), cell("lane")) {
-        (Some(Cell::Number(1)), Some(lane)) => value(lane),
+    match (cell("state"), cell("lane"), cell("line")) {
+        (Some(Cell::Number(1)), Some(lane), _) => value(lane),
+        (_, _, Some(line)) => value(line),
         _ => Value::NULL,
     }
 }
@@ -372,6 +375,9 @@ impl Side for MySqlSide {
         let at = || vec![Value::Int(now.as_micros())];
         self.connection.run_text("START TRANSACTION").await?;
         let sessions = self.connection.run("UPDATE sessions SET lost = 1 WHERE lost = 0", vec![]).await?;
+        for forget in FORGET_CLUSTER {
+            self.connection.run_text(forget).await?;
+        }
         self.connection.run(PAUSE_USED, at()).await?;
         self.connection.run("UPDATE queues SET paused_at = ? WHERE paused_at IS NULL", at()).await?;
         let renamed = "UPDATE punctual SET cluster = UNHEX(REPLACE(UUID(), '-', '')) WHERE id = 1";

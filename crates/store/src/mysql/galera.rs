@@ -72,6 +72,7 @@ impl Relied {
             !claimable.contains(id) || wants.live.contains(id) || wants.open_of_jobs.contains(&id.job)
         };
         self.live.extend(found.live.iter().map(|row| row.live.id).filter(is_relied_on));
+        self.queues.extend(wants.limited_queues.iter().cloned());
         for lane in &wants.unstarted {
             self.queues.insert(lanes.lane(*lane)?.queue().to_owned());
         }

@@ -15,7 +15,8 @@ use crate::fault::Fault;
 use crate::mysql::connection::for_update_of;
 use crate::tally::{self, Counts};
 use mysql_async::Value;
-use punctual_core::ids::JobId;
+use punctual_core::health::WorkerCondition;
+use punctual_core::ids::{JobId, SessionId};
 use punctual_core::job::JobMark;
 use punctual_core::limits;
 use punctual_core::ports::{Horizon, LogLine, Retained, Retired, Retirement, StoreError, Token};
@@ -42,6 +43,8 @@ const DELETE_SKIPPED: &str = concat!(
     " STRAIGHT_JOIN skipped FORCE INDEX (PRIMARY) ON skipped.number = given.number"
 );
 pub(crate) const RETAIN_REQUESTS: &str = "DELETE FROM requests WHERE begun_at < ? ORDER BY begun_at LIMIT ?";
+/// A start that was due as long ago as that paces nothing: no span is longer.
+const RETAIN_PACES: &str = "DELETE FROM limiter_paces WHERE next_at < ? LIMIT ?";
 /// Whoever follows history is told of what is missing by it.
 const KEEP_RETAINED: &str = "UPDATE history_bounds SET retained = GREATEST(retained, ?) WHERE id = 1";
 const KEEP_GIVEN: &str = "UPDATE history_bounds SET given = GREATEST(given, ?) WHERE id = 1";
@@ -110,6 +113,10 @@ const DELETE_JOBS: &str = concat!(
 );
 
 const PROBE: &str = "INSERT INTO probe (id, at) VALUES (1, ?) ON DUPLICATE KEY UPDATE at = VALUES(at)";
+/// The session is locked for the moment, so that what it said is not kept beyond it.
+const KEEP_CONDITION: &str = "INSERT INTO session_conditions (session, document) \
+     SELECT id, ? FROM sessions WHERE id = ? AND lost = 0 LOCK IN SHARE MODE \
+     ON DUPLICATE KEY UPDATE document = VALUES(document)";
 const PUT_TOKEN: &str = "INSERT INTO tokens (id, secret_sha256, role, created_at) VALUES (?, ?, ?, ?) \
      ON DUPLICATE KEY UPDATE secret_sha256 = VALUES(secret_sha256), role = VALUES(role), \
      created_at = VALUES(created_at)";
@@ -184,7 +191,8 @@ impl MySqlHouse {
         used.connection.commit().await?;
         let skipped = retain_skipped(&mut used.connection, before, count).await?;
         let bounds = vec![Value::Int(horizon.requests.as_micros()), limit(count).into()];
-        let requests = used.connection.run(RETAIN_REQUESTS, bounds).await?;
+        let requests = used.connection.run(RETAIN_REQUESTS, bounds.clone()).await?;
+        used.connection.run(RETAIN_PACES, bounds).await?;
         used.connection.commit().await?;
         used.keep();
         let is_cut_off = count > 0 && [old_history, old_lines, skipped, requests].contains(&(count as u64));
@@ -291,6 +299,15 @@ impl MySqlHouse {
     /// Writes a row that nobody reads.
     pub async fn probe(&self, now: Timestamp) -> Result<(), StoreError> {
         again!(self.write_once(PROBE, vec![Value::Int(now.as_micros())]))
+    }
+
+    pub async fn keep_condition(
+        &self,
+        session: SessionId,
+        condition: &WorkerCondition,
+    ) -> Result<(), StoreError> {
+        let document = serde_json::to_string(condition).map_err(Fault::from)?;
+        again!(self.write_once(KEEP_CONDITION, vec![document.as_str().into(), Value::Int(session.0)]))
     }
 
     pub async fn put_token(&self, token: &Token) -> Result<(), StoreError> {

@@ -53,24 +53,32 @@ async fn inventory(connection: &mut Connection) -> Result<Inventory, Fault> {
 
 /// Reads a definition as we write them: each column and each key on a line of its own.
 fn add_table(inventory: &mut Inventory, statement: &str) {
+    if let Some((table, column)) =
+        statement.trim_start().strip_prefix("ALTER TABLE ").and_then(|rest| rest.split_once(" ADD COLUMN "))
+    {
+        return add_line(inventory, table, column);
+    }
     let Some(rest) = statement.trim_start().strip_prefix("CREATE TABLE IF NOT EXISTS ") else { return };
     let Some((table, body)) = rest.split_once(" (\n") else { return };
     for line in body.lines().map(str::trim).take_while(|line| !line.starts_with(')')) {
-        let line = line.trim_end_matches(',');
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let columns =
-            || line.split_once('(').map_or("", |(_, rest)| rest.trim_end_matches(')')).replace('`', "");
-        match words.as_slice() {
-            [] | ["--", ..] => {}
-            ["PRIMARY", ..] => inventory.add_index(table, "PRIMARY", format!("unique {}", columns())),
-            ["UNIQUE", "KEY", name, ..] => inventory.add_index(table, *name, format!("unique {}", columns())),
-            ["KEY", name, ..] => inventory.add_index(table, *name, columns()),
-            [name, kind, ..] => {
-                let kind = kind.split('(').next().unwrap_or_default().to_lowercase();
-                let not_null = if line.contains(" NOT NULL") { " not null" } else { "" };
-                inventory.add_column(table, name.replace('`', ""), format!("{kind}{not_null}"));
-            }
-            [other] => inventory.add_column(table, *other, "nothing that can be read"),
+        add_line(inventory, table, line.trim_end_matches(','));
+    }
+}
+
+/// A column or a key.
+fn add_line(inventory: &mut Inventory, table: &str, line: &str) {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let columns = || line.split_once('(').map_or("", |(_, rest)| rest.trim_end_matches(')')).replace('`', "");
+    match words.as_slice() {
+        [] | ["--", ..] => {}
+        ["PRIMARY", ..] => inventory.add_index(table, "PRIMARY", format!("unique {}", columns())),
+        ["UNIQUE", "KEY", name, ..] => inventory.add_index(table, *name, format!("unique {}", columns())),
+        ["KEY", name, ..] => inventory.add_index(table, *name, columns()),
+        [name, kind, ..] => {
+            let kind = kind.split('(').next().unwrap_or_default().to_lowercase();
+            let not_null = if line.contains(" NOT NULL") { " not null" } else { "" };
+            inventory.add_column(table, name.replace('`', ""), format!("{kind}{not_null}"));
         }
+        [other] => inventory.add_column(table, *other, "nothing that can be read"),
     }
 }

@@ -21,6 +21,7 @@ mod options;
 mod partitions;
 mod readers;
 mod reads;
+mod register;
 mod rows;
 mod store;
 mod tables;

@@ -5,10 +5,13 @@ use super::house::MySqlHouse;
 use super::migrate::{self, MigrateError};
 use super::options::{MySqlOptions, OptionsError};
 use super::readers::{Readers, list, read, read_at_once};
+use super::register::Register;
 use super::tables::MySqlConnect;
 use crate::draft::{Writers, WritersOptions};
+use crate::fault::Fault;
+use crate::register::{RegisterCall, RegisterReply, serve_register};
 use crate::served::{seed, serve_store};
-use punctual_core::ports::{LogLine, StoreError};
+use punctual_core::ports::{Entries, LogLine, StoreError};
 use std::sync::Arc;
 
 /// A store that several processes may share. Dropping it lets go of its connections; [`Self::close`] also waits until what
@@ -17,6 +20,7 @@ pub struct MySqlStore {
     writers: Writers,
     readers: Readers,
     house: MySqlHouse,
+    register: Register,
 }
 
 /// A store cannot be opened.
@@ -50,8 +54,9 @@ impl MySqlStore {
         let writers = WritersOptions { writers: options.writers, seed };
         Ok(MySqlStore {
             writers: Writers::start(writers, connect),
-            readers: Readers::new(primary.reading(), replica.map(|target| target.reading()), options.readers),
+            readers: Readers::new(primary.clone().reading(), replica.map(|target| target.reading()), options.readers),
             house: MySqlHouse::new(options)?,
+            register: Register::new(primary),
         })
     }
 
@@ -59,6 +64,7 @@ impl MySqlStore {
     pub async fn close(self) {
         self.writers.close().await;
         self.readers.close().await;
+        self.register.close().await;
     }
 
     /// The version of the tables.
@@ -69,6 +75,15 @@ impl MySqlStore {
     async fn append_lines(&self, lines: Vec<LogLine>) -> Result<(), StoreError> {
         self.house.append_logs(lines).await
     }
+
+    async fn register_call(&self, call: RegisterCall) -> Result<RegisterReply, Fault> {
+        self.register.call(&call).await
+    }
+
+    async fn register_entries(&self) -> Result<Entries, Fault> {
+        self.register.entries().await
+    }
 }
 
 serve_store!(MySqlStore);
+serve_register!(MySqlStore);

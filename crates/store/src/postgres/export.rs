@@ -32,6 +32,8 @@ const BEATING: &str = "SELECT count(*) FROM sessions WHERE NOT lost \
 /// Queues that something was ever submitted to.
 const PAUSE_USED: &str = "INSERT INTO queues (queue, paused_at) SELECT DISTINCT queue, $1::bigint FROM lanes \
      ON CONFLICT (queue) DO NOTHING";
+/// Whoever was in the cluster of the original is not in that of the copy.
+const FORGET_CLUSTER: &str = "DELETE FROM cluster_members; DELETE FROM cluster_leases";
 const HAS_NOTES: &str = "SELECT to_regclass($1) IS NOT NULL";
 const MAKE_NOTES: &str = "CREATE TABLE IF NOT EXISTS moving (name text PRIMARY KEY, value text NOT NULL)";
 const PUT_NOTE: &str = "INSERT INTO moving (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
@@ -432,6 +434,7 @@ impl Side for PostgresSide {
         let at = now.as_micros();
         self.client.batch_execute("BEGIN").await?;
         let sessions = self.client.execute("UPDATE sessions SET lost = true WHERE NOT lost", &[]).await?;
+        self.client.batch_execute(FORGET_CLUSTER).await?;
         self.client.execute(PAUSE_USED, &[&at]).await?;
         let others = "UPDATE queues SET paused_at = $1 WHERE paused_at IS NULL";
         self.client.execute(others, &[&at]).await?;

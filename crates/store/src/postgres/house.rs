@@ -11,6 +11,8 @@ use super::tables::changed::others::FORGET_NOTES;
 use super::wire::{Call, Frame, OwnWire, Parameter, Wire, value};
 use crate::fault::Fault;
 use crate::tally::{self, Counts};
+use punctual_core::health::WorkerCondition;
+use punctual_core::ids::SessionId;
 use punctual_core::job::JobMark;
 use punctual_core::limits;
 use punctual_core::ports::{Horizon, Retained, Retired, Retirement, Token};
@@ -26,6 +28,10 @@ const RETAIN_SKIPPED: &str = "DELETE FROM skipped WHERE number IN \
 const RETAIN_REQUESTS: &str = "DELETE FROM requests USING \
      (SELECT token, key FROM requests WHERE begun_at < $1 ORDER BY begun_at LIMIT $2 FOR UPDATE SKIP LOCKED) AS old \
      WHERE requests.token = old.token AND requests.key = old.key RETURNING 1";
+/// A start that was due as long ago as that paces nothing: no span is longer.
+const RETAIN_PACES: &str = "DELETE FROM limiter_paces USING \
+     (SELECT limiter FROM limiter_paces WHERE next_at < $1 LIMIT $2 FOR UPDATE SKIP LOCKED) AS old \
+     WHERE limiter_paces.limiter = old.limiter RETURNING 1";
 /// Whoever follows history is told of what is missing by it.
 const KEEP_RETAINED: &str =
     "UPDATE history_bounds SET retained = greatest(retained, $1) WHERE id = 1 AND retained < $1";
@@ -65,6 +71,10 @@ const PURGE_SKIPPED: &str = "DELETE FROM skipped WHERE number IN \
 const PURGE_TAGS: &str = "DELETE FROM job_tags WHERE job = ANY($1)";
 const PURGE_JOBS: &str = "DELETE FROM jobs WHERE id = ANY($1)";
 
+/// The session cannot go meanwhile, so that what it said is not kept beyond it; its beats are not in the way.
+const KEEP_CONDITION: &str = "INSERT INTO session_conditions (session, document) \
+     SELECT id, $2::text FROM sessions WHERE id = $1 AND NOT lost FOR KEY SHARE \
+     ON CONFLICT (session) DO UPDATE SET document = excluded.document";
 const PROBE: &str =
     "INSERT INTO probe (id, at) VALUES (1, $1) ON CONFLICT (id) DO UPDATE SET at = excluded.at";
 const PUT_TOKEN: &str = "INSERT INTO tokens (id, secret_sha256, role, created_at) VALUES ($1, $2, $3, $4) \
@@ -108,6 +118,7 @@ impl House {
         let old = |sql, before: Timestamp| Call::new(sql, [value(before.as_micros()), value(limit(count))]);
         let skipped = used.wire.run_one(old(RETAIN_SKIPPED, horizon.history)).await?.len();
         let requests = used.wire.run_one(old(RETAIN_REQUESTS, horizon.requests)).await?.len();
+        used.wire.run_one(old(RETAIN_PACES, horizon.requests)).await?;
         used.keep();
         let is_cut_off = count > 0 && [skipped, requests].contains(&count);
         Ok(Retained {
@@ -221,6 +232,15 @@ impl House {
     pub async fn probe(&self, now: Timestamp) -> Result<(), Fault> {
         let mut used = self.probe.take().await?;
         used.wire.run_one(Call::new(PROBE, [value(now.as_micros())])).await?;
+        used.keep();
+        Ok(())
+    }
+
+    pub async fn keep_condition(&self, session: SessionId, condition: &WorkerCondition) -> Result<(), Fault> {
+        let document = serde_json::to_string(condition)?;
+        let mut used = self.probe.take().await?;
+        let values = [value(session.0), value(document.as_str())];
+        used.wire.run_one(Call::new(KEEP_CONDITION, values)).await?;
         used.keep();
         Ok(())
     }

@@ -24,8 +24,11 @@ pub(crate) struct Step {
 }
 
 /// The n-th leads from version n − 1 to n. A released step never changes.
-pub(crate) const STEPS: &[Step] =
-    &[Step { name: "0001_initial", sql: include_str!("schema/0001_initial.sql") }];
+pub(crate) const STEPS: &[Step] = &[
+    Step { name: "0001_initial", sql: include_str!("schema/0001_initial.sql") },
+    Step { name: "0002_cluster", sql: include_str!("schema/0002_cluster.sql") },
+    Step { name: "0003_limits", sql: include_str!("schema/0003_limits.sql") },
+];
 /// The version that this binary brings a database to.
 pub const VERSION: usize = STEPS.len();
 const BOOTSTRAP: &str = include_str!("schema/0000_bootstrap.sql");

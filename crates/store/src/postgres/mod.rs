@@ -19,6 +19,7 @@ mod options;
 mod partitions;
 mod readers;
 mod reads;
+mod register;
 mod rows;
 mod standby;
 mod store;

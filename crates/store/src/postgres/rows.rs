@@ -3,7 +3,7 @@
 //! Counters of occurrences, times, lanes and sessions are `bigint`; versions, attempts and epochs are `integer`; enums
 //! and bits are `smallint`. What no honest caller reaches saturates on its way in.
 
-use crate::codes::{Code, ScheduleColumns, SettingsColumns, StateColumns, read_live_ties, read_owner};
+use crate::codes::{Code, ScheduleColumns, SettingsColumns, StateColumns, read_limiter, read_live_ties, read_owner};
 use crate::fault::Fault;
 use crate::rows::{JobFacts, JobRow, LiveRow, ScheduleRow};
 use punctual_core::ids::{Epoch, ExecutionId, JobId, OccurrenceId, SessionId};
@@ -223,13 +223,14 @@ macro_rules! live_columns {
     () => {
         "live.job, live.occurrence, live.lane, live.state, live.gates, live.rank, live.priority, \
          live.available_at, live.scheduled_time, live.origin, live.job_version, live.attempt, live.charged, \
-         live.epoch, live.session, live.claimed_at, live.cancel_requested, live.expires_at, live.ties"
+         live.epoch, live.session, live.claimed_at, live.cancel_requested, live.expires_at, live.ties, \
+         live.limiter, live.line"
     };
 }
 pub(crate) use live_columns;
 
 /// How many columns [`live_columns`] names.
-pub(crate) const LIVE_COLUMNS: usize = 19;
+pub(crate) const LIVE_COLUMNS: usize = 21;
 
 pub(crate) fn read_live(row: &Row, first: usize) -> Result<LiveRow, Fault> {
     let (ties, is_sole) = read_live_ties(bits(row, first + 18, "live.ties")?)?;
@@ -254,6 +255,8 @@ pub(crate) fn read_live(row: &Row, first: usize) -> Result<LiveRow, Fault> {
         epoch: Epoch(version(row, first + 13, "live.epoch")?),
         expires_at: time_or_none(row, first + 17)?,
         ties,
+        limiter: read_limiter(get(row, first + 19)?)?,
+        line: read_limiter(get(row, first + 20)?)?,
     };
     Ok(LiveRow { live, lane: get(row, first + 2)?, is_sole })
 }

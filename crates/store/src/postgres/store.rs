@@ -7,11 +7,13 @@ use super::logs::Logs;
 use super::migrate::{self, MigrateError};
 use super::options::{OptionsError, PostgresOptions, Target};
 use super::readers::{Readers, list, read, read_at_once};
+use super::register::Register;
 use super::tables::Shared;
 use crate::draft::{Writers, WritersOptions};
 use crate::fault::Fault;
+use crate::register::{RegisterCall, RegisterReply, serve_register};
 use crate::served::{seed, serve_store};
-use punctual_core::ports::{LogLine, StoreError, Wakes};
+use punctual_core::ports::{Entries, LogLine, StoreError, Wakes};
 use std::sync::Arc;
 
 /// A store that several nodes share. Dropping it finishes what was sent.
@@ -21,6 +23,7 @@ pub struct PostgresStore {
     house: House,
     logs: Logs,
     wakes: Arc<PostgresWakes>,
+    register: Register,
 }
 
 /// A store cannot be opened.
@@ -64,6 +67,7 @@ impl PostgresStore {
             house,
             logs: Logs::new(shared.clone()),
             wakes: Arc::new(PostgresWakes::new(&shared.target)),
+            register: Register::new(shared.target.clone()),
         })
     }
 
@@ -85,6 +89,15 @@ impl PostgresStore {
     async fn append_lines(&self, lines: Vec<LogLine>) -> Result<(), Fault> {
         self.logs.append(&lines).await
     }
+
+    async fn register_call(&self, call: RegisterCall) -> Result<RegisterReply, Fault> {
+        self.register.call(&call).await
+    }
+
+    async fn register_entries(&self) -> Result<Entries, Fault> {
+        self.register.entries().await
+    }
 }
 
 serve_store!(PostgresStore);
+serve_register!(PostgresStore);

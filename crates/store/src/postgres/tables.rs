@@ -1,7 +1,7 @@
 //! The rows of a draft, fetched from and written to one connection.
 
 pub(crate) mod changed;
-mod found;
+pub(crate) mod found;
 pub(crate) mod wanted;
 
 use super::heads::{Heads, Look};

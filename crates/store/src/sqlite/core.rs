@@ -9,7 +9,7 @@ use super::reads::Reads;
 use super::tally;
 use super::tx::Tx;
 use super::write::{Call, Reply};
-use super::{house, migrate};
+use super::{house, migrate, register};
 use crate::fault::Fault;
 use crate::tally::Tally;
 use crate::unfinished::UNFINISHED;
@@ -154,6 +154,7 @@ fn apply_one(tx: &mut Tx<'_>, call: &Call) -> Result<Result<Reply, StoreError>, 
     let result = match call {
         Call::Write(write) => verbs::perform(tx, write).map(Reply::Write),
         Call::Upkeep(upkeep) => house::perform(tx, upkeep).map(Reply::Upkeep),
+        Call::Register(call) => register::perform(tx.conn, call).map(Reply::Register),
     };
     match result {
         Ok(reply) => {

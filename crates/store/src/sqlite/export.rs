@@ -22,6 +22,8 @@ const NUMBERS: &str = "(SELECT 'history_given' AS name, max(given, retained) AS 
 /// Queues that something was ever submitted to.
 const PAUSE_USED: &str = "INSERT INTO queues (queue, paused_at) SELECT DISTINCT queue, ?1 FROM lanes WHERE true \
      ON CONFLICT (queue) DO NOTHING";
+/// Whoever was in the cluster of the original is not in that of the copy.
+const FORGET_CLUSTER: &str = "DELETE FROM cluster_members; DELETE FROM cluster_leases";
 /// The next number for a line of this execution that no other line has.
 const LAST_LINE: &str = "SELECT max(number) FROM lines WHERE job = ?1 AND occurrence = ?2 AND attempt = ?3";
 const LINE_AT: &str = "SELECT 1 FROM lines WHERE number = ?1";
@@ -297,6 +299,7 @@ impl Side for SqliteSide {
         let at = [now.as_micros()];
         let transaction = self.main.transaction()?;
         let sessions = transaction.execute("UPDATE sessions SET lost = 1 WHERE lost = 0", [])?;
+        transaction.execute_batch(FORGET_CLUSTER)?;
         transaction.execute(PAUSE_USED, at)?;
         transaction.execute("UPDATE queues SET paused_at = ?1 WHERE paused_at IS NULL", at)?;
         let queues = transaction

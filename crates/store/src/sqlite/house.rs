@@ -8,7 +8,8 @@ use crate::codes::Code;
 use crate::fault::Fault;
 use crate::rows::Rows;
 use crate::{tally, verbs};
-use punctual_core::ids::JobId;
+use punctual_core::health::WorkerCondition;
+use punctual_core::ids::{JobId, SessionId};
 use punctual_core::job::JobMark;
 use punctual_core::ports::{Horizon, Retained, Retired, Retirement, Token};
 use punctual_core::time::Timestamp;
@@ -24,6 +25,9 @@ const RETAIN_SKIPPED: &str =
     "DELETE FROM skipped WHERE last < ?1 AND seq IN (SELECT seq FROM skipped ORDER BY seq LIMIT ?2)";
 pub(crate) const RETAIN_REQUESTS: &str = "DELETE FROM requests WHERE (token, key) IN \
      (SELECT token, key FROM requests WHERE begun_at < ?1 ORDER BY begun_at LIMIT ?2)";
+/// A start that was due as long ago as that paces nothing: no span is longer.
+const RETAIN_PACES: &str = "DELETE FROM limiter_paces WHERE limiter IN \
+     (SELECT limiter FROM limiter_paces WHERE next_at < ?1 LIMIT ?2)";
 pub(crate) const JOBS_AFTER: &str =
     "SELECT id, coalesce(updated_at, created_at), mark FROM jobs WHERE id > ?1 ORDER BY id LIMIT ?2";
 pub(crate) const LAST_COMPLETED: &str = "SELECT completed_at FROM history WHERE job = ?1 \
@@ -33,6 +37,8 @@ pub(crate) const PURGEABLE: &str = "SELECT id FROM jobs WHERE mark = 4 AND mark 
 /// Whether one of the latest executions ended at this time or later. Of all that ever ran, it looks at a bounded number.
 const ENDED_SINCE: &str = "SELECT 1 FROM (SELECT completed_at FROM history WHERE job = ?1 \
      ORDER BY occurrence DESC, attempt DESC LIMIT 1000) WHERE completed_at >= ?2";
+const KEEP_CONDITION: &str = "INSERT OR REPLACE INTO session_conditions (session, document) \
+     SELECT id, ?2 FROM sessions WHERE id = ?1 AND lost = 0";
 const PURGE_HISTORY: &str =
     "DELETE FROM history WHERE seq IN (SELECT seq FROM history WHERE job = ?1 LIMIT ?2)";
 const PURGE_SKIPPED: &str =
@@ -47,12 +53,22 @@ pub(crate) fn perform(tx: &mut Tx<'_>, upkeep: &Upkeep) -> Result<UpkeepReply, F
             probe(tx, *now)?;
             UpkeepReply::Probed
         }
+        Upkeep::KeepCondition { session, condition } => {
+            keep_condition(tx, *session, condition)?;
+            UpkeepReply::ConditionKept
+        }
         Upkeep::PutToken { token } => {
             put_token(tx, token)?;
             UpkeepReply::TokenPut
         }
         Upkeep::AddToken { token } => UpkeepReply::TokenAdded(add_token(tx, token)?),
     })
+}
+
+fn keep_condition(tx: &mut Tx<'_>, session: SessionId, condition: &WorkerCondition) -> Result<(), Fault> {
+    let document = serde_json::to_string(condition)?;
+    tx.conn.prepare_cached(KEEP_CONDITION)?.execute(params![session.0, document])?;
+    Ok(())
 }
 
 fn retain(tx: &mut Tx<'_>, horizon: Horizon, count: usize) -> Result<Retained, Fault> {
@@ -62,6 +78,7 @@ fn retain(tx: &mut Tx<'_>, horizon: Horizon, count: usize) -> Result<Retained, F
     };
     let skipped = run(RETAIN_SKIPPED, horizon.history)?;
     let requests = run(RETAIN_REQUESTS, horizon.requests)?;
+    run(RETAIN_PACES, horizon.requests)?;
     let more = count > 0 && [history, skipped, requests].contains(&count);
     Ok(Retained {
         history: history as u64,

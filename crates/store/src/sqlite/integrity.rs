@@ -29,6 +29,10 @@ const RULES: &[(&str, &str)] = &[
          ELSE expires_at END",
     ),
     (
+        "a live row in a line without the gate of one, or behind that gate without a line",
+        "SELECT count(*) FROM live WHERE (line IS NOT NULL) <> (state = 0 AND (gates & 8) = 8)",
+    ),
+    (
         "a schedule that is held although its job is not paused, or is not although it is",
         "SELECT count(*) FROM schedules JOIN jobs ON jobs.id = job WHERE (due_at IS NULL) <> (mark = 1)",
     ),
@@ -128,6 +132,14 @@ const TALLY_RULES: &[(&str, &str)] = &[
          sum(state = 2) AS running FROM live GROUP BY lane) AS counted \
          FULL JOIN lane_tallies AS kept ON kept.lane = counted.lane \
          WHERE (kept.waiting, kept.queued, kept.running) IS NOT (counted.waiting, counted.queued, counted.running)",
+    ),
+    (
+        "a limiter whose counts are not those of its rows",
+        "SELECT count(*) FROM (SELECT limiter, sum(waiting) AS waiting, sum(in_use) AS in_use FROM \
+         (SELECT line AS limiter, 1 AS waiting, 0 AS in_use FROM live WHERE line IS NOT NULL \
+          UNION ALL SELECT limiter, 0, 1 FROM live WHERE limiter IS NOT NULL AND (state <> 0 OR line <> limiter)) \
+         GROUP BY limiter) AS counted FULL JOIN limiter_tallies AS kept ON kept.limiter = counted.limiter \
+         WHERE (kept.waiting, kept.in_use) IS NOT (counted.waiting, counted.in_use)",
     ),
     (
         "counts of jobs that are not those of their rows",

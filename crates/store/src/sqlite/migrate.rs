@@ -9,6 +9,8 @@ pub(crate) const MAIN: &[&str] = &[
     include_str!("migrations/0001_initial.sql"),
     include_str!("migrations/0002_control.sql"),
     include_str!("migrations/0003_foundations.sql"),
+    include_str!("migrations/0004_cluster.sql"),
+    include_str!("migrations/0005_limits.sql"),
 ];
 /// Steps of the database of log lines.
 pub(crate) const LOGS: &[&str] = &[include_str!("migrations/logs_0001_initial.sql")];

@@ -21,6 +21,7 @@ mod names;
 mod open;
 mod past;
 mod reads;
+mod register;
 mod rows;
 mod store;
 mod tally;
@@ -32,6 +33,7 @@ mod write;
 
 pub use self::core::SqliteCore;
 pub use crate::bare::{Floor, FloorOptions};
+pub use crate::register::{RegisterCall, RegisterReply};
 pub use crate::write::{Write, WriteReply};
 pub use backup::{BackupError, BackupProgress, backup};
 pub use floor::{FloorError, measure_floor};

@@ -14,14 +14,17 @@ use super::open::{LOCK_FILE, LOGS_FILE, MAIN_FILE, OpenError, OpenFile, SqliteOp
 use super::reads::Reads;
 use super::threads::{Batcher, Pool, gone, panicked};
 use super::write::{Call, Purged, Reply, Upkeep, UpkeepReply};
+use crate::register::{RegisterCall, RegisterReply, serve_register};
 use crate::write::{Write, WriteReply};
 use async_trait::async_trait;
+use punctual_core::health::WorkerCondition;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
+use punctual_core::limiter::{LimiterUse, Line};
 use punctual_core::notes::{Checkpoint, Note, NoteAnswer, Noted};
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::{
-    Beat, BeatOutcome, Begun, CancelOutcome, Claim, ClaimOutcome, Clock, Control, ControlOutcome, DeadLetter,
-    DeadLetterQuery, Depth, Due, ExecutionQuery, ExecutionView, ExecutionWalk, FinishedPage, Fire,
+    Admitted, Beat, BeatOutcome, Begun, CancelOutcome, Claim, ClaimOutcome, Clock, Control, ControlOutcome, DeadLetter,
+    DeadLetterQuery, Depth, Due, Entries, ExecutionQuery, ExecutionView, ExecutionWalk, FinishedPage, Fire,
     FireOutcome, HistorySpan, Horizon, JobCounts, JobQuery, JobView, LeaseRef, ListedExecution, LogLine,
     Look, LookOutcome, NewJob, NewRequest, OpenExecution, Page, PausedQueue, Pausing, QueueRow, Recovered,
     Report, ReportOutcome, RequestKey, RequestState, Resolved, Resync, ResyncOutcome, Retained, Retired,
@@ -144,6 +147,17 @@ impl SqliteStore {
         answered.await.map_err(|_| gone())?
     }
 
+    async fn register_call(&self, call: RegisterCall) -> Result<RegisterReply, StoreError> {
+        match self.call(Call::Register(call)).await? {
+            Reply::Register(reply) => Ok(reply),
+            other => Err(StoreError::Broken(format!("the register was answered with {other:?}"))),
+        }
+    }
+
+    async fn register_entries(&self) -> Result<Entries, StoreError> {
+        self.read(|reads| reads.register()).await
+    }
+
     async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&mut Reads<'_>) -> Result<T, StoreError> + Send + 'static,
@@ -151,6 +165,8 @@ impl SqliteStore {
         self.readers.run(move |reader| read(&mut Reads::new(&reader.main, &mut reader.lanes))).await
     }
 }
+
+serve_register!(SqliteStore);
 
 fn database_error(path: &Path) -> impl FnOnce(StoreError) -> OpenError + use<> {
     let path = path.to_owned();
@@ -417,6 +433,10 @@ impl Store for SqliteStore {
         written!(self, Write::SetQueue { queue, settings }, WriteReply::QueueSet => ())
     }
 
+    async fn admit(&self, now: Timestamp, lines: Vec<Line>, limit: usize) -> Result<Admitted, StoreError> {
+        written!(self, Write::Admit { now, lines, limit }, WriteReply::Admitted(admitted) => admitted)
+    }
+
     async fn begin_request(&self, now: Timestamp, request: NewRequest) -> Result<RequestState, StoreError> {
         written!(self, Write::BeginRequest { now, request }, WriteReply::RequestBegun(state) => state)
     }
@@ -493,6 +513,14 @@ impl Store for SqliteStore {
         self.read(|reads| reads.queues()).await
     }
 
+    async fn waiting_lines(&self, limit: usize) -> Result<Vec<Line>, StoreError> {
+        self.read(move |reads| reads.waiting_lines(limit)).await
+    }
+
+    async fn limiters(&self, lines: Vec<Line>) -> Result<Vec<LimiterUse>, StoreError> {
+        self.read(move |reads| reads.limiters(&lines)).await
+    }
+
     async fn paused_queues(&self) -> Result<Vec<PausedQueue>, StoreError> {
         self.read(|reads| reads.paused_queues()).await
     }
@@ -564,6 +592,10 @@ impl Store for SqliteStore {
 
     async fn probe(&self, now: Timestamp) -> Result<(), StoreError> {
         kept!(self, Upkeep::Probe { now }, UpkeepReply::Probed => ())
+    }
+
+    async fn keep_condition(&self, session: SessionId, condition: WorkerCondition) -> Result<(), StoreError> {
+        kept!(self, Upkeep::KeepCondition { session, condition }, UpkeepReply::ConditionKept => ())
     }
 
     async fn put_token(&self, token: Token) -> Result<(), StoreError> {

@@ -2,15 +2,20 @@
 
 use super::rows::{all, decode, one};
 use crate::fault::Fault;
-use crate::tally::{Counts, LaneCounts, shown, status};
+use crate::tally::{Counts, LaneCounts, LimiterCounts, shown, status};
 use punctual_core::ids::JobId;
 use punctual_core::job::JobStatus;
+use punctual_core::limiter::LimiterId;
 use punctual_core::ports::JobCounts;
 use rusqlite::{Connection, Row, params};
 
 const LANE: &str = "SELECT waiting, queued, running FROM lane_tallies WHERE lane = ?1";
 const PUT_LANE: &str = "INSERT INTO lane_tallies (lane, waiting, queued, running) VALUES (?1, ?2, ?3, ?4) \
      ON CONFLICT (lane) DO UPDATE SET waiting = ?2, queued = ?3, running = ?4";
+const LIMITER: &str = "SELECT waiting, in_use FROM limiter_tallies WHERE limiter = ?1";
+const ADD_TO_LIMITER: &str = "INSERT INTO limiter_tallies (limiter, waiting, in_use) VALUES (?1, ?2, ?3) \
+     ON CONFLICT (limiter) DO UPDATE SET waiting = waiting + ?2, in_use = in_use + ?3";
+const FORGET_LIMITER: &str = "DELETE FROM limiter_tallies WHERE limiter = ?1 AND waiting = 0 AND in_use = 0";
 const ADD_TO_JOBS: &str = "UPDATE job_tally SET active = active + ?1, paused = paused + ?2, \
      completed = completed + ?3, failed = failed + ?4, cancelled = cancelled + ?5, \
      dead_letters = dead_letters + ?6 WHERE id = 1";
@@ -22,7 +27,10 @@ pub(crate) const JOB_TALLY: &str =
 
 /// Writes what a transaction has changed.
 pub(crate) fn write(conn: &Connection, counts: Counts) -> Result<(), Fault> {
-    let Counts { lanes, jobs, dead_letters } = counts;
+    for (limiter, changes) in counts.changed_limiters() {
+        write_limiter(conn, limiter, changes)?;
+    }
+    let Counts { lanes, jobs, dead_letters, .. } = counts;
     for (lane, changes) in lanes {
         if changes != [0; 3] {
             write_lane(conn, lane, changes)?;
@@ -40,6 +48,26 @@ pub(crate) fn write(conn: &Connection, counts: Counts) -> Result<(), Fault> {
 pub(crate) fn unstarted(conn: &Connection, lane: i64) -> Result<i64, Fault> {
     let written = one(&mut *conn.prepare_cached(LANE)?, [lane], |row| lane_counts(row, 0))?;
     Ok(written.map_or(0, |[waiting, queued, _]| waiting + queued))
+}
+
+/// How many executions of this lane were queued or ran when counts were last written.
+pub(crate) fn started(conn: &Connection, lane: i64) -> Result<i64, Fault> {
+    let written = one(&mut *conn.prepare_cached(LANE)?, [lane], |row| lane_counts(row, 0))?;
+    Ok(written.map_or(0, |[_, queued, running]| queued + running))
+}
+
+/// The counts of a limiter when they were last written.
+pub(crate) fn limiter(conn: &Connection, limiter: LimiterId) -> Result<LimiterCounts, Fault> {
+    let mut select = conn.prepare_cached(LIMITER)?;
+    let written = one(&mut select, [limiter.number()], |row| Ok([row.get(0)?, row.get(1)?]))?;
+    Ok(written.unwrap_or_default())
+}
+
+/// A limiter of which nothing is used and in whose line nobody waits has no row.
+fn write_limiter(conn: &Connection, limiter: i64, [waiting, in_use]: LimiterCounts) -> Result<(), Fault> {
+    conn.prepare_cached(ADD_TO_LIMITER)?.execute(params![limiter, waiting, in_use])?;
+    conn.prepare_cached(FORGET_LIMITER)?.execute([limiter])?;
+    Ok(())
 }
 
 /// A lane in which nothing is left has no row, so that lanes of the past cost nothing.

@@ -1,8 +1,10 @@
-//! What the writer of the main database is asked for: the writing verbs, and the housekeeping that shares their
-//! transactions.
+//! What the writer of the main database is asked for: the writing verbs, and the housekeeping and the register that share
+//! their transactions.
 
+use crate::register::{RegisterCall, RegisterReply};
 use crate::write::{Write, WriteReply};
-use punctual_core::ids::JobId;
+use punctual_core::health::WorkerCondition;
+use punctual_core::ids::{JobId, SessionId};
 use punctual_core::ports::{Horizon, Retained, Retired, Retirement, Token};
 use punctual_core::time::Timestamp;
 
@@ -11,6 +13,7 @@ use punctual_core::time::Timestamp;
 pub enum Call {
     Write(Write),
     Upkeep(Upkeep),
+    Register(RegisterCall),
 }
 
 /// Housekeeping: what is kept clean rather than decided, each database in its own way.
@@ -32,6 +35,10 @@ pub enum Upkeep {
     Probe {
         now: Timestamp,
     },
+    KeepCondition {
+        session: SessionId,
+        condition: WorkerCondition,
+    },
     PutToken {
         token: Token,
     },
@@ -46,6 +53,7 @@ impl Call {
         match self {
             Call::Write(write) => write.weight(),
             Call::Upkeep(upkeep) => upkeep.weight(),
+            Call::Register(call) => call.weight(),
         }
     }
 }
@@ -55,7 +63,7 @@ impl Upkeep {
         let rows = match self {
             Upkeep::Retain { limit, .. } | Upkeep::Purge { limit, .. } => *limit,
             Upkeep::Retire { retirement, .. } => retirement.limit,
-            Upkeep::Probe { .. } | Upkeep::PutToken { .. } | Upkeep::AddToken { .. } => 1,
+            Upkeep::Probe { .. } | Upkeep::KeepCondition { .. } | Upkeep::PutToken { .. } | Upkeep::AddToken { .. } => 1,
         };
         rows.max(1)
     }
@@ -73,11 +81,18 @@ impl From<Upkeep> for Call {
     }
 }
 
+impl From<RegisterCall> for Call {
+    fn from(call: RegisterCall) -> Self {
+        Call::Register(call)
+    }
+}
+
 /// The answer to a [`Call`], of the variant that belongs to it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reply {
     Write(WriteReply),
     Upkeep(UpkeepReply),
+    Register(RegisterReply),
 }
 
 /// The answer to an [`Upkeep`], of the variant that belongs to it.
@@ -87,6 +102,7 @@ pub enum UpkeepReply {
     Retired(Retired),
     Purged(Purged),
     Probed,
+    ConditionKept,
     TokenPut,
     /// The one that counts.
     TokenAdded(Token),

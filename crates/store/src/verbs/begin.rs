@@ -4,13 +4,14 @@
 use super::each::each;
 use super::keys::{self, Admission};
 use super::notes::checkpoint_of;
-use super::{dependents, queues};
+use super::{dependents, lines, queues};
 use crate::fault::Fault;
 use crate::rows::{JobFacts, LiveRow, Rows};
 use punctual_core::defects::{Defect, planted};
 use punctual_core::dependencies::Parents;
 use punctual_core::ids::JobId;
 use punctual_core::job::{Job, JobStatus};
+use punctual_core::limiter::{LimiterId, Line};
 use punctual_core::notes::Checkpoint;
 use punctual_core::occurrence::{Live, LiveState};
 use punctual_core::ports::{Assignment, Begun, Due, DueKind, Lane, NewJob, Offer, SubmitOutcome};
@@ -58,6 +59,7 @@ fn submit_one<R: Rows>(
     if admission == Admission::Keyed {
         keys::hold(rows, job)?;
     }
+    queues::weigh(rows, &job.spec.queue)?;
     let is_gated = parents != Parents::Done;
     let begun = match schedule::begin(job, now, is_gated, rows.shares()) {
         Beginning::Due(live) => begin_at_once(rows, offers, now, job, live, (lane_id, &lane), *offer)?,
@@ -94,6 +96,7 @@ fn begin_at_once<R: Rows>(
     (lane_id, lane): (i64, &Lane),
     offer: Option<Offer>,
 ) -> Result<Begun, Fault> {
+    let live = lines::pass(rows, live, lane, now, |_| Ok(job.spec.settings.concurrency_key.clone()))?;
     let live = offers.place(rows, live, lane, offer, job.version, now)?;
     let row = LiveRow { live, lane: lane_id, is_sole: true };
     rows.insert_live(&row)?;
@@ -189,8 +192,13 @@ pub(super) fn begun(live: &Live, lane: &Lane) -> Begun {
     Begun {
         queued: if live.state == LiveState::Queued { vec![lane.clone()] } else { vec![] },
         due: look_due(live, lane).into_iter().collect(),
+        joined: live.line.map(|line| line_of(live, line, lane)).into_iter().collect(),
         ..Begun::default()
     }
+}
+
+fn line_of(live: &Live, line: LimiterId, lane: &Lane) -> Line {
+    Line { queue: lane.queue().to_owned(), key: live.limiter.filter(|key| *key == line) }
 }
 
 fn look_due(live: &Live, lane: &Lane) -> Option<Due> {

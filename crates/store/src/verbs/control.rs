@@ -3,8 +3,8 @@
 use super::begin::{begun, schedule_due};
 use super::each::each;
 use super::fire::record_skips;
-use super::keys;
 use super::settle::{self, follow, record};
+use super::{keys, lines};
 use crate::fault::Fault;
 use crate::rows::{JobTerms, LiveRow, Rows};
 use punctual_core::control::{Change, LiveChange, Refusal, ScheduleChange, Standing, Verb};
@@ -153,10 +153,14 @@ fn write<R: Rows>(
 ) -> Result<Controlled, Fault> {
     let id = standing.job.id;
     rows.forget_sole(id)?;
+    let mut freed = Vec::new();
+    for live in &standing.open {
+        freed.extend(lines::freed(rows, &LiveRow { live: live.clone(), lane: old_lane, is_sole: false })?);
+    }
     let job = change.job.as_ref().unwrap_or(&standing.job);
     let (lane_id, lane) = rows.intern_lane(&job.spec.queue, &job.spec.job_type)?;
     let mut controlled = Controlled {
-        begun: Begun::default(),
+        begun: Begun { freed, ..Begun::default() },
         version: job.version,
         added: None,
         asked: vec![],
@@ -189,7 +193,11 @@ fn write<R: Rows>(
             ties.followed |= live.ties.followed;
             ties.awaited |= live.ties.awaited;
         }
-        write_live(rows, standing, one, (lane_id, &lane), now, &mut controlled)?;
+        write_live(rows, (standing, job), one, (lane_id, &lane), now, &mut controlled)?;
+    }
+    let key = |job: &Job| job.spec.settings.concurrency_key.clone();
+    if lane_id != old_lane || key(job) != key(&standing.job) {
+        controlled.begun.add(lines::take_place_again(rows, job, &lane, now)?);
     }
     let status = rows.status_of(id)?;
     rows.tally().job(Some(standing.status()), status);
@@ -209,23 +217,26 @@ fn write_job<R: Rows>(rows: &mut R, was: &Job, job: &Job, lane: i64) -> Result<(
 
 fn write_live<R: Rows>(
     rows: &mut R,
-    standing: &Standing,
+    (standing, job): (&Standing, &Job),
     change: LiveChange,
     (lane_id, lane): (i64, &Lane),
     now: Timestamp,
     controlled: &mut Controlled,
 ) -> Result<(), Fault> {
     let in_lane = |live| LiveRow { live, lane: lane_id, is_sole: false };
+    let key = |_: &mut R| Ok(job.spec.settings.concurrency_key.clone());
     match change {
         LiveChange::Add(live) => {
-            let row = in_lane(live);
+            let row = in_lane(lines::pass(rows, live, lane, now, key)?);
             rows.insert_live(&row)?;
             controlled.added = Some(row.live.execution());
             controlled.begun.add(begun(&row.live, lane));
         }
         LiveChange::Put(live) => {
             let was = standing.open.iter().find(|open| open.id == live.id);
-            let was = was.ok_or_else(|| Fault::Missing(format!("live row of {}", live.id)))?.state;
+            let was = was.ok_or_else(|| Fault::Missing(format!("live row of {}", live.id)))?;
+            let has_opened = !was.counts_for_queue();
+            let live = if has_opened { lines::pass(rows, live, lane, now, key)? } else { live };
             let row = in_lane(live);
             rows.replace_live(was, &row)?;
             controlled.begun.add(begun(&row.live, lane));

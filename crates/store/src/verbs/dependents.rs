@@ -3,6 +3,7 @@
 
 use super::begin::begun;
 use super::each::Gaps;
+use super::lines;
 use super::settle::{self, open_next_in_line};
 use crate::fault::Fault;
 use crate::rows::{JobTerms, LiveRow, Rows};
@@ -93,9 +94,11 @@ fn tell<R: Rows>(
     }
     // A child that is not due yet finds out when it is fired.
     let Some(row) = rows.first_behind(child, Gate::Dependency)? else { return Ok(()) };
+    let lane = rows.lane(row.lane)?;
     let opened = row.live.gate_opened(Gate::Dependency, now)?;
+    let opened = lines::pass_by_job(rows, opened, &lane, now)?;
     rows.update_live(&row, &opened)?;
-    all_begun.add(begun(&opened, &rows.lane(row.lane)?));
+    all_begun.add(begun(&opened, &lane));
     Ok(())
 }
 

@@ -3,13 +3,11 @@
 use super::begin::{Offers, begun_with, facts_of, schedule_due};
 use super::control::ask_to_stop;
 use super::each::each;
-use super::settle;
+use super::{lines, queues, settle};
 use crate::fault::Fault;
 use crate::rows::{LiveRow, Rows};
 use punctual_core::defects::{Defect, planted};
-use punctual_core::ids::ExecutionId;
 use punctual_core::job::JobStatus;
-use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::{Cancelled, Finished, Live};
 use punctual_core::ports::{Begun, Fire, FireOutcome, Lane, Offer};
 use punctual_core::schedule::{FirePlan, OverlapPolicy, Present, ScheduleState, SkipRange};
@@ -39,6 +37,7 @@ fn fire_one<R: Rows>(
     if state.due_at.is_none_or(|due_at| due_at > now) {
         return Ok(FireOutcome::NotDue);
     }
+    queues::weigh(rows, lane.queue())?;
     let (present, replaceable) = present(rows, &state)?;
     let open = present.open;
     let plan = state.plan(now, present, rows.shares());
@@ -47,7 +46,7 @@ fn fire_one<R: Rows>(
     record_skips(rows, &state, &plan.skipped)?;
     advance(rows, &state, &plan)?;
     let occurrences = plan.fired.iter().map(|live| (live.id, live.scheduled_time)).collect();
-    let ended = replace(rows, &replaceable, plan.replaced, now)?;
+    let replaced = replace(rows, &replaceable, plan.replaced, now)?;
     let is_over = plan.next.is_none();
     if is_over && open == 0 && plan.fired.is_empty() {
         // Nothing fires of a paused job, so it was active.
@@ -56,7 +55,7 @@ fn fire_one<R: Rows>(
     let is_sole = is_over && open == 0 && plan.fired.len() == 1;
     let place = Place { lane_id, lane: &lane, is_sole };
     let mut begun = open_occurrences(rows, offers, plan.fired, fire.offer, now, place)?;
-    begun.ended.extend(ended);
+    begun.add(replaced);
     begun.due.extend(plan.next.as_ref().and_then(|next| schedule_due(next, &lane)));
     Ok(FireOutcome::Fired { begun, occurrences, skipped })
 }
@@ -84,22 +83,23 @@ fn replace<R: Rows>(
     open: &[LiveRow],
     replaced: Vec<Cancelled>,
     now: Timestamp,
-) -> Result<Vec<(ExecutionId, Status)>, Fault> {
-    let mut ended = Vec::new();
+) -> Result<Begun, Fault> {
+    let mut begun = Begun::default();
     for one in replaced {
         match one {
             Cancelled::Closed(settled) => {
                 let Finished { id, status, .. } = settled.finished;
-                ended.push((id, status));
+                begun.ended.push((id, status));
                 let row = open.iter().find(|row| row.live.id == id.occurrence);
                 let row = row.ok_or_else(|| Fault::Missing(format!("live row of {id}")))?;
+                begun.freed.extend(lines::freed(rows, row)?);
                 // The one that replaces it keeps the job unfinished.
                 settle::write(rows, row, settled, now)?;
             }
             Cancelled::Requested(live) => ask_to_stop(rows, &live)?,
         }
     }
-    Ok(ended)
+    Ok(begun)
 }
 
 /// Where an occurrence comes to be open, and whether it is all that is left of its job.
@@ -124,6 +124,7 @@ fn open_occurrences<R: Rows>(
     for live in fired {
         let place = offer.take();
         let version = live.job_version;
+        let live = lines::pass_by_job(rows, live, lane, now)?;
         let live = offers.place(rows, live, lane, place, version, now)?;
         let row = LiveRow { live, lane: lane_id, is_sole };
         rows.insert_live(&row)?;

@@ -2,6 +2,7 @@
 
 use super::begin::begun;
 use super::each::each;
+use super::lines;
 use super::settle::record;
 use crate::fault::Fault;
 use crate::rows::{JobTerms, LiveRow, Rows};
@@ -67,8 +68,9 @@ fn return_one<R: Rows>(rows: &mut R, row: &LiveRow, now: Timestamp) -> Result<Be
     let terms = rows.terms_of(row.live.id.job)?;
     match row.live.given_back(terms.as_ref().map(JobTerms::terms), now)? {
         GivenBack::Queued(live) => {
+            let freed = if live.counts_for_queue() { vec![] } else { lines::freed(rows, row)? };
             rows.update_live(row, &live)?;
-            Ok(begun(&live, &rows.lane(row.lane)?))
+            Ok(Begun { freed, ..begun(&live, &rows.lane(row.lane)?) })
         }
         GivenBack::Closed(settled) => Ok(record(rows, row, settled, now)?.begun),
     }

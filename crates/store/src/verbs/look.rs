@@ -2,6 +2,7 @@
 
 use super::begin::{Offers, begun_with, facts_of};
 use super::each::each;
+use super::lines;
 use super::settle::record;
 use crate::fault::Fault;
 use crate::rows::{JobTerms, Rows};
@@ -29,6 +30,7 @@ fn look_at_one<R: Rows>(
         Ok(Looked::Expired(settled)) => Ok(LookOutcome::Expired(record(rows, &row, settled, now)?.begun)),
         Ok(Looked::Opened(opened)) => {
             let lane = rows.lane(row.lane)?;
+            let opened = lines::pass_by_job(rows, opened, &lane, now)?;
             let offer = look.offer.as_ref().filter(|(_, serves)| *serves == lane).map(|(offer, _)| *offer);
             let version = match offer {
                 Some(_) => facts_of(rows, opened.id.job, &lane)?.version,

@@ -12,6 +12,7 @@ mod each;
 mod fire;
 mod keys;
 mod lease;
+mod lines;
 mod look;
 mod notes;
 mod queues;
@@ -62,9 +63,10 @@ pub(crate) fn perform<R: Rows>(rows: &mut R, write: &Write) -> Result<WriteReply
             WriteReply::QueuePaused(queues::pause_queue(rows, *now, queue, *pausing)?)
         }
         Write::SetQueue { queue, settings } => {
-            queues::set_queue(rows, queue, *settings)?;
+            queues::set_queue(rows, queue, settings)?;
             WriteReply::QueueSet
         }
+        Write::Admit { now, lines, limit } => WriteReply::Admitted(lines::admit(rows, *now, lines, *limit)?),
         Write::BeginRequest { now, request } => {
             WriteReply::RequestBegun(requests::begin(rows, *now, request)?)
         }

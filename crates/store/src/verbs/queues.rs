@@ -29,9 +29,9 @@ pub(super) fn pause_queue<R: Rows>(
     }
 }
 
-pub(super) fn set_queue<R: Rows>(rows: &mut R, queue: &str, settings: QueueSettings) -> Result<(), Fault> {
+pub(super) fn set_queue<R: Rows>(rows: &mut R, queue: &str, settings: &QueueSettings) -> Result<(), Fault> {
     let row = found_or_unset(rows, queue)?;
-    keep(rows, QueueRow { settings, ..row })
+    keep(rows, QueueRow { settings: settings.clone(), ..row })
 }
 
 fn found_or_unset<R: Rows>(rows: &mut R, queue: &str) -> Result<QueueRow, Fault> {
@@ -68,6 +68,13 @@ pub(super) fn admit<R: Rows>(
         return Ok(Err(SubmitOutcome::AlreadyThere));
     }
     Ok(Err(SubmitOutcome::QueueFull { queue: job.spec.queue.clone(), full }))
+}
+
+/// Lets the shares of a queue go by the weights of its owners.
+pub(super) fn weigh<R: Rows>(rows: &mut R, queue: &str) -> Result<(), Fault> {
+    let weights = rows.queue(queue)?.map(|row| row.settings.limits.weights).unwrap_or_default();
+    rows.shares().weigh(queue, weights);
+    Ok(())
 }
 
 /// Executions that wait in this queue or are queued.

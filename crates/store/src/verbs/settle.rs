@@ -1,7 +1,7 @@
 //! The ends of attempts: history, then another attempt or the end of the occurrence, and what follows from that.
 
 use super::begin::begun;
-use super::dependents;
+use super::{dependents, lines};
 use crate::fault::Fault;
 use crate::rows::{JobTerms, LiveRow, Rows};
 use crate::tally;
@@ -44,17 +44,18 @@ pub(super) fn record<R: Rows>(
     now: Timestamp,
 ) -> Result<Recorded, Fault> {
     let (id, status) = (settled.finished.id, settled.finished.status);
+    let freed = lines::freed(rows, row)?;
     match write(rows, row, settled, now)? {
         Written::Retried(next) => {
             let lane = rows.lane(row.lane)?;
-            return Ok(Recorded { is_retried: true, begun: begun(&next, &lane) });
+            return Ok(Recorded { is_retried: true, begun: Begun { freed, ..begun(&next, &lane) } });
         }
         Written::Closed(Left::Something) => {}
         Written::Closed(Left::Nothing { before, after }) => {
             rows.tally().job(tally::status(before, true), tally::status(after, false));
         }
     }
-    let mut begun = Begun::default();
+    let mut begun = Begun { freed, ..Begun::default() };
     if !row.live.is_running() {
         begun.ended.push((id, status));
     }
@@ -150,7 +151,9 @@ pub(super) fn open_next_in_line<R: Rows>(rows: &mut R, job: JobId, now: Timestam
         return Ok(Begun::default());
     }
     let Some(row) = rows.first_behind(job, Gate::Overlap)? else { return Ok(Begun::default()) };
+    let lane = rows.lane(row.lane)?;
     let opened = row.live.gate_opened(Gate::Overlap, now)?;
+    let opened = lines::pass_by_job(rows, opened, &lane, now)?;
     rows.update_live(&row, &opened)?;
-    Ok(begun(&opened, &rows.lane(row.lane)?))
+    Ok(begun(&opened, &lane))
 }

@@ -1,6 +1,7 @@
 //! What a session decides, event by event.
 
 use super::*;
+use punctual_core::health::{FreeMin, HealthLimits, Room};
 use punctual_core::ids::{Epoch, JobId, SessionId};
 
 const LEASE: Duration = Duration::from_secs(6);
@@ -249,4 +250,110 @@ fn past_the_grace_running_handlers_are_stopped_and_reported() {
     let failed =
         |action: &Action| matches!(action, Action::Stop { outcome: Outcome::Interrupted { .. }, .. });
     assert!(actions.iter().any(failed), "{actions:?}");
+}
+
+/// A session with two slots, or up to eight, that wants a tenth of its memory to be free.
+fn opened_within_limits(slots_max: usize) -> Session {
+    let limits = HealthLimits { memory_free_min: Some(FreeMin::Percent(10)), ..HealthLimits::default() };
+    let slots_max = Some(slots_max);
+    let config =
+        WorkerConfig { slots: 2, slots_max, prefetch: 2, lease: LEASE, limits, ..WorkerConfig::default() };
+    let grant = SessionGrant { session: SessionId(7), now: Timestamp::from_micros(5_000_000) };
+    let opened = Opened { grant, sent_at: at(0), received: now(0) };
+    Session::new(config, vec!["noop".to_owned()], opened, Vec::new())
+}
+
+fn memory(free: u64) -> Event {
+    Event::Measured(Measured { memory: Some(Room { free, total: 100 }), ..Measured::default() })
+}
+
+fn has(actions: &[Action], wanted: impl Fn(&Action) -> bool) -> bool {
+    actions.iter().any(wanted)
+}
+
+#[test]
+fn a_worker_that_is_short_of_memory_takes_nothing_new_and_goes_on_with_what_runs() {
+    let mut session = opened_within_limits(2);
+    let actions = session.handle(Event::Opened, now(0));
+    assert!(has(&actions, |action| matches!(action, Action::Measure)));
+    session.handle(Event::Polled(Ok(assignments(1..2))), now(1));
+    let actions = session.handle(memory(5), now(2));
+    assert!(has(&actions, |action| matches!(action, Action::LeavePoll)), "{actions:?}");
+
+    let actions = session.handle(Event::Polled(Ok(assignments(2..4))), now(3));
+    let back = [assignment(2).lease(), assignment(3).lease()];
+    assert_eq!((given_back(&actions).as_slice(), starts(&actions)), (&back[..], 0), "others may run these");
+    session.handle(Event::GaveBack(Ok(())), now(4));
+    assert_eq!(session.held(), [assignment(1).lease()], "what runs goes on");
+    let actions = session.handle(ended(1), now(5));
+    assert!(has(&actions, |action| matches!(action, Action::Report(_))) && polls(&actions).is_empty());
+
+    let actions = session.handle(Event::BeatDue, now(6));
+    let told = actions.iter().find_map(|action| match action {
+        Action::Beat { condition, .. } => condition.clone(),
+        _ => None,
+    });
+    let refuses = told.expect("it says so with its next heartbeat").refuses;
+    assert_eq!(refuses, ["memory: 5 B of 100 B free, less than 10%"]);
+    assert_eq!(polls(&session.handle(memory(11), now(7))), [], "not enough of it is free again");
+    assert_eq!(polls(&session.handle(memory(50), now(8))).len(), 1);
+}
+
+#[test]
+fn a_poll_that_was_left_is_followed_by_a_resync_even_while_work_is_refused() {
+    let mut session = opened_within_limits(2);
+    session.handle(Event::Opened, now(0));
+    session.handle(memory(5), now(1));
+    let left = WorkerPortError::Unavailable("left".to_owned());
+    session.handle(Event::Polled(Err(left)), now(2));
+    let actions = session.handle(Event::Rested, now(200));
+    assert!(has(&actions, |action| matches!(action, Action::Resync { .. })), "{actions:?}");
+    let actions = session.handle(Event::Resynced(Ok(())), now(201));
+    assert!(polls(&actions).is_empty(), "{actions:?}");
+}
+
+#[test]
+fn a_look_at_the_machine_that_hangs_is_not_followed_by_another() {
+    let mut session = opened_within_limits(2);
+    let measures = |actions: &[Action]| has(actions, |action| matches!(action, Action::Measure));
+    assert!(measures(&session.handle(Event::Opened, now(0))));
+    assert!(!measures(&session.handle(Event::BeatDue, now(1))));
+    session.handle(memory(50), now(2));
+    assert!(measures(&session.handle(Event::BeatDue, now(3))));
+}
+
+#[test]
+fn a_worker_whose_slots_are_full_asks_what_waits_and_makes_more() {
+    let mut session = opened_within_limits(8);
+    session.handle(Event::Opened, now(0));
+    let actions = session.handle(Event::SlotsDue, now(1_000));
+    let asks = |actions: &[Action]| has(actions, |action| matches!(action, Action::AskDemand(_)));
+    assert!(!asks(&actions), "there are free slots");
+    session.handle(Event::Polled(Ok(assignments(1..3))), now(1_001));
+    let actions = session.handle(Event::SlotsDue, now(2_000));
+    assert!(asks(&actions) && has(&actions, |action| matches!(action, Action::After(_, Event::SlotsDue))));
+    let demand = Demand { queued: 10, oldest_wait: Duration::from_secs(1) };
+    let actions = session.handle(Event::Demanded(Ok(demand)), now(2_001));
+    assert_eq!(polls(&actions), [(2, 1)], "it has a third slot, and something for it is asked for");
+    let away = WorkerPortError::Unavailable("away".to_owned());
+    session.handle(Event::Demanded(Err(away)), now(9_000));
+    assert_eq!(session.condition.slots(), 3, "what is not known changes nothing");
+}
+
+#[test]
+fn a_draining_worker_returns_at_once_what_its_last_poll_may_have_been_granted() {
+    let (mut session, _) = opened();
+    session.handle(Event::Polled(Ok(assignments(1..2))), now(1));
+    let actions = session.handle(Event::Drain, now(2));
+    assert!(has(&actions, |action| matches!(action, Action::LeavePoll)), "{actions:?}");
+    let left = WorkerPortError::Unavailable("left".to_owned());
+    session.handle(Event::Polled(Err(left)), now(3));
+    let actions = session.handle(Event::Rested, now(203));
+    let resyncs = actions.iter().find_map(|action| match action {
+        Action::Resync { held, .. } => Some(held.clone()),
+        _ => None,
+    });
+    assert_eq!(resyncs, Some(vec![assignment(1).lease()]), "all but what runs goes back, while it runs");
+    session.handle(Event::Resynced(Ok(())), now(204));
+    assert!(session.handle(Event::BeatDue, now(300)).iter().all(|action| !matches!(action, Action::Poll(_))));
 }

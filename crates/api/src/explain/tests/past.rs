@@ -1,6 +1,7 @@
 //! What is told of runs that are over, and of workers and queues that take nothing.
 
 use super::*;
+use punctual_core::health::WorkerCondition;
 
 #[test]
 fn a_failure_for_good_is_told_with_its_dead_letter() {
@@ -266,6 +267,16 @@ fn workers_that_take_nothing_are_told_with_what_helps() {
     assert_eq!(
         explained.summary,
         "Worker w1, the only one with its handler, is draining: it takes nothing more."
+    );
+    assert_eq!(explained.advice, []);
+    let refuses = vec!["memory: 5 MiB of 1.0 GiB free, less than 3%".to_owned()];
+    let condition = Some(WorkerCondition { slots: 2, refuses, ..WorkerCondition::default() });
+    facts.sessions[0] = SessionRow { condition, ..worker(SessionId(2), "w1", &["report"]) };
+    let explained = explain(facts.clone());
+    assert_eq!(
+        explained.summary,
+        "Worker w1, the only one with its handler, refuses work by itself until that is better (memory: 5 MiB of 1.0 \
+         GiB free, less than 3%)."
     );
     assert_eq!(explained.advice, []);
     facts.sessions.push(worker(SessionId(3), "w3", &["report"]));

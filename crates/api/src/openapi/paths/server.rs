@@ -43,7 +43,10 @@ fn set_queue() -> Operation {
     let title = Title { id: "setQueue", tag: QUEUES, summary: "Set up a queue" };
     on_queue(Method::PUT, "", title)
         .about("Sets all settings: what is left out is as by default. Needs the role operator.")
-        .takes("SetQueue", json!({"max_depth": 10_000}))
+        .takes(
+            "SetQueue",
+            json!({"max_depth": 10_000, "concurrency": 20, "key_concurrency": 1, "rate": "100/1m"}),
+        )
 }
 
 fn queue_verbs() -> [Operation; 2] {

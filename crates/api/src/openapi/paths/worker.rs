@@ -9,7 +9,7 @@ use punctual_client::API_PREFIX;
 use serde_json::json;
 
 pub fn operations() -> Vec<Operation> {
-    vec![open(), close(), poll(), heartbeat(), report(), notes(), give_back(), resync(), logs()]
+    vec![open(), close(), poll(), heartbeat(), demand(), report(), notes(), give_back(), resync(), logs()]
 }
 
 fn operation(method: Method, rest: &str, id: &'static str, summary: &'static str) -> Operation {
@@ -60,8 +60,15 @@ fn poll() -> Operation {
 fn heartbeat() -> Operation {
     in_session(Method::POST, "/heartbeat", "heartbeat", "A worker is alive")
         .about("To be sent every `beat_secs`. The answer says what to stop, and whether to drain.")
-        .takes("Heartbeat", json!({"session": 7, "beat": 1}))
+        .takes("Heartbeat", json!({"session": 7, "beat": 1, "condition": {"slots": 4, "running": 3}}))
         .answers(200, "What the worker should know.", "HeartbeatAnswer")
+}
+
+fn demand() -> Operation {
+    operation(Method::POST, "/demand", "demand", "What waits for a worker")
+        .about("For a worker that runs more at once while more waits. The answer may be a second old.")
+        .takes("Demand", json!({"job_types": ["ImageProcessing"]}))
+        .answers(200, "What waits.", "DemandAnswer")
 }
 
 fn report() -> Operation {

@@ -1,16 +1,44 @@
 //! Workers, as people see them: who is connected, and what is asked of them.
 
 use super::super::operation::{Operation, Title};
-use super::super::schema::text;
+use super::super::schema::{text, whole};
 use super::{NO_PARAMETERS, WORKERS};
 use axum::http::Method;
 use punctual_client::API_PREFIX;
+use punctual_core::limits;
 use serde_json::json;
 
 pub fn operations() -> Vec<Operation> {
     let mut operations = vec![list(), show()];
     operations.extend(orders());
+    operations.extend([autoscaling(), autoscaling_of()]);
     operations
+}
+
+/// What a caller may want of the capacity of queues.
+fn wanting(operation: Operation) -> Operation {
+    let wait =
+        text("How long executions may wait, as a duration; at most 24h.").otherwise("10s").example("30s");
+    let slots = whole("Slots that a worker has.", 1..=u64::from(limits::WORKER_SLOTS_MAX));
+    operation
+        .in_query("target_wait", wait)
+        .in_query("slots_per_worker", slots.otherwise(limits::WORKER_SLOTS_DEFAULT))
+        .fails(400, "A parameter is unknown or out of bounds.")
+}
+
+fn autoscaling() -> Operation {
+    let title = title("autoscaling", "How many workers are needed");
+    wanting(Operation::new(Method::GET, format!("{API_PREFIX}/autoscaling"), title))
+        .about("For whoever starts and stops workers: what every queue has, and what it needs.")
+        .answers(200, "All queues.", "ScalingPage")
+}
+
+fn autoscaling_of() -> Operation {
+    let title = title("autoscalingOfQueue", "How many workers a queue needs");
+    wanting(Operation::new(Method::GET, format!("{API_PREFIX}/autoscaling/{{queue}}"), title))
+        .about("The same of one queue. One that nobody uses needs nothing.")
+        .in_path("queue", text("Its name.").example("default"))
+        .answers(200, "The queue.", "Scaling")
 }
 
 fn title(id: &'static str, summary: &'static str) -> Title {

@@ -305,6 +305,14 @@ fn keys() -> Fields {
             .example("sync-customer-17"),
         ),
         (
+            "concurrency_key",
+            name(
+                "Names what it uses: its queue may limit how many executions with the same key run at once or start \
+            in a span of time.",
+            )
+            .example("customer-17"),
+        ),
+        (
             "depends_on",
             up_to(limits::DEPENDS_ON_MAX, list("Jobs that must succeed first.", id)).example(json!([JOB])),
         ),

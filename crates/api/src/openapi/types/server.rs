@@ -1,10 +1,13 @@
 //! The server itself: queues, figures, its clock, its health.
 
-use super::super::schema::{Schema, Schemas, count, flag, list, one_of, text, the, time, whole, words};
+use super::super::schema::{
+    Schema, Schemas, count, flag, list, name, number, one_of, text, the, time, up_to, whole, words,
+};
 use super::page;
 use punctual_client::{
-    ClockBody, ClockMode, ClockMoved, CountersBody, JobsBody, LaneBody, MeBody, MoveClock, NodeBody,
-    QueueBody, SetQueue, StatsBody, WorkerBody, WorkerSessionBody, WorkerState,
+    ClockBody, ClockMode, ClockMoved, ConditionBody, CountersBody, JobsBody, LaneBody, MeBody, MoveClock,
+    NodeBody, QueueBody, ScalingBody, ScalingPage, SetQueue, StatsBody, WorkerBody, WorkerSessionBody,
+    WorkerState,
 };
 use punctual_core::limits;
 use serde_json::json;
@@ -25,14 +28,53 @@ fn queues(schemas: &mut Schemas) {
         ("paused_at", time("Since when.").or_null()),
         ("max_depth", max_depth().or_null()),
     ];
+    fields.extend(limits_of_queue().map(|(field, schema)| (field, schema.or_null())));
+    fields.push(("weights", weights()));
+    fields.push(("in_line", count("Those of the waiting that wait for `concurrency` or `rate` alone.")));
     fields.extend(depths());
     schemas.answer::<QueueBody>("Queue", "A queue: what is in it, and how it is set.", fields);
     page(schemas, "QueuePage", "All queues that have live work, are paused or have settings.", "Queue");
     schemas.request::<SetQueue>(
         "SetQueue",
         "All settings of a queue: what is left out is as by default.",
-        vec![("max_depth", max_depth())],
+        [("max_depth", max_depth())]
+            .into_iter()
+            .chain(limits_of_queue())
+            .chain([("weights", weights())])
+            .collect(),
     );
+}
+
+fn limits_of_queue() -> [(&'static str, Schema); 4] {
+    let most = 1..=u64::from(limits::CONCURRENCY_MAX);
+    [
+        (
+            "concurrency",
+            whole("How many executions are queued or run at once; null for any number.", most.clone()).example(20),
+        ),
+        (
+            "rate",
+            text("How many executions become claimable in a span of time, from a second to a day; null for any number.")
+                .example("100/1m"),
+        ),
+        (
+            "key_concurrency",
+            whole("The same as `concurrency`, for the executions of each `concurrency_key`.", most).example(1),
+        ),
+        (
+            "key_rate",
+            text("The same as `rate`, for the executions of each `concurrency_key`.").example("5/1s"),
+        ),
+    ]
+}
+
+fn weights() -> Schema {
+    Schema::of("object", "The shares of owners in the queue against those of others, who have one.")
+        .with(
+            "additionalProperties",
+            json!({"type": "integer", "minimum": 1, "maximum": limits::OWNER_WEIGHT_MAX}),
+        )
+        .example(json!({"ann": 3}))
 }
 
 fn max_depth() -> Schema {
@@ -67,9 +109,75 @@ fn workers(schemas: &mut Schemas) {
             ("queues", list("The queues it serves; empty for all.", text("A queue."))),
             ("started_at", time("When its session began.")),
             ("last_heartbeat_at", time("When it was last heard of.")),
+            (
+                "condition",
+                the("WorkerCondition", "How it was when it last said so; null before its first word.").or_null(),
+            ),
         ],
     );
+    condition(schemas);
+    scaling(schemas);
     page(schemas, "WorkerPage", "All sessions that are neither lost nor closed.", "WorkerSession");
+}
+
+fn condition(schemas: &mut Schemas) {
+    let slots = |about: &str| whole(about, 1..=u64::from(limits::WORKER_SLOTS_MAX));
+    let held = |about: &str| whole(about, 0..=u64::from(u32::MAX)).sometimes();
+    let bytes = |about: &str| whole(about, 0..=i64::MAX as u64).or_null().sometimes();
+    let cpu_percent = whole("How busy its processors are, of those that it may use.", 0..=100);
+    let refuses = list("Why it takes nothing new; empty if it does.", name("A reason."));
+    schemas.answer::<ConditionBody>(
+        "WorkerCondition",
+        "How a worker is, in its own words. What it cannot tell is null; a worker may leave out all but its slots.",
+        vec![
+            ("slots", slots("Handlers that it runs at once.").example(8)),
+            ("slots_min", slots("The least of them, if it adapts.").or_null().sometimes()),
+            ("slots_max", slots("The most of them, if it adapts.").or_null().sometimes()),
+            ("running", held("Handlers that run.")),
+            ("ready", held("Executions that it has fetched ahead.")),
+            ("address", name("Where its machine is found.").or_null().sometimes().example("10.0.0.7")),
+            ("cpu_percent", cpu_percent.or_null().sometimes()),
+            ("memory_free_bytes", bytes("Memory that it may still use.")),
+            ("memory_total_bytes", bytes("Memory that it may use in all.")),
+            ("disk_free_bytes", bytes("Space that is free on its disk.")),
+            ("disk_total_bytes", bytes("The size of its disk.")),
+            ("round_trip_ms", bytes("How long its last heartbeat took to be answered.")),
+            ("last_error", text("What went wrong last on the way to its server or store.").or_null().sometimes()),
+            ("refuses", up_to(limits::REFUSAL_REASONS_MAX, refuses).sometimes()),
+        ],
+    );
+}
+
+fn scaling(schemas: &mut Schemas) {
+    let seconds = number("How long the oldest of the queued ones has waited.", 0.0..=1e12);
+    schemas.answer::<ScalingBody>(
+        "Scaling",
+        "What a queue, or all of them, have and need.",
+        vec![
+            ("queue", text("Its name; null for all queues together.").or_null().example("default")),
+            ("queued", count("Executions that could start now; none of a queue that is paused.")),
+            ("running", count("Executions that run.")),
+            ("oldest_wait_secs", seconds),
+            ("workers", count("Workers that serve it and take work.")),
+            ("slots", count("Their slots.")),
+            ("desired_slots", count("The slots that would have nothing wait longer than wanted.")),
+            ("desired_workers", count("The same in workers.")),
+        ],
+    );
+    schemas.answer::<ScalingPage>(
+        "ScalingPage",
+        "What queues have and need.",
+        vec![
+            (
+                "items",
+                list(
+                    "Queues that have something in them, or workers of their own.",
+                    the("Scaling", "One of them."),
+                ),
+            ),
+            ("total", the("Scaling", "Of all queues together, for workers that serve them all.")),
+        ],
+    );
 }
 
 fn session() -> Schema {
@@ -82,7 +190,7 @@ fn session() -> Schema {
 fn nodes(schemas: &mut Schemas) {
     schemas.answer::<NodeBody>(
         "Node",
-        "A server of the cluster.",
+        "A process of the cluster.",
         vec![
             ("node_id", text("Its name.")),
             ("version", text("Of its program.").example(env!("CARGO_PKG_VERSION"))),
@@ -103,9 +211,15 @@ fn nodes(schemas: &mut Schemas) {
                 "embedded_store",
                 flag("The store lives in the server's own process. If not, there may be other servers on it."),
             ),
+            ("host", text("The machine that it runs on.")),
+            ("pid", count("Its process there.")),
+            ("leader", flag("It has the duties that one process has for all.")),
+            ("segments", count("Of the 64 segments of all jobs, how many it fires.")),
+            ("answering", flag("It is the process that answered.")),
+            ("warnings", list("What somebody should look into.", text("A sentence."))),
         ],
     );
-    page(schemas, "NodePage", "The server that answers.", "Node");
+    page(schemas, "NodePage", "All processes of the cluster that are alive.", "Node");
     schemas.answer::<MeBody>(
         "Me",
         "Whose token it is.",
@@ -135,7 +249,8 @@ fn stats(schemas: &mut Schemas) {
             ("queues", list("What is live, by queue and job type.", the("Lane", "One of them."))),
             ("workers", list("The workers that are connected.", the("Worker", "One of them."))),
             ("jobs", the("JobCounts", "How many jobs are kept, by status.")),
-            ("counters", the("Counters", "What the answering server has done since it started.")),
+            ("counters", the("Counters", "What the processes that are alive have done since each started.")),
+            ("processes", count("How many processes these are.")),
         ],
     );
     schemas.answer::<JobsBody>(

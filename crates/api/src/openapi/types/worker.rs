@@ -1,12 +1,13 @@
 //! The worker protocol.
 
 use super::super::schema::{
-    Schema, Schemas, any, flag, list, name, number, text, the, time, up_to, whole, words,
+    Schema, Schemas, any, count, flag, list, name, number, text, the, time, up_to, whole, words,
 };
 use punctual_client::protocol::{
-    AssignmentBody, GiveBackRequest, HeartbeatAnswer, HeartbeatRequest, LeaseBody, LogsRequest, NewLogLine,
-    NoteBody, NotesAnswer, NotesRequest, OpenSession, OutcomeWord, PollAnswer, PollRequest, ProgressNote,
-    ReportBody, ReportRequest, ReportsAnswer, ResyncRequest, SessionBody, Verdict,
+    AssignmentBody, DemandAnswer, DemandRequest, GiveBackRequest, HeartbeatAnswer, HeartbeatRequest,
+    LeaseBody, LogsRequest, NewLogLine, NoteBody, NotesAnswer, NotesRequest, OpenSession, OutcomeWord,
+    PollAnswer, PollRequest, ProgressNote, ReportBody, ReportRequest, ReportsAnswer, ResyncRequest,
+    SessionBody, Verdict,
 };
 use punctual_core::limits;
 use serde_json::json;
@@ -107,6 +108,27 @@ fn sessions(schemas: &mut Schemas) {
         vec![
             ("session", session().needed()),
             ("beat", counter("Higher than in every earlier heartbeat of the session.").needed()),
+            (
+                "condition",
+                the(
+                    "WorkerCondition",
+                    "How the worker is, for people to see; what it said before, if left out.",
+                )
+                .or_null(),
+            ),
+        ],
+    );
+    schemas.request::<DemandRequest>(
+        "Demand",
+        "What a worker takes.",
+        vec![("job_types", job_types().needed()), ("queues", queues("The queues it serves; empty for all."))],
+    );
+    schemas.answer::<DemandAnswer>(
+        "DemandAnswer",
+        "What waits for workers like this one.",
+        vec![
+            ("queued", count("Executions that could start now.")),
+            ("oldest_wait_secs", seconds("How long the oldest of them has waited; 0 if there is none.")),
         ],
     );
     schemas.answer::<HeartbeatAnswer>(

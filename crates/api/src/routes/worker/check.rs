@@ -1,16 +1,19 @@
 //! What workers say, held to its limits and turned into what the engine takes.
 
 use crate::error::ApiError;
-use punctual_client::Seconds;
 use punctual_client::protocol::{
-    LeaseBody, LogsRequest, NewLogLine, NoteBody, NotesRequest, OpenSession, OutcomeWord, PollRequest,
-    ProgressNote, ReportBody,
+    DemandRequest, HeartbeatRequest, LeaseBody, LogsRequest, NewLogLine, NoteBody, NotesRequest, OpenSession,
+    OutcomeWord, PollRequest, ProgressNote, ReportBody,
 };
+use punctual_client::{ConditionBody, Seconds};
+use punctual_core::health::WorkerCondition;
 use punctual_core::ids::SessionId;
 use punctual_core::job::name_problem;
 use punctual_core::limits;
 use punctual_core::notes::{Checkpoint, CheckpointTooLarge, Note, Progress};
-use punctual_core::ports::{LeaseRef, LogLine, Outcome, Poll, Report, SessionOpening, WorkerAbout};
+use punctual_core::ports::{
+    Heartbeat, LeaseRef, LogLine, Outcome, Poll, Report, Served, SessionOpening, WorkerAbout,
+};
 use punctual_core::time::Timestamp;
 use std::time::Duration;
 
@@ -65,6 +68,38 @@ pub fn poll(request: PollRequest) -> Result<(Poll, Option<Vec<LeaseRef>>), ApiEr
         wait,
     };
     Ok((poll, held))
+}
+
+pub fn heartbeat(request: HeartbeatRequest) -> Result<Heartbeat, ApiError> {
+    let beat = count("beat", request.beat)?;
+    let condition = request.condition.map(condition).transpose();
+    let condition = condition.map_err(|error| error.within("condition"))?;
+    Ok(Heartbeat { session: request.session, beat, condition })
+}
+
+fn condition(body: ConditionBody) -> Result<WorkerCondition, ApiError> {
+    let slots = 1..=limits::WORKER_SLOTS_MAX;
+    within("slots", body.slots, slots.clone())?;
+    for (field, bound) in [("slots_min", body.slots_min), ("slots_max", body.slots_max)] {
+        bound.map(|bound| within(field, bound, slots.clone())).transpose()?;
+    }
+    body.cpu_percent.map(|percent| within("cpu_percent", percent, 0..=100)).transpose()?;
+    if let Some(address) = &body.address {
+        name("address", address)?;
+    }
+    at_most("refuses", body.refuses.len(), limits::REFUSAL_REASONS_MAX)?;
+    body.refuses
+        .iter()
+        .enumerate()
+        .try_for_each(|(index, reason)| name(&format!("refuses[{index}]"), reason))?;
+    let last_error = body.last_error.map(|error| cut_to(error, limits::NAME_BYTES_MAX));
+    Ok(ConditionBody { last_error, ..body }.into())
+}
+
+pub fn served(request: DemandRequest) -> Result<Served, ApiError> {
+    names("queues", &request.queues)?;
+    job_types(&request.job_types)?;
+    Ok(Served { queues: request.queues, job_types: request.job_types })
 }
 
 /// A number that a worker counts up.
@@ -173,11 +208,16 @@ pub fn log_lines(request: LogsRequest, now: Timestamp) -> Result<Vec<LogLine>, A
     Ok(request.lines.into_iter().map(line).collect())
 }
 
-/// Within the limit of one line, the mark of the cut included.
-fn cut(mut message: String) -> String {
+/// Within the limit of one line.
+fn cut(message: String) -> String {
+    cut_to(message, limits::LOG_LINE_BYTES_MAX)
+}
+
+/// Within so many bytes, the mark of the cut included.
+fn cut_to(mut message: String, bytes: usize) -> String {
     const MARK: &str = " […]";
-    if message.len() > limits::LOG_LINE_BYTES_MAX {
-        message.truncate(message.floor_char_boundary(limits::LOG_LINE_BYTES_MAX - MARK.len()));
+    if message.len() > bytes {
+        message.truncate(message.floor_char_boundary(bytes - MARK.len()));
         message.push_str(MARK);
     }
     message

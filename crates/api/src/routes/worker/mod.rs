@@ -19,7 +19,7 @@ use axum::http::StatusCode;
 use axum::middleware::from_fn;
 use axum::routing::{delete, post};
 use punctual_client::protocol::{
-    AssignmentBody, GiveBackRequest, HeartbeatAnswer, HeartbeatRequest, LeaseBody, LogsRequest, NotesAnswer,
+    AssignmentBody, DemandAnswer, GiveBackRequest, HeartbeatAnswer, LeaseBody, LogsRequest, NotesAnswer,
     NotesRequest, OpenSession, PollAnswer, PollRequest, ReportRequest, ReportsAnswer, ResyncRequest,
     SessionBody, Verdict,
 };
@@ -27,6 +27,7 @@ use punctual_core::ids::{ExecutionId, SessionId};
 use punctual_core::occurrence::LiveState;
 use punctual_core::ports::{Assignment, ExecutionView, LeaseRef, Poll, WorkerPort, WorkerPortError};
 use punctual_core::session::LeaseKeeper;
+use punctual_core::slots::Demand;
 use punctual_core::time::Monotonic;
 
 /// Outcomes, notes and log lines come in batches.
@@ -40,6 +41,7 @@ pub fn router() -> Listed {
         .route("/sessions/{id}", delete(close))
         .route("/poll", post(poll))
         .route("/heartbeat", post(heartbeat))
+        .route("/demand", post(demand))
         .route("/report", post(report).layer(large()))
         .route("/notes", post(notes).layer(large()))
         .route("/give-back", post(give_back))
@@ -103,15 +105,20 @@ async fn take(
 }
 
 async fn heartbeat(State(api): State<Api>, body: Body) -> Result<Json<HeartbeatAnswer>, ApiError> {
-    let HeartbeatRequest { session, beat } = json::parse(&body.bytes, Shape::Worker)?;
-    check::count("beat", beat)?;
-    let answer = api.engine.beat(session, beat).await?;
+    let heartbeat = check::heartbeat(json::parse(&body.bytes, Shape::Worker)?)?;
+    let answer = api.engine.beat(heartbeat).await?;
     Ok(Json(HeartbeatAnswer {
         now: answer.now,
         turn: check::wire_turn(answer.turn),
         cancel: answer.cancel.into_iter().map(LeaseBody::from).collect(),
         drain: answer.drain,
     }))
+}
+
+async fn demand(State(api): State<Api>, body: Body) -> Result<Json<DemandAnswer>, ApiError> {
+    let served = check::served(json::parse(&body.bytes, Shape::Worker)?)?;
+    let Demand { queued, oldest_wait } = api.engine.demand(served).await?;
+    Ok(Json(DemandAnswer { queued, oldest_wait_secs: oldest_wait.into() }))
 }
 
 async fn report(State(api): State<Api>, body: LargeBody) -> Result<Json<ReportsAnswer>, ApiError> {

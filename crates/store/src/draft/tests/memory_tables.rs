@@ -3,7 +3,8 @@
 
 use super::locks::Locks;
 use crate::draft::{
-    Changes, Dependency, EndedRow, Found, FoundSession, FoundSkip, NoteChange, Tables, WantedClaims, Wants,
+    Changes, Dependency, EndedRow, Found, FoundLimiter, FoundSession, FoundSkip, NoteChange, Tables,
+    WantedClaims, Wants,
 };
 use crate::fault::Fault;
 use crate::rows::{
@@ -12,11 +13,13 @@ use crate::rows::{
 use crate::tally::Counts;
 use async_trait::async_trait;
 use punctual_core::ids::{JobId, OccurrenceId, SessionId};
+use punctual_core::limiter::LimiterId;
 use punctual_core::limits;
 use punctual_core::notes::Checkpoint;
 use punctual_core::occurrence::LiveState;
 use punctual_core::ports::{DeadLetter, Lane, LeaseRef, QueueRow, RequestKey};
 use punctual_core::schedule::SkipRange;
+use punctual_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -39,6 +42,7 @@ pub(super) struct Database {
     pub notes: BTreeMap<OccurrenceId, NoteChange>,
     pub checkpoints: BTreeMap<OccurrenceId, Checkpoint>,
     pub queues: BTreeMap<String, QueueRow>,
+    pub next_starts: BTreeMap<LimiterId, Timestamp>,
     pub requests: BTreeMap<RequestKey, RequestRow>,
     pub counts: Counts,
     /// The calls of transactions.
@@ -190,6 +194,8 @@ impl Database {
                 .filter(|(session, _)| wants.cancels_of.contains(session))
                 .collect(),
             queues: if wants.queues { self.queues.values().cloned().collect() } else { vec![] },
+            started: wants.limited_queues.iter().map(|queue| (queue.clone(), self.started(queue))).collect(),
+            limiters: wants.limiters.iter().map(|id| self.limiter(*id)).collect(),
             unstarted: wants.unstarted.iter().map(|lane| (*lane, self.unstarted(*lane))).collect(),
             ended: self
                 .history
@@ -279,6 +285,12 @@ impl Database {
             ids.extend(held.take(*count).map(|row| row.live.id));
         }
         ids.extend(claims.iter().flatten());
+        for (line, count) in &wants.lines {
+            let waiting = self.live.values().filter(|row| row.live.line == Some(*line));
+            let mut places: Vec<_> = waiting.map(|row| (row.live.rank, row.live.id)).collect();
+            places.sort_unstable();
+            ids.extend(places.into_iter().take(*count).map(|(_, id)| id));
+        }
         ids.iter().filter_map(|id| self.live.get(id)).cloned().collect()
     }
 
@@ -289,6 +301,16 @@ impl Database {
             self.live.values().filter(is_queued).map(|row| (row.live.rank, row.live.id)).collect();
         places.sort_unstable();
         places.into_iter().take(wanted.count).map(|(_, id)| id).collect()
+    }
+
+    fn started(&self, queue: &str) -> i64 {
+        let is_in = |row: &&LiveRow| self.lanes[row.lane as usize - 1].queue() == queue;
+        self.live.values().filter(is_in).filter(|row| row.live.counts_for_queue()).count() as i64
+    }
+
+    fn limiter(&self, id: LimiterId) -> FoundLimiter {
+        let counts = self.counts.limiters.get(&id).copied().unwrap_or_default();
+        FoundLimiter { id, counts, next_at: self.next_starts.get(&id).copied() }
     }
 
     fn unstarted(&self, lane: i64) -> u64 {
@@ -308,6 +330,12 @@ impl Database {
             kept.iter_mut().zip(counts).for_each(|(kept, count)| *kept += count);
         }
         self.counts.lanes.retain(|_, counts| *counts != [0; 3]);
+        for (limiter, counts) in &changes.counts.limiters {
+            let kept = self.counts.limiters.entry(*limiter).or_default();
+            kept.iter_mut().zip(counts).for_each(|(kept, count)| *kept += count);
+        }
+        self.counts.limiters.retain(|_, counts| *counts != [0; 2]);
+        self.next_starts.extend(changes.next_starts.iter().copied());
         self.counts.jobs.iter_mut().zip(changes.counts.jobs).for_each(|(kept, count)| *kept += count);
         self.counts.dead_letters += changes.counts.dead_letters;
         Ok(())

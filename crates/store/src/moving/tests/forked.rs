@@ -1,6 +1,7 @@
 //! Copies that are made stores of their own.
 
 use super::{Walked, home, moved};
+use crate::conformance::register::moved::{be_in_a_cluster, is_forgotten};
 use crate::moving::{End, Home, MoveError, fork};
 use crate::mysql::{self, MySqlStore};
 use crate::postgres::{self, PostgresStore};
@@ -10,8 +11,10 @@ use punctual_core::ports::{ClaimOutcome, Store};
 #[tokio::test]
 async fn nothing_runs_in_an_embedded_store_that_was_forked() {
     let walked = Walked::new(11, 150).await;
+    be_in_a_cluster(&open(walked.dir.path())).await;
     let forked = fork(&walked.home(), walked.now).await.unwrap();
     let store = open(walked.dir.path());
+    is_forgotten(&store).await;
     let error = fork(&walked.home(), walked.now).await.unwrap_err();
     assert!(matches!(error, MoveError::InUse { end: End::Copy, .. }), "{error}");
     is_harmless(&walked, &store, &forked.queues).await;
@@ -23,13 +26,19 @@ async fn nothing_runs_in_an_embedded_store_that_was_forked() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_runs_in_a_postgres_database_that_was_forked() {
     let walked = &Walked::new(12, 150).await;
+    be_in_a_cluster(&open(walked.dir.path())).await;
     postgres::tests::database::TestDatabase::with(async |options| {
         let copy = Home::Postgres(options.clone());
         moved(&walked.home(), &copy).await.unwrap();
+        let store = PostgresStore::open(&options).await.unwrap();
+        is_forgotten(&store).await;
+        be_in_a_cluster(&store).await;
+        store.close().await;
         let identity = copy.open(End::Copy).await.unwrap().identity().await.unwrap();
         let forked = fork(&copy, walked.now).await.unwrap();
         assert_ne!(copy.open(End::Copy).await.unwrap().identity().await.unwrap(), identity);
         let store = PostgresStore::open(&options).await.unwrap();
+        is_forgotten(&store).await;
         let error = fork(&copy, walked.now).await.unwrap_err();
         assert!(matches!(error, MoveError::InUse { end: End::Copy, .. }), "{error}");
         is_harmless(walked, &store, &forked.queues).await;
@@ -41,13 +50,19 @@ async fn nothing_runs_in_a_postgres_database_that_was_forked() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_runs_in_a_mysql_database_that_was_forked() {
     let walked = &Walked::new(13, 150).await;
+    be_in_a_cluster(&open(walked.dir.path())).await;
     mysql::tests::database::TestDatabase::with(async |options| {
         let copy = Home::MySql(options.clone());
         moved(&walked.home(), &copy).await.unwrap();
+        let store = MySqlStore::open(&options).await.unwrap();
+        is_forgotten(&store).await;
+        be_in_a_cluster(&store).await;
+        store.close().await;
         let identity = copy.open(End::Copy).await.unwrap().identity().await.unwrap();
         let forked = fork(&copy, walked.now).await.unwrap();
         assert_ne!(copy.open(End::Copy).await.unwrap().identity().await.unwrap(), identity);
         let store = MySqlStore::open(&options).await.unwrap();
+        is_forgotten(&store).await;
         is_harmless(walked, &store, &forked.queues).await;
         store.close().await;
     })

@@ -11,6 +11,7 @@ mod executions;
 mod jobs;
 mod keys;
 mod lanes;
+mod limiters;
 mod listed;
 mod logs;
 mod notes;

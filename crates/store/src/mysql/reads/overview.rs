@@ -2,6 +2,7 @@
 
 use super::Reads;
 use super::keys::key;
+use crate::codes::read_condition;
 use crate::fault::Fault;
 use crate::mysql::rows::{count, decode, get, limit, time, time_or_none};
 use crate::mysql::tables::read_queue;
@@ -18,9 +19,10 @@ use std::time::Duration;
 
 const SESSIONS: &str = "SELECT sessions.id, sessions.beat, sessions.lease_us, workers.name, \
      sessions.embedded, sessions.job_types, sessions.slots, sessions.opened_at, sessions.beaten_at, \
-     sessions.queues, sessions.version, sessions.host, sessions.mode \
-     FROM sessions JOIN workers ON workers.id = sessions.worker WHERE sessions.lost = 0 ORDER BY sessions.id";
-const QUEUES: &str = "SELECT queue, paused_at, max_depth FROM queues ORDER BY queue";
+     sessions.queues, sessions.version, sessions.host, sessions.mode, session_conditions.document \
+     FROM sessions JOIN workers ON workers.id = sessions.worker \
+     LEFT JOIN session_conditions ON session_conditions.session = sessions.id WHERE sessions.lost = 0 ORDER BY sessions.id";
+const QUEUES: &str = "SELECT queue, paused_at, max_depth, limits FROM queues ORDER BY queue";
 pub(crate) const TOKEN: &str = "SELECT id, secret_sha256, role, created_at FROM tokens WHERE id = ?";
 /// Each writing connection counts in rows of its own.
 pub(crate) const LANE_TALLIES: &str = "SELECT lane, CAST(SUM(waiting) AS SIGNED), CAST(SUM(queued) AS SIGNED), \
@@ -32,7 +34,7 @@ pub(crate) const JOB_TALLY: &str = "SELECT CAST(COALESCE(SUM(active), 0) AS SIGN
 const HOLDINGS: &str = "SELECT session, COUNT(*) FROM live FORCE INDEX (live_session) WHERE session IS NOT NULL \
      GROUP BY session ORDER BY session";
 const QUEUED_PLACE: &str =
-    "SELECT queued_lane, claim_rank FROM live WHERE job = ? AND occurrence = ? AND queued_lane IS NOT NULL";
+    "SELECT queued_lane, claim_rank FROM live WHERE job = ? AND occurrence = ? AND queued_lane > 0";
 /// The comparison of triples is spelled out: neither server searches an index for `(a, b, c) < (?, ?, ?)`.
 pub(crate) const AHEAD: &str = "SELECT COUNT(*) FROM (SELECT 1 FROM live FORCE INDEX (live_claim) \
      WHERE queued_lane = ? AND (claim_rank < ? OR (claim_rank = ? AND (job < ? OR (job = ? AND occurrence < ?)))) \
@@ -209,6 +211,7 @@ fn read_session(row: &Row) -> Result<SessionRow, Fault> {
             version: get(row, 10)?,
             host: get(row, 11)?,
         },
+        condition: read_condition(get::<Option<String>>(row, 13)?.as_deref()),
         mode: decode(row, 12, "sessions.mode")?,
     })
 }

@@ -33,7 +33,7 @@ impl Writing {
         writing.dead_letters(changes);
         writing.dependencies(changes);
         writing.notes(changes);
-        writing.queues(changes);
+        writing.queues(changes)?;
         writing.requests(changes);
         writing.counts(&changes.counts, shard);
         Ok(writing.statements)

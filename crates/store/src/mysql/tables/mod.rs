@@ -6,7 +6,7 @@ mod found;
 mod wanted;
 
 pub(crate) use changed::{DELETE_KEYS, DELETE_TAGS, FORGET_NOTES, FORGET_PARENTS, Writing};
-pub(crate) use found::{read_checkpoint, read_queue};
+pub(crate) use found::{read_checkpoint, read_limiter_row, read_queue};
 
 use super::connection::Connection;
 use super::galera::Relied;
@@ -20,6 +20,7 @@ use punctual_core::ports::QueueRow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use wanted::{Fetching, QUEUES};
+pub(crate) use wanted::{LIMITERS, STARTED};
 
 /// Shards of counts. More than a cluster has writers, so that few of them share one.
 const SHARDS: usize = 64;

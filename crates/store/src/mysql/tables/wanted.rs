@@ -5,6 +5,7 @@
 //! are locked by one list, because two sorted lists one after the other are not one order: where keys have to be found
 //! first, that is done without locks.
 
+use super::claims::CLAIM;
 use super::found::{Gathering, lanes_of};
 use crate::codes::Code;
 use crate::draft::{Found, Wants};
@@ -34,6 +35,8 @@ pub(crate) enum Part {
     Facts,
     Cancels,
     Queues,
+    Started,
+    Limiters,
     Unstarted,
     Ended,
     Skipped,
@@ -114,7 +117,7 @@ pub(crate) const CANCELS: &str = concat!(
     " STRAIGHT_JOIN live FORCE INDEX (live_session) ON live.session = given.number \
      WHERE live.cancel_requested = 1"
 );
-pub(crate) const QUEUES: &str = "SELECT queue, paused_at, max_depth FROM queues ORDER BY queue";
+pub(crate) const QUEUES: &str = "SELECT queue, paused_at, max_depth, limits FROM queues ORDER BY queue";
 /// Whoever wants to know whether a queue is full has it to itself until the answer is used: two who both saw the last free
 /// place must not both take it.
 pub(crate) const LOCK_QUEUES: &str = concat!(
@@ -122,6 +125,19 @@ pub(crate) const LOCK_QUEUES: &str = concat!(
     list!(0 queue name),
     " STRAIGHT_JOIN queues FORCE INDEX (PRIMARY) ON queues.queue = given.queue",
     for_update_of!("queues")
+);
+pub(crate) const STARTED: &str = concat!(
+    "SELECT lanes.queue, CAST(SUM(lane_tallies.queued + lane_tallies.running) AS SIGNED) FROM ",
+    list!(0 queue name),
+    " STRAIGHT_JOIN lanes FORCE INDEX (lanes_name) ON lanes.queue = given.queue \
+     STRAIGHT_JOIN lane_tallies FORCE INDEX (PRIMARY) ON lane_tallies.lane = lanes.id GROUP BY lanes.queue"
+);
+pub(crate) const LIMITERS: &str = concat!(
+    "SELECT given.number, COALESCE(limiter_tallies.waiting, 0), COALESCE(limiter_tallies.in_use, 0), \
+     limiter_paces.next_at FROM ",
+    list!(0 number int),
+    " LEFT JOIN limiter_tallies FORCE INDEX (PRIMARY) ON limiter_tallies.limiter = given.number \
+     LEFT JOIN limiter_paces FORCE INDEX (PRIMARY) ON limiter_paces.limiter = given.number"
 );
 pub(crate) const UNSTARTED: &str = concat!(
     "SELECT lane_tallies.lane, CAST(SUM(lane_tallies.waiting + lane_tallies.queued) AS SIGNED) FROM ",
@@ -301,6 +317,7 @@ impl<'a> Fetching<'a> {
         if wants.queues {
             self.ask_once(Part::Queues, QUEUES, vec![]).await?;
         }
+        self.read_limits(wants).await?;
         self.read_unstarted(&wants.unstarted).await?;
         let executions = documents(&wants.ended, |row, id| {
             row.occurrence(id.occurrence).int(integer(id.attempt));
@@ -312,6 +329,24 @@ impl<'a> Fetching<'a> {
         self.ask(Part::Skipped, SKIPPED, skipped).await?;
         self.ask(Part::LastNotes, LAST_NOTES, occurrences(&wants.last_notes)).await?;
         self.ask(Part::Checkpoints, CHECKPOINTS, occurrences(&wants.checkpoints)).await
+    }
+
+    /// How limits are used, once the turns of their queues are taken, and the heads of lines: they lie in the claim index
+    /// as if each were a lane.
+    async fn read_limits(&mut self, wants: &Wants) -> Result<(), Fault> {
+        let queues = documents(&wants.limited_queues, |row, queue| {
+            row.text(queue);
+        });
+        for list in &queues {
+            self.connection.all(LOCK_QUEUES, vec![list.clone()]).await?;
+        }
+        self.ask(Part::Started, STARTED, queues).await?;
+        self.ask(Part::Limiters, LIMITERS, numbers(wants.limiters.iter().map(|id| id.number()))).await?;
+        for (line, count) in &wants.lines {
+            let bounds = vec![line.number().into(), limit(*count).into()];
+            self.ask_once(Part::Live, CLAIM, bounds).await?;
+        }
+        Ok(())
     }
 
     async fn read_unstarted(&mut self, lanes: &BTreeSet<i64>) -> Result<(), Fault> {

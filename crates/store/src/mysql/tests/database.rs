@@ -21,8 +21,11 @@ const DATABASES: usize = 8;
 const WAIT_MAX_S: u32 = 600;
 
 /// The steps of the schema, each of which can be run again.
-const STEPS: &[&str] =
-    &[include_str!("../schema/0000_bootstrap.sql"), include_str!("../schema/0001_initial.sql")];
+const STEPS: &[&str] = &[
+    include_str!("../schema/0000_bootstrap.sql"),
+    include_str!("../schema/0001_initial.sql"),
+    include_str!("../schema/0002_cluster.sql"),
+];
 /// Tables whose numbers and partitions only a new table has forgotten.
 const MADE_ANEW: &[&str] = &["dead_letters", "history", "log_lines", "moving", "skipped"];
 /// Tables that say which version this is.

@@ -4,6 +4,7 @@
 mod apart;
 mod hosts;
 mod races;
+mod register;
 mod turns;
 
 use crate::mysql::{MySqlOptions, create_database, drop_database};

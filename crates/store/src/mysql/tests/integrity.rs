@@ -17,7 +17,7 @@ const RULES: &[(&str, &str)] = &[
         "a live row whose columns contradict its state",
         "SELECT COUNT(*) FROM live WHERE (state = 0) <> (gates <> 0) OR (state = 2) <> (session IS NOT NULL) \
          OR (state = 2) <> (claimed_at IS NOT NULL) OR (cancel_requested AND state <> 2) \
-         OR NOT queued_lane <=> IF(state = 1, lane, NULL)",
+         OR NOT queued_lane <=> IF(state = 1, lane, line)",
     ),
     (
         "an attempt that is both live and finished",
@@ -133,6 +133,17 @@ const RULES: &[(&str, &str)] = &[
         "SELECT COUNT(*) FROM (SELECT lane FROM (SELECT lane, state = 0 AS waiting, state = 1 AS queued, \
          state = 2 AS running FROM live UNION ALL SELECT lane, -waiting, -queued, -running FROM lane_tallies) AS each_one \
          GROUP BY lane HAVING SUM(waiting) <> 0 OR SUM(queued) <> 0 OR SUM(running) <> 0) AS differing",
+    ),
+    (
+        "a limiter whose counts are not those of its rows",
+        "SELECT COUNT(*) FROM (SELECT limiter FROM (SELECT line AS limiter, 1 AS waiting, 0 AS in_use FROM live \
+         WHERE line IS NOT NULL UNION ALL SELECT limiter, 0, 1 FROM live WHERE limiter IS NOT NULL \
+         AND (state <> 0 OR line <> limiter) UNION ALL SELECT limiter, -waiting, -in_use FROM limiter_tallies) AS each_one \
+         GROUP BY limiter HAVING SUM(waiting) <> 0 OR SUM(in_use) <> 0) AS differing",
+    ),
+    (
+        "a live row in a line without the gate of one, or behind that gate without a line",
+        "SELECT COUNT(*) FROM live WHERE (line IS NOT NULL) <> (state = 0 AND (gates & 8) = 8)",
     ),
     (
         "counts of jobs that are not those of their rows",

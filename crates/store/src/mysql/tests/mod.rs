@@ -13,6 +13,7 @@ mod nodes;
 mod partitioning;
 mod plans;
 mod readers;
+mod register;
 mod round_trips;
 mod security;
 mod write_plans;

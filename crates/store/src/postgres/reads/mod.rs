@@ -11,6 +11,7 @@ mod executions;
 mod figures;
 mod jobs;
 mod lanes;
+mod limiters;
 mod listed;
 mod logs;
 mod notes;
@@ -28,6 +29,7 @@ pub(crate) use {
         DEAD_LETTERS, DEAD_LETTERS_NUMBERED, DEAD_LETTERS_OF_JOB, EXECUTION, HISTORY_OF_JOB, SKIPPED,
     },
     jobs::{ACTIVE_JOBS, LATEST_JOBS, MARKED_JOBS, ONE_JOB, STANDING_OF_JOBS, TAGGED_JOBS, TAGS_OF_JOBS},
+    limiters::LINES,
     listed::{FINISHED_AT, FINISHED_BEFORE, NAMES_OF_JOBS, OPEN_BEFORE},
     logs::{LAST_LINES, LINES_OF_EXECUTION},
     notes::{CHECKPOINT, NOTES_OF_JOB},

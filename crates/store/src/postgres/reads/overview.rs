@@ -1,6 +1,8 @@
 //! Small tables read whole: sessions, depths of lanes, tokens.
 
 use super::Reads;
+use crate::codes::read_condition;
+use crate::codes::read_limits;
 use crate::fault::Fault;
 use crate::postgres::rows::{count, decode, get, limit, number, time, time_or_none, uuid};
 use crate::tally::shown;
@@ -16,11 +18,12 @@ use tokio_postgres::Row;
 
 pub(crate) const SESSIONS: &str = "SELECT sessions.id, sessions.beat, sessions.lease_us, workers.name, \
      sessions.embedded, sessions.job_types, sessions.slots, sessions.opened_at, sessions.beaten_at, \
-     sessions.queues, sessions.version, sessions.host, sessions.mode FROM sessions \
+     sessions.queues, sessions.version, sessions.host, sessions.mode, session_conditions.document FROM sessions \
+     LEFT JOIN session_conditions ON session_conditions.session = sessions.id \
      CROSS JOIN LATERAL (SELECT name FROM workers WHERE workers.id = sessions.worker LIMIT 1) AS workers \
      WHERE NOT sessions.lost ORDER BY sessions.id";
 /// Names go by their bytes, as everywhere, not by the language of the database.
-const QUEUES: &str = "SELECT queue, paused_at, max_depth FROM queues ORDER BY queue COLLATE \"C\"";
+const QUEUES: &str = "SELECT queue, paused_at, max_depth, limits FROM queues ORDER BY queue COLLATE \"C\"";
 /// Session by session, so that a backlog is not walked over for the few that run. Leases name sessions that are there.
 pub(crate) const HOLDINGS: &str = "SELECT sessions.id, held.count FROM sessions CROSS JOIN LATERAL \
      (SELECT count(*) AS count FROM live WHERE live.session = sessions.id AND live.state = 2) AS held \
@@ -95,7 +98,7 @@ impl<C: GenericClient> Reads<'_, C> {
                 Some(_) => Some(count(row, 2, "queues.max_depth")?),
                 None => None,
             };
-            let settings = QueueSettings { max_depth };
+            let settings = QueueSettings { max_depth, limits: read_limits(get(row, 3)?)? };
             Ok(QueueRow { queue: get(row, 0)?, paused_at: time_or_none(row, 1)?, settings })
         };
         self.all(QUEUES, &[]).await?.iter().map(read).collect()
@@ -178,6 +181,7 @@ fn read_session(row: &Row) -> Result<SessionRow, Fault> {
             version: get(row, 10)?,
             host: get(row, 11)?,
         },
+        condition: read_condition(get(row, 13)?),
         mode: decode(row, 12, "sessions.mode")?,
     })
 }

@@ -31,7 +31,7 @@ impl<'a> Writing<'a> {
         writing.dead_letters(changes);
         writing.dependencies(changes);
         writing.notes(changes);
-        writing.queues(changes);
+        writing.queues(changes)?;
         writing.requests(changes);
         writing.counts(&changes.counts, shard);
         Ok(writing.calls)

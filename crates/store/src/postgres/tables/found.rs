@@ -1,7 +1,8 @@
 //! Rows that came back, as the draft takes them.
 
 use super::wanted::Part;
-use crate::draft::{Found, FoundSession, FoundSkip, WantedClaims};
+use crate::codes::{read_limiter, read_limits};
+use crate::draft::{Found, FoundLimiter, FoundSession, FoundSkip, WantedClaims};
 use crate::fault::Fault;
 use crate::postgres::names::Lanes;
 use crate::postgres::rows::{
@@ -151,6 +152,8 @@ impl Gathering {
             }
             Part::Queues => found.queues.push(read_queue(row)?),
             Part::FullQueues => {}
+            Part::Started => found.started.push((get(row, 0)?, get(row, 1)?)),
+            Part::Limiters => found.limiters.extend(read_limiter_row(row)?),
             Part::Unstarted => {
                 // Shards are written at different times; a moment's sum below zero is none.
                 let unstarted = u64::try_from(get::<i64>(row, 1)?).unwrap_or(0);
@@ -205,6 +208,11 @@ fn read_session(row: &Row) -> Result<FoundSession, Fault> {
     })
 }
 
+pub(crate) fn read_limiter_row(row: &Row) -> Result<Option<FoundLimiter>, Fault> {
+    let Some(id) = read_limiter(Some(get(row, 0)?))? else { return Ok(None) };
+    Ok(Some(FoundLimiter { id, counts: [get(row, 1)?, get(row, 2)?], next_at: time_or_none(row, 3)? }))
+}
+
 pub(crate) fn read_queue(row: &Row) -> Result<QueueRow, Fault> {
     let max_depth = match get::<Option<i64>>(row, 2)? {
         Some(_) => Some(count(row, 2, "queues.max_depth")?),
@@ -213,7 +221,7 @@ pub(crate) fn read_queue(row: &Row) -> Result<QueueRow, Fault> {
     Ok(QueueRow {
         queue: get(row, 0)?,
         paused_at: time_or_none(row, 1)?,
-        settings: QueueSettings { max_depth },
+        settings: QueueSettings { max_depth, limits: read_limits(get(row, 3)?)? },
     })
 }
 

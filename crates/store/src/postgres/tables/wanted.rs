@@ -28,6 +28,8 @@ pub(crate) enum Part {
     Queues,
     /// Nothing but locks.
     FullQueues,
+    Started,
+    Limiters,
     Unstarted,
     Ended,
     Skipped,
@@ -107,10 +109,25 @@ pub(crate) const FACTS: &str =
     concat!("SELECT jobs.id, jobs.lane, ", fact_columns!(), " FROM jobs WHERE jobs.id = ANY($1)");
 const CANCELS: &str = "SELECT session, job, occurrence, attempt, epoch FROM live \
      WHERE session = ANY($1) AND state = 2 AND cancel_requested ORDER BY job, occurrence";
-pub(crate) const QUEUES: &str = "SELECT queue, paused_at, max_depth FROM queues ORDER BY queue";
+pub(crate) const QUEUES: &str = "SELECT queue, paused_at, max_depth, limits FROM queues ORDER BY queue";
 /// Submits to a queue that has a limit take turns, so that each counts what the one before has added.
 const FULL_QUEUES: &str = "SELECT queues.queue FROM lanes JOIN queues ON queues.queue = lanes.queue \
      WHERE lanes.id = ANY($1) ORDER BY queues.queue FOR UPDATE OF queues";
+/// Those who let anything through the limits of a queue take turns, so that each counts what the one before has let.
+const LIMITED_QUEUES: &str = "SELECT queue FROM queues WHERE queue = ANY($1) ORDER BY queue FOR UPDATE";
+pub(crate) const STARTED: &str = "SELECT lanes.queue, sum(lane_tallies.queued + lane_tallies.running)::bigint \
+     FROM lanes JOIN lane_tallies ON lane_tallies.lane = lanes.id WHERE lanes.queue = ANY($1) GROUP BY lanes.queue";
+pub(crate) const LIMITERS: &str = "SELECT wanted.limiter, coalesce(limiter_tallies.waiting, 0), coalesce(limiter_tallies.in_use, 0), \
+     limiter_paces.next_at FROM unnest($1::bigint[]) AS wanted(limiter) \
+     LEFT JOIN limiter_tallies ON limiter_tallies.limiter = wanted.limiter \
+     LEFT JOIN limiter_paces ON limiter_paces.limiter = wanted.limiter";
+pub(crate) const LINES: &str = concat!(
+    "SELECT ",
+    live_columns!(),
+    " FROM unnest($1::bigint[], $2::bigint[]) AS wanted(line, count) CROSS JOIN LATERAL \
+     (SELECT * FROM live WHERE live.line = wanted.line ORDER BY live.rank, live.job, live.occurrence \
+      LIMIT wanted.count FOR UPDATE SKIP LOCKED) AS live"
+);
 const UNSTARTED: &str =
     "SELECT lane, sum(waiting + queued)::bigint FROM lane_tallies WHERE lane = ANY($1) GROUP BY lane";
 pub(crate) const ENDED: &str = "SELECT history.job, history.occurrence, history.attempt, history.epoch, history.session, \
@@ -244,6 +261,7 @@ impl<'a> Round<'a> {
         if wants.queues {
             self.add(Part::Queues, QUEUES, []);
         }
+        self.limits(wants);
         if !wants.unstarted.is_empty() {
             self.add(Part::FullQueues, FULL_QUEUES, [column(wants.unstarted.iter().copied())]);
             self.add(Part::Unstarted, UNSTARTED, [column(wants.unstarted.iter().copied())]);
@@ -262,6 +280,22 @@ impl<'a> Round<'a> {
         }
         if !wants.checkpoints.is_empty() {
             self.add(Part::Checkpoints, CHECKPOINTS, occurrences(&wants.checkpoints));
+        }
+    }
+
+    fn limits(&mut self, wants: &'a Wants) {
+        let queues = || column(wants.limited_queues.iter().map(String::as_str));
+        if !wants.limited_queues.is_empty() {
+            self.add(Part::FullQueues, LIMITED_QUEUES, [queues()]);
+            self.add(Part::Started, STARTED, [queues()]);
+        }
+        if !wants.limiters.is_empty() {
+            self.add(Part::Limiters, LIMITERS, [column(wants.limiters.iter().map(|id| id.number()))]);
+        }
+        if !wants.lines.is_empty() {
+            let lines = column(wants.lines.keys().map(|line| line.number()));
+            let counts = column(wants.lines.values().map(|count| limit(*count)));
+            self.add(Part::Live, LINES, [lines, counts]);
         }
     }
 

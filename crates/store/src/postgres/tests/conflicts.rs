@@ -90,7 +90,7 @@ async fn a_queue_that_was_set_meanwhile_is_not_written_over() {
         let row = |paused_at, max_depth| QueueRow {
             queue: "mail".to_owned(),
             paused_at,
-            settings: QueueSettings { max_depth },
+            settings: QueueSettings::holding(max_depth),
         };
         let wants = Wants { queues: true, ..Wants::default() };
         for tables in [&mut one, &mut other] {

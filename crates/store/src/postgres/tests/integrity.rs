@@ -136,6 +136,18 @@ const RULES: &[(&str, &str)] = &[
          <> (coalesce(counted.waiting, 0), coalesce(counted.queued, 0), coalesce(counted.running, 0))",
     ),
     (
+        "a limiter whose counts are not those of its rows",
+        "SELECT count(*) FROM (SELECT limiter, sum(waiting) AS waiting, sum(in_use) AS in_use FROM \
+         (SELECT line AS limiter, 1 AS waiting, 0 AS in_use FROM live WHERE line IS NOT NULL \
+          UNION ALL SELECT limiter, 0, 1 FROM live WHERE limiter IS NOT NULL AND (state <> 0 OR line <> limiter)) AS each \
+         GROUP BY limiter) AS counted FULL JOIN limiter_tallies AS kept ON kept.limiter = counted.limiter \
+         WHERE (kept.waiting, kept.in_use) IS DISTINCT FROM (counted.waiting, counted.in_use)",
+    ),
+    (
+        "a live row in a line without the gate of one, or behind that gate without a line",
+        "SELECT count(*) FROM live WHERE (line IS NOT NULL) <> (state = 0 AND (gates & 8) = 8)",
+    ),
+    (
         "counts of jobs that are not those of their rows",
         "SELECT count(*) FROM (SELECT coalesce(sum(active), 0) AS active, coalesce(sum(paused), 0) AS paused, \
          coalesce(sum(completed), 0) AS completed, coalesce(sum(failed), 0) AS failed, \

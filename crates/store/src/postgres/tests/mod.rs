@@ -17,6 +17,7 @@ mod patience;
 mod plans;
 mod proxy;
 mod reading;
+mod register;
 mod replica;
 mod restarts;
 mod round_trips;

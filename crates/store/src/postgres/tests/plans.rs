@@ -49,6 +49,7 @@ const SEARCHES: &[(&str, &[&str], &str)] = &[
     (CHECKPOINT, &[JOB, "1"], "checkpoints_pkey"),
     (AHEAD, &[JOB, "1", "10000"], "live_claim"),
     (DEPTHS, &["100"], "live_claim"),
+    (LINES, &["100"], "live_line"),
     (HOLDINGS, &[], "live_session"),
     (SESSIONS, &[], "workers_pkey"),
 ];
@@ -86,6 +87,8 @@ const FILL: &str = "
     INSERT INTO checkpoints (job, occurrence, document) SELECT job(n), 1, '1' FROM generate_series(1, 20000) AS n;
     INSERT INTO lane_tallies (lane, waiting, queued, running, shard)
     SELECT n, 1, 1, 1, s FROM generate_series(1, 20) AS n, generate_series(0, 3) AS s;
+    INSERT INTO limiter_tallies (limiter, waiting, in_use) SELECT -n, 1, 1 FROM generate_series(1, 20) AS n;
+    UPDATE live SET line = -1 - lane, gates = 8 WHERE state = 0;
     ANALYZE;
 ";
 
@@ -109,7 +112,7 @@ async fn what_is_read_is_found_by_an_index() {
 
 /// Tables that have a row or a few for each lane in use or worker that is there: they are read whole.
 fn is_small(step: &str) -> bool {
-    ["lane_tallies", "sessions", "history_bounds", "punctual"]
+    ["lane_tallies", "limiter_tallies", "sessions", "history_bounds", "punctual"]
         .iter()
         .any(|table| step.contains(&format!("on {table}")))
 }

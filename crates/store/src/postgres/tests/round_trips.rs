@@ -386,7 +386,7 @@ async fn queues_are_set_and_counts_add_up_over_connections() {
     TestDatabase::with(async |options| {
         let (mut one, mut other) = (tables(&options).await, tables(&options).await);
         let lane = lane(&mut one, "mail").await;
-        let settings = QueueSettings { max_depth: Some(5) };
+        let settings = QueueSettings::holding(Some(5));
         let queue = QueueRow { queue: "mail".to_owned(), paused_at: Some(at(1)), settings };
         write(&mut one, &Changes { queues_put: vec![queue.clone()], ..Changes::default() }).await;
         let mut counts = Counts { jobs: [1, 0, 0, 0, -1], dead_letters: 2, ..Counts::default() };

@@ -4,7 +4,7 @@
 
 use super::database::{TestDatabase, own_client};
 use crate::postgres::tables::changed::{DELETE_LIVE, LEASE, UPDATE_LIVE};
-use crate::postgres::tables::wanted::{CLAIM, ENDED, FACTS, JOBS, LIVE, LIVE_OF, SCHEDULES};
+use crate::postgres::tables::wanted::{CLAIM, ENDED, FACTS, JOBS, LINES, LIVE, LIVE_OF, SCHEDULES};
 use serde_json::Value;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
@@ -16,6 +16,7 @@ const NUMBERS: &str = "ARRAY[1, 1]::bigint[]";
 const STATEMENTS: &[(&str, &[&str], u64)] = &[
     (CLAIM, &["ARRAY[1, 2, 3, 4]::bigint[]", "ARRAY[0, 7, 500, 90000]::bigint[]", "100"], 400),
     (CLAIM, &["ARRAY[1]::bigint[]", "ARRAY[50000]::bigint[]", "1"], 1),
+    (LINES, &["ARRAY[-1, -2]::bigint[]", "ARRAY[10, 10]::bigint[]"], 20),
     (LIVE, &[KEYS, NUMBERS], 2),
     (LIVE_OF, &[KEYS, NUMBERS, KEYS, "10001", "ARRAY[7, 8]::bigint[]", "ARRAY[50, 50]::bigint[]"], 102),
     (JOBS, &[KEYS, "ARRAY[true, false]"], 2),
@@ -48,6 +49,8 @@ const STATEMENTS: &[(&str, &[&str], u64)] = &[
             NUMBERS,
             NUMBERS,
             NUMBERS,
+            NUMBERS,
+            NUMBERS,
         ],
         2,
     ),
@@ -65,6 +68,7 @@ const FILL: &str = "
            THEN 1 ELSE 0 END, 5, 0, 0, false, CASE WHEN n > 200000 THEN n % 10 END, CASE WHEN n > 200000 THEN n END,
            CASE WHEN n > 100000 AND n <= 200000 THEN n END
     FROM generate_series(1, 202000) AS n;
+    UPDATE live SET line = -lane, gates = 8 WHERE state = 0;
     INSERT INTO jobs (id, lane, created_at, version, mark, priority, schedule_type, payload)
     SELECT job, lane, 0, 1, 0, 5, 0, 'null' FROM live;
     INSERT INTO schedules (job, lane, fired, version, job_version, segment, priority, overlap, ties, due_at)

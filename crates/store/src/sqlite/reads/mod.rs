@@ -5,6 +5,7 @@ mod due;
 mod events;
 mod executions;
 mod jobs;
+mod limiters;
 mod listed;
 mod notes;
 mod overview;
@@ -37,5 +38,9 @@ pub struct Reads<'a> {
 impl<'a> Reads<'a> {
     pub(crate) fn new(conn: &'a Connection, lanes: &'a mut Lanes) -> Self {
         Reads { conn, lanes }
+    }
+
+    pub(crate) fn conn(&self) -> &'a Connection {
+        self.conn
     }
 }

@@ -1,6 +1,7 @@
 //! Small tables read whole: sessions, depths of lanes, tokens.
 
 use super::Reads;
+use crate::codes::read_condition;
 use crate::fault::Fault;
 use crate::sqlite::names::read_queues;
 use crate::sqlite::rows::{all, count, decode, limit, one, time, time_or_none};
@@ -16,8 +17,9 @@ use std::time::Duration;
 
 const SESSIONS: &str = "SELECT sessions.id, sessions.beat, sessions.lease_us, workers.name, \
      sessions.embedded, sessions.job_types, sessions.slots, sessions.opened_at, sessions.beaten_at, \
-     sessions.queues, sessions.version, sessions.host, sessions.mode \
-     FROM sessions JOIN workers ON workers.id = sessions.worker WHERE sessions.lost = 0 ORDER BY sessions.id";
+     sessions.queues, sessions.version, sessions.host, sessions.mode, session_conditions.document \
+     FROM sessions JOIN workers ON workers.id = sessions.worker \
+     LEFT JOIN session_conditions ON session_conditions.session = sessions.id WHERE sessions.lost = 0 ORDER BY sessions.id";
 /// Rows at the head of a lane among which the one that has waited longest is looked for. Rank is the time since
 /// which a row is available, but for its priority: in a lane of one priority the first row is the one.
 const OLDEST_LOOKED_AT_MAX: usize = 100;
@@ -141,6 +143,7 @@ fn read_session(row: &Row<'_>) -> Result<SessionRow, Fault> {
             version: row.get(10)?,
             host: row.get(11)?,
         },
+        condition: read_condition(row.get_ref(13)?.as_str_or_null().unwrap_or_default()),
         mode: decode(row, 12, "sessions.mode")?,
     })
 }

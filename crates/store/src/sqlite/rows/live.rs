@@ -1,12 +1,12 @@
 //! Open occurrences.
 
 use super::{decode, job_id, priority, time, time_or_none};
-use crate::codes::{Code, StateColumns, live_ties, read_live_ties};
+use crate::codes::{Code, StateColumns, limiter_column, live_ties, read_limiter, read_live_ties};
 use crate::fault::Fault;
 use crate::rows::LiveRow;
 use crate::tally::Tally;
 use punctual_core::ids::Epoch;
-use punctual_core::occurrence::{Live, LiveState};
+use punctual_core::occurrence::Live;
 use punctual_core::time::Timestamp;
 use rusqlite::{Row, Statement, params};
 
@@ -15,13 +15,14 @@ macro_rules! live_columns {
     () => {
         "live.job, live.occurrence, live.lane, live.state, live.gates, live.rank, live.priority, \
          live.available_at, live.scheduled_time, live.origin, live.job_version, live.attempt, live.charged, \
-         live.epoch, live.session, live.claimed_at, live.cancel_requested, live.expires_at, live.ties"
+         live.epoch, live.session, live.claimed_at, live.cancel_requested, live.expires_at, live.ties, \
+         live.limiter, live.line"
     };
 }
 pub(crate) use live_columns;
 
 /// How many columns [`live_columns`] names: the index of the next one.
-pub(crate) const LIVE_COLUMNS: usize = 19;
+pub(crate) const LIVE_COLUMNS: usize = 21;
 
 pub(crate) fn read_live(row: &Row<'_>) -> Result<LiveRow, Fault> {
     let (ties, is_sole) = read_live_ties(row.get(18)?)?;
@@ -46,6 +47,8 @@ pub(crate) fn read_live(row: &Row<'_>) -> Result<LiveRow, Fault> {
         epoch: Epoch(row.get(13)?),
         expires_at: time_or_none(row, 17)?,
         ties,
+        limiter: read_limiter(row.get(19)?)?,
+        line: read_limiter(row.get(20)?)?,
     };
     Ok(LiveRow { live, lane: row.get(2)?, is_sole })
 }
@@ -54,8 +57,9 @@ macro_rules! whole_live_row {
     () => {
         " INTO live (job, occurrence, segment, lane, state, gates, rank, priority, available_at, \
          scheduled_time, origin, job_version, attempt, charged, epoch, session, claimed_at, cancel_requested, \
-         expires_at, look_at, ties) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)"
+         expires_at, look_at, ties, limiter, line) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, \
+         ?22, ?23)"
     };
 }
 pub(crate) const INSERT_LIVE: &str = concat!("INSERT", whole_live_row!());
@@ -65,19 +69,19 @@ pub(crate) const REPLACE_LIVE: &str = concat!("REPLACE", whole_live_row!());
 /// Writes a row that was not there.
 pub(crate) fn insert_live(insert: &mut Statement<'_>, tally: &mut Tally, row: &LiveRow) -> Result<(), Fault> {
     write_whole(insert, row)?;
-    tally.opened(row.lane, row.live.state);
+    tally.opened(row.lane, &row.live);
     Ok(())
 }
 
-/// Writes all of a row that was there in this state, in the same lane.
+/// Writes all of a row that was there like this, in the same lane.
 pub(crate) fn replace_live(
     replace: &mut Statement<'_>,
     tally: &mut Tally,
-    was: LiveState,
+    was: &Live,
     row: &LiveRow,
 ) -> Result<(), Fault> {
     write_whole(replace, row)?;
-    tally.moved((row.lane, was), (row.lane, row.live.state));
+    tally.moved((row.lane, was), (row.lane, &row.live));
     Ok(())
 }
 
@@ -109,6 +113,8 @@ fn write_whole(statement: &mut Statement<'_>, row: &LiveRow) -> Result<(), Fault
         live.expires_at.map(Timestamp::as_micros),
         live.look_at().map(Timestamp::as_micros),
         live_ties(row),
+        limiter_column(live.limiter),
+        limiter_column(live.line),
     ])?;
     Ok(())
 }
@@ -116,7 +122,7 @@ fn write_whole(statement: &mut Statement<'_>, row: &LiveRow) -> Result<(), Fault
 /// Writes all of a live row that can change while its occurrence is open, but by what people do to its job.
 pub(crate) const UPDATE_LIVE: &str = "UPDATE live SET state = ?3, gates = ?4, rank = ?5, available_at = ?6, \
      attempt = ?7, charged = ?8, epoch = ?9, session = ?10, claimed_at = ?11, cancel_requested = ?12, \
-     job_version = ?13, look_at = ?14 WHERE job = ?1 AND occurrence = ?2";
+     job_version = ?13, look_at = ?14, limiter = ?15, line = ?16 WHERE job = ?1 AND occurrence = ?2";
 
 /// Writes what became of a row in the same lane.
 pub(crate) fn update_live(
@@ -126,7 +132,7 @@ pub(crate) fn update_live(
     live: &Live,
 ) -> Result<(), Fault> {
     update_in_state(update, live)?;
-    tally.moved((was.lane, was.live.state), (was.lane, live.state));
+    tally.moved((was.lane, &was.live), (was.lane, live));
     Ok(())
 }
 
@@ -148,6 +154,8 @@ pub(crate) fn update_in_state(update: &mut Statement<'_>, live: &Live) -> Result
         columns.cancel_requested,
         live.job_version,
         live.look_at().map(Timestamp::as_micros),
+        limiter_column(live.limiter),
+        limiter_column(live.line),
     ])?;
     Ok(())
 }

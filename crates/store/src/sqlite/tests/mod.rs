@@ -7,6 +7,7 @@ mod files;
 mod inspect;
 mod outages;
 mod plans;
+mod register;
 mod tally;
 mod torn;
 mod upgrade;

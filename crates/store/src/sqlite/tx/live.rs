@@ -11,7 +11,7 @@ use crate::sqlite::rows::{
 use punctual_core::gates::Gate;
 use punctual_core::ids::{Epoch, JobId, OccurrenceId, SessionId};
 use punctual_core::limits;
-use punctual_core::occurrence::{Live, LiveState, Ties};
+use punctual_core::occurrence::{Live, Ties};
 use punctual_core::ports::LeaseRef;
 use rusqlite::params;
 
@@ -76,7 +76,7 @@ pub(super) fn update_live_in_state(tx: &mut Tx<'_>, live: &Live) -> Result<(), F
     rows::update_in_state(at_hand(tx.conn, &mut tx.hot.update_live, UPDATE_LIVE)?, live)
 }
 
-pub(super) fn replace_live(tx: &mut Tx<'_>, was: LiveState, row: &LiveRow) -> Result<(), Fault> {
+pub(super) fn replace_live(tx: &mut Tx<'_>, was: &Live, row: &LiveRow) -> Result<(), Fault> {
     let mut replace = tx.conn.prepare_cached(REPLACE_LIVE)?;
     rows::replace_live(&mut replace, &mut tx.memory.tally, was, row)
 }
@@ -85,7 +85,7 @@ pub(super) fn delete_live(tx: &mut Tx<'_>, row: &LiveRow) -> Result<(), Fault> {
     let OccurrenceId { job, number } = row.live.id;
     let delete = at_hand(tx.conn, &mut tx.hot.delete_live, DELETE_LIVE)?;
     if delete.execute(params![job.as_bytes(), number])? > 0 {
-        tx.memory.tally.closed(row.lane, row.live.state);
+        tx.memory.tally.closed(row.lane, &row.live);
     }
     Ok(())
 }
@@ -116,7 +116,7 @@ pub(super) fn move_open_of_job(tx: &mut Tx<'_>, job: JobId, lane: i64) -> Result
         .prepare_cached("UPDATE live SET lane = ?2 WHERE job = ?1")?
         .execute(params![job.as_bytes(), lane])?;
     for row in &open {
-        tx.memory.tally.moved((row.lane, row.live.state), (lane, row.live.state));
+        tx.memory.tally.moved((row.lane, &row.live), (lane, &row.live));
     }
     Ok(moved > 0)
 }

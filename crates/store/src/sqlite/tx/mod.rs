@@ -5,6 +5,7 @@ mod claims;
 mod dependencies;
 mod history;
 mod jobs;
+mod limiters;
 mod live;
 mod names;
 mod notes;
@@ -17,8 +18,8 @@ pub(crate) use {claims::FIRST_OF_LANE, live::DELETE_LIVE, notes::read_checkpoint
 pub(crate) use {
     claims::NEXT_LANE_WITH_WORK, claims::NEXT_OF_LANE, dependencies::CHILDREN, dependencies::FORGET_PARENTS,
     dependencies::HAS_PARENT, history::LENGTHEN_SKIPPED, jobs::FORGET_TAGS, jobs::IS_UNFINISHED,
-    live::COUNT_OPEN, live::FIRST_BEHIND, live::HAS_OPEN_NOT_IN_LINE, live::LIVE_OF_SESSION,
-    notes::CHECKPOINT, notes::FORGET_NOTES, schedules::SCHEDULE_OF_JOB,
+    limiters::FIRST_IN_LINE, live::COUNT_OPEN, live::FIRST_BEHIND, live::HAS_OPEN_NOT_IN_LINE,
+    live::LIVE_OF_SESSION, notes::CHECKPOINT, notes::FORGET_NOTES, schedules::SCHEDULE_OF_JOB,
 };
 
 use super::core::Memory;
@@ -29,8 +30,9 @@ use crate::tally::Tally;
 use punctual_core::gates::Gate;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::job::{Job, JobMark, JobStatus};
+use punctual_core::limiter::{LimiterId, LimiterUse, Line};
 use punctual_core::notes::{Checkpoint, LastNote, Note};
-use punctual_core::occurrence::{Finished, Live, LiveState, Ties};
+use punctual_core::occurrence::{Finished, Live, Ties};
 use punctual_core::ports::{
     DeadLetter, Lane, LeaseRef, NewRequest, QueueRow, RequestKey, SessionOpening, StoredAnswer,
 };
@@ -107,6 +109,12 @@ impl Rows for Tx<'_> {
             put_queue(row: &QueueRow) -> ();
             delete_queue(queue: &str) -> ();
             unstarted_in(lane: i64) -> u64;
+            queue_as_seen(queue: &str) -> Option<QueueRow>;
+        }
+        limiters {
+            limiter(line: &Line) -> LimiterUse;
+            set_next_start(limiter: LimiterId, at: Timestamp) -> ();
+            first_in_line(line: &Line, count: usize) -> Vec<LiveRow>;
         }
         jobs {
             is_job_there(job: JobId) -> bool;
@@ -143,7 +151,7 @@ impl Rows for Tx<'_> {
             insert_live(row: &LiveRow) -> ();
             update_live(was: &LiveRow, live: &Live) -> ();
             update_live_in_state(live: &Live) -> ();
-            replace_live(was: LiveState, row: &LiveRow) -> ();
+            replace_live(was: &Live, row: &LiveRow) -> ();
             delete_live(row: &LiveRow) -> ();
             tie_live(id: OccurrenceId, ties: Ties) -> ();
             tie_open_of_job(job: JobId, ties: Ties) -> ();

@@ -1,6 +1,7 @@
 //! Names of lanes and workers, and queues. Most of it is remembered, see `names.rs` beside the core.
 
 use super::Tx;
+use crate::codes::limits_column;
 use crate::fault::Fault;
 use crate::sqlite::rows::counter;
 use crate::sqlite::tally;
@@ -9,8 +10,8 @@ use punctual_core::ports::{Lane, QueueRow};
 use punctual_core::time::Timestamp;
 use rusqlite::params;
 
-const PUT_QUEUE: &str = "INSERT INTO queues (queue, paused_at, max_depth) VALUES (?1, ?2, ?3) \
-     ON CONFLICT (queue) DO UPDATE SET paused_at = ?2, max_depth = ?3";
+const PUT_QUEUE: &str = "INSERT INTO queues (queue, paused_at, max_depth, limits) VALUES (?1, ?2, ?3, ?4) \
+     ON CONFLICT (queue) DO UPDATE SET paused_at = ?2, max_depth = ?3, limits = ?4";
 
 pub(super) fn intern_lane(tx: &mut Tx<'_>, queue: &str, job_type: &str) -> Result<(i64, Lane), Fault> {
     tx.memory.lanes.intern(tx.conn, queue, job_type)
@@ -46,6 +47,7 @@ pub(super) fn put_queue(tx: &mut Tx<'_>, row: &QueueRow) -> Result<(), Fault> {
         row.queue,
         row.paused_at.map(Timestamp::as_micros),
         row.settings.max_depth.map(counter),
+        limits_column(&row.settings.limits)?,
     ])?;
     Ok(())
 }
@@ -54,6 +56,10 @@ pub(super) fn delete_queue(tx: &mut Tx<'_>, queue: &str) -> Result<(), Fault> {
     tx.memory.queues.forget();
     tx.conn.prepare_cached("DELETE FROM queues WHERE queue = ?1")?.execute([queue])?;
     Ok(())
+}
+
+pub(super) fn queue_as_seen(tx: &mut Tx<'_>, name: &str) -> Result<Option<QueueRow>, Fault> {
+    queue(tx, name)
 }
 
 pub(super) fn unstarted_in(tx: &mut Tx<'_>, lane: i64) -> Result<u64, Fault> {

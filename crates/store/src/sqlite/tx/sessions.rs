@@ -98,6 +98,7 @@ pub(super) fn lost_sessions(tx: &mut Tx<'_>) -> Result<Vec<SessionId>, Fault> {
 
 pub(super) fn delete_session(tx: &mut Tx<'_>, session: SessionId) -> Result<(), Fault> {
     tx.conn.prepare_cached("DELETE FROM sessions WHERE id = ?1")?.execute([session.0])?;
+    tx.conn.prepare_cached("DELETE FROM session_conditions WHERE session = ?1")?.execute([session.0])?;
     tx.memory.workers.remove(session);
     Ok(())
 }

@@ -1,9 +1,10 @@
 //! Dead letters, dependencies, notes, queues, requests and counts.
 
 use super::{Writing, int_or_none, text_or_none};
-use crate::codes::Code;
+use crate::codes::{Code, limits_column};
 use crate::draft::{Buried, Changes, Dependency, NoteChange};
-use crate::mysql::lists::{Insertion, documents, jobs, list, occurrences};
+use crate::fault::Fault;
+use crate::mysql::lists::{Insertion, documents, jobs, list, numbers, occurrences};
 use crate::mysql::rows::{counter, integer};
 use crate::tally::Counts;
 use mysql_async::Value;
@@ -102,9 +103,10 @@ pub(crate) const FORGET_NOTES: [&str; 2] = [
 ];
 
 const PUT_QUEUES: &str = concat!(
-    "INSERT INTO queues (queue, paused_at, max_depth) SELECT given.queue, given.paused_at, given.max_depth FROM ",
-    list!(0 queue name, 1 paused_at int, 2 max_depth int),
-    " ON DUPLICATE KEY UPDATE paused_at = given.paused_at, max_depth = given.max_depth"
+    "INSERT INTO queues (queue, paused_at, max_depth, limits) \
+     SELECT given.queue, given.paused_at, given.max_depth, given.limits FROM ",
+    list!(0 queue name, 1 paused_at int, 2 max_depth int, 3 limits text),
+    " ON DUPLICATE KEY UPDATE paused_at = given.paused_at, max_depth = given.max_depth, limits = given.limits"
 );
 const DELETE_QUEUES: &str = concat!(
     "DELETE queues FROM ",
@@ -125,6 +127,24 @@ const ADD_TO_LANES: &str = concat!(
     list!(0 lane int, 1 shard int, 2 waiting int, 3 queued int, 4 running int),
     " ON DUPLICATE KEY UPDATE waiting = lane_tallies.waiting + given.waiting, \
      queued = lane_tallies.queued + given.queued, running = lane_tallies.running + given.running"
+);
+/// In one row each and in their order: whoever adds to several waits for no one who waits for it.
+const ADD_TO_LIMITERS: &str = concat!(
+    "INSERT INTO limiter_tallies (limiter, waiting, in_use) SELECT given.limiter, given.waiting, given.in_use FROM ",
+    list!(0 limiter int, 1 waiting int, 2 in_use int),
+    " ON DUPLICATE KEY UPDATE waiting = limiter_tallies.waiting + given.waiting, \
+     in_use = limiter_tallies.in_use + given.in_use"
+);
+pub(crate) const FORGET_LIMITERS: &str = concat!(
+    "DELETE limiter_tallies FROM ",
+    list!(0 number int),
+    " STRAIGHT_JOIN limiter_tallies FORCE INDEX (PRIMARY) ON limiter_tallies.limiter = given.number \
+     WHERE limiter_tallies.waiting = 0 AND limiter_tallies.in_use = 0"
+);
+const SET_NEXT_STARTS: &str = concat!(
+    "INSERT INTO limiter_paces (limiter, next_at) SELECT given.limiter, given.next_at FROM ",
+    list!(0 limiter int, 1 next_at int),
+    " ON DUPLICATE KEY UPDATE next_at = given.next_at"
 );
 const ADD_TO_JOBS: Insertion = Insertion {
     head: "INSERT INTO job_tally (shard, active, paused, completed, failed, cancelled, dead_letters)",
@@ -175,17 +195,25 @@ impl Writing {
         }
     }
 
-    pub(super) fn queues(&mut self, changes: &Changes) {
-        let put = documents(&changes.queues_put, |row, queue| {
+    pub(super) fn queues(&mut self, changes: &Changes) -> Result<(), Fault> {
+        let limits = changes.queues_put.iter().map(|row| limits_column(&row.settings.limits));
+        let limits = limits.collect::<Result<Vec<_>, _>>()?;
+        let put = documents(changes.queues_put.iter().zip(&limits), |row, (queue, limits)| {
             row.text(&queue.queue)
                 .int_or_none(queue.paused_at.map(Timestamp::as_micros))
-                .int_or_none(queue.settings.max_depth.map(counter));
+                .int_or_none(queue.settings.max_depth.map(counter))
+                .text_or_none(limits.as_deref());
         });
         self.add(PUT_QUEUES, put);
         let deleted = documents(&changes.queues_deleted, |row, queue| {
             row.text(queue);
         });
         self.add(DELETE_QUEUES, deleted);
+        let next = documents(&changes.next_starts, |row, (limiter, at)| {
+            row.int(limiter.number()).int(at.as_micros());
+        });
+        self.add(SET_NEXT_STARTS, next);
+        Ok(())
     }
 
     pub(super) fn requests(&mut self, changes: &Changes) {
@@ -201,6 +229,12 @@ impl Writing {
             row.int(*lane).int(shard).int(*waiting).int(*queued).int(*running);
         });
         self.add(ADD_TO_LANES, lists);
+        let limiters: Vec<_> = counts.changed_limiters().collect();
+        let lists = documents(&limiters, |row, (limiter, [waiting, in_use])| {
+            row.int(*limiter).int(*waiting).int(*in_use);
+        });
+        self.add(ADD_TO_LIMITERS, lists);
+        self.add(FORGET_LIMITERS, numbers(limiters.iter().map(|(limiter, _)| *limiter)));
         if counts.jobs != [0; 5] || counts.dead_letters != 0 {
             let [active, paused, completed, failed, cancelled] = counts.jobs;
             let row = [shard, active, paused, completed, failed, cancelled, counts.dead_letters];

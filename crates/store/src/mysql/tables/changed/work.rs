@@ -1,7 +1,7 @@
 //! Sessions, open occurrences and what has ended.
 
 use super::{Writing, int_or_none, text_or_none};
-use crate::codes::{Code, StateColumns, live_ties, state};
+use crate::codes::{Code, StateColumns, limiter_column, live_ties, state};
 use crate::draft::{Changes, EndedRow, NewSession};
 use crate::fault::Fault;
 use crate::mysql::lists::{Insertion, documents, list, numbers, occurrences};
@@ -33,6 +33,11 @@ const DELETE_SESSIONS: &str = concat!(
     list!(0 number int),
     " STRAIGHT_JOIN sessions FORCE INDEX (PRIMARY) ON sessions.id = given.number"
 );
+const DELETE_CONDITIONS: &str = concat!(
+    "DELETE session_conditions FROM ",
+    list!(0 number int),
+    " STRAIGHT_JOIN session_conditions FORCE INDEX (PRIMARY) ON session_conditions.session = given.number"
+);
 
 /// All columns of live, by the order of [`live_lists`].
 macro_rules! live_list {
@@ -41,18 +46,18 @@ macro_rules! live_list {
             0 job id, 1 occurrence int, 2 lane int, 3 claim_rank int, 4 available_at int, 5 scheduled_time int,
             6 job_version int, 7 attempt int, 8 charged int, 9 epoch int, 10 segment int, 11 state int, 12 gates int,
             13 priority int, 14 origin int, 15 ties int, 16 cancel_requested int, 17 queued_lane int, 18 session int,
-            19 claimed_at int, 20 expires_at int, 21 look_at int
+            19 claimed_at int, 20 expires_at int, 21 look_at int, 22 limiter int, 23 line int
         )
     };
 }
 const INSERT_LIVE: &str = concat!(
     "INSERT INTO live (job, occurrence, lane, claim_rank, available_at, scheduled_time, job_version, attempt, charged, \
      epoch, segment, state, gates, priority, origin, ties, cancel_requested, queued_lane, session, claimed_at, \
-     expires_at, look_at) \
+     expires_at, look_at, limiter, line) \
      SELECT UNHEX(given.job), given.occurrence, given.lane, given.claim_rank, given.available_at, \
      given.scheduled_time, given.job_version, given.attempt, given.charged, given.epoch, given.segment, given.state, \
      given.gates, given.priority, given.origin, given.ties, given.cancel_requested, given.queued_lane, \
-     given.session, given.claimed_at, given.expires_at, given.look_at FROM ",
+     given.session, given.claimed_at, given.expires_at, given.look_at, given.limiter, given.line FROM ",
     live_list!()
 );
 pub(crate) const LEASE: &str = concat!(
@@ -74,7 +79,8 @@ pub(crate) const UPDATE_LIVE: &str = concat!(
      live.state = given.state, live.gates = given.gates, live.priority = given.priority, \
      live.origin = given.origin, live.ties = given.ties, live.cancel_requested = given.cancel_requested, \
      live.queued_lane = given.queued_lane, live.session = given.session, live.claimed_at = given.claimed_at, \
-     live.expires_at = given.expires_at, live.look_at = given.look_at"
+     live.expires_at = given.expires_at, live.look_at = given.look_at, live.limiter = given.limiter, \
+     live.line = given.line"
 );
 pub(crate) const DELETE_LIVE: &str = concat!(
     "DELETE live FROM ",
@@ -118,7 +124,9 @@ impl Writing {
         });
         self.add(UPDATE_SESSIONS, changed);
         self.add(ASK_FOR_ATTENTION, numbers(changes.attention.iter().map(|session| session.0)));
-        self.add(DELETE_SESSIONS, numbers(changes.sessions_deleted.iter().map(|session| session.0)));
+        let deleted = || numbers(changes.sessions_deleted.iter().map(|session| session.0));
+        self.add(DELETE_SESSIONS, deleted());
+        self.add(DELETE_CONDITIONS, deleted());
         Ok(())
     }
 
@@ -204,11 +212,13 @@ fn live_lists(rows: &[LiveRow]) -> Vec<Value> {
             .int(live.origin.code())
             .int(live_ties(row))
             .int(columns.cancel_requested)
-            .int_or_none((columns.state == state::QUEUED).then_some(row.lane))
+            .int_or_none((columns.state == state::QUEUED).then_some(row.lane).or(limiter_column(live.line)))
             .int_or_none(columns.session)
             .int_or_none(columns.claimed_at)
             .int_or_none(live.expires_at.map(Timestamp::as_micros))
-            .int_or_none(live.look_at().map(Timestamp::as_micros));
+            .int_or_none(live.look_at().map(Timestamp::as_micros))
+            .int_or_none(limiter_column(live.limiter))
+            .int_or_none(limiter_column(live.line));
     })
 }
 

@@ -2,7 +2,9 @@
 
 use super::Writing;
 use super::jobs::ids;
+use crate::codes::limits_column;
 use crate::draft::{Buried, Changes, Dependency, NoteChange};
+use crate::fault::Fault;
 use crate::postgres::rows::{clean, code, counter, integer};
 use crate::postgres::tables::wanted::occurrences;
 use crate::postgres::wire::{Parameter, column, value};
@@ -48,9 +50,10 @@ pub(crate) const FORGET_NOTES: [&str; 2] = [
      (SELECT 1 FROM live WHERE live.job = checkpoints.job AND live.occurrence = checkpoints.occurrence)",
 ];
 
-const PUT_QUEUES: &str = "INSERT INTO queues (queue, paused_at, max_depth) \
-     SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[]) \
-     ON CONFLICT (queue) DO UPDATE SET paused_at = excluded.paused_at, max_depth = excluded.max_depth";
+const PUT_QUEUES: &str = "INSERT INTO queues (queue, paused_at, max_depth, limits) \
+     SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[]) \
+     ON CONFLICT (queue) DO UPDATE SET paused_at = excluded.paused_at, max_depth = excluded.max_depth, \
+     limits = excluded.limits";
 const DELETE_QUEUES: &str = "DELETE FROM queues WHERE queue = ANY($1)";
 const INSERT_REQUESTS: &str = "INSERT INTO requests (token, key, fingerprint, seed, begun_at) \
      SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[], $5::bigint[])";
@@ -63,6 +66,14 @@ const ADD_TO_LANES: &str = "INSERT INTO lane_tallies (lane, shard, waiting, queu
      FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS change(lane, waiting, queued, running) \
      ON CONFLICT (lane, shard) DO UPDATE SET waiting = lane_tallies.waiting + excluded.waiting, \
      queued = lane_tallies.queued + excluded.queued, running = lane_tallies.running + excluded.running";
+/// In one row each and in their order: whoever adds to several waits for no one who waits for it.
+const ADD_TO_LIMITERS: &str = "INSERT INTO limiter_tallies (limiter, waiting, in_use) \
+     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) ON CONFLICT (limiter) DO UPDATE \
+     SET waiting = limiter_tallies.waiting + excluded.waiting, in_use = limiter_tallies.in_use + excluded.in_use";
+const FORGET_LIMITERS: &str =
+    "DELETE FROM limiter_tallies WHERE limiter = ANY($1) AND waiting = 0 AND in_use = 0";
+const SET_NEXT_STARTS: &str = "INSERT INTO limiter_paces (limiter, next_at) \
+     SELECT * FROM unnest($1::bigint[], $2::bigint[]) ON CONFLICT (limiter) DO UPDATE SET next_at = excluded.next_at";
 const ADD_TO_JOBS: &str = "INSERT INTO job_tally (shard, active, paused, completed, failed, cancelled, dead_letters) \
      VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (shard) DO UPDATE SET active = job_tally.active + excluded.active, \
      paused = job_tally.paused + excluded.paused, completed = job_tally.completed + excluded.completed, \
@@ -154,19 +165,28 @@ impl<'a> Writing<'a> {
         self.add(PUT_PROGRESS, parameters);
     }
 
-    pub(super) fn queues(&mut self, changes: &'a Changes) {
+    pub(super) fn queues(&mut self, changes: &'a Changes) -> Result<(), Fault> {
         let put = &changes.queues_put;
         if !put.is_empty() {
+            let limits = put.iter().map(|row| limits_column(&row.settings.limits));
+            let limits = limits.collect::<Result<Vec<_>, _>>()?;
             let parameters = [
                 column(put.iter().map(|row| row.queue.as_str())),
                 column(put.iter().map(|row| row.paused_at.map(Timestamp::as_micros))),
                 column(put.iter().map(|row| row.settings.max_depth.map(counter))),
+                column(limits),
             ];
             self.add(PUT_QUEUES, parameters);
         }
         if !changes.queues_deleted.is_empty() {
             self.add(DELETE_QUEUES, [column(changes.queues_deleted.iter().map(String::as_str))]);
         }
+        let next = &changes.next_starts;
+        if !next.is_empty() {
+            let limiters = column(next.iter().map(|(limiter, _)| limiter.number()));
+            self.add(SET_NEXT_STARTS, [limiters, column(next.iter().map(|(_, at)| at.as_micros()))]);
+        }
+        Ok(())
     }
 
     pub(super) fn requests(&mut self, changes: &'a Changes) {
@@ -202,6 +222,14 @@ impl<'a> Writing<'a> {
                 |state: usize| column(lanes.iter().map(move |(_, change)| change[state]).collect::<Vec<_>>());
             let numbers = column(lanes.iter().map(|(lane, _)| **lane).collect::<Vec<_>>());
             self.add(ADD_TO_LANES, [value(shard), numbers, by_state(0), by_state(1), by_state(2)]);
+        }
+        let limiters: Vec<_> = counts.changed_limiters().collect();
+        if !limiters.is_empty() {
+            let numbers = || column(limiters.iter().map(|(limiter, _)| *limiter).collect::<Vec<_>>());
+            let of =
+                |place: usize| column(limiters.iter().map(|(_, change)| change[place]).collect::<Vec<_>>());
+            self.add(ADD_TO_LIMITERS, [numbers(), of(0), of(1)]);
+            self.add(FORGET_LIMITERS, [numbers()]);
         }
         if counts.jobs != [0; 5] || counts.dead_letters != 0 {
             let [active, paused, completed, failed, cancelled] = counts.jobs.map(value);

@@ -2,7 +2,7 @@
 
 use super::Writing;
 use super::jobs::ids;
-use crate::codes::{StateColumns, live_ties};
+use crate::codes::{StateColumns, limiter_column, live_ties};
 use crate::draft::{Changes, EndedRow, Leased, NewSession, SessionChange};
 use crate::fault::Fault;
 use crate::postgres::rows::{clean, code, counter, integer};
@@ -26,6 +26,7 @@ const UPDATE_SESSIONS: &str = "UPDATE sessions SET turn = new.turn, beat = new.b
 const ASK_FOR_ATTENTION: &str = "WITH locked AS (SELECT id FROM sessions WHERE id = ANY($1) ORDER BY id FOR UPDATE) \
      UPDATE sessions SET attention = true FROM locked WHERE sessions.id = locked.id AND NOT sessions.attention";
 const DELETE_SESSIONS: &str = "DELETE FROM sessions WHERE id = ANY($1)";
+const DELETE_CONDITIONS: &str = "DELETE FROM session_conditions WHERE session = ANY($1)";
 
 /// Arrays of all columns of live, by the order of [`live_parameters`].
 macro_rules! live_arrays {
@@ -33,14 +34,15 @@ macro_rules! live_arrays {
         "unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::integer[], \
          $8::integer[], $9::integer[], $10::integer[], $11::smallint[], $12::smallint[], $13::smallint[], \
          $14::smallint[], $15::smallint[], $16::smallint[], $17::boolean[], $18::bigint[], $19::bigint[], $20::bigint[], \
-         $21::bigint[]) \
+         $21::bigint[], $22::bigint[], $23::bigint[]) \
          AS new(job, occurrence, lane, rank, available_at, scheduled_time, job_version, attempt, charged, epoch, \
-         segment, state, gates, priority, origin, ties, cancel_requested, session, claimed_at, expires_at, look_at)"
+         segment, state, gates, priority, origin, ties, cancel_requested, session, claimed_at, expires_at, look_at, limiter, \
+         line)"
     };
 }
 pub(crate) const INSERT_LIVE: &str = concat!(
     "INSERT INTO live (job, occurrence, lane, rank, available_at, scheduled_time, job_version, attempt, charged, epoch, \
-     segment, state, gates, priority, origin, ties, cancel_requested, session, claimed_at, expires_at, look_at) \
+     segment, state, gates, priority, origin, ties, cancel_requested, session, claimed_at, expires_at, look_at, limiter, line) \
      SELECT * FROM ",
     live_arrays!()
 );
@@ -54,7 +56,8 @@ pub(crate) const UPDATE_LIVE: &str = concat!(
      scheduled_time = new.scheduled_time, job_version = new.job_version, attempt = new.attempt, \
      charged = new.charged, epoch = new.epoch, state = new.state, gates = new.gates, priority = new.priority, \
      origin = new.origin, ties = new.ties, cancel_requested = new.cancel_requested, session = new.session, \
-     claimed_at = new.claimed_at, expires_at = new.expires_at, look_at = new.look_at FROM ",
+     claimed_at = new.claimed_at, expires_at = new.expires_at, look_at = new.look_at, limiter = new.limiter, \
+     line = new.line FROM ",
     live_arrays!(),
     " WHERE live.job = new.job AND live.occurrence = new.occurrence"
 );
@@ -89,7 +92,9 @@ impl<'a> Writing<'a> {
             self.add(ASK_FOR_ATTENTION, [column(changes.attention.iter().map(|session| session.0))]);
         }
         if !changes.sessions_deleted.is_empty() {
-            self.add(DELETE_SESSIONS, [column(changes.sessions_deleted.iter().map(|session| session.0))]);
+            let ids = || [column(changes.sessions_deleted.iter().map(|session| session.0))];
+            self.add(DELETE_SESSIONS, ids());
+            self.add(DELETE_CONDITIONS, ids());
         }
         Ok(())
     }
@@ -176,7 +181,7 @@ fn session_changes(changes: &[SessionChange]) -> [Parameter<'_>; 7] {
     ]
 }
 
-fn live_parameters(rows: &[LiveRow]) -> [Parameter<'_>; 21] {
+fn live_parameters(rows: &[LiveRow]) -> [Parameter<'_>; 23] {
     let live = || rows.iter().map(|row| &row.live);
     let states = || live().map(|live| StateColumns::of(live.state));
     [
@@ -201,6 +206,8 @@ fn live_parameters(rows: &[LiveRow]) -> [Parameter<'_>; 21] {
         column(states().map(|columns| columns.claimed_at)),
         column(live().map(|live| live.expires_at.map(Timestamp::as_micros))),
         column(live().map(|live| live.look_at().map(Timestamp::as_micros))),
+        column(live().map(|live| limiter_column(live.limiter))),
+        column(live().map(|live| limiter_column(live.line))),
     ]
 }
 

@@ -1,0 +1,63 @@
+//! How much capacity queues need, for whoever starts and stops workers.
+
+use crate::Api;
+use crate::capacity::Capacity;
+use crate::error::ApiError;
+use crate::extract::IdInPath;
+use crate::query::QueryParams;
+use axum::Json;
+use axum::extract::State;
+use punctual_client::{ScalingBody, ScalingPage, Span};
+use punctual_core::limits;
+use std::time::Duration;
+
+pub async fn list(State(api): State<Api>, query: QueryParams) -> Result<Json<ScalingPage>, ApiError> {
+    let wanted = Wanted::read(query)?;
+    let capacity = Capacity::read(&api).await?;
+    let items = capacity.queues().iter().map(|queue| body(&capacity, Some(queue), wanted)).collect();
+    Ok(Json(ScalingPage { items, total: body(&capacity, None, wanted) }))
+}
+
+/// A queue of any name: one that nobody uses needs nothing.
+pub async fn show(
+    State(api): State<Api>,
+    IdInPath(queue): IdInPath<String>,
+    query: QueryParams,
+) -> Result<Json<ScalingBody>, ApiError> {
+    let wanted = Wanted::read(query)?;
+    Ok(Json(body(&Capacity::read(&api).await?, Some(&queue), wanted)))
+}
+
+/// What the caller wants.
+#[derive(Debug, Clone, Copy)]
+struct Wanted {
+    wait: Duration,
+    slots_per_worker: u32,
+}
+
+impl Wanted {
+    fn read(mut query: QueryParams) -> Result<Self, ApiError> {
+        let wait = query.parsed::<Span>("target_wait").map_or(limits::TARGET_WAIT_DEFAULT, Span::get);
+        if wait.is_zero() || wait > limits::TARGET_WAIT_MAX {
+            query.refuse("target_wait", "must be more than nothing and at most 24h");
+        }
+        let slots = query.number("slots_per_worker", 1..=limits::WORKER_SLOTS_MAX as usize);
+        let slots_per_worker = slots.map_or(limits::WORKER_SLOTS_DEFAULT, |slots| slots as u32);
+        query.finish()?;
+        Ok(Wanted { wait, slots_per_worker })
+    }
+}
+
+fn body(capacity: &Capacity, queue: Option<&str>, wanted: Wanted) -> ScalingBody {
+    let load = capacity.load(queue);
+    ScalingBody {
+        queue: queue.map(str::to_owned),
+        queued: load.queued,
+        running: load.running,
+        oldest_wait_secs: load.oldest_wait.into(),
+        workers: load.workers,
+        slots: load.slots,
+        desired_slots: load.desired_slots(wanted.wait),
+        desired_workers: load.desired_workers(wanted.wait, wanted.slots_per_worker),
+    }
+}

@@ -1,0 +1,139 @@
+//! Judges what a run has shown. Pure: it takes values and returns values, knows no server and no clock, and is tested with
+//! histories in which something is wrong on purpose.
+
+mod availability;
+mod fires;
+mod outcomes;
+mod submissions;
+#[cfg(test)]
+mod tests;
+
+pub use availability::{Availability, availability};
+
+use crate::observed::{FoundJob, Observed, Wish};
+use crate::recorder::Run;
+use punctual_core::ids::{ExecutionId, JobId};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What must never happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rule {
+    /// An occurrence fell due and was neither fired nor skipped for a reason that its job allows.
+    Missed,
+    /// An occurrence that never fell due, or one that fell due once and was fired twice.
+    Extra,
+    /// A handler began before its time.
+    Early,
+    /// More than one accepted outcome of an attempt, more than one success of an occurrence, or attempts that do not follow
+    /// one another.
+    DoubledOutcome,
+    /// An accepted outcome that no run of that very attempt had.
+    StaleOutcome,
+    /// A run that history knows nothing of.
+    UnknownRun,
+    /// A handler was called twice for one attempt, or twice at all where only one attempt is allowed.
+    RanTwice,
+    /// Two occurrences of a job ran at once that must not.
+    Overlapped,
+    /// A job that was acknowledged and is not there.
+    LostSubmission,
+    /// One submission became several jobs.
+    DoubledSubmission,
+    /// A job that had not come to its end when everything else was healed.
+    Unfinished,
+    /// A job that may be retried ended otherwise than by success.
+    GaveUp,
+    /// A process ended although nobody had told it to.
+    EndedByItself,
+    /// Clients were refused too often while the database and an API node were there.
+    Unavailable,
+}
+
+/// One thing that must not happen and did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Violation {
+    pub rule: Rule,
+    pub what: String,
+}
+
+impl Violation {
+    pub fn new(rule: Rule, what: impl Into<String>) -> Self {
+        Violation { rule, what: what.into() }
+    }
+}
+
+/// What was looked at, so that nobody takes an empty run for a good one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Counted {
+    pub jobs: usize,
+    pub occurrences_due: usize,
+    pub fired: usize,
+    pub skipped_for_overlap: usize,
+    pub attempts: usize,
+    pub lost_attempts: usize,
+    pub failed_attempts: usize,
+    pub runs: usize,
+    pub submissions_unanswered: usize,
+    /// Runs of lost attempts beside a later run of the same job, because their worker was paused and could not stop them.
+    pub overlaps_of_paused_workers: usize,
+}
+
+/// The verdict on a run.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Verdict {
+    pub counted: Counted,
+    pub violations: Vec<Violation>,
+}
+
+/// What belongs together: a wish, the job that became of it, and the runs of that job.
+pub(crate) struct Case<'a> {
+    pub wish: &'a Wish,
+    pub job: &'a FoundJob,
+    pub runs: Vec<&'a Run>,
+}
+
+pub fn judge(observed: &Observed) -> Verdict {
+    let mut verdict = Verdict::default();
+    verdict.counted.runs = observed.runs.len();
+    submissions::check(observed, &mut verdict);
+    let executions: BTreeMap<ExecutionId, _> = observed
+        .jobs
+        .iter()
+        .flat_map(|job| job.executions.iter().map(|execution| (execution.id, execution)))
+        .collect();
+    outcomes::check_runs_are_known(&observed.runs, &executions, &mut verdict);
+    for case in cases(observed) {
+        verdict.counted.jobs += 1;
+        fires::check(&case, &observed.faults, &mut verdict);
+        outcomes::check(&case, &observed.faults, &mut verdict);
+    }
+    for end in observed.unordered_ends.iter().filter(|end| !end.is_expected) {
+        let what = format!("{} at {}: {}", end.member, end.at, end.status);
+        verdict.violations.push(Violation::new(Rule::EndedByItself, what));
+    }
+    let answered = availability(observed);
+    if !answered.is_enough() {
+        verdict.violations.push(Violation::new(Rule::Unavailable, answered.to_string()));
+    }
+    verdict
+}
+
+/// Every job that was wished for and is there, be it that nobody was told.
+fn cases(observed: &Observed) -> Vec<Case<'_>> {
+    let mut runs: BTreeMap<JobId, Vec<&Run>> = BTreeMap::new();
+    for run in &observed.runs {
+        runs.entry(run.execution.occurrence.job).or_default().push(run);
+    }
+    let wishes: BTreeMap<&str, &Wish> =
+        observed.wishes.iter().map(|wish| (wish.key.as_str(), wish)).collect();
+    observed
+        .jobs
+        .iter()
+        .filter_map(|job| {
+            let wish = *wishes.get(job.key.as_deref()?)?;
+            Some(Case { wish, job, runs: runs.remove(&job.id).unwrap_or_default() })
+        })
+        .collect()
+}

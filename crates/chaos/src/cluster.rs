@@ -1,0 +1,147 @@
+//! All processes of a run, each with ways of its own to the database and, if it is an API node, from its clients.
+
+use crate::database::Database;
+use crate::link::Link;
+use crate::member::{Launch, Member, UnorderedEnd};
+use crate::plan::{Role, Topology};
+use anyhow::{Context, Result, ensure};
+use punctual_client::Client;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// For the first start of a process: a debug binary on a busy machine takes its time.
+const START_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// Of each worker. Handlers only wait, and one worker alone has room for all that runs at once: what is late is not late for want
+/// of slots.
+const SLOTS: usize = 64;
+
+/// How a cluster is made.
+#[derive(Debug, Clone)]
+pub struct ClusterOptions {
+    pub binary: PathBuf,
+    /// `postgres` or `mariadb`.
+    pub service: String,
+    pub topology: Topology,
+    pub lease: Duration,
+    /// Where data directories and logs go.
+    pub folder: PathBuf,
+    pub faketime: Option<PathBuf>,
+}
+
+pub struct Cluster {
+    pub database: Database,
+    pub members: Vec<Member>,
+    pub token: String,
+}
+
+impl Cluster {
+    pub async fn start(options: &ClusterOptions) -> Result<Self> {
+        let database = Database::start(&options.service).await?;
+        let mut cluster = Cluster { database, members: Vec::new(), token: String::new() };
+        std::fs::create_dir_all(options.folder.join("logs"))?;
+        let (first, others): (Vec<_>, Vec<_>) = options
+            .topology
+            .members()
+            .into_iter()
+            .partition(|(role, name)| *role == Role::Api && name.ends_with("-1"));
+        // The first API node makes the tables and the token; the others find both.
+        for (role, name) in first.into_iter().chain(others) {
+            let is_first = cluster.members.is_empty();
+            let member = cluster.member(options, role, &name).await?;
+            if is_first {
+                ready(&member).await?;
+                let file = options.folder.join(&name).join("admin.token");
+                let token =
+                    std::fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
+                cluster.token = token.trim().to_owned();
+            }
+            cluster.members.push(member);
+        }
+        for member in &cluster.members {
+            ready(member).await?;
+        }
+        cluster.members.sort_by_key(|member| (member.role, member.name.clone()));
+        Ok(cluster)
+    }
+
+    async fn member(&self, options: &ClusterOptions, role: Role, name: &str) -> Result<Member> {
+        let link = Link::open(self.database.address()).await?;
+        let front = match role {
+            Role::Api => Some(Arc::new(Link::open("").await?)),
+            Role::Scheduler | Role::Worker => None,
+        };
+        let launch = Launch {
+            binary: options.binary.clone(),
+            arguments: arguments(role, name, options),
+            store: self.database.url.replacen(self.database.address(), &link.address, 1),
+            data: options.folder.join(name),
+            log: options.folder.join("logs").join(format!("{name}.log")),
+            faketime: options.faketime.clone(),
+        };
+        Member::start(name, role, link, front, launch)
+    }
+
+    pub fn of(&self, role: Role) -> impl Iterator<Item = &Member> {
+        self.members.iter().filter(move |member| member.role == role)
+    }
+
+    pub fn named(&self, name: &str) -> Result<&Member> {
+        self.members.iter().find(|member| member.name == name).with_context(|| format!("no process {name}"))
+    }
+
+    /// A client of each API node, through its front.
+    pub fn clients(&self) -> Result<Vec<Client>> {
+        let fronts = self.of(Role::Api).filter_map(|member| member.front.as_ref());
+        fronts.map(|front| Ok(Client::new(&front.address, self.token.clone())?)).collect()
+    }
+
+    /// Ends that nobody ordered.
+    pub fn unordered_ends(&self) -> Vec<UnorderedEnd> {
+        self.members.iter().flat_map(Member::unordered_ends).collect()
+    }
+
+    /// Ends all processes as an operator does. The database goes with the value.
+    pub async fn stop(self) {
+        for member in &self.members {
+            if tokio::time::timeout(START_TIME_MAX, member.terminate()).await.is_err() {
+                member.kill().await;
+            }
+        }
+    }
+}
+
+async fn ready(member: &Member) -> Result<()> {
+    let is_ready = tokio::time::timeout(START_TIME_MAX, member.is_ready()).await.is_ok();
+    ensure!(is_ready, "{} is not ready after {} s", member.name, START_TIME_MAX.as_secs());
+    Ok(())
+}
+
+fn arguments(role: Role, name: &str, options: &ClusterOptions) -> Vec<String> {
+    let words: &[&str] = match role {
+        Role::Scheduler => &["scheduler", "--health-listen", "127.0.0.1:0"],
+        Role::Api => &["api", "--listen", "127.0.0.1:0"],
+        // What handlers call is on this machine.
+        Role::Worker => &["worker", "--http-allow", "127.0.0.1", "--drain-grace", "10s"],
+    };
+    let mut arguments: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    if role == Role::Worker {
+        arguments.extend(["--worker-name".to_owned(), name.to_owned()]);
+        arguments.extend(["--slots".to_owned(), SLOTS.to_string()]);
+        arguments.extend(["--lease".to_owned(), format!("{}ms", options.lease.as_millis())]);
+    }
+    arguments
+}
+
+/// The binary that is tested: the one beside this one, unless another is named.
+pub fn beside_us() -> Result<PathBuf> {
+    let us = std::env::current_exe().context("find this program")?;
+    let binary = us.parent().unwrap_or(Path::new(".")).join("punctual");
+    ensure!(
+        binary.exists(),
+        "{} is not there: build it, or name another one with --binary",
+        binary.display()
+    );
+    Ok(binary)
+}

@@ -1,0 +1,136 @@
+//! How late handlers began, by the record outside, and how long after a fault the last of them was late.
+
+use crate::nemesis::Fault;
+use crate::observed::Observed;
+use crate::plan::FaultKind;
+use punctual_core::time::Timestamp;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Later than this is late.
+pub const LATE: Duration = Duration::from_secs(1);
+/// A late handler is put down to faults that ended at most this long before it was due.
+const AFTERMATH: Duration = Duration::from_secs(5);
+
+/// One first attempt: when it was due, and how much later it began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Start {
+    pub due: Timestamp,
+    pub late: Duration,
+}
+
+/// The first run of each occurrence, by when it was due.
+pub fn starts(observed: &Observed) -> Vec<Start> {
+    let mut first: BTreeMap<_, Start> = BTreeMap::new();
+    for run in &observed.runs {
+        let start = Start { due: run.scheduled_time, late: run.began.since(run.scheduled_time) };
+        let entry = first.entry(run.execution.occurrence).or_insert(start);
+        entry.late = entry.late.min(start.late);
+    }
+    let mut starts: Vec<Start> = first.into_values().collect();
+    starts.sort();
+    starts
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Lateness {
+    pub count: usize,
+    pub p50_ms: f64,
+    pub p90_ms: f64,
+    pub p99_ms: f64,
+    pub max_ms: f64,
+    /// Those that began more than a second after they were due.
+    pub late: usize,
+}
+
+impl Lateness {
+    pub fn of(lateness: impl IntoIterator<Item = Duration>) -> Self {
+        let mut all: Vec<Duration> = lateness.into_iter().collect();
+        all.sort();
+        let ms = |late: Duration| (late.as_secs_f64() * 10_000.0).round() / 10.0;
+        let percentile = |percent: usize| {
+            let index = (all.len() * percent).div_ceil(100).saturating_sub(1);
+            all.get(index).copied().map_or(0.0, ms)
+        };
+        Lateness {
+            count: all.len(),
+            p50_ms: percentile(50),
+            p90_ms: percentile(90),
+            p99_ms: percentile(99),
+            max_ms: percentile(100),
+            late: all.iter().filter(|late| **late > LATE).count(),
+        }
+    }
+}
+
+/// For one kind of fault, how long after a fault's beginning the last handler began late that was due during it or soon after.
+/// Faults overlap, so one may be blamed for what another did.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Recovery {
+    pub kind: FaultKind,
+    pub count: usize,
+    /// Faults after which nothing was late at all.
+    pub unnoticed: usize,
+    pub median_secs: f64,
+    pub longest_secs: f64,
+}
+
+pub fn recoveries(faults: &[Fault], starts: &[Start]) -> Vec<Recovery> {
+    let mut by_kind: BTreeMap<FaultKind, Vec<Option<Duration>>> = BTreeMap::new();
+    for fault in faults {
+        let blamed = starts.iter().filter(|start| {
+            start.late > LATE && fault.from <= start.due && start.due <= fault.until.plus(AFTERMATH)
+        });
+        let last = blamed.map(|start| start.due.plus(start.late).since(fault.from)).max();
+        by_kind.entry(fault.kind).or_default().push(last);
+    }
+    by_kind
+        .into_iter()
+        .map(|(kind, lasts)| {
+            let mut noticed: Vec<Duration> = lasts.iter().copied().flatten().collect();
+            noticed.sort();
+            let secs =
+                |at: Option<&Duration>| at.map_or(0.0, |last| (last.as_secs_f64() * 10.0).round() / 10.0);
+            Recovery {
+                kind,
+                count: lasts.len(),
+                unnoticed: lasts.len() - noticed.len(),
+                median_secs: secs(noticed.get(noticed.len() / 2)),
+                longest_secs: secs(noticed.last()),
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_of_the_sorted() {
+        let lateness = Lateness::of((1..=200).rev().map(|number| Duration::from_millis(number * 10)));
+        assert_eq!((lateness.p50_ms, lateness.p90_ms), (1_000.0, 1_800.0));
+        assert_eq!((lateness.p99_ms, lateness.max_ms, lateness.late), (1_980.0, 2_000.0, 100));
+        assert_eq!(Lateness::of([]), Lateness::default());
+    }
+
+    #[test]
+    fn a_fault_is_blamed_for_what_was_late_during_it_and_soon_after() {
+        let at = |secs: i64| Timestamp::from_micros(secs * 1_000_000);
+        let fault = |from, until| Fault {
+            kind: FaultKind::Kill,
+            target: "worker-1".into(),
+            amount: 0,
+            from: at(from),
+            until: at(until),
+        };
+        let late = |due, secs| Start { due: at(due), late: Duration::from_secs(secs) };
+        let starts = [late(5, 0), late(11, 4), late(40, 3), late(112, 0)];
+        let recovered = recoveries(&[fault(10, 12), fault(100, 110)], &starts);
+        assert_eq!(
+            recovered,
+            [Recovery { kind: FaultKind::Kill, count: 2, unnoticed: 1, median_secs: 5.0, longest_secs: 5.0 }]
+        );
+    }
+}

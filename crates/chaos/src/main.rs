@@ -1,0 +1,217 @@
+//! The chaos suite: real processes of the `punctual` binary on a real database, tormented while clients use them, and a checker
+//! that holds what the API and a record outside say against what must have happened. `cargo xtask chaos` starts it.
+//!
+//! It knows the HTTP API and nothing of what is behind it.
+
+mod chance;
+mod checker;
+mod cluster;
+mod database;
+mod failover;
+mod history;
+mod lateness;
+mod link;
+mod load;
+mod member;
+mod nemesis;
+mod observed;
+mod plan;
+mod recorder;
+mod report;
+mod run;
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand, ValueEnum};
+use cluster::ClusterOptions;
+use plan::{Plan, Topology};
+use punctual_client::Span;
+use run::RunOptions;
+use serde::Serialize;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Names the library that changes the clocks of processes; `cargo xtask chaos` sets it.
+const FAKETIME: &str = "PUNCTUAL_CHAOS_FAKETIME";
+const LEASE: Duration = Duration::from_secs(6);
+/// Of the short form, so that a pause beyond it is short, too.
+const SHORT_LEASE: Duration = Duration::from_secs(2);
+
+/// Torments a cluster and checks that every job ran on time, once
+///
+/// Exits with 0 if all was well, 1 if something was not, 2 if it could not be found out.
+#[derive(Parser)]
+#[command(name = "cargo xtask chaos", disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    what: Option<What>,
+    /// The databases to run on, one after the other; both if none is named
+    #[arg(long, value_enum, global = true)]
+    store: Vec<Store>,
+    /// Chooses faults and load; the same one makes the same plan. By the clock if left out
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How long to torment each cluster
+    #[arg(long = "for", value_name = "DURATION", default_value = "5m")]
+    lasts: Span,
+    /// Every kind of fault once, in a fixed order, on few processes with few jobs: for every change
+    #[arg(long)]
+    short: bool,
+    /// Recurring jobs
+    #[arg(long, default_value_t = 100)]
+    recurring: usize,
+    /// One-time jobs, spread over the run
+    #[arg(long, default_value_t = 5_000)]
+    one_time: usize,
+    /// The binary to test, instead of the one that was built with this
+    #[arg(long, global = true)]
+    binary: Option<PathBuf>,
+    /// Where logs and the record go; removed when all was well
+    #[arg(long, default_value = "target/chaos", global = true)]
+    folder: PathBuf,
+    /// Keeps logs and the record in any case
+    #[arg(long, global = true)]
+    keep: bool,
+    /// `json` prints the reports for programs, a line each
+    #[arg(short, long, value_enum, default_value_t = Output::Text, global = true)]
+    output: Output,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Measures how long the loss or the restart of one process is felt, with everything else in order
+    Failover,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Store {
+    Postgres,
+    Mariadb,
+}
+
+impl Store {
+    const fn service(self) -> &'static str {
+        match self {
+            Store::Postgres => "postgres",
+            Store::Mariadb => "mariadb",
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Text,
+    Json,
+}
+
+/// What a run could not say.
+const NOT_FOUND_OUT: u8 = 2;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match torment_all(&arguments).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(NOT_FOUND_OUT)
+        }
+    }
+}
+
+/// Whether all was well on all databases.
+async fn torment_all(arguments: &Arguments) -> Result<bool> {
+    let both = vec![Store::Postgres, Store::Mariadb];
+    let stores = if arguments.store.is_empty() { &both } else { &arguments.store };
+    let seed = arguments.seed.unwrap_or_else(|| member::now().as_micros().unsigned_abs() % 1_000_000);
+    let mut all_passed = true;
+    for store in stores {
+        all_passed &= match arguments.what {
+            None => torment(arguments, *store, seed).await?,
+            Some(What::Failover) => measure_failover(arguments, *store).await?,
+        };
+    }
+    Ok(all_passed)
+}
+
+async fn measure_failover(arguments: &Arguments, store: Store) -> Result<bool> {
+    let topology = Topology { schedulers: 3, apis: 2, workers: 4 };
+    let folder = fresh_folder(arguments, &format!("{}-failover", store.service()))?;
+    let cluster = cluster_options(arguments, store, topology, &folder, LEASE)?;
+    let report = failover::measure(&cluster).await.with_context(|| format!("logs: {}", folder.display()))?;
+    print(arguments, &report)?;
+    if !arguments.keep {
+        std::fs::remove_dir_all(&folder).with_context(|| format!("remove {}", folder.display()))?;
+    }
+    Ok(true)
+}
+
+async fn torment(arguments: &Arguments, store: Store, seed: u64) -> Result<bool> {
+    let options = options(arguments, store, seed)?;
+    eprintln!("chaos on {}: --seed {seed}, {} faults", store.service(), options.plan.faults.len());
+    for fault in &options.plan.faults {
+        eprintln!("  {fault}");
+    }
+    let folder = options.cluster.folder.clone();
+    let outcome = run::run(&options).await;
+    let has_passed = outcome.as_ref().is_ok_and(|report| report.has_passed);
+    if has_passed && !arguments.keep {
+        std::fs::remove_dir_all(&folder).with_context(|| format!("remove {}", folder.display()))?;
+    } else {
+        eprintln!("logs and record: {}", folder.display());
+    }
+    print(arguments, &outcome?)?;
+    Ok(has_passed)
+}
+
+fn print(arguments: &Arguments, report: &(impl Display + Serialize)) -> Result<()> {
+    match arguments.output {
+        Output::Text => println!("{report}"),
+        Output::Json => println!("{}", serde_json::to_string(report)?),
+    }
+    Ok(())
+}
+
+fn options(arguments: &Arguments, store: Store, seed: u64) -> Result<RunOptions> {
+    let short = arguments.short;
+    let (topology, lease) = if short {
+        (Topology { schedulers: 2, apis: 2, workers: 2 }, SHORT_LEASE)
+    } else {
+        (Topology { schedulers: 3, apis: 2, workers: 4 }, LEASE)
+    };
+    let request = plan::Request { topology, lasts: arguments.lasts.get(), lease };
+    let plan = if short { Plan::ordered(&request) } else { Plan::random(seed, &request) };
+    let (recurring, one_time) = if short { (20, 200) } else { (arguments.recurring, arguments.one_time) };
+    let folder = fresh_folder(arguments, &format!("{}-{seed}", store.service()))?;
+    let cluster = cluster_options(arguments, store, topology, &folder, lease)?;
+    Ok(RunOptions { cluster, seed, plan, recurring, one_time, wants_every_kind: short })
+}
+
+fn cluster_options(
+    arguments: &Arguments,
+    store: Store,
+    topology: Topology,
+    folder: &Path,
+    lease: Duration,
+) -> Result<ClusterOptions> {
+    Ok(ClusterOptions {
+        binary: arguments.binary.clone().map_or_else(cluster::beside_us, Ok)?,
+        service: store.service().to_owned(),
+        topology,
+        lease,
+        folder: folder.to_owned(),
+        faketime: std::env::var_os(FAKETIME).map(PathBuf::from),
+    })
+}
+
+/// What an earlier run of the same name has left would be taken for this one's.
+fn fresh_folder(arguments: &Arguments, name: &str) -> Result<PathBuf> {
+    let folder = arguments.folder.join(name);
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).with_context(|| format!("remove {}", folder.display()))?;
+    }
+    std::fs::create_dir_all(&folder)?;
+    Ok(folder.canonicalize()?)
+}

@@ -1,0 +1,267 @@
+//! One process of the cluster: started, started again when it ends, as systemd would, and killed, stopped, paused and given a
+//! wrong clock by order.
+
+use crate::link::Link;
+use crate::plan::Role;
+use anyhow::{Context, Result};
+use punctual_core::time::Timestamp;
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Serialize;
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+
+/// Before a process that has ended by itself is started again.
+const RESTART_PAUSE: Duration = Duration::from_millis(300);
+/// What `punctual` ends with when its database is away while it starts.
+const UNAVAILABLE_EXIT: i32 = 7;
+
+/// How to start it.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    pub binary: PathBuf,
+    pub arguments: Vec<String>,
+    /// The store, as the process sees it.
+    pub store: String,
+    /// Its data directory, and where its log goes.
+    pub data: PathBuf,
+    pub log: PathBuf,
+    /// Changes its wall clock, if there is such a library.
+    pub faketime: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Up,
+    Down,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Status {
+    Gone,
+    Starting(Pid),
+    Ready(Pid),
+}
+
+impl Status {
+    fn pid(self) -> Option<Pid> {
+        match self {
+            Status::Gone => None,
+            Status::Starting(pid) | Status::Ready(pid) => Some(pid),
+        }
+    }
+}
+
+/// An end that nobody ordered.
+#[derive(Debug, Clone, Serialize)]
+pub struct UnorderedEnd {
+    pub member: String,
+    pub at: Timestamp,
+    pub status: String,
+    /// It could not start because its database was away, which is what it should do.
+    pub is_expected: bool,
+}
+
+pub struct Member {
+    pub name: String,
+    pub role: Role,
+    /// Its way to the database.
+    pub link: Link,
+    /// The clients' way to it, if it is an API node.
+    pub front: Option<Arc<Link>>,
+    clock: PathBuf,
+    wanted: watch::Sender<Wanted>,
+    status: watch::Receiver<Status>,
+    ends: Arc<Mutex<Vec<UnorderedEnd>>>,
+}
+
+impl Member {
+    pub fn start(
+        name: &str,
+        role: Role,
+        link: Link,
+        front: Option<Arc<Link>>,
+        launch: Launch,
+    ) -> Result<Self> {
+        let clock = launch.data.join("clock");
+        std::fs::create_dir_all(&launch.data)?;
+        std::fs::write(&clock, "+0\n")?;
+        let (wanted, status) = (watch::Sender::new(Wanted::Up), watch::Sender::new(Status::Gone));
+        let ends = Arc::new(Mutex::new(Vec::new()));
+        let member = Member {
+            name: name.to_owned(),
+            role,
+            link,
+            front: front.clone(),
+            clock: clock.clone(),
+            status: status.subscribe(),
+            ends: ends.clone(),
+            wanted: wanted.clone(),
+        };
+        let supervisor = Supervisor { name: name.to_owned(), launch, clock, front, status, ends };
+        tokio::spawn(supervisor.keep(wanted.subscribe()));
+        Ok(member)
+    }
+
+    /// Waits until it says that it is ready.
+    pub async fn is_ready(&self) {
+        let _ = self.status.clone().wait_for(|status| matches!(status, Status::Ready(_))).await;
+    }
+
+    /// Ends it without warning, and keeps it down.
+    pub async fn kill(&self) {
+        self.end(Signal::KILL).await;
+    }
+
+    /// Asks it to end, and keeps it down.
+    pub async fn terminate(&self) {
+        self.end(Signal::TERM).await;
+    }
+
+    async fn end(&self, signal: Signal) {
+        self.wanted.send_replace(Wanted::Down);
+        let mut status = self.status.clone();
+        let pid = status.borrow().pid();
+        self.signal(pid, signal);
+        let _ = status.wait_for(|status| *status == Status::Gone).await;
+    }
+
+    /// Starts it again, and waits until it is ready.
+    pub async fn start_again(&self) {
+        self.wanted.send_replace(Wanted::Up);
+        self.is_ready().await;
+    }
+
+    /// Lets it stand still until it is told to go on.
+    pub fn pause(&self) {
+        self.signal(self.status.borrow().pid(), Signal::STOP);
+    }
+
+    pub fn go_on(&self) {
+        self.signal(self.status.borrow().pid(), Signal::CONT);
+    }
+
+    /// Sets its wall clock by so much; 0 sets it right.
+    pub fn set_clock(&self, seconds: i64) -> Result<()> {
+        // Whole or not at all: the process reads it at any moment.
+        let beside = self.clock.with_extension("new");
+        std::fs::write(&beside, format!("{seconds:+}\n"))?;
+        Ok(std::fs::rename(&beside, &self.clock)?)
+    }
+
+    /// Ends that nobody ordered.
+    pub fn unordered_ends(&self) -> Vec<UnorderedEnd> {
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn signal(&self, pid: Option<Pid>, signal: Signal) {
+        if let Some(pid) = pid {
+            // It may have ended by itself just now; then there is nobody to tell.
+            let _ = kill_process(pid, signal);
+        }
+    }
+}
+
+/// Keeps a process up for as long as it is wanted.
+struct Supervisor {
+    name: String,
+    launch: Launch,
+    clock: PathBuf,
+    front: Option<Arc<Link>>,
+    status: watch::Sender<Status>,
+    ends: Arc<Mutex<Vec<UnorderedEnd>>>,
+}
+
+impl Supervisor {
+    async fn keep(self, mut wanted: watch::Receiver<Wanted>) {
+        while wanted.wait_for(|wanted| *wanted == Wanted::Up).await.is_ok() {
+            let outcome = self.live(&wanted).await;
+            self.status.send_replace(Status::Gone);
+            if *wanted.borrow() == Wanted::Down {
+                continue;
+            }
+            let (status, code) = match outcome {
+                Ok(status) => (status.to_string(), status.code()),
+                Err(error) => (format!("{error:#}"), None),
+            };
+            self.ends.lock().unwrap_or_else(PoisonError::into_inner).push(UnorderedEnd {
+                member: self.name.clone(),
+                at: now(),
+                status,
+                is_expected: code == Some(UNAVAILABLE_EXIT),
+            });
+            tokio::time::sleep(RESTART_PAUSE).await;
+        }
+    }
+
+    /// One life, from its start to its end.
+    async fn live(&self, wanted: &watch::Receiver<Wanted>) -> Result<ExitStatus> {
+        let mut child = self.spawn()?;
+        let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        let pid = pid.context("it has no process id")?;
+        self.status.send_replace(Status::Starting(pid));
+        // Whoever wanted it down a moment ago may have seen nobody to kill.
+        if *wanted.borrow() == Wanted::Down {
+            child.start_kill()?;
+        }
+        let mut output = BufReader::new(child.stdout.take().context("it has no output")?);
+        let mut greeting = String::new();
+        output.read_line(&mut greeting).await?;
+        if !greeting.is_empty() {
+            if let (Some(front), Some((_, address))) = (&self.front, greeting.trim().split_once("http://")) {
+                front.lead_to(address);
+            }
+            self.status.send_replace(Status::Ready(pid));
+        }
+        // Nobody reads the rest, but somebody must take it.
+        let drained = tokio::spawn(async move { output.read_to_end(&mut Vec::new()).await });
+        let status = child.wait().await?;
+        drained.abort();
+        Ok(status)
+    }
+
+    fn spawn(&self) -> Result<Child> {
+        let launch = &self.launch;
+        let mut command = launcher(&launch.binary);
+        command.args(&launch.arguments).arg("--data-dir").arg(&launch.data);
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("PUNCTUAL_") {
+                command.env_remove(name);
+            }
+        }
+        // In a variable, because a URL with a password is none of everybody's business.
+        command.env("PUNCTUAL_STORE", &launch.store).env("NO_COLOR", "1");
+        if let Some(library) = &launch.faketime {
+            command.env("LD_PRELOAD", library).env("FAKETIME_TIMESTAMP_FILE", &self.clock);
+            command.env("FAKETIME_CACHE_DURATION", "1");
+            // Two names, of older and newer versions of it.
+            command.env("DONT_FAKE_MONOTONIC", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        }
+        let log = OpenOptions::new().create(true).append(true).open(&launch.log)?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
+        command.spawn().with_context(|| format!("start {}", launch.binary.display()))
+    }
+}
+
+/// Starts a program so that it is killed when we are, where the machine has what it takes.
+fn launcher(binary: &Path) -> Command {
+    let setpriv = Path::new("/usr/bin/setpriv");
+    if !setpriv.exists() {
+        return Command::new(binary);
+    }
+    let mut command = Command::new(setpriv);
+    command.args(["--pdeathsig", "KILL", "--"]).arg(binary);
+    command
+}
+
+/// By this machine's clock, which is the database's as well.
+pub fn now() -> Timestamp {
+    let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let micros = since_epoch.map_or(0, |since| since.as_micros());
+    Timestamp::from_micros(i64::try_from(micros).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,99 @@
+//! Carries a plan out against a cluster, undoes everything, and says when each fault really began and ended.
+
+use crate::cluster::Cluster;
+use crate::link::Weather;
+use crate::member::{Member, now};
+use crate::plan::{FaultKind, Plan, PlannedFault};
+use anyhow::{Context, Result};
+use futures_util::future::try_join_all;
+use punctual_core::time::Timestamp;
+use serde::Serialize;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A fault as it happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Fault {
+    pub kind: FaultKind,
+    pub target: String,
+    pub amount: i64,
+    pub from: Timestamp,
+    /// When it was undone, and what was started again was ready.
+    pub until: Timestamp,
+}
+
+/// Returns when the plan's time is over and everything is as it was.
+pub async fn torment(cluster: &Cluster, plan: &Plan) -> Result<Vec<Fault>> {
+    let start = Instant::now();
+    let faults = plan.faults.iter().map(|fault| async move {
+        tokio::time::sleep_until(start + fault.at).await;
+        one(cluster, fault).await.with_context(|| format!("{fault}"))
+    });
+    let mut faults = try_join_all(faults).await?;
+    faults.sort_by_key(|fault| fault.from);
+    tokio::time::sleep_until(start + plan.lasts).await;
+    Ok(faults)
+}
+
+async fn one(cluster: &Cluster, fault: &PlannedFault) -> Result<Fault> {
+    let from = now();
+    match fault.kind {
+        FaultKind::DatabaseKill => {
+            cluster.database.kill().await?;
+            tokio::time::sleep(fault.lasts).await;
+            cluster.database.start_again().await?;
+        }
+        FaultKind::DatabaseRestart => {
+            cluster.database.stop().await?;
+            tokio::time::sleep(fault.lasts).await;
+            cluster.database.start_again().await?;
+        }
+        _ => on_process(cluster.named(&fault.target)?, fault).await?,
+    }
+    let PlannedFault { kind, target, amount, .. } = fault.clone();
+    Ok(Fault { kind, target, amount, from, until: now() })
+}
+
+async fn on_process(member: &Member, fault: &PlannedFault) -> Result<()> {
+    let PlannedFault { kind, lasts, amount, .. } = *fault;
+    match kind {
+        FaultKind::Kill => {
+            member.kill().await;
+            tokio::time::sleep(lasts).await;
+            member.start_again().await;
+        }
+        FaultKind::Pause => {
+            member.pause();
+            tokio::time::sleep(lasts).await;
+            member.go_on();
+        }
+        FaultKind::Clock => {
+            member.set_clock(amount)?;
+            tokio::time::sleep(lasts).await;
+            member.set_clock(0)?;
+        }
+        FaultKind::ClientsCutOff | FaultKind::ClientsBlackHole => {
+            let front = member.front.as_ref().context("only API nodes have clients")?;
+            front.set(weather(kind, amount));
+            tokio::time::sleep(lasts).await;
+            front.set(Weather::Fair);
+        }
+        _ => {
+            member.link.set(weather(kind, amount));
+            tokio::time::sleep(lasts).await;
+            member.link.set(Weather::Fair);
+        }
+    }
+    Ok(())
+}
+
+fn weather(kind: FaultKind, amount: i64) -> Weather {
+    match kind {
+        FaultKind::CutOff | FaultKind::ClientsCutOff => Weather::Cut,
+        FaultKind::BlackHole | FaultKind::ClientsBlackHole => Weather::Held,
+        FaultKind::RequestsLost => Weather::RequestsHeld,
+        FaultKind::AnswersLost => Weather::AnswersHeld,
+        FaultKind::Slow => Weather::Slow(Duration::from_millis(amount.unsigned_abs())),
+        _ => Weather::Fair,
+    }
+}

@@ -1,0 +1,225 @@
+//! What handlers do, written down where Punctual has no hand in it. Jobs of the run are web calls to this server: it appends a
+//! line to a file when a call comes and another when it was answered or broke off, and answers as the call's path says. A call
+//! costs a hundredth of a process, so that the machine is busy with Punctual and not with its handlers.
+
+use crate::member::now;
+use anyhow::{Context, Result};
+use axum::Router;
+use axum::extract::{Path as UrlPath, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use punctual_core::ids::ExecutionId;
+use punctual_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+/// How a handler behaves; the path of its call says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Behaviour {
+    pub takes: Duration,
+    /// Attempts up to this one fail.
+    pub failing_attempts: u32,
+}
+
+/// One line of the record.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Line {
+    Began {
+        run: u64,
+        at: Timestamp,
+        execution_id: ExecutionId,
+        attempt: u32,
+        scheduled_time: Timestamp,
+        idempotency_key: String,
+    },
+    Ended {
+        run: u64,
+        at: Timestamp,
+        answer: Answer,
+    },
+}
+
+/// What became of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    Succeeded,
+    Failed,
+    /// The worker hung up before it had an answer: it was killed, or had to stop.
+    BrokenOff,
+}
+
+/// One run of a handler, as the record has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    pub number: u64,
+    pub execution: ExecutionId,
+    pub attempt: u32,
+    pub scheduled_time: Timestamp,
+    pub idempotency_key: String,
+    pub began: Timestamp,
+    /// Nothing if it was still under way when the record was read.
+    pub ended: Option<(Timestamp, Answer)>,
+}
+
+/// The server. It serves until this program ends.
+pub struct Recorder {
+    address: String,
+    file: PathBuf,
+}
+
+#[derive(Clone)]
+struct Shared {
+    file: Arc<Mutex<File>>,
+    next: Arc<AtomicU64>,
+}
+
+impl Recorder {
+    pub async fn start(folder: &Path) -> Result<Self> {
+        let path = folder.join("record.jsonl");
+        let file = OpenOptions::new().create(true).append(true).open(&path).context("make the record")?;
+        let shared = Shared { file: Arc::new(Mutex::new(file)), next: Arc::new(AtomicU64::new(1)) };
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?.to_string();
+        let router = Router::new().route("/run/{takes_ms}/{failing}", post(run)).with_state(shared);
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Ok(Recorder { address, file: path })
+    }
+
+    /// What a job calls to be run like this.
+    pub fn url(&self, behaviour: Behaviour) -> String {
+        let Behaviour { takes, failing_attempts } = behaviour;
+        format!("http://{}/run/{}/{failing_attempts}", self.address, takes.as_millis())
+    }
+
+    /// All runs so far, from the file.
+    pub fn runs(&self) -> Result<Vec<Run>> {
+        let text = std::fs::read_to_string(&self.file).context("read the record")?;
+        read(&text)
+    }
+}
+
+fn read(text: &str) -> Result<Vec<Run>> {
+    let mut runs: BTreeMap<u64, Run> = BTreeMap::new();
+    for line in text.lines() {
+        match serde_json::from_str(line).with_context(|| format!("a line of the record: {line}"))? {
+            Line::Began { run: number, at, execution_id, attempt, scheduled_time, idempotency_key } => {
+                let run = Run {
+                    number,
+                    execution: execution_id,
+                    attempt,
+                    scheduled_time,
+                    idempotency_key,
+                    began: at,
+                    ended: None,
+                };
+                runs.insert(number, run);
+            }
+            Line::Ended { run, at, answer } => {
+                let run = runs.get_mut(&run).with_context(|| format!("run {run} ends before it begins"))?;
+                run.ended = Some((at, answer));
+            }
+        }
+    }
+    Ok(runs.into_values().collect())
+}
+
+impl Shared {
+    fn append(&self, line: &Line) -> Result<()> {
+        // This program is not among those that are killed, so a write is enough: only the machine could lose it.
+        let text = serde_json::to_string(line)? + "\n";
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(file.write_all(text.as_bytes())?)
+    }
+}
+
+/// Says that a call broke off, unless it was answered.
+struct Open {
+    shared: Shared,
+    run: u64,
+    is_answered: bool,
+}
+
+impl Open {
+    fn end(&mut self, answer: Answer) -> Result<()> {
+        self.is_answered = true;
+        self.shared.append(&Line::Ended { run: self.run, at: now(), answer })
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            let _ = self.end(Answer::BrokenOff);
+        }
+    }
+}
+
+async fn run(
+    State(shared): State<Shared>,
+    UrlPath((takes_ms, failing)): UrlPath<(u64, u32)>,
+    headers: HeaderMap,
+) -> (StatusCode, String) {
+    match record(&shared, &headers, takes_ms, failing).await {
+        Ok((Answer::Succeeded, run)) => (StatusCode::OK, format!("{{\"run\": {run}}}")),
+        Ok((_, run)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("run {run} fails as it was told to")),
+        Err(error) => (StatusCode::BAD_REQUEST, format!("{error:#}")),
+    }
+}
+
+async fn record(shared: &Shared, headers: &HeaderMap, takes_ms: u64, failing: u32) -> Result<(Answer, u64)> {
+    let header = |name: &str| {
+        let value = headers.get(name).and_then(|value| value.to_str().ok());
+        value.with_context(|| format!("the call has no header {name}"))
+    };
+    let run = shared.next.fetch_add(1, Ordering::Relaxed);
+    let attempt = header("punctual-attempt")?.parse()?;
+    shared.append(&Line::Began {
+        run,
+        at: now(),
+        execution_id: header("punctual-execution-id")?.parse()?,
+        attempt,
+        scheduled_time: header("punctual-scheduled-time")?.parse()?,
+        idempotency_key: header("idempotency-key")?.to_owned(),
+    })?;
+    let mut open = Open { shared: shared.clone(), run, is_answered: false };
+    tokio::time::sleep(Duration::from_millis(takes_ms)).await;
+    let answer = if attempt <= failing { Answer::Failed } else { Answer::Succeeded };
+    open.end(answer)?;
+    Ok((answer, run))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let execution = punctual_core::ids::JobId::new(Timestamp::EPOCH, 1).occurrence(2).attempt(3);
+        let at = Timestamp::from_micros;
+        let lines = [
+            Line::Began {
+                run: 1,
+                at: at(5),
+                execution_id: execution,
+                attempt: 3,
+                scheduled_time: at(4),
+                idempotency_key: "k".into(),
+            },
+            Line::Ended { run: 1, at: at(9), answer: Answer::BrokenOff },
+        ];
+        let text: Vec<String> = lines.iter().map(|line| serde_json::to_string(line).unwrap()).collect();
+        let [run] = &read(&text.join("\n")).unwrap()[..] else { panic!("one run") };
+        assert_eq!((run.number, run.execution, run.attempt), (1, execution, 3));
+        assert_eq!((run.began, run.ended), (at(5), Some((at(9), Answer::BrokenOff))));
+        assert!(read(&text[1]).is_err(), "an end without a beginning");
+    }
+}

@@ -1,0 +1,232 @@
+//! What a run came to: for people with a timeline, for programs as JSON.
+
+use crate::checker::{Availability, Counted, Rule, Verdict, Violation};
+use crate::lateness::{Lateness, Recovery, Start, recoveries, starts};
+use crate::nemesis::Fault;
+use crate::observed::Observed;
+use crate::plan::{DATABASE, FaultKind, Topology};
+use punctual_core::time::Timestamp;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// Characters of the timeline from left to right.
+const COLUMNS: usize = 100;
+/// Violations of one rule that are printed; JSON has all of them.
+const SHOWN_MAX: usize = 5;
+
+#[derive(Debug, Serialize)]
+pub struct Report {
+    pub store: String,
+    pub seed: u64,
+    pub topology: Topology,
+    pub lasted_secs: f64,
+    /// From the last fault's end until nothing was left to do.
+    pub settled_secs: Option<f64>,
+    pub has_passed: bool,
+    pub counted: Counted,
+    pub violations: Vec<Violation>,
+    pub availability: Availability,
+    pub availability_percent: f64,
+    pub lateness: Lateness,
+    /// Of what was due while nothing was wrong, nor had been a short while before.
+    pub lateness_in_calm: Lateness,
+    pub recoveries: Vec<Recovery>,
+    pub faults: Vec<Fault>,
+    /// Processes that were started again because they had ended, which is what they should do when their database is away at
+    /// their start.
+    pub restarts: usize,
+    #[serde(skip)]
+    timeline: Timeline,
+}
+
+/// What the report is about beside what was observed.
+pub struct About {
+    pub store: String,
+    pub seed: u64,
+    pub topology: Topology,
+    pub from: Timestamp,
+    pub lasted: Duration,
+    pub settled: Option<Duration>,
+}
+
+impl Report {
+    pub fn new(about: About, observed: &Observed, verdict: Verdict) -> Self {
+        let starts = starts(observed);
+        let calm = starts.iter().filter(|start| is_calm(start, &observed.faults));
+        let availability = crate::checker::availability(observed);
+        Report {
+            has_passed: verdict.violations.is_empty(),
+            lasted_secs: about.lasted.as_secs_f64(),
+            settled_secs: about.settled.map(|settled| settled.as_secs_f64()),
+            availability_percent: availability.per_mille() / 10.0,
+            availability,
+            lateness: Lateness::of(starts.iter().map(|start| start.late)),
+            lateness_in_calm: Lateness::of(calm.map(|start| start.late)),
+            recoveries: recoveries(&observed.faults, &starts),
+            timeline: Timeline::new(&about, observed, &starts),
+            faults: observed.faults.clone(),
+            restarts: observed.unordered_ends.len(),
+            counted: verdict.counted,
+            violations: verdict.violations,
+            store: about.store,
+            seed: about.seed,
+            topology: about.topology,
+        }
+    }
+}
+
+fn is_calm(start: &Start, faults: &[Fault]) -> bool {
+    const AFTERMATH: Duration = Duration::from_secs(10);
+    !faults.iter().any(|fault| fault.from <= start.due && start.due <= fault.until.plus(AFTERMATH))
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Topology { schedulers, apis, workers } = self.topology;
+        writeln!(
+            f,
+            "\nchaos on {}, seed {}: {schedulers} schedulers, {apis} API nodes, {workers} workers, {:.0} s, {} faults",
+            self.store,
+            self.seed,
+            self.lasted_secs,
+            self.faults.len()
+        )?;
+        writeln!(f, "\n{}", self.timeline)?;
+        let Counted { jobs, occurrences_due, fired, skipped_for_overlap, attempts, .. } = self.counted;
+        writeln!(
+            f,
+            "jobs          {jobs}, {occurrences_due} occurrences due: {fired} fired, {skipped_for_overlap} skipped for overlap"
+        )?;
+        let Counted { lost_attempts, failed_attempts, runs, overlaps_of_paused_workers, .. } = self.counted;
+        writeln!(
+            f,
+            "attempts      {attempts}, of them {lost_attempts} lost and {failed_attempts} failed; {runs} runs in the record, \
+             {overlaps_of_paused_workers} of paused workers beside a later one"
+        )?;
+        writeln!(
+            f,
+            "submissions   {} unanswered, none of them there twice unless said below",
+            self.counted.submissions_unanswered
+        )?;
+        writeln!(
+            f,
+            "availability  {}; database down {:.1} s",
+            self.availability, self.availability.database_down_secs
+        )?;
+        for (name, lateness) in [("lateness", &self.lateness), ("  in calm", &self.lateness_in_calm)] {
+            let Lateness { count, p50_ms, p90_ms, p99_ms, max_ms, late } = lateness;
+            writeln!(
+                f,
+                "{name:13} p50 {p50_ms} ms, p90 {p90_ms} ms, p99 {p99_ms} ms, max {max_ms} ms; {late} of {count} over 1 s"
+            )?;
+        }
+        for Recovery { kind, count, unnoticed, median_secs, longest_secs } in &self.recoveries {
+            writeln!(
+                f,
+                "  {:20} {count:3} times, {unnoticed:3} unnoticed, else last late start after {median_secs} s (longest {longest_secs} s)",
+                kind.word()
+            )?;
+        }
+        match self.settled_secs {
+            Some(settled) => {
+                writeln!(f, "settled       everything at its end {settled:.1} s after the plan's")?
+            }
+            None => writeln!(f, "settled       never")?,
+        }
+        self.fmt_verdict(f)
+    }
+}
+
+impl Report {
+    fn fmt_verdict(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.has_passed {
+            return writeln!(f, "PASSED: 0 missed, 0 extra, 0 doubled, 0 stale, 0 lost");
+        }
+        writeln!(f, "FAILED: {} violations", self.violations.len())?;
+        let mut by_rule: BTreeMap<Rule, Vec<&str>> = BTreeMap::new();
+        for Violation { rule, what } in &self.violations {
+            by_rule.entry(*rule).or_default().push(what);
+        }
+        for (rule, all) in by_rule {
+            writeln!(f, "  {rule:?}, {} times", all.len())?;
+            for what in all.iter().take(SHOWN_MAX) {
+                writeln!(f, "    {what}")?;
+            }
+            if all.len() > SHOWN_MAX {
+                writeln!(f, "    … the others with -o json")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Faults by target, and lateness above them, each column a slice of the run.
+#[derive(Debug)]
+struct Timeline {
+    slice: Duration,
+    /// The latest start of those due in each slice.
+    late: Vec<Option<Duration>>,
+    rows: BTreeMap<String, Vec<char>>,
+}
+
+impl Timeline {
+    fn new(about: &About, observed: &Observed, starts: &[Start]) -> Self {
+        let slice = (about.lasted / COLUMNS as u32).max(Duration::from_millis(1));
+        let column = |at: Timestamp| {
+            let column = at.since(about.from).as_secs_f64() / slice.as_secs_f64();
+            (column as usize).min(COLUMNS - 1)
+        };
+        let mut late = vec![None; COLUMNS];
+        for start in starts {
+            let slot = &mut late[column(start.due)];
+            *slot = (*slot).max(Some(start.late));
+        }
+        let names = about.topology.members().into_iter().map(|(_, name)| name);
+        let mut rows: BTreeMap<String, Vec<char>> =
+            names.chain([DATABASE.to_owned()]).map(|name| (name, vec!['·'; COLUMNS])).collect();
+        for fault in &observed.faults {
+            let Some(row) = rows.get_mut(&fault.target) else { continue };
+            row[column(fault.from)..=column(fault.until)].fill(fault.kind.letter());
+        }
+        Timeline { slice, late, rows }
+    }
+}
+
+/// A mark for how late something was: a step for every factor of about three.
+fn mark(late: Option<Duration>) -> char {
+    const STEPS: [(u64, char); 8] = [
+        (30, '▁'),
+        (100, '▂'),
+        (300, '▃'),
+        (1_000, '▄'),
+        (3_000, '▅'),
+        (10_000, '▆'),
+        (30_000, '▇'),
+        (u64::MAX, '█'),
+    ];
+    late.map_or(' ', |late| {
+        let step = STEPS.iter().find(|(below_ms, _)| late.as_millis() < u128::from(*below_ms));
+        step.map_or('█', |(_, mark)| *mark)
+    })
+}
+
+impl fmt::Display for Timeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line = |marks: &mut dyn Iterator<Item = char>| marks.collect::<String>();
+        writeln!(f, "{:12} {}", "latest start", line(&mut self.late.iter().map(|late| mark(*late))))?;
+        for (name, row) in &self.rows {
+            writeln!(f, "{name:12} {}", line(&mut row.iter().copied()))?;
+        }
+        writeln!(
+            f,
+            "{:12} a column is {:.1} s; ▁ under 30 ms, ▂ 100 ms, ▃ 300 ms, ▄ 1 s, ▅ 3 s, ▆ 10 s, ▇ 30 s, █ later",
+            "",
+            self.slice.as_secs_f64()
+        )?;
+        let legend: Vec<String> =
+            FaultKind::ALL.iter().map(|kind| format!("{} {}", kind.letter(), kind.word())).collect();
+        write!(f, "{:12} {}", "", legend.join(", "))
+    }
+}

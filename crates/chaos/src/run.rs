@@ -1,0 +1,115 @@
+//! One run: a cluster, its load, a plan of faults, and then peace, in which everything must come to its end by itself.
+
+use crate::checker;
+use crate::cluster::{Cluster, ClusterOptions};
+use crate::history;
+use crate::load::{Load, LoadOptions};
+use crate::member::now;
+use crate::nemesis::torment;
+use crate::observed::Observed;
+use crate::plan::{FaultKind, Plan, Role};
+use crate::recorder::Recorder;
+use crate::report::{About, Report};
+use anyhow::{Context, Result, ensure};
+use punctual_core::time::Timestamp;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// For the recurring jobs to be submitted before the first of them is due: so long in any case, and for each of them.
+const HEAD_START: Duration = Duration::from_secs(3);
+const HEAD_START_EACH: Duration = Duration::from_millis(100);
+/// Until everything is at its end, once everything is healed.
+const SETTLE_TIME_MAX: Duration = Duration::from_secs(120);
+/// Between two looks at whether it is.
+const LOOK_PAUSE: Duration = Duration::from_millis(500);
+
+pub struct RunOptions {
+    pub cluster: ClusterOptions,
+    pub seed: u64,
+    pub plan: Plan,
+    pub recurring: usize,
+    pub one_time: usize,
+    /// Whether a plan that left out a kind of fault is an error.
+    pub wants_every_kind: bool,
+}
+
+pub async fn run(options: &RunOptions) -> Result<Report> {
+    let RunOptions { cluster: cluster_options, seed, plan, .. } = options;
+    std::fs::create_dir_all(&cluster_options.folder)?;
+    let recorder = Recorder::start(&cluster_options.folder).await?;
+    let cluster = Cluster::start(cluster_options).await?;
+    let load_options = LoadOptions {
+        seed: *seed,
+        recurring: options.recurring,
+        one_time: options.one_time,
+        lasts: plan.lasts,
+        lease: cluster_options.lease,
+    };
+    let load = Load::new(load_options, &recorder, cluster.clients()?);
+    let head_start = HEAD_START + HEAD_START_EACH * u32::try_from(options.recurring)?;
+    let from = whole_second(now().plus(head_start));
+    load.submit_recurring(from).await?;
+    ensure!(now() < from, "submitting the recurring jobs took longer than {} s", head_start.as_secs());
+    tokio::time::sleep(from.since(now())).await;
+    let (faults, ()) = futures_util::future::join(torment(&cluster, plan), load.run()).await;
+    let faults = faults?;
+    let settled = settle(&load).await;
+    let mut observed = Observed {
+        apis: cluster.of(Role::Api).map(|member| member.name.clone()).collect(),
+        runs: recorder.runs()?,
+        jobs: history::read_all(&load.nodes()[0]).await.context("read what became of all jobs")?,
+        faults,
+        unordered_ends: cluster.unordered_ends(),
+        ..Observed::default()
+    };
+    (observed.wishes, observed.asked) = load.into_observed();
+    write_down(&observed, &cluster_options.folder)?;
+    cluster.stop().await;
+    if options.wants_every_kind {
+        let kinds: BTreeSet<FaultKind> = observed.faults.iter().map(|fault| fault.kind).collect();
+        ensure!(
+            kinds.len() == FaultKind::ALL.len(),
+            "some kinds of faults did not take place: only {kinds:?}"
+        );
+    }
+    let verdict = checker::judge(&observed);
+    let about = About {
+        store: cluster_options.service.clone(),
+        seed: *seed,
+        topology: cluster_options.topology,
+        from,
+        lasted: plan.lasts,
+        settled,
+    };
+    Ok(Report::new(about, &observed, verdict))
+}
+
+/// For whoever wants to know what was judged.
+fn write_down(observed: &Observed, folder: &Path) -> Result<()> {
+    let mut file = BufWriter::new(File::create(folder.join("history.jsonl"))?);
+    for job in &observed.jobs {
+        writeln!(file, "{}", serde_json::to_string(job)?)?;
+    }
+    Ok(file.flush()?)
+}
+
+fn whole_second(at: Timestamp) -> Timestamp {
+    Timestamp::from_micros(at.as_micros() / 1_000_000 * 1_000_000)
+}
+
+/// Waits until no job has anything left to do.
+async fn settle(load: &Load<'_>) -> Option<Duration> {
+    let start = Instant::now();
+    while start.elapsed() < SETTLE_TIME_MAX {
+        // An answer that does not come is asked for again; what it says in the end is judged.
+        if matches!(history::unfinished(&load.nodes()[0]).await, Ok(0)) {
+            return Some(start.elapsed());
+        }
+        tokio::time::sleep(LOOK_PAUSE).await;
+    }
+    None
+}

@@ -1,0 +1,281 @@
+//! The way to etcd: its JSON gateway over HTTP, at whichever of the given hosts answers, with a token where it wants a login.
+//!
+//! Every call can be repeated, so that one which a host did not answer is sent to the next. TLS is as the `http` job type
+//! has it: the cryptography is a value, and nothing is installed for the whole process.
+
+use super::wire::{self, Answer, Transaction};
+use crate::open::OpenError;
+use crate::options::{EtcdOptions, Login, Tls, listed};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
+use hyper::{Method, Request, StatusCode};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use punctual_core::limits::{COORDINATION_ANSWER_BYTES_MAX, COORDINATION_ANSWER_MAX};
+use punctual_core::ports::CoordinationError;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::{Value, json};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub struct Gateway {
+    http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    /// `http://host:port` of each.
+    hosts: Vec<String>,
+    /// The place of the one that answered last.
+    preferred: AtomicUsize,
+    login: Option<Login>,
+    token: Mutex<Option<String>>,
+    /// For messages.
+    address: String,
+}
+
+/// What etcd did not do.
+#[derive(Debug)]
+pub enum Refusal {
+    NoSuchLease,
+    LeaseExists,
+    /// The user or the password is wrong, or the user may not.
+    Denied(String),
+    /// No host has done it; what each of them said.
+    Away(String),
+    /// It was answered in a way that nobody expects.
+    Odd(String),
+}
+
+/// Numbers of gRPC.
+const NOT_FOUND: i64 = 5;
+const PERMISSION_DENIED: i64 = 7;
+const FAILED_PRECONDITION: i64 = 9;
+const UNAUTHENTICATED: i64 = 16;
+
+/// What a host says that does not answer for itself: another one may.
+enum Answered {
+    Done(Bytes),
+    Refused { said: String, code: i64 },
+}
+
+impl Gateway {
+    pub fn new(options: &EtcdOptions) -> Result<Self, OpenError> {
+        let mut connector = HttpConnector::new();
+        connector.enforce_http(false);
+        connector.set_connect_timeout(Some(COORDINATION_ANSWER_MAX));
+        connector.set_nodelay(true);
+        let tls = tls(options.tls.as_ref())?;
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(connector);
+        let scheme = if options.tls.is_some() { "https" } else { "http" };
+        Ok(Gateway {
+            http: Client::builder(TokioExecutor::new()).build(connector),
+            hosts: options.hosts.iter().map(|host| format!("{scheme}://{host}")).collect(),
+            preferred: AtomicUsize::new(0),
+            login: options.login.clone(),
+            token: Mutex::default(),
+            address: listed(&options.hosts),
+        })
+    }
+
+    pub async fn transact(&self, transaction: &Transaction) -> Result<Answer, Refusal> {
+        let body = self.call("/v3/kv/txn", &transaction.body()).await?;
+        wire::answer(&body).ok_or_else(|| Refusal::Odd("to a transaction".to_owned()))
+    }
+
+    pub async fn grant(&self, lease: i64, seconds: i64) -> Result<(), Refusal> {
+        let body = json!({"ID": lease.to_string(), "TTL": seconds.to_string()});
+        self.call("/v3/lease/grant", &body).await.map(drop)
+    }
+
+    /// Whether the lease is there.
+    pub async fn keep_alive(&self, lease: i64) -> Result<bool, Refusal> {
+        match self.call("/v3/lease/keepalive", &json!({"ID": lease.to_string()})).await {
+            Ok(body) => {
+                let left = wire::seconds_left(&body);
+                left.map(|seconds| seconds > 0).ok_or_else(|| Refusal::Odd("to a beat".to_owned()))
+            }
+            Err(Refusal::NoSuchLease) => Ok(false),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    pub async fn revoke(&self, lease: i64) -> Result<(), Refusal> {
+        self.call("/v3/lease/revoke", &json!({"ID": lease.to_string()})).await.map(drop)
+    }
+
+    /// Asks one host after the other, the one that answered last first. A token that has run out is renewed once.
+    async fn call(&self, path: &str, body: &Value) -> Result<Bytes, Refusal> {
+        let mut reasons = Vec::new();
+        let first = self.preferred.load(Ordering::Relaxed);
+        for place in (0..self.hosts.len()).map(|step| (first + step) % self.hosts.len()) {
+            let mut answered = self.ask_with_token(place, path, body).await;
+            if matches!(&answered, Ok(Answered::Refused { said, code }) if is_token_refused(said, *code)) {
+                self.forget_token();
+                answered = self.ask_with_token(place, path, body).await;
+            }
+            match answered {
+                Ok(Answered::Done(bytes)) => {
+                    self.preferred.store(place, Ordering::Relaxed);
+                    return Ok(bytes);
+                }
+                Ok(Answered::Refused { said, code }) => match refusal(said, code) {
+                    Ok(refusal) => return Err(refusal),
+                    Err(said) => reasons.push(format!("{}: {said}", self.hosts[place])),
+                },
+                Err(said) => reasons.push(format!("{}: {said}", self.hosts[place])),
+            }
+        }
+        Err(Refusal::Away(reasons.join("; ")))
+    }
+
+    async fn ask_with_token(&self, place: usize, path: &str, body: &Value) -> Result<Answered, String> {
+        let token = match (&self.login, self.known_token()) {
+            (None, _) => None,
+            (Some(_), Some(token)) => Some(token),
+            (Some(login), None) => {
+                let body = json!({"name": login.user, "password": login.password.0});
+                match self.ask(place, "/v3/auth/authenticate", &body, None).await? {
+                    Answered::Done(bytes) => {
+                        let token = wire::token(&bytes).ok_or("no token was given")?;
+                        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = Some(token.clone());
+                        Some(token)
+                    }
+                    refused => return Ok(refused),
+                }
+            }
+        };
+        self.ask(place, path, body, token.as_deref()).await
+    }
+
+    /// An error says why there is no answer.
+    async fn ask(
+        &self,
+        place: usize,
+        path: &str,
+        body: &Value,
+        token: Option<&str>,
+    ) -> Result<Answered, String> {
+        let mut request = Request::builder()
+            .method(Method::POST)
+            .uri(format!("{}{path}", self.hosts[place]))
+            .header(CONTENT_TYPE, "application/json");
+        if let Some(token) = token {
+            request = request.header(AUTHORIZATION, token);
+        }
+        let request =
+            request.body(Full::new(Bytes::from(body.to_string()))).map_err(|error| error.to_string())?;
+        let answered = async {
+            let response = self.http.request(request).await.map_err(|error| chain(&error))?;
+            let status = response.status();
+            let body = Limited::new(response.into_body(), COORDINATION_ANSWER_BYTES_MAX).collect().await;
+            let bytes = body.map_err(|error| chain(&*error))?.to_bytes();
+            Ok::<_, String>((status, bytes))
+        };
+        let late = || format!("no answer within {} s", COORDINATION_ANSWER_MAX.as_secs_f64());
+        let (status, bytes) =
+            tokio::time::timeout(COORDINATION_ANSWER_MAX, answered).await.map_err(|_| late())??;
+        // An answer in parts begins well before it fails.
+        let is_error = status != StatusCode::OK || bytes.starts_with(b"{\"error\"");
+        if !is_error {
+            return Ok(Answered::Done(bytes));
+        }
+        let (said, code) = wire::error(&bytes);
+        if status == StatusCode::NOT_FOUND && code == 0 {
+            return Err("there is no gateway of etcd 3.4 or later at this address".to_owned());
+        }
+        Ok(Answered::Refused { said, code })
+    }
+
+    fn known_token(&self) -> Option<String> {
+        self.token.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn forget_token(&self) {
+        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// What a caller is told, with the address and what to do.
+    pub fn failed(&self, refusal: Refusal) -> CoordinationError {
+        let address = &self.address;
+        match refusal {
+            Refusal::Away(reasons) => CoordinationError::Unavailable(format!(
+                "etcd cannot be reached ({reasons}): check that it runs and that the addresses are right"
+            )),
+            Refusal::Denied(said) => CoordinationError::Broken(format!(
+                "etcd at {address} refuses us: {said}; check user and password in the URL, and that the user may read \
+                 and write the prefix"
+            )),
+            Refusal::NoSuchLease | Refusal::LeaseExists => {
+                CoordinationError::Unavailable(format!("etcd at {address} has given up the member meanwhile"))
+            }
+            Refusal::Odd(what) => CoordinationError::Broken(format!(
+                "etcd at {address} has answered oddly {what}: check that the address is that of etcd 3.4 or later"
+            )),
+        }
+    }
+
+    /// Something is kept under our prefix that is not ours.
+    pub fn odd(&self, key: &str) -> CoordinationError {
+        let address = &self.address;
+        CoordinationError::Broken(format!(
+            "etcd at {address} holds {key}, which is not ours: use another prefix"
+        ))
+    }
+}
+
+fn is_token_refused(said: &str, code: i64) -> bool {
+    code == UNAUTHENTICATED || said.contains("invalid auth token")
+}
+
+/// What a host refuses for good; an error for what another one may do.
+fn refusal(said: String, code: i64) -> Result<Refusal, String> {
+    if said.contains("lease not found") || (code == NOT_FOUND && said.contains("lease")) {
+        Ok(Refusal::NoSuchLease)
+    } else if code == FAILED_PRECONDITION && said.contains("lease already exists") {
+        Ok(Refusal::LeaseExists)
+    } else if [UNAUTHENTICATED, PERMISSION_DENIED].contains(&code)
+        || said.contains("authentication failed")
+        || said.contains("user name is empty")
+    {
+        Ok(Refusal::Denied(said))
+    } else {
+        Err(said)
+    }
+}
+
+fn tls(tls: Option<&Tls>) -> Result<ClientConfig, OpenError> {
+    let mut trusted = RootCertStore::empty();
+    match tls.and_then(|tls| tls.ca.as_ref()) {
+        None => trusted.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
+        Some(path) => {
+            let unusable = |reason: String| OpenError::Certificates { path: path.clone(), reason };
+            let certificates =
+                CertificateDer::pem_file_iter(path).map_err(|error| unusable(error.to_string()))?;
+            for certificate in certificates {
+                let certificate = certificate.map_err(|error| unusable(error.to_string()))?;
+                trusted.add(certificate).map_err(|error| unusable(error.to_string()))?;
+            }
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.map_err(|error| OpenError::Options(error.to_string()))?;
+    Ok(builder.with_root_certificates(trusted).with_no_client_auth())
+}
+
+/// An error with what has caused it.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut said = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        said = format!("{said}: {next}");
+        cause = next.source();
+    }
+    said
+}

@@ -1,0 +1,255 @@
+//! Coordination through etcd: one of etcd's leases for each member, and keys that go with it.
+//!
+//! When the time of a member is over, etcd removes its lease and all keys that belong to it in one step. An epoch is the
+//! revision in which a key was created: etcd counts them for all keys together, and never back.
+
+mod gateway;
+mod wire;
+
+use crate::entered::{Entered, check_card};
+use crate::open::OpenError;
+use crate::options::EtcdOptions;
+use async_trait::async_trait;
+use gateway::{Gateway, Refusal};
+use punctual_core::ports::{
+    Coordination, CoordinationError, HeldLease, Joining, LeaseEpoch, LeaseName, Member, MemberId, Roster,
+    Standing, Take,
+};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use wire::{Compare, KeyValue, Operation, Transaction};
+
+pub struct EtcdCoordination {
+    gateway: Gateway,
+    prefix: String,
+    entered: Entered,
+    /// What each member of this process last said of itself: only what is new is written.
+    cards: Mutex<BTreeMap<MemberId, String>>,
+}
+
+/// Leases that one transaction is about. etcd takes 128 operations by default, and there are fewer names than that.
+const LEASES_PER_TRANSACTION_MAX: usize = 100;
+
+impl EtcdCoordination {
+    /// Connects to nothing yet.
+    pub fn new(options: &EtcdOptions) -> Result<Self, OpenError> {
+        Ok(EtcdCoordination {
+            gateway: Gateway::new(options)?,
+            prefix: options.prefix.clone(),
+            entered: Entered::default(),
+            cards: Mutex::default(),
+        })
+    }
+
+    fn members(&self) -> String {
+        format!("{}/members/", self.prefix)
+    }
+
+    fn leases(&self) -> String {
+        format!("{}/leases/", self.prefix)
+    }
+
+    fn member_key(&self, member: &MemberId) -> String {
+        format!("{}{member}", self.members())
+    }
+
+    fn lease_key(&self, name: LeaseName) -> String {
+        format!("{}{name}", self.leases())
+    }
+
+    /// The number of the member's lease in etcd, which follows from its id: whoever joins again finds the same.
+    fn lease_id(&self, member: &MemberId) -> i64 {
+        let digest = Sha256::digest(self.member_key(member));
+        let mut first = [0; 8];
+        first.copy_from_slice(&digest[..8]);
+        // Neither negative nor zero, which stands for any.
+        (i64::from_be_bytes(first) & i64::MAX).max(1)
+    }
+
+    fn has_shown(&self, member: &MemberId, card: &str) -> bool {
+        let cards = self.cards.lock().unwrap_or_else(PoisonError::into_inner);
+        cards.get(member).is_some_and(|shown| shown == card)
+    }
+
+    fn note_shown(&self, member: &MemberId, card: Option<String>) {
+        let mut cards = self.cards.lock().unwrap_or_else(PoisonError::into_inner);
+        match card {
+            Some(card) => cards.insert(member.clone(), card),
+            None => cards.remove(member),
+        };
+    }
+
+    /// Writes the card of a member that is there; whether it is.
+    async fn show(&self, member: &MemberId, card: &str) -> Result<bool, CoordinationError> {
+        let key = self.member_key(member);
+        let transaction = Transaction {
+            compare: vec![Compare::exists(&key)],
+            success: vec![Operation::put(&key, card, self.lease_id(member))],
+            failure: vec![],
+        };
+        match self.gateway.transact(&transaction).await {
+            Ok(answer) => Ok(answer.succeeded),
+            Err(Refusal::NoSuchLease) => Ok(false),
+            Err(refusal) => Err(self.gateway.failed(refusal)),
+        }
+    }
+
+    /// What is held now of these names, and whether this member is there, as one moment saw it.
+    async fn sight(&self, member: &MemberId) -> Result<Sight, CoordinationError> {
+        let look = Transaction {
+            compare: vec![Compare::exists(&self.member_key(member))],
+            success: vec![Operation::range(&self.leases())],
+            failure: vec![],
+        };
+        let answer = self.gateway.transact(&look).await.map_err(|refusal| self.gateway.failed(refusal))?;
+        let rows = answer.ranges.into_iter().next().unwrap_or_default();
+        let held = rows.iter().map(|row| self.held(row)).collect::<Result<_, _>>()?;
+        Ok(Sight { is_there: answer.succeeded, held })
+    }
+
+    fn held(&self, row: &KeyValue) -> Result<(LeaseName, (LeaseEpoch, MemberId)), CoordinationError> {
+        let name = row.key.strip_prefix(&self.leases()).and_then(LeaseName::parse);
+        let holder = MemberId::new(row.value.as_str());
+        match (name, holder) {
+            (Some(name), Some(holder)) => Ok((name, (LeaseEpoch(row.create_revision), holder))),
+            _ => Err(self.gateway.odd(&row.key)),
+        }
+    }
+}
+
+struct Sight {
+    is_there: bool,
+    held: BTreeMap<LeaseName, (LeaseEpoch, MemberId)>,
+}
+
+/// etcd counts in seconds, and takes no fewer than it needs to elect a leader. Rounded up: nobody is given up too early.
+fn seconds(ttl: Duration) -> i64 {
+    let seconds = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
+    i64::try_from(seconds).unwrap_or(i64::MAX).max(1)
+}
+
+#[async_trait]
+impl Coordination for EtcdCoordination {
+    async fn join(&self, joining: Joining) -> Result<Standing, CoordinationError> {
+        check_card(&joining.card)?;
+        let Joining { member, card, ttl } = joining;
+        if self.entered.has(&member) {
+            return self.beat(&member, card).await;
+        }
+        let (lease, key) = (self.lease_id(&member), self.member_key(&member));
+        match self.gateway.grant(lease, seconds(ttl)).await {
+            // Somebody has asked for it who was not told; it may be as old as that.
+            Ok(()) | Err(Refusal::LeaseExists) => {}
+            Err(refusal) => return Err(self.gateway.failed(refusal)),
+        }
+        let put = Transaction {
+            compare: vec![],
+            success: vec![Operation::put(&key, &card, lease)],
+            failure: vec![],
+        };
+        self.gateway.transact(&put).await.map_err(|refusal| self.gateway.failed(refusal))?;
+        let is_kept = self.gateway.keep_alive(lease).await.map_err(|refusal| self.gateway.failed(refusal))?;
+        if !is_kept {
+            return Ok(Standing::GivenUp);
+        }
+        self.entered.note(&member);
+        self.note_shown(&member, Some(card));
+        Ok(Standing::Alive)
+    }
+
+    async fn beat(&self, member: &MemberId, card: String) -> Result<Standing, CoordinationError> {
+        check_card(&card)?;
+        let kept = self.gateway.keep_alive(self.lease_id(member)).await;
+        let mut is_there = kept.map_err(|refusal| self.gateway.failed(refusal))?;
+        if is_there && !self.has_shown(member, &card) {
+            is_there = self.show(member, &card).await?;
+            self.note_shown(member, is_there.then_some(card));
+        }
+        Ok(if is_there { Standing::Alive } else { Standing::GivenUp })
+    }
+
+    async fn look(&self) -> Result<Roster, CoordinationError> {
+        let look = Transaction {
+            compare: vec![],
+            success: vec![Operation::range(&self.members()), Operation::range(&self.leases())],
+            failure: vec![],
+        };
+        let answer = self.gateway.transact(&look).await.map_err(|refusal| self.gateway.failed(refusal))?;
+        let [members, leases] = <[Vec<KeyValue>; 2]>::try_from(answer.ranges)
+            .map_err(|_| self.gateway.odd("an answer without its parts"))?;
+        let mut roster = Roster::default();
+        for row in members {
+            let id = row.key.strip_prefix(&self.members()).and_then(MemberId::new);
+            let id = id.ok_or_else(|| self.gateway.odd(&row.key))?;
+            roster.members.push(Member { id, card: row.value });
+        }
+        for row in &leases {
+            let (name, (epoch, holder)) = self.held(row)?;
+            roster.held.push((HeldLease { name, epoch }, holder));
+        }
+        roster.members.sort_by(|one, other| one.id.cmp(&other.id));
+        roster.held.sort();
+        Ok(roster)
+    }
+
+    /// Whatever is free is taken in one step, unless somebody was faster with some of it. Then it is looked again: each
+    /// time at least one more name is held by somebody, so it comes to an end.
+    async fn take(&self, member: &MemberId, names: Vec<LeaseName>) -> Result<Vec<Take>, CoordinationError> {
+        loop {
+            let sight = self.sight(member).await?;
+            if !sight.is_there {
+                return Ok(vec![Take::GivenUp; names.len()]);
+            }
+            let mut free: Vec<LeaseName> =
+                names.iter().copied().filter(|name| !sight.held.contains_key(name)).collect();
+            free.sort_unstable();
+            free.dedup();
+            free.truncate(LEASES_PER_TRANSACTION_MAX);
+            if free.is_empty() {
+                let take = |name: &LeaseName| match &sight.held[name] {
+                    (epoch, holder) if holder == member => Take::Held(*epoch),
+                    (_, holder) => Take::HeldBy(holder.clone()),
+                };
+                return Ok(names.iter().map(take).collect());
+            }
+            let lease = self.lease_id(member);
+            let keys: Vec<String> = free.iter().map(|name| self.lease_key(*name)).collect();
+            let mut compare: Vec<Compare> = keys.iter().map(|key| Compare::absent(key)).collect();
+            compare.push(Compare::exists(&self.member_key(member)));
+            let success = keys.iter().map(|key| Operation::put(key, member.as_str(), lease)).collect();
+            let transaction = Transaction { compare, success, failure: vec![] };
+            match self.gateway.transact(&transaction).await {
+                Ok(_) | Err(Refusal::NoSuchLease) => {}
+                Err(refusal) => return Err(self.gateway.failed(refusal)),
+            }
+        }
+    }
+
+    async fn release(&self, member: &MemberId, held: Vec<HeldLease>) -> Result<Vec<bool>, CoordinationError> {
+        let mut released = vec![false; held.len()];
+        for (answer, lease) in released.iter_mut().zip(&held) {
+            let key = self.lease_key(lease.name);
+            let transaction = Transaction {
+                compare: vec![
+                    Compare::created_in(&key, lease.epoch.0),
+                    Compare::value(&key, member.as_str()),
+                ],
+                success: vec![Operation::delete(&key)],
+                failure: vec![],
+            };
+            let done = self.gateway.transact(&transaction).await;
+            *answer = done.map_err(|refusal| self.gateway.failed(refusal))?.succeeded;
+        }
+        Ok(released)
+    }
+
+    async fn leave(&self, member: &MemberId) -> Result<(), CoordinationError> {
+        self.note_shown(member, None);
+        match self.gateway.revoke(self.lease_id(member)).await {
+            Ok(()) | Err(Refusal::NoSuchLease) => Ok(()),
+            Err(refusal) => Err(self.gateway.failed(refusal)),
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! What is sent to etcd's gateway and read from it: JSON, with keys and values in base64 and large numbers as text.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// Several reads and writes that happen in one step, if all that is compared holds.
+pub struct Transaction {
+    pub compare: Vec<Compare>,
+    pub success: Vec<Operation>,
+    pub failure: Vec<Operation>,
+}
+
+impl Transaction {
+    pub fn body(&self) -> Value {
+        let operations = |list: &[Operation]| list.iter().map(|each| each.0.clone()).collect::<Vec<_>>();
+        json!({
+            "compare": self.compare.iter().map(|each| each.0.clone()).collect::<Vec<_>>(),
+            "success": operations(&self.success),
+            "failure": operations(&self.failure),
+        })
+    }
+}
+
+pub struct Compare(Value);
+
+impl Compare {
+    pub fn exists(key: &str) -> Self {
+        Compare(json!({"key": encoded(key), "target": "CREATE", "result": "GREATER", "create_revision": "0"}))
+    }
+
+    pub fn absent(key: &str) -> Self {
+        Self::created_in(key, 0)
+    }
+
+    /// Created in this revision; zero is for keys that are not there.
+    pub fn created_in(key: &str, revision: u64) -> Self {
+        let revision = revision.to_string();
+        Compare(
+            json!({"key": encoded(key), "target": "CREATE", "result": "EQUAL", "create_revision": revision}),
+        )
+    }
+
+    pub fn value(key: &str, value: &str) -> Self {
+        Compare(json!({"key": encoded(key), "target": "VALUE", "result": "EQUAL", "value": encoded(value)}))
+    }
+}
+
+pub struct Operation(Value);
+
+impl Operation {
+    /// A key that goes with this lease.
+    pub fn put(key: &str, value: &str, lease: i64) -> Self {
+        let put = json!({"key": encoded(key), "value": encoded(value), "lease": lease.to_string()});
+        Operation(json!({"request_put": put}))
+    }
+
+    pub fn delete(key: &str) -> Self {
+        Operation(json!({"request_delete_range": {"key": encoded(key)}}))
+    }
+
+    /// All keys that begin so.
+    pub fn range(prefix: &str) -> Self {
+        let mut end = prefix.as_bytes().to_vec();
+        // The first key behind all of them: prefixes end with a slash, which is not the last of all letters.
+        if let Some(last) = end.last_mut() {
+            *last += 1;
+        }
+        Operation(json!({"request_range": {"key": encoded(prefix), "range_end": BASE64.encode(end)}}))
+    }
+}
+
+fn encoded(text: &str) -> String {
+    BASE64.encode(text)
+}
+
+/// What became of a transaction.
+#[derive(Debug)]
+pub struct Answer {
+    pub succeeded: bool,
+    /// What each read of it has found.
+    pub ranges: Vec<Vec<KeyValue>>,
+}
+
+#[derive(Debug)]
+pub struct KeyValue {
+    pub key: String,
+    pub value: String,
+    pub create_revision: u64,
+}
+
+/// What is zero, false or empty is left out.
+#[derive(Deserialize)]
+struct RawAnswer {
+    #[serde(default)]
+    succeeded: bool,
+    #[serde(default)]
+    responses: Vec<RawResponse>,
+}
+
+#[derive(Deserialize)]
+struct RawResponse {
+    response_range: Option<RawRange>,
+}
+
+#[derive(Deserialize)]
+struct RawRange {
+    #[serde(default)]
+    kvs: Vec<RawKeyValue>,
+}
+
+#[derive(Deserialize)]
+struct RawKeyValue {
+    #[serde(default)]
+    key: String,
+    #[serde(default)]
+    value: String,
+    create_revision: String,
+}
+
+/// `None` if it is not what etcd answers.
+pub fn answer(body: &[u8]) -> Option<Answer> {
+    let raw: RawAnswer = serde_json::from_slice(body).ok()?;
+    let text = |encoded: &str| String::from_utf8(BASE64.decode(encoded).ok()?).ok();
+    let row = |raw: RawKeyValue| {
+        let create_revision = raw.create_revision.parse().ok()?;
+        Some(KeyValue { key: text(&raw.key)?, value: text(&raw.value)?, create_revision })
+    };
+    let ranges = raw.responses.into_iter().filter_map(|response| response.response_range);
+    let ranges = ranges.map(|range| range.kvs.into_iter().map(row).collect::<Option<Vec<_>>>());
+    Some(Answer { succeeded: raw.succeeded, ranges: ranges.collect::<Option<_>>()? })
+}
+
+/// How many seconds a lease has left after it was kept alive; none, if it is not there.
+pub fn seconds_left(body: &[u8]) -> Option<i64> {
+    let raw: Value = serde_json::from_slice(body).ok()?;
+    let left = raw.get("result")?.get("TTL").and_then(Value::as_str).unwrap_or("0");
+    left.parse().ok()
+}
+
+pub fn token(body: &[u8]) -> Option<String> {
+    let raw: Value = serde_json::from_slice(body).ok()?;
+    Some(raw.get("token")?.as_str()?.to_owned())
+}
+
+/// What an error says, and its number as gRPC has it.
+pub fn error(body: &[u8]) -> (String, i64) {
+    let raw: Value = serde_json::from_slice(body).unwrap_or_default();
+    // An answer in parts has its error one level deeper.
+    let raw = raw.get("error").filter(|inner| inner.is_object()).unwrap_or(&raw);
+    let said = raw.get("message").or_else(|| raw.get("error")).and_then(Value::as_str);
+    let code = raw.get("code").or_else(|| raw.get("grpc_code")).and_then(Value::as_i64);
+    (said.unwrap_or("no reason was given").to_owned(), code.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_read_although_etcd_leaves_out_what_is_zero() {
+        let body = br#"{"header": {"revision": "7"}, "succeeded": true, "responses": [{"response_range": {"header": {},
+            "kvs": [{"key": "YS9i", "create_revision": "5", "mod_revision": "6", "version": "2"}], "count": "1"}},
+            {"response_range": {}}]}"#;
+        let found = answer(body).unwrap();
+        assert!(found.succeeded);
+        assert_eq!(found.ranges.len(), 2);
+        let row = &found.ranges[0][0];
+        assert_eq!((row.key.as_str(), row.value.as_str(), row.create_revision), ("a/b", "", 5));
+        assert!(!answer(b"{}").unwrap().succeeded);
+        assert!(answer(b"<html>").is_none());
+        assert_eq!(seconds_left(br#"{"result": {"ID": "1", "TTL": "3"}}"#), Some(3));
+        assert_eq!(seconds_left(br#"{"result": {"ID": "1"}}"#), Some(0));
+    }
+
+    #[test]
+    fn errors_are_read_in_either_form() {
+        let flat = br#"{"error": "etcdserver: lease already exists", "code": 9, "message": "etcdserver: lease already exists"}"#;
+        assert_eq!(error(flat), ("etcdserver: lease already exists".to_owned(), 9));
+        let nested = br#"{"error": {"grpc_code": 14, "message": "etcdserver: no leader"}}"#;
+        assert_eq!(error(nested), ("etcdserver: no leader".to_owned(), 14));
+        assert_eq!(error(b"").1, 0);
+    }
+}

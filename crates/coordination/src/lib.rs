@@ -1,0 +1,33 @@
+//! Adapters of the `Coordination` port: who is in the cluster, and who looks after what.
+//!
+//! The store is the default, so that a cluster needs nothing beside it; etcd, Redis and ZooKeeper are for those who have them,
+//! each behind a feature. All pass one suite, [`conformance`]. Nothing here decides whether a job runs: two nodes that believe
+//! to hold the same lease do some work twice, and the store refuses the second of them.
+
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+mod entered;
+#[cfg(feature = "etcd")]
+mod etcd;
+mod open;
+mod options;
+#[cfg(feature = "redis")]
+mod redis;
+mod store;
+#[cfg(test)]
+mod tests;
+#[cfg(feature = "zookeeper")]
+mod zookeeper;
+
+#[cfg(feature = "etcd")]
+pub use etcd::EtcdCoordination;
+pub use open::{OpenError, StoreSide, open};
+pub use options::{
+    CoordinationOptions, EtcdOptions, HostAndPort, Login, RedisOptions, Secret, Tls, UrlError,
+    ZooKeeperOptions,
+};
+#[cfg(feature = "redis")]
+pub use redis::RedisCoordination;
+pub use store::StoreCoordination;
+#[cfg(feature = "zookeeper")]
+pub use zookeeper::ZooKeeperCoordination;

@@ -1,0 +1,48 @@
+//! From options to an adapter. Nothing is connected here: a node starts although its coordination is away, and then looks
+//! after everything.
+
+use crate::options::CoordinationOptions;
+use crate::store::StoreCoordination;
+use punctual_core::ports::{Clock, Coordination, Register};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What coordination through the store needs; of the others, some need the clock.
+pub struct StoreSide {
+    pub register: Arc<dyn Register>,
+    pub clock: Arc<dyn Clock>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(
+        "this binary was built without {service}: build it with the feature {feature}, or choose another \
+         coordination"
+    )]
+    NotBuilt { service: &'static str, feature: &'static str },
+    #[error("the certificates in {path} cannot be used: {reason}")]
+    Certificates { path: PathBuf, reason: String },
+    #[error("{0}")]
+    Options(String),
+}
+
+/// The adapter that the options name.
+pub fn open(options: &CoordinationOptions, store: StoreSide) -> Result<Arc<dyn Coordination>, OpenError> {
+    match options {
+        CoordinationOptions::Store => Ok(Arc::new(StoreCoordination::new(store.register, store.clock))),
+        #[cfg(feature = "etcd")]
+        CoordinationOptions::Etcd(options) => Ok(Arc::new(crate::EtcdCoordination::new(options)?)),
+        #[cfg(not(feature = "etcd"))]
+        CoordinationOptions::Etcd(_) => Err(OpenError::NotBuilt { service: "etcd", feature: "etcd" }),
+        #[cfg(feature = "redis")]
+        CoordinationOptions::Redis(options) => Ok(Arc::new(crate::RedisCoordination::new(options)?)),
+        #[cfg(not(feature = "redis"))]
+        CoordinationOptions::Redis(_) => Err(OpenError::NotBuilt { service: "Redis", feature: "redis" }),
+        #[cfg(feature = "zookeeper")]
+        CoordinationOptions::ZooKeeper(options) => Ok(Arc::new(crate::ZooKeeperCoordination::new(options))),
+        #[cfg(not(feature = "zookeeper"))]
+        CoordinationOptions::ZooKeeper(_) => {
+            Err(OpenError::NotBuilt { service: "ZooKeeper", feature: "zookeeper" })
+        }
+    }
+}

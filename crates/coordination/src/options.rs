@@ -1,0 +1,312 @@
+//! Where coordination is, out of one word or URL. Passwords are never shown.
+
+use percent_encoding::percent_decode_str;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Which service coordinates the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum CoordinationOptions {
+    /// The store itself.
+    #[default]
+    Store,
+    Etcd(EtcdOptions),
+    Redis(RedisOptions),
+    ZooKeeper(ZooKeeperOptions),
+}
+
+/// `etcd://[user:password@]host[:2379][,host…][/prefix]`, or `etcds://…[?ca=FILE]` with TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EtcdOptions {
+    pub hosts: Vec<HostAndPort>,
+    pub login: Option<Login>,
+    pub tls: Option<Tls>,
+    /// What all keys of this cluster begin with.
+    pub prefix: String,
+}
+
+/// `redis://[user:password@]host[:6379][/database][?prefix=…]`, or `rediss://…[?ca=FILE]` with TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RedisOptions {
+    pub host: HostAndPort,
+    pub login: Option<Login>,
+    pub tls: Option<Tls>,
+    pub database: i64,
+    pub prefix: String,
+}
+
+/// `zookeeper://[user:password@]host[:2181][,host…][/path]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZooKeeperOptions {
+    pub hosts: Vec<HostAndPort>,
+    /// Of the scheme `digest`.
+    pub login: Option<Login>,
+    /// Names of nodes, one below the other, under which this cluster has its own.
+    pub path: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostAndPort {
+    pub host: String,
+    pub port: u16,
+}
+
+impl fmt::Display for HostAndPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Login {
+    /// Empty where the service knows passwords without users.
+    pub user: String,
+    pub password: Secret,
+}
+
+/// A text that is not shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Tls {
+    /// The certificate of the authority that has signed the server's. Without it, those that everybody trusts.
+    pub ca: Option<PathBuf>,
+}
+
+/// What is wrong with a URL, and what would be right. It does not quote the URL, which may hold a password.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct UrlError(String);
+
+const FORMS: &str = "store, etcd://HOST:2379, redis://HOST:6379 or zookeeper://HOST:2181";
+/// Under which everything of a cluster is kept, where nothing else is asked for.
+const PREFIX: &str = "punctual";
+
+impl FromStr for CoordinationOptions {
+    type Err = UrlError;
+
+    fn from_str(text: &str) -> Result<Self, UrlError> {
+        if text == "store" {
+            return Ok(CoordinationOptions::Store);
+        }
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return Err(UrlError(format!("coordination is {FORMS}")));
+        };
+        let parts = Parts::of(rest)?;
+        match scheme {
+            "etcd" | "etcds" => parts.etcd(scheme == "etcds").map(CoordinationOptions::Etcd),
+            "redis" | "rediss" => parts.redis(scheme == "rediss").map(CoordinationOptions::Redis),
+            "zookeeper" => parts.zookeeper().map(CoordinationOptions::ZooKeeper),
+            _ => Err(UrlError(format!("there is no coordination of the kind {scheme}: it is {FORMS}"))),
+        }
+    }
+}
+
+/// As one would write it, without the password.
+impl fmt::Display for CoordinationOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CoordinationOptions::Store => f.write_str("store"),
+            CoordinationOptions::Etcd(options) => {
+                let scheme = if options.tls.is_some() { "etcds" } else { "etcd" };
+                write!(f, "{scheme}://{}/{}", listed(&options.hosts), options.prefix)
+            }
+            CoordinationOptions::Redis(options) => {
+                let scheme = if options.tls.is_some() { "rediss" } else { "redis" };
+                write!(f, "{scheme}://{}/{}?prefix={}", options.host, options.database, options.prefix)
+            }
+            CoordinationOptions::ZooKeeper(options) => {
+                write!(f, "zookeeper://{}/{}", listed(&options.hosts), options.path)
+            }
+        }
+    }
+}
+
+pub(crate) fn listed(hosts: &[HostAndPort]) -> String {
+    hosts.iter().map(HostAndPort::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// A URL behind its scheme.
+struct Parts<'a> {
+    login: Option<Login>,
+    hosts: Vec<&'a str>,
+    path: &'a str,
+    query: Vec<(&'a str, String)>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(rest: &'a str) -> Result<Self, UrlError> {
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (place, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (login, hosts) = match place.rsplit_once('@') {
+            Some((login, hosts)) => (Some(login_of(login)?), hosts),
+            None => (None, place),
+        };
+        let mut settings = Vec::new();
+        for setting in query.split('&').filter(|setting| !setting.is_empty()) {
+            let Some((name, value)) = setting.split_once('=') else {
+                return Err(UrlError(format!("behind the ? belongs NAME=VALUE, not {setting}")));
+            };
+            settings.push((name, decoded(value)?));
+        }
+        Ok(Parts { login, hosts: hosts.split(',').collect(), path, query: settings })
+    }
+
+    fn etcd(self, is_tls: bool) -> Result<EtcdOptions, UrlError> {
+        self.knows_only(if is_tls { &["ca"] } else { &[] })?;
+        let hosts = hosts(&self.hosts, 2_379)?;
+        let tls = is_tls.then(|| self.tls());
+        Ok(EtcdOptions { hosts, tls, prefix: name_or_default(self.path)?, login: self.login })
+    }
+
+    fn redis(self, is_tls: bool) -> Result<RedisOptions, UrlError> {
+        self.knows_only(if is_tls { &["ca", "prefix"] } else { &["prefix"] })?;
+        let mut hosts = hosts(&self.hosts, 6_379)?;
+        let (Some(host), true) = (hosts.pop(), hosts.is_empty()) else {
+            return Err(UrlError("one server of Redis coordinates: name one host".to_owned()));
+        };
+        let database = match self.path {
+            "" => 0,
+            text => text.parse().map_err(|_| {
+                UrlError(format!("the path of a Redis URL is the number of a database, not {text}; a prefix goes into ?prefix="))
+            })?,
+        };
+        let prefix = self.setting("prefix").unwrap_or_default();
+        let (tls, prefix) = (is_tls.then(|| self.tls()), name_or_default(&prefix)?);
+        Ok(RedisOptions { host, tls, database, prefix, login: self.login })
+    }
+
+    fn zookeeper(self) -> Result<ZooKeeperOptions, UrlError> {
+        self.knows_only(&[])?;
+        let hosts = hosts(&self.hosts, 2_181)?;
+        Ok(ZooKeeperOptions { hosts, path: name_or_default(self.path)?, login: self.login })
+    }
+
+    fn setting(&self, name: &str) -> Option<String> {
+        self.query.iter().find(|(given, _)| *given == name).map(|(_, value)| value.clone())
+    }
+
+    fn tls(&self) -> Tls {
+        Tls { ca: self.setting("ca").map(PathBuf::from) }
+    }
+
+    fn knows_only(&self, known: &[&str]) -> Result<(), UrlError> {
+        match self.query.iter().find(|(name, _)| !known.contains(name)) {
+            None => Ok(()),
+            Some((name, _)) if known.is_empty() => {
+                Err(UrlError(format!("there is no setting {name} here: leave it out")))
+            }
+            Some((name, _)) => {
+                Err(UrlError(format!("there is no setting {name} here; there is {}", known.join(", "))))
+            }
+        }
+    }
+}
+
+fn login_of(text: &str) -> Result<Login, UrlError> {
+    let (user, password) = text.split_once(':').unwrap_or((text, ""));
+    Ok(Login { user: decoded(user)?, password: Secret(decoded(password)?) })
+}
+
+fn decoded(text: &str) -> Result<String, UrlError> {
+    let decoded = percent_decode_str(text).decode_utf8();
+    decoded
+        .map(|text| text.into_owned())
+        .map_err(|_| UrlError("what is written with % in the URL is not text: write it as UTF-8".to_owned()))
+}
+
+fn hosts(texts: &[&str], port: u16) -> Result<Vec<HostAndPort>, UrlError> {
+    texts.iter().map(|text| host(text, port)).collect()
+}
+
+fn host(text: &str, port: u16) -> Result<HostAndPort, UrlError> {
+    // An IPv6 address has colons of its own, and stands in brackets.
+    let (host, written) = match text.rsplit_once(':') {
+        Some((host, written)) if !written.ends_with(']') => (host, Some(written)),
+        _ => (text, None),
+    };
+    if host.is_empty() {
+        return Err(UrlError("a host is missing in the URL: name one, as in etcd://HOST:2379".to_owned()));
+    }
+    let port = match written {
+        None => port,
+        Some(written) => written
+            .parse()
+            .map_err(|_| UrlError(format!("{written} is no port: it is a number up to 65535")))?,
+    };
+    Ok(HostAndPort { host: host.to_owned(), port })
+}
+
+/// Plain words with slashes between them, so that they mean the same to every service.
+fn name_or_default(text: &str) -> Result<String, UrlError> {
+    let text = text.trim_matches('/');
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
+    let is_odd = |part: &str| part.is_empty() || part == "." || part == "..";
+    if text.is_empty() {
+        Ok(PREFIX.to_owned())
+    } else if text.bytes().all(is_plain) && text.len() <= 200 && !text.split('/').any(is_odd) {
+        Ok(text.to_owned())
+    } else {
+        Err(UrlError(format!(
+            "{text} cannot be the prefix of a cluster: letters, digits, - _ . and / between words, at most 200"
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> CoordinationOptions {
+        text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    #[test]
+    fn a_url_reads_as_it_is_meant_and_shows_no_password() {
+        for (text, shown) in [
+            ("store", "store"),
+            ("etcd://a", "etcd://a:2379/punctual"),
+            ("etcd://ann:se%3Acret@a:1,b,[::1]:3/x/y/", "etcd://a:1,b:2379,[::1]:3/x/y"),
+            ("etcds://a?ca=/etc/ca.pem", "etcds://a:2379/punctual"),
+            ("redis://:secret@a", "redis://a:6379/0?prefix=punctual"),
+            ("rediss://a:7/3?prefix=blue&ca=ca.pem", "rediss://a:7/3?prefix=blue"),
+            ("zookeeper://a,b,c/jobs/blue", "zookeeper://a:2181,b:2181,c:2181/jobs/blue"),
+        ] {
+            assert_eq!(read(text).to_string(), shown);
+        }
+        let CoordinationOptions::Etcd(etcd) = read("etcd://ann:se%3Acret@a") else { panic!("not etcd") };
+        let login = etcd.login.clone().unwrap();
+        assert_eq!((login.user.as_str(), login.password.0.as_str()), ("ann", "se:cret"));
+        assert!(!format!("{etcd:?}").contains("cret@") && !format!("{etcd:?}").contains("se:cret"));
+        let CoordinationOptions::Redis(redis) = read("rediss://a?ca=x.pem") else { panic!("not Redis") };
+        assert_eq!(redis.tls, Some(Tls { ca: Some("x.pem".into()) }));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_what_would_be_right() {
+        for (text, words) in [
+            ("", "coordination is store"),
+            ("etcd", "etcd://HOST:2379"),
+            ("consul://a", "no coordination of the kind consul"),
+            ("etcd://", "a host is missing"),
+            ("etcd://ann:topsecret@a:x", "x is no port"),
+            ("etcd://a?tls=true", "no setting tls here: leave it out"),
+            ("redis://a,b", "name one host"),
+            ("redis://a/blue", "?prefix="),
+            ("zookeeper://a/b c", "cannot be the prefix"),
+            ("zookeeper://a/../b", "cannot be the prefix"),
+        ] {
+            let error = text.parse::<CoordinationOptions>().unwrap_err().to_string();
+            assert!(error.contains(words), "{text}: {error}");
+            assert!(!error.contains("topsecret"), "{error}");
+        }
+    }
+}

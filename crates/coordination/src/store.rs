@@ -1,0 +1,107 @@
+//! Coordination through the store: members beat in rows, and whoever looks gives up those that are silent.
+//!
+//! Silence is measured by the one who looks, on its own monotonic clock, and acted on by comparing and swapping on the count:
+//! no clock of a database or of another node has a say.
+
+use crate::entered::{Entered, check_card};
+use async_trait::async_trait;
+use punctual_core::ports::{
+    Clock, Coordination, CoordinationError, Entries, HeldLease, Joining, LeaseName, Member, MemberId,
+    MemberPulse, Register, Roster, Standing, StoreError, Take,
+};
+use punctual_core::silence::{Reading, Watch};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub struct StoreCoordination {
+    register: Arc<dyn Register>,
+    clock: Arc<dyn Clock>,
+    watch: Mutex<Watch<MemberId>>,
+    entered: Entered,
+}
+
+impl StoreCoordination {
+    pub fn new(register: Arc<dyn Register>, clock: Arc<dyn Clock>) -> Self {
+        StoreCoordination { register, clock, watch: Mutex::default(), entered: Entered::default() }
+    }
+
+    /// Those whose counter stood still for their whole time, as far as this observer has seen.
+    ///
+    /// The moment of a sight is after the read: a count may have been written until then. Whoever is given up later did
+    /// not beat between that moment and the comparison of the count.
+    fn silent(&self, entries: &Entries) -> Vec<MemberPulse> {
+        let now = self.clock.monotonic();
+        let readings: BTreeMap<MemberId, Reading> = entries
+            .members
+            .iter()
+            .map(|row| (row.id.clone(), Reading { beat: row.beat, ttl: row.ttl }))
+            .collect();
+        let silent = {
+            let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
+            watch.observe(now, readings)
+        };
+        let is_silent = |id: &MemberId| silent.contains(id);
+        let pulses = entries.members.iter().filter(|row| is_silent(&row.id));
+        pulses.map(|row| MemberPulse { member: row.id.clone(), beat: row.beat }).collect()
+    }
+}
+
+#[async_trait]
+impl Coordination for StoreCoordination {
+    async fn join(&self, joining: Joining) -> Result<Standing, CoordinationError> {
+        check_card(&joining.card)?;
+        if self.entered.has(&joining.member) {
+            return self.beat(&joining.member, joining.card).await;
+        }
+        let member = joining.member.clone();
+        self.register.enter_member(self.clock.wall(), joining).await.map_err(failed)?;
+        self.entered.note(&member);
+        Ok(Standing::Alive)
+    }
+
+    async fn beat(&self, member: &MemberId, card: String) -> Result<Standing, CoordinationError> {
+        check_card(&card)?;
+        self.register.beat_member(self.clock.wall(), member, card).await.map_err(failed)
+    }
+
+    async fn look(&self) -> Result<Roster, CoordinationError> {
+        let mut entries = self.register.entries().await.map_err(failed)?;
+        let silent = self.silent(&entries);
+        if !silent.is_empty() {
+            let members: Vec<MemberId> = silent.iter().map(|pulse| pulse.member.clone()).collect();
+            let given_up = self.register.give_up_members(silent).await.map_err(failed)?;
+            for (member, is_given_up) in members.iter().zip(given_up) {
+                if is_given_up {
+                    tracing::warn!(%member, "a member of the cluster was silent for too long and is given up");
+                }
+            }
+            // Who has beaten at the last moment is alive, and who was given up by somebody else is not.
+            entries = self.register.entries().await.map_err(failed)?;
+        }
+        Ok(roster(entries))
+    }
+
+    async fn take(&self, member: &MemberId, names: Vec<LeaseName>) -> Result<Vec<Take>, CoordinationError> {
+        self.register.take_leases(member, names).await.map_err(failed)
+    }
+
+    async fn release(&self, member: &MemberId, held: Vec<HeldLease>) -> Result<Vec<bool>, CoordinationError> {
+        self.register.release_leases(member, held).await.map_err(failed)
+    }
+
+    async fn leave(&self, member: &MemberId) -> Result<(), CoordinationError> {
+        self.register.remove_member(member).await.map_err(failed)
+    }
+}
+
+fn roster(entries: Entries) -> Roster {
+    let members = entries.members.into_iter().map(|row| Member { id: row.id, card: row.card }).collect();
+    Roster { members, held: entries.held }
+}
+
+fn failed(error: StoreError) -> CoordinationError {
+    match error {
+        StoreError::Unavailable(said) => CoordinationError::Unavailable(format!("the store: {said}")),
+        StoreError::Broken(said) => CoordinationError::Broken(format!("the store: {said}")),
+    }
+}

@@ -1,0 +1,207 @@
+//! Ensembles of three that lose a server, also the one that leads, while members contend for leases.
+//!
+//! Whatever happens: nobody is told to hold a lease in an epoch in which another one was, and each new holder's epoch is
+//! higher than all before it. And as long as two of three servers are there, everybody comes to hold something again.
+
+use super::private::Private;
+use super::{etcd, zookeeper};
+use crate::conformance::Stage;
+use punctual_core::ports::{
+    CoordinationError, HeldLease, Joining, LeaseEpoch, LeaseName, MemberId, Standing, Take,
+};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Long enough that a new leader is found before anybody's time is over, most of the time.
+const TTL: Duration = Duration::from_secs(4);
+const CONTENDERS: usize = 3;
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// All that members were told, in the order in which they were.
+#[derive(Default)]
+struct Told {
+    holders: Mutex<BTreeMap<(LeaseName, LeaseEpoch), MemberId>>,
+    /// Rounds in which each contender has held something.
+    rounds: [AtomicU64; CONTENDERS],
+    is_over: AtomicBool,
+}
+
+impl Told {
+    fn held(&self, lease: HeldLease, member: &MemberId) {
+        let mut holders = self.holders.lock().unwrap();
+        let holder = holders.entry((lease.name, lease.epoch)).or_insert_with(|| member.clone());
+        assert_eq!(holder, member, "{lease:?} is held by two");
+    }
+
+    /// The highest epoch of each name that anybody was told of.
+    fn highest(&self) -> BTreeMap<LeaseName, LeaseEpoch> {
+        self.holders.lock().unwrap().keys().copied().collect()
+    }
+
+    /// Notes what was just taken: in a higher epoch than all that were known before, or kept from an earlier round.
+    fn taken(&self, lease: HeldLease, member: &MemberId, before: &BTreeMap<LeaseName, LeaseEpoch>) {
+        let known = before.get(&lease.name);
+        let is_kept = self.holders.lock().unwrap().get(&(lease.name, lease.epoch)) == Some(member);
+        assert!(is_kept || known.is_none_or(|known| *known < lease.epoch), "{lease:?} after {known:?}");
+        self.held(lease, member);
+    }
+
+    /// Waits until every contender has held something twice from now on: what was on its way before counts once.
+    async fn progress(&self) {
+        let rounds = |told: &Told| told.rounds.each_ref().map(|rounds| rounds.load(Ordering::SeqCst));
+        let before = rounds(self);
+        eventually(async || rounds(self).iter().zip(before).all(|(now, before)| *now >= before + 2)).await;
+    }
+}
+
+/// Joins, takes, looks and lets go, and joins anew when it was given up.
+async fn contend(stage: Arc<Stage>, told: Arc<Told>, number: usize) {
+    let names: Vec<LeaseName> = crate::conformance::names(6);
+    let mut start = 0;
+    'starts: while !told.is_over.load(Ordering::SeqCst) {
+        start += 1;
+        let member = MemberId::new(format!("node-{number}-{start}")).unwrap();
+        let door = stage.door(number);
+        let joining = Joining { member: member.clone(), card: String::new(), ttl: TTL };
+        let Ok(Standing::Alive) = door.join(joining).await else {
+            // The pace of a contender, not a wait for something.
+            tokio::time::sleep(LOOK_EVERY).await;
+            continue;
+        };
+        while !told.is_over.load(Ordering::SeqCst) {
+            match round(&stage, &told, &member, number, &names).await {
+                Ok(Standing::Alive) => {}
+                Ok(Standing::GivenUp) => continue 'starts,
+                // What is not known may be asked again. The pace of a contender, not a wait for something.
+                Err(CoordinationError::Unavailable(_)) => tokio::time::sleep(LOOK_EVERY).await,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+async fn round(
+    stage: &Stage,
+    told: &Told,
+    member: &MemberId,
+    number: usize,
+    names: &[LeaseName],
+) -> Result<Standing, CoordinationError> {
+    let door = stage.door(number);
+    if door.beat(member, String::new()).await? == Standing::GivenUp {
+        return Ok(Standing::GivenUp);
+    }
+    let (mut held, before) = (Vec::new(), told.highest());
+    for (name, take) in names.iter().zip(door.take(member, names.to_vec()).await?) {
+        match take {
+            Take::Held(epoch) => held.push(HeldLease { name: *name, epoch }),
+            Take::HeldBy(_) => {}
+            Take::GivenUp => return Ok(Standing::GivenUp),
+        }
+    }
+    held.iter().for_each(|lease| told.taken(*lease, member, &before));
+    for (lease, holder) in door.look().await?.held {
+        told.held(lease, &holder);
+    }
+    door.release(member, held.clone()).await?;
+    if !held.is_empty() {
+        told.rounds[number].fetch_add(1, Ordering::SeqCst);
+    }
+    // Lets the others have a turn: a pace, not a wait for something.
+    tokio::time::sleep(LOOK_EVERY).await;
+    Ok(Standing::Alive)
+}
+
+/// The server that leads now, as it says itself.
+async fn leader(ensemble: &Private, leads: impl AsyncFn(&str) -> bool) -> String {
+    let leading = Mutex::new(None);
+    eventually(async || {
+        for (name, url) in &ensemble.servers {
+            if leads(url.split("://").nth(1).unwrap()).await {
+                *leading.lock().unwrap() = Some(name.clone());
+                return true;
+            }
+        }
+        false
+    })
+    .await;
+    leading.into_inner().unwrap().unwrap()
+}
+
+async fn eventually(condition: impl AsyncFn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition().await {
+        assert!(Instant::now() < deadline, "it does not come about");
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+async fn loses_servers(mut ensemble: Private, stage: Stage, leads: impl AsyncFn(&str) -> bool) {
+    let (stage, told) = (Arc::new(stage), Arc::new(Told::default()));
+    let contenders: Vec<_> =
+        (0..CONTENDERS).map(|number| tokio::spawn(contend(stage.clone(), told.clone(), number))).collect();
+    told.progress().await;
+    for _ in 0..2 {
+        let leading = leader(&ensemble, &leads).await;
+        let other = ensemble.servers.iter().map(|(name, _)| name).find(|name| **name != leading);
+        let other = other.unwrap().clone();
+        for lost in [other, leading] {
+            ensemble.kill(&lost).await;
+            told.progress().await;
+            ensemble.start_again(&lost).await;
+            told.progress().await;
+        }
+    }
+    told.is_over.store(true, Ordering::SeqCst);
+    for contender in contenders {
+        contender.await.unwrap();
+    }
+}
+
+/// What a server answers to some bytes, until it closes the connection; nothing, if it is away.
+async fn ask(host: &str, words: &str) -> String {
+    let asked = async {
+        let mut stream = TcpStream::connect(host).await?;
+        stream.write_all(words.as_bytes()).await?;
+        let mut said = Vec::new();
+        stream.read_to_end(&mut said).await?;
+        Ok::<_, std::io::Error>(String::from_utf8_lossy(&said).into_owned())
+    };
+    match tokio::time::timeout(Duration::from_secs(5), asked).await {
+        Ok(Ok(said)) => said,
+        _ => String::new(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn etcd_loses_servers_under_contention() {
+    let ensemble = Private::start("etcd-cluster").await;
+    let stage = etcd::stage(&ensemble.url());
+    loses_servers(ensemble, stage, async |host: &str| {
+        let said = ask(
+            host,
+            &format!(
+                "POST /v3/maintenance/status HTTP/1.1\r\nHost: {host}\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}"
+            ),
+        )
+        .await;
+        let number = |field: &str| {
+            let rest = said.split(&format!("\"{field}\":\"")).nth(1)?;
+            Some(rest.split('"').next()?.to_owned())
+        };
+        number("leader").is_some() && number("leader") == number("member_id")
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn zookeeper_loses_servers_under_contention() {
+    let ensemble = Private::start("zookeeper-cluster").await;
+    let stage = zookeeper::stage(&ensemble.url());
+    loses_servers(ensemble, stage, async |host: &str| ask(host, "srvr").await.contains("Mode: leader")).await;
+}

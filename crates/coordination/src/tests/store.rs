@@ -1,0 +1,232 @@
+//! Coordination through a register, kept in memory here; the binary's tests have the real ones.
+
+use crate::conformance::{DrivenTime, Stage, Time};
+use crate::{CoordinationOptions, StoreCoordination, StoreSide, open};
+use async_trait::async_trait;
+use punctual_core::ports::{
+    Clock, Coordination, Entries, HeldLease, Joining, LeaseName, LeaseRow, MemberId, MemberPulse, MemberRow,
+    Register, Standing, StoreError, Take, Task, release_rows, take_rows,
+};
+use punctual_core::time::{Monotonic, Timestamp};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+#[derive(Default)]
+struct Rows {
+    members: BTreeMap<MemberId, MemberRow>,
+    leases: BTreeMap<LeaseName, LeaseRow>,
+}
+
+#[derive(Default)]
+struct MemoryRegister(Mutex<Rows>);
+
+impl MemoryRegister {
+    fn rows(&self) -> MutexGuard<'_, Rows> {
+        self.0.lock().unwrap()
+    }
+}
+
+impl Rows {
+    fn remove(&mut self, member: &MemberId) {
+        self.members.remove(member);
+        for row in self.leases.values_mut().filter(|row| row.holder.as_ref() == Some(member)) {
+            row.holder = None;
+        }
+    }
+}
+
+#[async_trait]
+impl Register for MemoryRegister {
+    async fn enter_member(&self, _now: Timestamp, joining: Joining) -> Result<(), StoreError> {
+        let Joining { member, card, ttl } = joining;
+        let mut rows = self.rows();
+        let beat = rows.members.get(&member).map_or(0, |row| row.beat) + 1;
+        rows.members.insert(member.clone(), MemberRow { id: member, beat, ttl, card });
+        Ok(())
+    }
+
+    async fn beat_member(
+        &self,
+        _now: Timestamp,
+        member: &MemberId,
+        card: String,
+    ) -> Result<Standing, StoreError> {
+        let mut rows = self.rows();
+        let Some(row) = rows.members.get_mut(member) else { return Ok(Standing::GivenUp) };
+        (row.beat, row.card) = (row.beat + 1, card);
+        Ok(Standing::Alive)
+    }
+
+    async fn entries(&self) -> Result<Entries, StoreError> {
+        let rows = self.rows();
+        let held = rows
+            .leases
+            .values()
+            .filter_map(|row| Some((HeldLease { name: row.name, epoch: row.epoch }, row.holder.clone()?)));
+        Ok(Entries { members: rows.members.values().cloned().collect(), held: held.collect() })
+    }
+
+    async fn give_up_members(&self, silent: Vec<MemberPulse>) -> Result<Vec<bool>, StoreError> {
+        let mut rows = self.rows();
+        let give_up = |pulse: MemberPulse| {
+            let is_silent = rows.members.get(&pulse.member).is_some_and(|row| row.beat == pulse.beat);
+            if is_silent {
+                rows.remove(&pulse.member);
+            }
+            is_silent
+        };
+        Ok(silent.into_iter().map(give_up).collect())
+    }
+
+    async fn take_leases(&self, member: &MemberId, names: Vec<LeaseName>) -> Result<Vec<Take>, StoreError> {
+        let mut rows = self.rows();
+        let Some(row) = rows.members.get_mut(member) else { return Ok(vec![Take::GivenUp; names.len()]) };
+        row.beat += 1;
+        let taken = take_rows(rows.leases.values().cloned().collect(), member, &names);
+        rows.leases.extend(taken.changed.into_iter().map(|row| (row.name, row)));
+        Ok(taken.answers)
+    }
+
+    async fn release_leases(&self, member: &MemberId, held: Vec<HeldLease>) -> Result<Vec<bool>, StoreError> {
+        let mut rows = self.rows();
+        let found: Vec<LeaseRow> = rows.leases.values().cloned().collect();
+        let released = release_rows(&found, member, &held);
+        for name in released.freed {
+            rows.leases.entry(name).and_modify(|row| row.holder = None);
+        }
+        Ok(released.answers)
+    }
+
+    async fn remove_member(&self, member: &MemberId) -> Result<(), StoreError> {
+        self.rows().remove(member);
+        Ok(())
+    }
+}
+
+/// Elapsed time that somebody drives.
+#[derive(Default)]
+struct Driven(AtomicU64);
+
+impl Clock for Driven {
+    fn wall(&self) -> Timestamp {
+        // As far from the truth as a clock can be: it decides nothing.
+        Timestamp::from_micros(-(self.0.load(Ordering::SeqCst) as i64))
+    }
+
+    fn monotonic(&self) -> Monotonic {
+        Monotonic::from_micros(self.0.load(Ordering::SeqCst))
+    }
+
+    fn sleep(&self, _duration: Duration) -> Task {
+        Box::pin(std::future::pending())
+    }
+}
+
+impl DrivenTime for Driven {
+    fn pass(&self, duration: Duration) {
+        self.0.fetch_add(u64::try_from(duration.as_micros()).unwrap(), Ordering::SeqCst);
+    }
+}
+
+fn stage() -> Stage {
+    let clock = Arc::new(Driven::default());
+    let door = |register: &Arc<MemoryRegister>| -> Arc<dyn Coordination> {
+        let store = StoreSide { register: register.clone(), clock: clock.clone() };
+        open(&CoordinationOptions::Store, store).unwrap()
+    };
+    let (here, there) = (Arc::new(MemoryRegister::default()), Arc::new(MemoryRegister::default()));
+    Stage {
+        doors: (0..3).map(|_| door(&here)).collect(),
+        elsewhere: door(&there),
+        ttl: Duration::from_secs(3),
+        time: Time::Driven(clock),
+    }
+}
+
+macro_rules! define {
+    ($($module:ident { $($case:ident),* $(,)? })*) => {$(
+        mod $module {
+            $(#[tokio::test]
+            async fn $case() {
+                crate::conformance::$module::$case(super::stage()).await;
+            })*
+        }
+    )*};
+}
+crate::each_coordination_case!(define);
+
+fn joining(name: &str) -> Joining {
+    let member = MemberId::new(name).unwrap();
+    Joining { member, card: String::new(), ttl: Duration::from_secs(3) }
+}
+
+/// Somebody who has just begun to look gives nobody up on the word of a clock.
+#[tokio::test]
+async fn each_observer_has_to_see_the_silence_for_itself() {
+    let (register, clock) = (Arc::new(MemoryRegister::default()), Arc::new(Driven::default()));
+    let early = StoreCoordination::new(register.clone(), clock.clone());
+    let late = StoreCoordination::new(register.clone(), clock.clone());
+    early.join(joining("silent")).await.unwrap();
+    early.look().await.unwrap();
+    clock.pass(Duration::from_secs(3));
+    assert_eq!(late.look().await.unwrap().members.len(), 1, "it has seen nothing yet");
+    assert_eq!(early.look().await.unwrap().members.len(), 0);
+    assert_eq!(late.look().await.unwrap().members.len(), 0);
+}
+
+/// The one beat that comes between the look and the comparison saves the member.
+#[tokio::test]
+async fn a_beat_at_the_last_moment_counts() {
+    struct BeatsLast(MemoryRegister, MemberId);
+
+    #[async_trait]
+    impl Register for BeatsLast {
+        async fn enter_member(&self, now: Timestamp, joining: Joining) -> Result<(), StoreError> {
+            self.0.enter_member(now, joining).await
+        }
+        async fn beat_member(
+            &self,
+            now: Timestamp,
+            member: &MemberId,
+            card: String,
+        ) -> Result<Standing, StoreError> {
+            self.0.beat_member(now, member, card).await
+        }
+        async fn entries(&self) -> Result<Entries, StoreError> {
+            self.0.entries().await
+        }
+        async fn give_up_members(&self, silent: Vec<MemberPulse>) -> Result<Vec<bool>, StoreError> {
+            self.0.beat_member(Timestamp::from_micros(0), &self.1, "here".to_owned()).await?;
+            self.0.give_up_members(silent).await
+        }
+        async fn take_leases(
+            &self,
+            member: &MemberId,
+            names: Vec<LeaseName>,
+        ) -> Result<Vec<Take>, StoreError> {
+            self.0.take_leases(member, names).await
+        }
+        async fn release_leases(
+            &self,
+            member: &MemberId,
+            held: Vec<HeldLease>,
+        ) -> Result<Vec<bool>, StoreError> {
+            self.0.release_leases(member, held).await
+        }
+        async fn remove_member(&self, member: &MemberId) -> Result<(), StoreError> {
+            self.0.remove_member(member).await
+        }
+    }
+
+    let clock = Arc::new(Driven::default());
+    let register = BeatsLast(MemoryRegister::default(), joining("late").member);
+    let coordination = StoreCoordination::new(Arc::new(register), clock.clone());
+    coordination.join(joining("late")).await.unwrap();
+    coordination.look().await.unwrap();
+    clock.pass(Duration::from_secs(3));
+    let members = coordination.look().await.unwrap().members;
+    assert_eq!(members.len(), 1);
+    assert_eq!(members[0].card, "here", "what is shown is what is there now");
+}

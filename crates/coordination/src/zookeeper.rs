@@ -1,0 +1,413 @@
+//! Coordination through ZooKeeper: one of its sessions for each member, and nodes that go with it.
+//!
+//! ZooKeeper removes all ephemeral nodes of a session in one step when it ends. An epoch is the number of the transaction that
+//! created a node: ZooKeeper counts them for all nodes together, and never back. The session is kept alive by the client
+//! library as long as the process runs; so a member that does not beat any more is given up here, by ending its session.
+
+use crate::entered::{Entered, check_card};
+use crate::options::{ZooKeeperOptions, listed};
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use punctual_core::limits::COORDINATION_ANSWER_MAX;
+use punctual_core::ports::{
+    Coordination, CoordinationError, HeldLease, Joining, LeaseEpoch, LeaseName, Member, MemberId, Roster,
+    Standing, Take,
+};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+use tokio::time::Instant;
+use zookeeper_client::{Acls, Client, Connector, CreateMode, Error, SessionState, Stat};
+
+pub struct ZooKeeperCoordination {
+    options: ZooKeeperOptions,
+    /// For messages.
+    address: String,
+    sessions: Mutex<BTreeMap<MemberId, Arc<Session>>>,
+    /// For those who look and are no members.
+    observer: tokio::sync::Mutex<Option<Client>>,
+    entered: Entered,
+}
+
+/// A member of this process.
+struct Session {
+    ttl: Duration,
+    state: Mutex<SessionOfMember>,
+}
+
+struct SessionOfMember {
+    /// None, once the session was ended.
+    client: Option<Client>,
+    /// When the last beat was sent that ZooKeeper has confirmed.
+    beaten_at: Instant,
+}
+
+/// How often a lease may change hands while somebody tries to take it, before that is told as a failure.
+const TRIES_MAX: usize = 100;
+
+impl ZooKeeperCoordination {
+    /// Connects to nothing yet.
+    pub fn new(options: &ZooKeeperOptions) -> Self {
+        ZooKeeperCoordination {
+            address: listed(&options.hosts),
+            options: options.clone(),
+            sessions: Mutex::default(),
+            observer: tokio::sync::Mutex::new(None),
+            entered: Entered::default(),
+        }
+    }
+
+    fn members(&self) -> String {
+        format!("/{}/members", self.options.path)
+    }
+
+    fn leases(&self) -> String {
+        format!("/{}/leases", self.options.path)
+    }
+
+    fn member_path(&self, member: &MemberId) -> String {
+        format!("{}/{member}", self.members())
+    }
+
+    fn lease_path(&self, name: LeaseName) -> String {
+        format!("{}/{name}", self.leases())
+    }
+
+    /// What is written by somebody with a login, only the same login reads and changes.
+    fn acls(&self) -> Acls<'static> {
+        if self.options.login.is_some() { Acls::creator_all() } else { Acls::anyone_all() }
+    }
+
+    fn connector(&self) -> Connector {
+        let connector = Client::connector();
+        match &self.options.login {
+            None => connector,
+            Some(login) => {
+                let auth = format!("{}:{}", login.user, login.password.0);
+                connector.with_auth("digest", auth.as_bytes())
+            }
+        }
+    }
+
+    async fn connect(&self, connector: Connector) -> Result<Client, CoordinationError> {
+        self.answered(connector.connect(&self.address)).await?.map_err(|error| self.failed(&error))
+    }
+
+    /// The session of a member, if it is one of this process and was not given up.
+    fn client(&self, member: &MemberId) -> Option<Client> {
+        let session = self.lock().get(member).cloned()?;
+        session.client()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<MemberId, Arc<Session>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forget(&self, member: &MemberId) {
+        let session = self.lock().remove(member);
+        if let Some(session) = session {
+            session.end();
+        }
+    }
+
+    /// A client that can look: of a member, or else one that is nobody's.
+    async fn observer(&self) -> Result<Client, CoordinationError> {
+        let of_member = self.lock().values().find_map(|session| session.client());
+        if let Some(client) = of_member {
+            return Ok(client);
+        }
+        let mut place = self.observer.lock().await;
+        match &*place {
+            Some(client) if !is_ended(client) => Ok(client.clone()),
+            _ => {
+                let client = self.connect(self.connector()).await?;
+                Ok(place.insert(client).clone())
+            }
+        }
+    }
+
+    async fn answered<T>(&self, call: impl Future<Output = T>) -> Result<T, CoordinationError> {
+        let late = || {
+            CoordinationError::Unavailable(format!(
+                "ZooKeeper at {} has not answered within {} s: check that it runs and that the addresses are right",
+                self.address,
+                COORDINATION_ANSWER_MAX.as_secs_f64()
+            ))
+        };
+        tokio::time::timeout(COORDINATION_ANSWER_MAX, call).await.map_err(|_| late())
+    }
+
+    fn failed(&self, error: &Error) -> CoordinationError {
+        let address = &self.address;
+        match error {
+            Error::NoAuth | Error::AuthFailed | Error::InvalidAcl => CoordinationError::Broken(format!(
+                "ZooKeeper at {address} refuses us: {error}; check user and password in the URL, and who may write below \
+                 /{}",
+                self.options.path
+            )),
+            Error::BadArguments(_) | Error::Unimplemented | Error::UnmarshalError { .. } => {
+                CoordinationError::Broken(format!("ZooKeeper at {address} answers oddly: {error}"))
+            }
+            _ => CoordinationError::Unavailable(format!(
+                "ZooKeeper at {address} cannot be reached: {error}; check that it runs and that the addresses are right"
+            )),
+        }
+    }
+
+    fn odd(&self, name: &str) -> CoordinationError {
+        let (address, path) = (&self.address, &self.options.path);
+        CoordinationError::Broken(format!(
+            "ZooKeeper at {address} holds {name} below /{path}, which is not ours: use another path"
+        ))
+    }
+
+    fn holder(&self, data: Vec<u8>, name: &str) -> Result<MemberId, CoordinationError> {
+        let text = String::from_utf8(data).ok();
+        text.and_then(MemberId::new).ok_or_else(|| self.odd(name))
+    }
+
+    async fn enter(&self, client: &Client, joining: &Joining) -> Result<(), CoordinationError> {
+        for folder in [self.members(), self.leases()] {
+            let made = client.mkdir(&folder, &CreateMode::Persistent.with_acls(self.acls())).await;
+            match made {
+                Ok(()) | Err(Error::NodeExists) => {}
+                Err(error) => return Err(self.failed(&error)),
+            }
+        }
+        let path = self.member_path(&joining.member);
+        let options = CreateMode::Ephemeral.with_acls(self.acls());
+        match client.create(&path, joining.card.as_bytes(), &options).await {
+            Ok(_) => Ok(()),
+            Err(Error::NodeExists) => Err(CoordinationError::Unavailable(format!(
+                "ZooKeeper at {} still knows the member by an earlier session: try again when that has run out",
+                self.address
+            ))),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    /// One name: taken, if its node can be made.
+    async fn take_one(&self, client: &Client, member: &MemberId, name: LeaseName) -> Result<Take, Error> {
+        let path = self.lease_path(name);
+        let options = CreateMode::Ephemeral.with_acls(self.acls());
+        for _ in 0..TRIES_MAX {
+            match client.create(&path, member.as_str().as_bytes(), &options).await {
+                Ok((stat, _)) => return Ok(Take::Held(epoch(&stat))),
+                Err(Error::NodeExists) => {}
+                Err(error) => return Err(error),
+            }
+            match client.get_data(&path).await {
+                Ok((data, stat)) => {
+                    let holder = String::from_utf8(data).ok().and_then(MemberId::new);
+                    let holder = holder.ok_or(Error::BadArguments(&"a lease that is not ours"))?;
+                    let is_own = holder == *member && stat.ephemeral_owner == client.session_id().0;
+                    return Ok(if is_own { Take::Held(epoch(&stat)) } else { Take::HeldBy(holder) });
+                }
+                // It was let go of meanwhile.
+                Err(Error::NoNode) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::Throttled)
+    }
+
+    /// Nobody else removes the node of a session that is alive: what was read of it holds until we remove it.
+    async fn release_one(&self, client: &Client, member: &MemberId, lease: HeldLease) -> Result<bool, Error> {
+        let path = self.lease_path(lease.name);
+        let (data, stat) = match client.get_data(&path).await {
+            Err(Error::NoNode) => return Ok(false),
+            found => found?,
+        };
+        let is_own = data == member.as_str().as_bytes()
+            && stat.ephemeral_owner == client.session_id().0
+            && epoch(&stat) == lease.epoch;
+        if !is_own {
+            return Ok(false);
+        }
+        match client.delete(&path, Some(stat.version)).await {
+            Err(Error::NoNode) => Ok(false),
+            done => done.map(|()| true),
+        }
+    }
+
+    /// Names and contents below a node, but for those that went away meanwhile.
+    async fn below(&self, client: &Client, folder: &str) -> Result<Vec<(String, Vec<u8>, Stat)>, Error> {
+        let names = match client.list_children(folder).await {
+            Err(Error::NoNode) => return Ok(vec![]),
+            names => names?,
+        };
+        let read = async |name: String| match client.get_data(&format!("{folder}/{name}")).await {
+            Ok((data, stat)) => Ok(Some((name, data, stat))),
+            Err(Error::NoNode) => Ok(None),
+            Err(error) => Err(error),
+        };
+        let found = join_all(names.into_iter().map(read)).await;
+        found.into_iter().filter_map(Result::transpose).collect()
+    }
+
+    async fn read(&self, client: &Client) -> Result<Roster, CoordinationError> {
+        let failed = |error| self.failed(&error);
+        // Whatever was written before through another server is seen.
+        match client.sync(&format!("/{}", self.options.path)).await {
+            Ok(()) | Err(Error::NoNode) => {}
+            Err(error) => return Err(failed(error)),
+        }
+        // Leases first: the holder of one may be gone by the time that members are read, and then it is not shown.
+        let leases = self.below(client, &self.leases()).await.map_err(failed)?;
+        let members = self.below(client, &self.members()).await.map_err(failed)?;
+        let mut roster = Roster::default();
+        for (name, data, _) in members {
+            let id = MemberId::new(name.as_str()).ok_or_else(|| self.odd(&name))?;
+            let card = String::from_utf8(data).map_err(|_| self.odd(&name))?;
+            roster.members.push(Member { id, card });
+        }
+        for (text, data, stat) in leases {
+            let name = LeaseName::parse(&text).ok_or_else(|| self.odd(&text))?;
+            let holder = self.holder(data, &text)?;
+            if roster.members.iter().any(|member| member.id == holder) {
+                roster.held.push((HeldLease { name, epoch: epoch(&stat) }, holder));
+            }
+        }
+        roster.members.sort_by(|one, other| one.id.cmp(&other.id));
+        roster.held.sort();
+        Ok(roster)
+    }
+}
+
+fn epoch(stat: &Stat) -> LeaseEpoch {
+    LeaseEpoch(stat.czxid.unsigned_abs())
+}
+
+/// Whether the session is over for good.
+fn is_ended(client: &Client) -> bool {
+    matches!(client.state(), SessionState::Expired | SessionState::Closed | SessionState::AuthFailed)
+}
+
+impl Session {
+    /// Ends by itself when nobody has beaten for its whole time.
+    fn begin(client: Client, ttl: Duration, beaten_at: Instant) -> Arc<Self> {
+        let state = Mutex::new(SessionOfMember { client: Some(client), beaten_at });
+        let session = Arc::new(Session { ttl, state });
+        tokio::spawn(watch(Arc::downgrade(&session), beaten_at + ttl));
+        session
+    }
+
+    fn client(&self) -> Option<Client> {
+        self.lock().client.clone().filter(|client| !is_ended(client))
+    }
+
+    fn beaten(&self, sent_at: Instant) {
+        let mut state = self.lock();
+        state.beaten_at = state.beaten_at.max(sent_at);
+    }
+
+    /// ZooKeeper ends it as soon as the last one lets go of its client.
+    fn end(&self) {
+        self.lock().client = None;
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, SessionOfMember> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn watch(session: Weak<Session>, mut deadline: Instant) {
+    loop {
+        tokio::time::sleep_until(deadline).await;
+        let Some(session) = session.upgrade() else { return };
+        let mut state = session.lock();
+        deadline = state.beaten_at + session.ttl;
+        if deadline <= Instant::now() {
+            state.client = None;
+            return;
+        }
+    }
+}
+
+#[async_trait]
+impl Coordination for ZooKeeperCoordination {
+    async fn join(&self, joining: Joining) -> Result<Standing, CoordinationError> {
+        check_card(&joining.card)?;
+        if self.entered.has(&joining.member) {
+            return self.beat(&joining.member, joining.card).await;
+        }
+        let sent_at = Instant::now();
+        let client = self.connect(self.connector().with_session_timeout(joining.ttl)).await?;
+        self.answered(self.enter(&client, &joining)).await??;
+        let session = Session::begin(client, joining.ttl, sent_at);
+        self.lock().insert(joining.member.clone(), session);
+        self.entered.note(&joining.member);
+        Ok(Standing::Alive)
+    }
+
+    async fn beat(&self, member: &MemberId, card: String) -> Result<Standing, CoordinationError> {
+        check_card(&card)?;
+        let (sent_at, path) = (Instant::now(), self.member_path(member));
+        let Some(client) = self.client(member) else { return Ok(Standing::GivenUp) };
+        match self.answered(client.set_data(&path, card.as_bytes(), None)).await? {
+            Ok(_) => {
+                if let Some(session) = self.lock().get(member) {
+                    session.beaten(sent_at);
+                }
+                Ok(Standing::Alive)
+            }
+            Err(Error::NoNode | Error::SessionExpired | Error::ClientClosed) => {
+                self.forget(member);
+                Ok(Standing::GivenUp)
+            }
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    async fn look(&self) -> Result<Roster, CoordinationError> {
+        let client = self.observer().await?;
+        self.answered(self.read(&client)).await?
+    }
+
+    async fn take(&self, member: &MemberId, names: Vec<LeaseName>) -> Result<Vec<Take>, CoordinationError> {
+        let given_up = vec![Take::GivenUp; names.len()];
+        let Some(client) = self.client(member) else { return Ok(given_up) };
+        let taken = join_all(names.iter().map(|name| self.take_one(&client, member, *name)));
+        let taken: Result<Vec<Take>, Error> = self.answered(taken).await?.into_iter().collect();
+        match taken {
+            Err(Error::SessionExpired | Error::ClientClosed) => Ok(given_up),
+            taken => taken.map_err(|error| self.failed(&error)),
+        }
+    }
+
+    async fn release(&self, member: &MemberId, held: Vec<HeldLease>) -> Result<Vec<bool>, CoordinationError> {
+        let Some(client) = self.client(member) else { return Ok(vec![false; held.len()]) };
+        let released = join_all(held.iter().map(|lease| self.release_one(&client, member, *lease)));
+        let released: Result<Vec<bool>, Error> = self.answered(released).await?.into_iter().collect();
+        match released {
+            Err(Error::SessionExpired | Error::ClientClosed) => Ok(vec![false; held.len()]),
+            released => released.map_err(|error| self.failed(&error)),
+        }
+    }
+
+    /// All in one step, so that nobody sees a lease of a member that has left; the end of the session would do the same, a
+    /// moment later.
+    async fn leave(&self, member: &MemberId) -> Result<(), CoordinationError> {
+        let Some(client) = self.client(member) else {
+            self.forget(member);
+            return Ok(());
+        };
+        let removed = async {
+            let mut writer = client.new_multi_writer();
+            for path in client.list_ephemerals(&format!("/{}", self.options.path)).await? {
+                writer.add_delete(&path, None)?;
+            }
+            // What cannot be removed now goes with the session.
+            let _ = writer.commit().await;
+            Ok::<_, Error>(())
+        };
+        let left = self.answered(removed).await;
+        drop(client);
+        self.forget(member);
+        match left? {
+            Ok(()) | Err(Error::SessionExpired | Error::ClientClosed | Error::NoNode) => Ok(()),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! Limits of a queue: how many of its executions, and of those with the same key, are queued or run at once, and how many
+//! become claimable in a span of time. What does not fit waits in the line of the limit, by rank (decision 0023).
+//!
+//! This module says how much room there is. Who waits, and how many count, is kept in the store.
+
+use crate::job::InvalidField;
+use crate::limits;
+use crate::mix::mix;
+use crate::time::{Timestamp, duration_micros};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// The number of a limiter, made of its queue and key, so that no names have to be kept. It is below zero: in some
+/// databases the lines of limiters share an index with lanes, whose numbers are above.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LimiterId(i64);
+
+impl LimiterId {
+    pub fn of_queue(queue: &str) -> Self {
+        LimiterId::hashed(queue.bytes())
+    }
+
+    /// The limiter of one key within a queue.
+    pub fn of_key(queue: &str, key: &str) -> Self {
+        // The byte between them occurs in neither.
+        LimiterId::hashed(queue.bytes().chain([0xFF]).chain(key.bytes()))
+    }
+
+    /// The one with this number; `None` if no limiter has it.
+    pub const fn from_number(number: i64) -> Option<Self> {
+        if number < 0 { Some(LimiterId(number)) } else { None }
+    }
+
+    pub const fn number(self) -> i64 {
+        self.0
+    }
+
+    fn hashed(bytes: impl Iterator<Item = u8>) -> Self {
+        let hash = bytes.fold(0, |hash, byte| mix(hash ^ u64::from(byte)));
+        LimiterId((hash | 1 << 63).cast_signed())
+    }
+}
+
+/// The line of a limit: that of a queue, or of one key within it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Line {
+    pub queue: String,
+    /// `None` for the queue's own.
+    pub key: Option<LimiterId>,
+}
+
+impl Line {
+    pub fn of_queue(queue: &str) -> Self {
+        Line { queue: queue.to_owned(), key: None }
+    }
+
+    pub fn id(&self) -> LimiterId {
+        self.key.unwrap_or_else(|| LimiterId::of_queue(&self.queue))
+    }
+}
+
+/// So many starts in a span of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rate {
+    pub count: u32,
+    pub per_ms: u64,
+}
+
+impl Rate {
+    /// The time between two starts.
+    fn step(self) -> Duration {
+        Duration::from_millis(self.per_ms) / self.count.max(1)
+    }
+
+    /// How far starts that were missed, because nobody looked in time, may be made up for: a tenth of the span.
+    fn slack(self) -> Duration {
+        self.step() * (self.count / 10)
+    }
+
+    /// The earliest start that is still to be had.
+    fn next(self, next_at: Option<Timestamp>, now: Timestamp) -> Timestamp {
+        match next_at {
+            None => now,
+            Some(next_at) => {
+                next_at.max(Timestamp::from_micros(now.as_micros() - duration_micros(self.slack())))
+            }
+        }
+    }
+
+    /// How many may start by now.
+    fn room(self, next_at: Option<Timestamp>, now: Timestamp) -> u64 {
+        let next = self.next(next_at, now);
+        if next > now {
+            return 0;
+        }
+        let step = duration_micros(self.step()).max(1);
+        1 + ((now.as_micros() - next.as_micros()) / step).unsigned_abs()
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/", self.count)?;
+        match self.per_ms {
+            ms if ms % 3_600_000 == 0 => write!(f, "{}h", ms / 3_600_000),
+            ms if ms % 60_000 == 0 => write!(f, "{}m", ms / 60_000),
+            ms if ms % 1_000 == 0 => write!(f, "{}s", ms / 1_000),
+            ms => write!(f, "{ms}ms"),
+        }
+    }
+}
+
+/// What one limiter allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Limit {
+    /// Executions that are queued or run.
+    pub concurrency: Option<u32>,
+    pub rate: Option<Rate>,
+}
+
+/// How a limiter is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LimiterUse {
+    /// Executions in its line.
+    pub waiting: u64,
+    /// Executions that count.
+    pub in_use: u64,
+    /// When the next one may start, where starts are paced.
+    pub next_at: Option<Timestamp>,
+}
+
+impl Limit {
+    pub fn is_none(&self) -> bool {
+        *self == Limit::default()
+    }
+
+    /// How many more may go on now.
+    pub fn room(&self, used: &LimiterUse, now: Timestamp) -> u64 {
+        let by_count =
+            self.concurrency.map_or(u64::MAX, |limit| u64::from(limit).saturating_sub(used.in_use));
+        let by_rate = self.rate.map_or(u64::MAX, |rate| rate.room(used.next_at, now));
+        by_count.min(by_rate)
+    }
+
+    /// The time of the next start after one more has gone on; `None` where starts are not paced.
+    pub fn next_after_one(&self, next_at: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
+        let rate = self.rate?;
+        Some(rate.next(next_at, now).plus(rate.step()))
+    }
+
+    /// When time alone will make room; `None` if it will not.
+    pub fn opens_at(&self, used: &LimiterUse) -> Option<Timestamp> {
+        let is_full = self.concurrency.is_some_and(|limit| used.in_use >= u64::from(limit));
+        self.rate.and(used.next_at).filter(|_| !is_full)
+    }
+}
+
+/// What people may set to limit a queue and to share it out. Empty by default.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct QueueLimits {
+    /// How many of all its executions are queued or run at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
+    /// How many of all its executions become claimable in a span of time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    /// The same for each `concurrency_key`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_concurrency: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_rate: Option<Rate>,
+    /// How large the shares of owners are against those of others, who have one.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub weights: BTreeMap<String, u32>,
+}
+
+impl QueueLimits {
+    pub fn of_queue(&self) -> Limit {
+        Limit { concurrency: self.concurrency, rate: self.rate }
+    }
+
+    pub fn of_key(&self) -> Limit {
+        Limit { concurrency: self.key_concurrency, rate: self.key_rate }
+    }
+
+    /// Whether anything may have to wait because of them.
+    pub fn hold_anything(&self) -> bool {
+        !self.of_queue().is_none() || !self.of_key().is_none()
+    }
+
+    /// What a line allows.
+    pub fn of(&self, line: &Line) -> Limit {
+        if line.key.is_some() { self.of_key() } else { self.of_queue() }
+    }
+
+    pub fn weight(&self, owner: &str) -> u32 {
+        self.weights.get(owner).copied().unwrap_or(1)
+    }
+
+    /// The first thing that is wrong with them, if anything.
+    pub fn problem(&self) -> Option<InvalidField> {
+        for (field, limit) in [("concurrency", self.concurrency), ("key_concurrency", self.key_concurrency)] {
+            if limit.is_some_and(|limit| !(1..=limits::CONCURRENCY_MAX).contains(&limit)) {
+                let max = limits::CONCURRENCY_MAX;
+                return Some(InvalidField::new(
+                    field,
+                    format!(
+                        "must be a number from 1 to {max}, or null; pause the queue to let nothing start"
+                    ),
+                ));
+            }
+        }
+        for (field, rate) in [("rate", self.rate), ("key_rate", self.key_rate)] {
+            if let Some(fix) = rate.and_then(rate_problem) {
+                return Some(InvalidField::new(field, fix));
+            }
+        }
+        if self.weights.len() > limits::QUEUE_WEIGHTS_MAX {
+            let max = limits::QUEUE_WEIGHTS_MAX;
+            return Some(InvalidField::new("weights", format!("must name at most {max} owners")));
+        }
+        let (min, max) = (1, limits::OWNER_WEIGHT_MAX);
+        let odd = self.weights.values().find(|weight| !(min..=max).contains(*weight));
+        odd.map(|_| InvalidField::new("weights", format!("each must be a number from {min} to {max}")))
+    }
+}
+
+fn rate_problem(rate: Rate) -> Option<String> {
+    let (span_min, span_max) = (limits::RATE_SPAN_MIN, limits::RATE_SPAN_MAX);
+    if !(1..=limits::RATE_COUNT_MAX).contains(&rate.count) {
+        return Some(format!("must allow from 1 to {} starts, as in \"100/1m\"", limits::RATE_COUNT_MAX));
+    }
+    if !(span_min..=span_max).contains(&Duration::from_millis(rate.per_ms)) {
+        return Some("must be over a span from one second to a day, as in \"100/1m\"".to_owned());
+    }
+    (rate.step() < limits::RATE_STEP_MIN).then(|| {
+        let most = 1_000_000 / limits::RATE_STEP_MIN.as_micros();
+        format!("must be at most {most} starts a second")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: i64) -> Timestamp {
+        Timestamp::from_micros(1_763_195_400_000_000 + ms * 1_000)
+    }
+
+    fn rate(count: u32, per_ms: u64) -> Limit {
+        Limit { rate: Some(Rate { count, per_ms }), ..Limit::default() }
+    }
+
+    /// Lets through what may go on whenever it is looked at; when each of them started.
+    fn starts(limit: Limit, looks: impl Iterator<Item = i64>) -> Vec<i64> {
+        let mut used = LimiterUse { waiting: 1, ..LimiterUse::default() };
+        let mut starts = Vec::new();
+        for ms in looks {
+            for _ in 0..limit.room(&used, at(ms)) {
+                used.next_at = limit.next_after_one(used.next_at, at(ms));
+                starts.push(ms);
+            }
+        }
+        starts
+    }
+
+    #[test]
+    fn as_many_go_on_as_are_free() {
+        let limit = Limit { concurrency: Some(3), ..Limit::default() };
+        let room = |in_use| limit.room(&LimiterUse { in_use, ..LimiterUse::default() }, at(0));
+        assert_eq!([0, 2, 3, 9].map(room), [3, 1, 0, 0]);
+        assert_eq!(
+            Limit::default().room(&LimiterUse { in_use: 9, ..LimiterUse::default() }, at(0)),
+            u64::MAX
+        );
+    }
+
+    #[test]
+    fn starts_are_paced() {
+        assert_eq!(starts(rate(4, 1_000), 0..1_001), [0, 250, 500, 750, 1_000]);
+        let used = LimiterUse { next_at: Some(at(250)), ..LimiterUse::default() };
+        assert_eq!(rate(4, 1_000).opens_at(&used), Some(at(250)));
+        let full = Limit { concurrency: Some(0), ..rate(4, 1_000) };
+        assert_eq!(full.opens_at(&used), None, "time alone makes no room");
+    }
+
+    #[test]
+    fn in_no_span_start_more_than_a_tenth_too_many() {
+        for (count, per_ms, step) in [(1, 1_000, 7), (9, 1_000, 13), (100, 1_000, 37), (1_000, 60_000, 211)] {
+            // Somebody looks now and then, and not at all for a while.
+            let looks = (0..40_000).filter(|ms| ms % step == 0 && !(10_000..25_000).contains(ms));
+            let starts = starts(rate(count, per_ms), looks);
+            for (index, first) in starts.iter().enumerate() {
+                let within = starts[index..].iter().take_while(|ms| **ms < first + per_ms as i64).count();
+                let most = (count + count / 10 + 1) as usize;
+                assert!(within <= most, "{within} of {count} in {per_ms} ms from {first}");
+            }
+            let expected = 25_000 / per_ms * u64::from(count) * 8 / 10;
+            assert!(starts.len() as u64 >= expected, "{} of {expected}", starts.len());
+        }
+    }
+
+    #[test]
+    fn limiters_have_numbers_of_their_own_below_zero() {
+        let queue = LimiterId::of_queue("mail");
+        let keys =
+            [("mail", "a"), ("mail", "b"), ("mai", "la"), ("mail", "")].map(|(q, k)| LimiterId::of_key(q, k));
+        for (index, id) in keys.iter().enumerate() {
+            assert!(id.number() < 0 && *id != queue && !keys[..index].contains(id), "{id:?}");
+        }
+        assert_eq!(LimiterId::from_number(queue.number()), Some(queue));
+        assert_eq!(LimiterId::from_number(7), None);
+        assert_eq!(Line::of_queue("mail").id(), queue);
+    }
+
+    #[test]
+    fn limits_that_nobody_can_mean_are_problems() {
+        let field = |limits: QueueLimits| limits.problem().map(|problem| problem.field);
+        assert_eq!(field(QueueLimits { concurrency: Some(0), ..Default::default() }).unwrap(), "concurrency");
+        let rate =
+            |count, per_ms| QueueLimits { key_rate: Some(Rate { count, per_ms }), ..Default::default() };
+        for odd in [rate(0, 1_000), rate(1, 10), rate(1, 86_400_001), rate(1_000_000, 1_000)] {
+            assert_eq!(field(odd).unwrap(), "key_rate");
+        }
+        assert_eq!(field(rate(1_000, 1_000)), None);
+        let weights =
+            |weight| QueueLimits { weights: [("a".to_owned(), weight)].into(), ..Default::default() };
+        assert_eq!(field(weights(0)).unwrap(), "weights");
+        assert_eq!((field(weights(3)), weights(3).weight("a"), weights(3).weight("b")), (None, 3, 1));
+    }
+
+    #[test]
+    fn a_rate_is_said_in_few_letters() {
+        let said = |count, per_ms| Rate { count, per_ms }.to_string();
+        assert_eq!(said(100, 60_000), "100/1m");
+        assert_eq!(said(5, 1_500), "5/1500ms");
+        assert_eq!(said(7, 7_200_000), "7/2h");
+    }
+}

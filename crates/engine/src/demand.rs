@@ -1,0 +1,48 @@
+//! What waits for workers, for those that adapt to it. One look at the store answers all who ask within a moment.
+
+use crate::Context;
+use punctual_core::limits;
+use punctual_core::ports::{Depth, Served, StoreError};
+use punctual_core::slots::Demand;
+use punctual_core::time::Monotonic;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Mutex;
+
+/// The lanes of which something could be claimed, and when that was looked up. Held while it is, so that many who ask at
+/// once cost one look.
+#[derive(Debug, Default)]
+pub(crate) struct Demands(Mutex<Option<(Monotonic, Arc<Vec<Depth>>)>>);
+
+impl Context {
+    pub(crate) async fn demand(&self, served: &Served) -> Result<Demand, StoreError> {
+        let lanes = self.claimable().await?;
+        let now = self.time.now();
+        let mut demand = Demand::default();
+        for depth in lanes.iter().filter(|depth| served.has(&depth.lane)) {
+            demand.queued += depth.queued;
+            let wait = depth.oldest_queued.map_or(Duration::ZERO, |since| now.since(since));
+            demand.oldest_wait = demand.oldest_wait.max(wait);
+        }
+        Ok(demand)
+    }
+
+    async fn claimable(&self) -> Result<Arc<Vec<Depth>>, StoreError> {
+        let mut kept = self.demands.0.lock().await;
+        let now = self.host.clock.monotonic();
+        if let Some((looked_at, lanes)) = &*kept
+            && now.since(*looked_at) < limits::DEMAND_KEPT
+        {
+            return Ok(lanes.clone());
+        }
+        // What a paused queue holds waits for people, not for workers.
+        let paused = self.store.paused_queues().await?;
+        let mut lanes = self.store.depths().await?;
+        lanes.retain(|depth| {
+            depth.queued > 0 && !paused.iter().any(|paused| paused.queue == depth.lane.queue())
+        });
+        let lanes = Arc::new(lanes);
+        *kept = Some((now, lanes.clone()));
+        Ok(lanes)
+    }
+}

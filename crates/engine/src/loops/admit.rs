@@ -1,0 +1,61 @@
+//! Lets the lines of limits move: those that a commit of this node has made room in at once, those that wait for a time
+//! when it has come, and all others within a second.
+
+use crate::Context;
+use crate::desk::Reservation;
+use crate::pause::ErrorPause;
+use futures_util::future::select;
+use punctual_core::limits;
+use std::pin::pin;
+
+pub(crate) async fn admit(context: &Context) {
+    let clock = &context.host.clock;
+    let mut looked_at = clock.monotonic();
+    let mut pause = ErrorPause::default();
+    loop {
+        let look_at = looked_at.plus(limits::LINES_LOOK_INTERVAL);
+        if context.lines.take_look() || clock.monotonic() >= look_at {
+            looked_at = clock.monotonic();
+            if !look(context).await {
+                clock.sleep(pause.failed()).await;
+            }
+            continue;
+        }
+        let now = context.time.now();
+        let lines = context.lines.take(now);
+        if lines.is_empty() {
+            let until_look = look_at.since(clock.monotonic());
+            let until_open = context.lines.opens_at().map_or(until_look, |at| at.since(now));
+            select(pin!(context.lines.changed()), clock.sleep(until_look.min(until_open))).await;
+            continue;
+        }
+        match context.store.admit(now, lines.clone(), limits::ADMITTED_PER_STEP_MAX).await {
+            Ok(admitted) => {
+                pause.succeeded();
+                context.lines.moved(&lines, &admitted);
+                context.follow_up([admitted.begun], Reservation::default());
+            }
+            Err(error) => {
+                tracing::warn!(%error, "those who wait for a limit could not go on; trying again");
+                context.counters.store_errors.add(1);
+                context.lines.failed(lines);
+                clock.sleep(pause.failed()).await;
+            }
+        }
+    }
+}
+
+/// Looks for all lines in which anybody waits; whether that was possible.
+async fn look(context: &Context) -> bool {
+    match context.store.waiting_lines(limits::LINES_PER_STEP_MAX).await {
+        Ok(lines) => {
+            context.lines.found(lines);
+            true
+        }
+        Err(error) => {
+            tracing::debug!(%error, "lines of limits could not be looked for");
+            context.counters.store_errors.add(1);
+            false
+        }
+    }
+}

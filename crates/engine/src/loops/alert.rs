@@ -1,0 +1,33 @@
+//! The leader looks whether anything has been due for too long without anybody having fired it: what no scheduler can tell
+//! of its own fires.
+
+use crate::{Context, Duties};
+use punctual_core::ids::SegmentSet;
+use punctual_core::limits;
+use punctual_core::ports::StoreError;
+use std::time::Duration;
+
+pub(crate) async fn alert(context: &Context) {
+    if context.config.duties == Duties::OwnCommits {
+        return;
+    }
+    loop {
+        context.host.clock.sleep(limits::OVERDUE_LOOK_PAUSE).await;
+        let overdue = if context.leads() { longest_overdue(context).await } else { Ok(Duration::ZERO) };
+        match overdue {
+            Ok(overdue) => {
+                context.lateness.set_overdue(overdue);
+                if !overdue.is_zero() {
+                    tracing::warn!(error = "overdue", ?overdue, "schedules are due and nobody fires them");
+                }
+            }
+            Err(error) => tracing::debug!(%error, "what is overdue could not be read"),
+        }
+    }
+}
+
+async fn longest_overdue(context: &Context) -> Result<Duration, StoreError> {
+    let now = context.time.now();
+    let due = context.store.due(SegmentSet::ALL, now.minus(limits::FIRE_LATE), 1).await?;
+    Ok(due.iter().map(|due| now.since(due.at)).max().unwrap_or_default())
+}

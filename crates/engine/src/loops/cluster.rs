@@ -1,0 +1,229 @@
+//! Takes part in the cluster: joins, beats, looks, and does this node's own part of the deal. And leaves in order.
+
+use crate::cluster::Seat;
+use crate::{Context, Duties, Engine};
+use futures_util::future::{join, select};
+use punctual_core::cluster::{Holdings, Moves, deal, holdings, standing};
+use punctual_core::ids::{Segment, SegmentSet};
+use punctual_core::ports::{
+    CoordinationError, HeldLease, Joining, LeaseName, MemberId, Roster, Standing, Take,
+};
+use std::pin::pin;
+
+pub(crate) async fn cluster(context: &Context) {
+    let Some(seat) = &context.cluster.seat else { return };
+    join(stay(context, seat), attend(context, seat)).await;
+}
+
+/// Stays a member: joins, and beats from then on.
+async fn stay(context: &Context, seat: &Seat) {
+    let cluster = &context.cluster;
+    // An answer that got lost may have made us a member: until it is certain, the same id is tried again.
+    let mut candidate = new_member(context);
+    loop {
+        let answer = match cluster.member() {
+            Some(member) => beat(context, seat, &member).await,
+            None if cluster.is_leaving() => Ok(()),
+            None => match join_as(context, seat, &candidate).await {
+                Ok(Standing::Alive) => Ok(()),
+                Ok(Standing::GivenUp) => {
+                    candidate = new_member(context);
+                    continue;
+                }
+                Err(error) => Err(error),
+            },
+        };
+        match answer {
+            Ok(()) if cluster.member().is_some() => candidate = new_member(context),
+            // Given up: back under another id, at once.
+            Ok(()) if !cluster.is_leaving() => continue,
+            Ok(()) => {}
+            Err(error) => {
+                tracing::warn!(%error, "coordination does not answer; trying again");
+                context.settle();
+            }
+        }
+        context.host.clock.sleep(cluster.beat_interval()).await;
+    }
+}
+
+fn new_member(context: &Context) -> MemberId {
+    // By time first, so that whoever has been there longest leads.
+    let millis = context.time.now().as_micros() / 1_000;
+    let text = format!("{millis:012x}-{:016x}", context.host.random.next_u64());
+    MemberId::new(text).expect("hexadecimal digits are plain")
+}
+
+async fn join_as(context: &Context, seat: &Seat, member: &MemberId) -> Result<Standing, CoordinationError> {
+    let (card, sent_at) = (context.card(seat), context.host.clock.monotonic());
+    let joining = Joining { member: member.clone(), card: card.written(), ttl: context.cluster.ttl() };
+    let standing = context.ask(seat.coordination.join(joining)).await?;
+    if standing == Standing::Alive {
+        context.cluster.membership(|membership| membership.joined(member.clone(), sent_at));
+        context.cluster.told(card.stands);
+        context.cluster.look_now.notify_one();
+    }
+    Ok(standing)
+}
+
+/// Says that this member is alive, and how it is.
+async fn beat(context: &Context, seat: &Seat, member: &MemberId) -> Result<(), CoordinationError> {
+    let (card, sent_at) = (context.card(seat), context.host.clock.monotonic());
+    match context.ask(seat.coordination.beat(member, card.written())).await? {
+        Standing::Alive => {
+            context.cluster.membership(|membership| membership.beaten(member, sent_at));
+            context.cluster.told(card.stands);
+        }
+        Standing::GivenUp => given_up(context, member),
+    }
+    Ok(())
+}
+
+fn given_up(context: &Context, member: &MemberId) {
+    if context.cluster.is_leaving() {
+        return;
+    }
+    tracing::warn!(%member, "this process was silent for too long and was given up; joining anew");
+    context.cluster.membership(|membership| membership.given_up(member));
+    context.settle();
+}
+
+/// Looks at the cluster again and again, and does what the deal asks of this node.
+async fn attend(context: &Context, seat: &Seat) {
+    if context.config.duties == Duties::OwnCommits {
+        return;
+    }
+    loop {
+        if let Err(error) = round(context, seat).await {
+            tracing::warn!(%error, "the cluster could not be looked at; trying again");
+        }
+        context.settle();
+        let pause = context.host.clock.sleep(context.cluster.look_interval());
+        select(pin!(context.cluster.look_now.notified()), pause).await;
+    }
+}
+
+async fn round(context: &Context, seat: &Seat) -> Result<(), CoordinationError> {
+    let _alone = context.cluster.moving.lock().await;
+    let Some(member) = context.cluster.member().filter(|_| !context.cluster.is_leaving()) else {
+        return Ok(());
+    };
+    // Others leave to this member what they believe it will take, so they hear first that it does not stand.
+    if context.stands() != context.cluster.told_stands() {
+        beat(context, seat, &member).await?;
+    }
+    let sent_at = context.host.clock.monotonic();
+    let roster = context.ask(seat.coordination.look()).await?;
+    context.cluster.saw(&roster);
+    if !roster.members.iter().any(|other| other.id == member) {
+        // The next beat says so for certain.
+        return Ok(());
+    }
+    let mut standing = standing(&roster);
+    if context.cluster.told_stands() {
+        standing.insert(member.clone());
+    } else {
+        standing.remove(&member);
+    }
+    let moves = deal(&member, &roster, &standing);
+    let kept = without(holdings(&member, &roster), &moves.release);
+    context.cluster.membership(|membership| membership.looked(&member, sent_at, kept));
+    // Nothing is released before it is no longer looked after here.
+    context.settle();
+    carry_out(context, seat, &member, moves).await
+}
+
+fn without(holdings: Holdings, released: &[HeldLease]) -> Holdings {
+    let gone: SegmentSet = released.iter().filter_map(|lease| segment(lease.name)).collect();
+    let leads = holdings.leads && !released.iter().any(|lease| lease.name == LeaseName::Leader);
+    Holdings { segments: holdings.segments.without(gone), leads }
+}
+
+fn segment(name: LeaseName) -> Option<Segment> {
+    match name {
+        LeaseName::Segment(segment) => Some(segment),
+        LeaseName::Leader => None,
+    }
+}
+
+async fn carry_out(
+    context: &Context,
+    seat: &Seat,
+    member: &MemberId,
+    moves: Moves,
+) -> Result<(), CoordinationError> {
+    if !moves.release.is_empty() {
+        context.ask(seat.coordination.release(member, moves.release)).await?;
+    }
+    if moves.take.is_empty() {
+        return Ok(());
+    }
+    let answers = context.ask(seat.coordination.take(member, moves.take.clone())).await?;
+    if answers.contains(&Take::GivenUp) {
+        given_up(context, member);
+        return Ok(());
+    }
+    let taken = moves.take.iter().zip(&answers).filter(|(_, answer)| matches!(answer, Take::Held(_)));
+    let taken: Vec<LeaseName> = taken.map(|(name, _)| *name).collect();
+    context.cluster.membership(|membership| {
+        membership.moved(member, |holdings| {
+            let segments = taken.iter().filter_map(|name| segment(*name));
+            holdings.segments = holdings.segments.iter().chain(segments).collect();
+            holdings.leads |= taken.contains(&LeaseName::Leader);
+        });
+    });
+    Ok(())
+}
+
+impl Engine {
+    /// Gives up segments and leadership, and leaves the cluster. The loops go on meanwhile, and fire what is due until
+    /// others look after it: call this before they are stopped, so that nothing is late. Takes a bounded time.
+    pub async fn hand_over(&self) {
+        let context = &self.context;
+        let Some(seat) = &context.cluster.seat else { return };
+        context.cluster.begin_leaving();
+        let _alone = context.cluster.moving.lock().await;
+        let Some(member) = context.cluster.member() else { return };
+        if context.config.duties == Duties::Everything
+            && let Err(error) = release_all(context, seat, &member).await
+        {
+            tracing::warn!(%error, "what this process holds could not be handed over; others take it in a while");
+        }
+        if let Err(error) = context.ask(seat.coordination.leave(&member)).await {
+            tracing::debug!(%error, "this process could not take its leave; it is given up in a while");
+        }
+    }
+}
+
+async fn release_all(context: &Context, seat: &Seat, member: &MemberId) -> Result<(), CoordinationError> {
+    let clock = &context.host.clock;
+    beat(context, seat, member).await?;
+    let roster = context.ask(seat.coordination.look()).await?;
+    let own = roster.held.iter().filter(|(_, holder)| holder == member);
+    let own: Vec<HeldLease> = own.map(|(lease, _)| *lease).collect();
+    context.cluster.membership(|membership| membership.moved(member, |held| *held = Holdings::NOTHING));
+    context.settle();
+    context.ask(seat.coordination.release(member, own)).await?;
+    let until = clock.monotonic().plus(context.cluster.hand_over_time());
+    let mut roster = roster;
+    while clock.monotonic() < until && has_heirs(&roster, member) && !is_all_held(&roster, member) {
+        clock.sleep(context.cluster.look_interval() / 5).await;
+        roster = context.ask(seat.coordination.look()).await?;
+    }
+    if is_all_held(&roster, member) {
+        // Whoever has taken them reads what is due in them just now.
+        clock.sleep(context.cluster.look_interval()).await;
+    }
+    Ok(())
+}
+
+/// Whether there is another to hand over to.
+fn has_heirs(roster: &Roster, member: &MemberId) -> bool {
+    standing(roster).iter().any(|other| other != member)
+}
+
+/// Whether others look after all segments.
+fn is_all_held(roster: &Roster, member: &MemberId) -> bool {
+    let held = roster.held.iter().filter(|(_, holder)| holder != member);
+    held.filter_map(|(lease, _)| segment(lease.name)).collect::<SegmentSet>() == SegmentSet::ALL
+}

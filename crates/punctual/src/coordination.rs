@@ -1,0 +1,175 @@
+//! Through which service the processes on one store coordinate: the only place that names those adapters.
+
+use crate::config::CoordinationSettings;
+use crate::config::value::{Raw, Value};
+use crate::exit::{CliError, Exit};
+use crate::store::OpenStore;
+use punctual_api::NodeInfo;
+use punctual_coordination::{CoordinationOptions, Secret, StoreSide};
+use punctual_core::cluster::Card;
+use punctual_core::ports::Host;
+use punctual_core::recurrence::tzdb_version;
+use punctual_engine::Seat;
+use serde_json::Value as Json;
+
+const FORMS: &str = "store, etcd://HOST:2379, redis://HOST:6379 or zookeeper://HOST:2181";
+
+/// What the setting names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CoordinationUrl(CoordinationOptions);
+
+impl Value for CoordinationUrl {
+    fn kind() -> String {
+        FORMS.to_owned()
+    }
+
+    fn placeholder() -> String {
+        "URL".to_owned()
+    }
+
+    fn read(raw: &Raw) -> Result<Self, String> {
+        let text = raw.text().ok_or_else(|| format!("must be {FORMS}"))?;
+        let options: CoordinationOptions =
+            text.parse().map_err(|error| format!("must be {FORMS}: {error}"))?;
+        match raw {
+            Raw::Text(_) if has_password(&options) => {
+                Err("must not hold the password: write that to a file of its own, and name it with \
+                 coordination.password_file"
+                    .to_owned())
+            }
+            _ => Ok(CoordinationUrl(options)),
+        }
+    }
+
+    /// What cannot be read may hold a password anywhere.
+    fn found(_: &Raw) -> Option<String> {
+        None
+    }
+
+    fn written(&self) -> Json {
+        self.0.to_string().into()
+    }
+}
+
+fn password(options: &mut CoordinationOptions) -> Option<&mut Secret> {
+    let login = match options {
+        CoordinationOptions::Store => return None,
+        CoordinationOptions::Etcd(options) => &mut options.login,
+        CoordinationOptions::Redis(options) => &mut options.login,
+        CoordinationOptions::ZooKeeper(options) => &mut options.login,
+    };
+    login.as_mut().map(|login| &mut login.password)
+}
+
+fn has_password(options: &CoordinationOptions) -> bool {
+    password(&mut options.clone()).is_some_and(|password| !password.0.is_empty())
+}
+
+/// This process's seat in the cluster of its store; none where the store is its own.
+pub fn seat(
+    settings: &CoordinationSettings,
+    open: &OpenStore,
+    host: &Host,
+    info: &NodeInfo,
+) -> Result<Option<Seat>, CliError> {
+    let Some(register) = open.register.clone() else {
+        return match settings.url.0 {
+            CoordinationOptions::Store => Ok(None),
+            _ => Err(misunderstood(
+                "coordination.url is for processes that share a store, and the embedded SQLite store belongs to one: \
+                 leave it out, or name a PostgreSQL or MySQL database with --store",
+            )),
+        };
+    };
+    let options = with_password(settings)?;
+    let store = StoreSide { register, clock: host.clock.clone() };
+    let coordination = punctual_coordination::open(&options, store)
+        .map_err(|error| CliError::cannot_start(format!("coordination.url {options}: {error}")))?;
+    Ok(Some(Seat { coordination, card: card(info) }))
+}
+
+fn with_password(settings: &CoordinationSettings) -> Result<CoordinationOptions, CliError> {
+    let mut options = settings.url.0.clone();
+    let Some(file) = &settings.password_file else { return Ok(options) };
+    let wrong =
+        |why: String| CliError::cannot_start(format!("coordination.password_file {}: {why}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+    let text = text.trim_end_matches(['\r', '\n']);
+    if text.is_empty() {
+        return Err(wrong("the file is empty".to_owned()));
+    }
+    if let Ok(Some(exposed)) = crate::config::exposure(file) {
+        tracing::warn!("{exposed}");
+    }
+    match password(&mut options) {
+        Some(password) => text.clone_into(&mut password.0),
+        None => {
+            let why =
+                "coordination.url names nobody whose password it could be: write it as SCHEME://USER@HOST";
+            return Err(misunderstood(why));
+        }
+    }
+    Ok(options)
+}
+
+/// What this process says of itself to the others.
+fn card(info: &NodeInfo) -> Card {
+    Card {
+        node_id: info.id.clone(),
+        roles: info.roles.clone(),
+        host: info.host.clone(),
+        address: info.address.clone(),
+        version: info.version.clone(),
+        pid: info.pid,
+        started_at: info.started_at,
+        tzdb_version: tzdb_version().to_owned(),
+        store: info.store.clone(),
+        schema_version: info.schema_version as u32,
+        ..Card::default()
+    }
+}
+
+fn misunderstood(message: &str) -> CliError {
+    CliError { exit: Exit::Misunderstood, message: message.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<CoordinationUrl, String> {
+        CoordinationUrl::read(&Raw::word(text))
+    }
+
+    #[test]
+    fn a_url_is_shown_without_its_password_and_what_is_wrong_is_not_repeated() {
+        let url = read("redis://ann:secret@host").unwrap();
+        assert!(!url.written().to_string().contains("secret"), "{}", url.written());
+        let error = read("consul://ann:secret@host").unwrap_err();
+        assert!(error.contains("etcd://HOST:2379") && !error.contains("secret"), "{error}");
+        assert_eq!(CoordinationUrl::found(&Raw::word("redis://ann:secret@host")), None);
+    }
+
+    #[test]
+    fn a_password_does_not_belong_in_the_configuration_file() {
+        let error = CoordinationUrl::read(&Raw::Text("redis://ann:secret@host".to_owned())).unwrap_err();
+        assert!(error.contains("coordination.password_file") && !error.contains("secret"), "{error}");
+        assert!(CoordinationUrl::read(&Raw::Text("redis://ann@host".to_owned())).is_ok());
+    }
+
+    #[test]
+    fn the_password_comes_from_its_file_for_whoever_the_url_names() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("password");
+        std::fs::write(&file, "secret\n").unwrap();
+        let settings = |url: &str| CoordinationSettings {
+            url: read(url).unwrap(),
+            password_file: Some(file.clone()),
+            ttl: crate::config::value::Value::read(&Raw::word("3s")).unwrap(),
+        };
+        let mut options = with_password(&settings("etcd://ann@host")).unwrap();
+        assert_eq!(password(&mut options).unwrap().0, "secret");
+        let error = with_password(&settings("etcd://host")).unwrap_err();
+        assert!(error.message.contains("USER@HOST"), "{}", error.message);
+    }
+}

@@ -1,0 +1,181 @@
+//! Scale hooks: tell a command or a web address that a queue has been long, or short, for a while, so that it starts or
+//! stops workers. They come from a file that the operator names and from nowhere else: whoever can reach the API can
+//! run nothing with them.
+
+mod file;
+
+pub use file::Hook;
+use file::Told;
+
+use punctual_core::limits;
+use punctual_core::ports::{Host, StoreError};
+use punctual_core::scaling::{QueueLoad, Watch};
+use punctual_engine::Engine;
+use serde_json::{Value, json};
+use std::io;
+use std::process::Stdio;
+use std::sync::Arc;
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+use tokio::sync::{Mutex, watch};
+
+/// Bytes of what a failed command wrote that the log shows.
+const STDERR_BYTES_MAX: usize = 500;
+
+/// A hook at work.
+struct Watched {
+    hook: Arc<Hook>,
+    watch: Watch,
+    /// Held while somebody is being told: a slow one is not told again meanwhile.
+    telling: Arc<Mutex<()>>,
+}
+
+/// Watches the queues until the process stops, as long as it leads: each hook is told by one process of a cluster.
+pub async fn run(hooks: Vec<Hook>, engine: Arc<Engine>, host: Host, mut draining: watch::Receiver<bool>) {
+    if hooks.is_empty() {
+        return;
+    }
+    let watched = |hook| Watched { hook: Arc::new(hook), watch: Watch::default(), telling: Arc::default() };
+    let mut hooks: Vec<Watched> = hooks.into_iter().map(watched).collect();
+    loop {
+        tokio::select! {
+            () = host.clock.sleep(limits::SCALE_LOOK_INTERVAL) => {}
+            _ = draining.wait_for(|is_draining| *is_draining) => return,
+        }
+        if !engine.leads() {
+            hooks.iter_mut().for_each(|hook| hook.watch.forget());
+            continue;
+        }
+        if let Err(error) = look(&mut hooks, &engine, &host).await {
+            // What was not seen may have been otherwise.
+            hooks.iter_mut().for_each(|hook| hook.watch.forget());
+            tracing::debug!(%error, "scale hooks could not look at the queues");
+        }
+    }
+}
+
+async fn look(hooks: &mut [Watched], engine: &Engine, host: &Host) -> Result<(), StoreError> {
+    let store = engine.store();
+    let paused = store.paused_queues().await?;
+    let mut depths = store.depths().await?;
+    // What a paused queue holds waits for people, not for workers.
+    depths.retain(|depth| !paused.iter().any(|paused| paused.queue == depth.lane.queue()));
+    let sessions = store.sessions().await?;
+    for Watched { hook, watch, telling } in hooks {
+        let load = QueueLoad::of(hook.queue.as_deref(), &depths, &sessions, engine.now());
+        if !watch.look(&hook.trigger, &load, host.clock.monotonic()) {
+            continue;
+        }
+        let Ok(turn) = telling.clone().try_lock_owned() else { continue };
+        let hook = hook.clone();
+        host.spawn.spawn(Box::pin(async move {
+            tell(&hook, &load).await;
+            drop(turn);
+        }));
+    }
+    Ok(())
+}
+
+async fn tell(hook: &Hook, load: &QueueLoad) {
+    let said = document(hook, load);
+    let telling = async {
+        match &hook.told {
+            Told::Command(command) => run_command(command, &said).await,
+            Told::Url(url) => call(url, &said).await,
+        }
+    };
+    let result = match tokio::time::timeout(hook.timeout, telling).await {
+        Ok(result) => result,
+        Err(_) => Err(format!("it took longer than {}", punctual_client::Span::from(hook.timeout))),
+    };
+    let (name, queued) = (hook.name.as_str(), load.queued);
+    match result {
+        Ok(()) => {
+            tracing::info!(hook = name, queued, oldest_wait = ?load.oldest_wait, "a scale hook was told")
+        }
+        Err(reason) => tracing::warn!(
+            hook = name,
+            queued,
+            reason,
+            "a scale hook failed; it is told again after its cool-down"
+        ),
+    }
+}
+
+/// What a hook is told.
+fn document(hook: &Hook, load: &QueueLoad) -> Value {
+    json!({
+        "hook": hook.name,
+        "queue": hook.queue,
+        "queued": load.queued,
+        "running": load.running,
+        "oldest_wait_secs": load.oldest_wait.as_millis() as f64 / 1_000.0,
+        "workers": load.workers,
+        "slots": load.slots,
+        "desired_slots": load.desired_slots(limits::TARGET_WAIT_DEFAULT),
+    })
+}
+
+/// Runs a command with the document on its standard input. It is killed if nobody waits for it any more.
+async fn run_command(command: &[String], said: &Value) -> Result<(), String> {
+    let (program, arguments) = command.split_first().ok_or("the command is empty")?;
+    let child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn();
+    let mut child = child.map_err(|error| format!("{program} cannot be started: {error}"))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        let written = stdin.write_all(format!("{said}\n").as_bytes()).await;
+        // Who does not read it need not.
+        written.or_else(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe => Ok(()),
+            _ => Err(format!("{program} cannot be told: {error}")),
+        })?;
+    }
+    let output = child.wait_with_output().await.map_err(|error| format!("{program}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let tail = &stderr[stderr.floor_char_boundary(stderr.len().saturating_sub(STDERR_BYTES_MAX))..];
+    Err(format!("{program} ended with {}: {}", output.status, tail.trim()))
+}
+
+async fn call(url: &str, said: &Value) -> Result<(), String> {
+    let sent = reqwest::Client::new().post(url).json(said).send().await;
+    // The address may hold a secret, and the log is no place for it.
+    let answer = sent.map_err(|error| format!("the call failed: {}", error.without_url()))?;
+    match answer.status() {
+        status if status.is_success() => Ok(()),
+        status => Err(format!("the call was answered {status}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    #[tokio::test]
+    async fn a_command_is_told_on_its_standard_input() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("told");
+        let command = words(&["sh", "-c", "cat > \"$1\"", "hook", file.to_str().unwrap()]);
+        run_command(&command, &json!({"queued": 7})).await.unwrap();
+        assert_eq!(std::fs::read_to_string(file).unwrap(), "{\"queued\":7}\n");
+    }
+
+    #[tokio::test]
+    async fn a_command_that_fails_is_told_with_its_last_words() {
+        let failed = run_command(&words(&["sh", "-c", "echo no quota >&2; exit 3"]), &json!({})).await;
+        assert_eq!(failed.unwrap_err(), "sh ended with exit status: 3: no quota");
+        let missing = run_command(&words(&["/nonexistent/scale"]), &json!({})).await.unwrap_err();
+        assert!(missing.starts_with("/nonexistent/scale cannot be started"), "{missing}");
+    }
+}

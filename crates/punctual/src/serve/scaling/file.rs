@@ -1,0 +1,187 @@
+//! The file of scale hooks: read at the start, and refused as a whole if anything in it is wrong.
+
+use crate::exit::CliError;
+use punctual_client::Span;
+use punctual_core::job::name_problem;
+use punctual_core::scaling::{Threshold, Trigger};
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+const SUSTAINED_DEFAULT: Duration = Duration::from_secs(60);
+const COOL_DOWN_DEFAULT: Duration = Duration::from_secs(300);
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+/// Longest time of any kind in the file.
+const TIME_MAX: Duration = Duration::from_secs(24 * 3_600);
+/// Hooks in one file.
+const HOOKS_MAX: usize = 100;
+
+/// Whom to tell of what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hook {
+    pub name: String,
+    /// All queues together if not named.
+    pub queue: Option<String>,
+    pub trigger: Trigger,
+    pub timeout: Duration,
+    pub told: Told,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Told {
+    /// Program and arguments; no shell is involved.
+    Command(Vec<String>),
+    Url(String),
+}
+
+impl Hook {
+    /// All hooks of a file; none if there is no file.
+    pub fn read_all(path: Option<&Path>) -> Result<Vec<Hook>, CliError> {
+        let Some(path) = path else { return Ok(vec![]) };
+        let wrong = |what: String| CliError::cannot_start(format!("{}: {what}", path.display()));
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| wrong(format!("the file of scale hooks cannot be read: {error}")))?;
+        parse(&text).map_err(wrong)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(default)]
+    hook: Vec<WrittenHook>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenHook {
+    name: String,
+    queue: Option<String>,
+    depth_above: Option<u64>,
+    depth_below: Option<u64>,
+    wait_above: Option<Span>,
+    wait_below: Option<Span>,
+    #[serde(rename = "for")]
+    sustained: Option<Span>,
+    cool_down: Option<Span>,
+    timeout: Option<Span>,
+    command: Option<Vec<String>>,
+    url: Option<String>,
+}
+
+fn parse(text: &str) -> Result<Vec<Hook>, String> {
+    let written: Written = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
+    if written.hook.len() > HOOKS_MAX {
+        return Err(format!("at most {HOOKS_MAX} hooks are possible, not {}", written.hook.len()));
+    }
+    let mut names = BTreeSet::new();
+    let hook = |written: WrittenHook| {
+        let name = written.name.clone();
+        let about = |problem| format!("hook {name:?}: {problem}");
+        if !names.insert(name.clone()) {
+            return Err(about("another one has its name".to_owned()));
+        }
+        read(written).map_err(about)
+    };
+    written.hook.into_iter().map(hook).collect()
+}
+
+fn read(written: WrittenHook) -> Result<Hook, String> {
+    for (field, text) in [("name", Some(&written.name)), ("queue", written.queue.as_ref())] {
+        if let Some(fix) = text.and_then(|text| name_problem(text)) {
+            return Err(format!("{field} {fix}"));
+        }
+    }
+    let thresholds = [
+        written.depth_above.map(Threshold::DepthAbove),
+        written.depth_below.map(Threshold::DepthBelow),
+        written.wait_above.map(|wait| Threshold::WaitAbove(wait.get())),
+        written.wait_below.map(|wait| Threshold::WaitBelow(wait.get())),
+    ];
+    let mut thresholds = thresholds.into_iter().flatten();
+    let (Some(threshold), None) = (thresholds.next(), thresholds.next()) else {
+        return Err("must have one of depth_above, depth_below, wait_above and wait_below".to_owned());
+    };
+    let told = match (written.command, written.url) {
+        (Some(command), None) if !command.is_empty() => Told::Command(command),
+        (None, Some(url)) if url.starts_with("http://") || url.starts_with("https://") => Told::Url(url),
+        (Some(_), None) => return Err("command must name a program, as a list of words".to_owned()),
+        (None, Some(_)) => return Err("url must begin with http:// or https://".to_owned()),
+        _ => return Err("must have either command or url".to_owned()),
+    };
+    let sustained = time("for", written.sustained, SUSTAINED_DEFAULT)?;
+    let cool_down = time("cool_down", written.cool_down, COOL_DOWN_DEFAULT)?;
+    let timeout = time("timeout", written.timeout, TIMEOUT_DEFAULT)?;
+    let trigger = Trigger { threshold, sustained, cool_down };
+    Ok(Hook { name: written.name, queue: written.queue, trigger, timeout, told })
+}
+
+fn time(field: &str, written: Option<Span>, default: Duration) -> Result<Duration, String> {
+    let time = written.map_or(default, Span::get);
+    if time > TIME_MAX { Err(format!("{field} must be at most {}", Span::from(TIME_MAX))) } else { Ok(time) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_hooks_is_read() {
+        let hooks = parse(
+            r#"
+            [[hook]]
+            name = "more"
+            queue = "images"
+            depth_above = 1000
+            for = "30s"
+            cool_down = "2m"
+            timeout = "5s"
+            command = ["/usr/local/bin/scale", "up"]
+
+            [[hook]]
+            name = "fewer"
+            wait_below = "1s"
+            url = "https://scaler.example.org/down"
+            "#,
+        )
+        .unwrap();
+        let expected = Hook {
+            name: "more".to_owned(),
+            queue: Some("images".to_owned()),
+            trigger: Trigger {
+                threshold: Threshold::DepthAbove(1_000),
+                sustained: Duration::from_secs(30),
+                cool_down: Duration::from_secs(120),
+            },
+            timeout: Duration::from_secs(5),
+            told: Told::Command(vec!["/usr/local/bin/scale".to_owned(), "up".to_owned()]),
+        };
+        assert_eq!(hooks[0], expected);
+        assert_eq!(hooks[1].trigger.threshold, Threshold::WaitBelow(Duration::from_secs(1)));
+        assert_eq!((hooks[1].trigger.cool_down, hooks[1].timeout), (COOL_DOWN_DEFAULT, TIMEOUT_DEFAULT));
+        assert_eq!(parse("").unwrap(), []);
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_the_name_of_the_hook() {
+        for (lines, told) in [
+            ("depth_above = 1", "hook \"x\": must have either command or url"),
+            ("command = [\"a\"]", "hook \"x\": must have one of depth_above"),
+            (
+                "depth_above = 1\nwait_above = \"1s\"\ncommand = [\"a\"]",
+                "hook \"x\": must have one of depth_above",
+            ),
+            ("depth_above = 1\ncommand = []", "hook \"x\": command must name a program"),
+            ("depth_above = 1\nurl = \"ftp://a\"", "hook \"x\": url must begin with http"),
+            ("depth_above = 1\ncommand = [\"a\"]\nfor = \"25h\"", "hook \"x\": for must be at most"),
+            ("depth_above = 1\ncommand = [\"a\"]\nqueue = \"\"", "hook \"x\": queue "),
+        ] {
+            let problem = parse(&format!("[[hook]]\nname = \"x\"\n{lines}")).unwrap_err();
+            assert!(problem.starts_with(told), "{lines}: {problem}");
+        }
+        let twice = "[[hook]]\nname = \"x\"\ndepth_above = 1\ncommand = [\"a\"]\n".repeat(2);
+        assert_eq!(parse(&twice).unwrap_err(), "hook \"x\": another one has its name");
+        assert!(parse("[[hook]]\nname = \"x\"\ncomand = [\"a\"]").unwrap_err().contains("comand"));
+    }
+}

@@ -1,0 +1,93 @@
+//! Limiters in a draft: how they are used while this transaction has the turns of their queues, and who waits in their
+//! lines.
+
+use super::Draft;
+use super::found::Found;
+use super::table::Table;
+use super::wants::Wants;
+use crate::fault::Fault;
+use crate::rows::LiveRow;
+use crate::tally::{LimiterCounts, shown};
+use punctual_core::limiter::{LimiterId, LimiterUse, Line};
+use punctual_core::time::Timestamp;
+use std::collections::BTreeMap;
+
+#[derive(Debug, Default)]
+pub(super) struct Limiters {
+    /// What of these queues was queued or ran when they were locked.
+    started: BTreeMap<String, i64>,
+    counts: BTreeMap<LimiterId, LimiterCounts>,
+    next: Table<LimiterId, Timestamp>,
+    heads: BTreeMap<LimiterId, Heads>,
+}
+
+/// How much of a line was fetched.
+#[derive(Debug, Clone, Copy)]
+struct Heads {
+    asked: usize,
+    /// What is not here is not there, or another transaction has it.
+    is_all: bool,
+}
+
+impl Limiters {
+    pub fn take_in(&mut self, wants: &Wants, found: &Found) {
+        self.started.extend(wants.limited_queues.iter().map(|queue| (queue.clone(), 0)));
+        self.started.extend(found.started.iter().cloned());
+        self.counts.extend(wants.limiters.iter().map(|limiter| (*limiter, [0; 2])));
+        self.counts.extend(found.limiters.iter().map(|found| (found.id, found.counts)));
+        let next = found.limiters.iter().filter_map(|found| Some((found.id, found.next_at?)));
+        self.next.take_in(&wants.limiters, next);
+        for (line, asked) in &wants.lines {
+            let waiting = found.live.iter().filter(|row| row.live.line == Some(*line)).count();
+            self.heads.insert(*line, Heads { asked: *asked, is_all: waiting < *asked });
+        }
+    }
+
+    pub fn undo(&mut self) {
+        self.next.undo();
+    }
+
+    /// Those that this transaction has set.
+    pub fn next_starts(&self) -> Vec<(LimiterId, Timestamp)> {
+        self.next.written().filter_map(|(limiter, at)| Some((*limiter, *at?))).collect()
+    }
+}
+
+impl Draft {
+    pub(super) fn use_of_limiter(&mut self, line: &Line) -> Result<LimiterUse, Fault> {
+        let id = line.id();
+        let known = (self.limiters.started.get(&line.queue), self.limiters.counts.get(&id));
+        let (Some(started), Some(counts)) = known else {
+            self.wants.add_limiter(line);
+            return self.unloaded();
+        };
+        let [waiting, in_use] = self.tally.of_limiter(id, *counts);
+        let in_use = if line.key.is_some() {
+            in_use
+        } else {
+            let lanes = self.remembered.lanes.through(&line.queue);
+            lanes.iter().fold(*started, |sum, (lane, _)| self.tally.started(*lane, sum))
+        };
+        let next_at = self.limiters.next.present(&id).copied();
+        Ok(LimiterUse { waiting: shown(waiting), in_use: shown(in_use), next_at })
+    }
+
+    pub(super) fn put_next_start(&mut self, limiter: LimiterId, at: Timestamp) {
+        self.limiters.next.put(limiter, at);
+    }
+
+    pub(super) fn heads_of_line(&mut self, line: LimiterId, count: usize) -> Result<Vec<LiveRow>, Fault> {
+        let is_in_line = |row: &LiveRow| row.live.line == Some(line);
+        let before = self.open.rows.rows_before().filter(|(_, row)| is_in_line(row));
+        let gone = before.filter(|(id, _)| !self.open.rows.present(id).is_some_and(is_in_line)).count();
+        let wanted = count.saturating_add(gone);
+        if !self.limiters.heads.get(&line).is_some_and(|heads| heads.is_all || heads.asked >= wanted) {
+            self.wants.lines.insert(line, wanted);
+            return self.unloaded();
+        }
+        let mut waiting: Vec<&LiveRow> =
+            self.open.rows.rows().map(|(_, row)| row).filter(|row| is_in_line(row)).collect();
+        waiting.sort_unstable_by_key(|row| (row.live.rank, row.live.id));
+        Ok(waiting.into_iter().take(count).cloned().collect())
+    }
+}

@@ -1,0 +1,60 @@
+//! How limiters are used, and in which of their lines anybody waits.
+
+use super::Reads;
+use crate::codes::read_line;
+use crate::fault::Fault;
+use crate::mysql::lists::{documents, numbers};
+use crate::mysql::rows::{get, limit};
+use crate::mysql::tables::{LIMITERS, STARTED, read_limiter_row};
+use crate::tally::shown;
+use punctual_core::limiter::{LimiterUse, Line};
+use std::collections::{BTreeMap, BTreeSet};
+
+const LINES: &str = "SELECT limiter, (SELECT lane FROM live FORCE INDEX (live_claim) \
+     WHERE live.queued_lane = limiter_tallies.limiter LIMIT 1) \
+     FROM limiter_tallies WHERE waiting > 0 ORDER BY limiter LIMIT ?";
+
+impl Reads {
+    /// Up to `count` lines in which somebody waits.
+    pub async fn waiting_lines(&mut self, count: usize) -> Result<Vec<Line>, Fault> {
+        let rows = self.all(LINES, (limit(count),)).await?;
+        let mut lines = Vec::with_capacity(rows.len());
+        for row in &rows {
+            if let Some(lane) = get::<Option<i64>>(row, 1)? {
+                lines.push(read_line(get(row, 0)?, &self.lane(lane).await?)?);
+            }
+        }
+        Ok(lines)
+    }
+
+    /// How these limiters are used, in their order.
+    pub async fn limiters(&mut self, lines: &[Line]) -> Result<Vec<LimiterUse>, Fault> {
+        let queues: BTreeSet<&str> = lines.iter().map(|line| line.queue.as_str()).collect();
+        let queues = documents(&queues, |row, queue| {
+            row.text(queue);
+        });
+        let mut started: BTreeMap<String, i64> = BTreeMap::new();
+        for list in queues {
+            for row in self.all(STARTED, (list,)).await? {
+                started.insert(get(&row, 0)?, get(&row, 1)?);
+            }
+        }
+        let mut limiters = BTreeMap::new();
+        for list in numbers(lines.iter().map(|line| line.id().number())) {
+            for row in self.all(LIMITERS, (list,)).await? {
+                limiters.extend(read_limiter_row(&row)?.map(|found| (found.id, found)));
+            }
+        }
+        let used = |line: &Line| {
+            let found = limiters.get(&line.id());
+            let [waiting, in_use] = found.map_or([0; 2], |found| found.counts);
+            let in_use = match line.key {
+                Some(_) => in_use,
+                None => started.get(&line.queue).copied().unwrap_or(0),
+            };
+            let next_at = found.and_then(|found| found.next_at);
+            LimiterUse { waiting: shown(waiting), in_use: shown(in_use), next_at }
+        };
+        Ok(lines.iter().map(used).collect())
+    }
+}

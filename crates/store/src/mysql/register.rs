@@ -1,0 +1,251 @@
+//! The register on MariaDB and MySQL. It has a connection of its own, so that a beat never waits in line with work: a node
+//! that is busy is not dead. It knows its two tables and no rule.
+//!
+//! Members are locked before leases, and each in the order of their names. The nodes of a Galera cluster do not see each
+//! other's locks. There two transactions meet when they commit, if they have written the same row: so whoever takes a lease
+//! writes its own row of members, which whoever gives it up deletes.
+
+use super::connection::{Connection, OwnConnection};
+use super::lists::{documents, list};
+use super::options::Target;
+use super::rows::{count, counter, get};
+use crate::fault::Fault;
+use crate::mysql::connection::for_update_of;
+use crate::register::read::{self, EitherRow};
+use crate::register::{RegisterCall, RegisterReply};
+use mysql_async::{Row, Value};
+use punctual_core::ports::{
+    Entries, HeldLease, Joining, LeaseEpoch, LeaseName, LeaseRow, MemberId, MemberPulse, Standing, Take,
+    release_rows, take_rows,
+};
+use punctual_core::time::Timestamp;
+use std::time::Duration;
+
+const ENTER: &str = "INSERT INTO cluster_members (id, beat, ttl_us, entered_at, beaten_at, card) \
+     VALUES (?, 1, ?, ?, ?, ?) \
+     ON DUPLICATE KEY UPDATE beat = beat + 1, ttl_us = VALUES(ttl_us), beaten_at = VALUES(beaten_at), \
+     card = VALUES(card)";
+const BEAT: &str = "UPDATE cluster_members SET beat = beat + 1, beaten_at = ?, card = ? WHERE id = ?";
+const COUNT_AS_BEAT: &str = "UPDATE cluster_members SET beat = beat + 1 WHERE id = ?";
+const GIVE_UP: &str = "DELETE FROM cluster_members WHERE id = ? AND beat = ?";
+const REMOVE: &str = "DELETE FROM cluster_members WHERE id = ?";
+/// There are few leases, and locking all of them keeps the order.
+const LOCK_ALL: &str = "SELECT name, epoch, holder FROM cluster_leases ORDER BY name FOR UPDATE";
+const LOCK: &str = concat!(
+    "SELECT cluster_leases.name, epoch, holder FROM ",
+    list!(0 name name),
+    " STRAIGHT_JOIN cluster_leases FORCE INDEX (PRIMARY) ON cluster_leases.name = given.name",
+    for_update_of!("cluster_leases")
+);
+/// The row is as it was read, also where somebody on another node has written it since: then all is undone and run again.
+const HOLD: &str = "UPDATE cluster_leases SET epoch = ?, holder = ? WHERE name = ? AND holder IS NULL";
+const MAKE: &str = "INSERT INTO cluster_leases (name, epoch, holder) VALUES (?, ?, ?)";
+const FREE: &str = "UPDATE cluster_leases SET holder = NULL WHERE name = ? AND epoch = ? AND holder = ?";
+/// Both tables at one moment.
+const ENTRIES: &str = "SELECT 0, id, beat, ttl_us, card FROM cluster_members \
+     UNION ALL SELECT 1, holder, epoch, 0, name FROM cluster_leases WHERE holder IS NOT NULL";
+
+/// How often a call is run that was undone in favour of another one, and how long it pauses, times its tries so far.
+const TRIES: u32 = 12;
+const PAUSE: Duration = Duration::from_millis(5);
+
+#[derive(Debug)]
+pub(crate) struct Register {
+    own: OwnConnection,
+}
+
+impl Register {
+    pub fn new(target: Target) -> Self {
+        Register { own: OwnConnection::new(target) }
+    }
+
+    pub async fn call(&self, call: &RegisterCall) -> Result<RegisterReply, Fault> {
+        let mut tries = 1;
+        loop {
+            match self.call_once(call).await {
+                Err(fault) if fault.is_conflict() && tries < TRIES => {
+                    tokio::time::sleep(PAUSE * tries).await;
+                    tries += 1;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// A connection that was kept may have ended since, which only a statement notices: what counts is what a new one says.
+    async fn call_once(&self, call: &RegisterCall) -> Result<RegisterReply, Fault> {
+        let mut used = self.own.take().await?;
+        let mut done = transact(&mut used.connection, call).await;
+        if used.was_kept && done.as_ref().is_err_and(Fault::is_outage) {
+            used.renew().await?;
+            done = transact(&mut used.connection, call).await;
+        }
+        if done.is_err() {
+            used.connection.roll_back().await;
+        }
+        if !used.connection.is_broken() {
+            used.keep();
+        }
+        done
+    }
+
+    pub async fn entries(&self) -> Result<Entries, Fault> {
+        let mut used = self.own.take().await?;
+        let mut rows = used.connection.all(ENTRIES, vec![]).await;
+        if used.was_kept && rows.as_ref().is_err_and(Fault::is_outage) {
+            used.renew().await?;
+            rows = used.connection.all(ENTRIES, vec![]).await;
+        }
+        let rows = rows?;
+        used.connection.commit().await?;
+        used.keep();
+        let either = |row: &Row| -> Result<EitherRow, Fault> {
+            let number = count(row, 2, "a count of the cluster")?;
+            Ok((get(row, 0)?, get(row, 1)?, number, count(row, 3, "cluster_members.ttl_us")?, get(row, 4)?))
+        };
+        read::entries(rows.iter().map(either).collect::<Result<_, _>>()?)
+    }
+
+    pub async fn close(self) {
+        if let Ok(used) = self.own.take().await
+            && used.was_kept
+        {
+            used.connection.close().await;
+        }
+    }
+}
+
+async fn transact(connection: &mut Connection, call: &RegisterCall) -> Result<RegisterReply, Fault> {
+    connection.begin().await?;
+    let reply = perform(connection, call).await?;
+    connection.commit().await?;
+    Ok(reply)
+}
+
+async fn perform(connection: &mut Connection, call: &RegisterCall) -> Result<RegisterReply, Fault> {
+    Ok(match call {
+        RegisterCall::Enter { now, joining } => {
+            enter(connection, *now, joining).await?;
+            RegisterReply::Entered
+        }
+        RegisterCall::Beat { now, member, card } => {
+            let values = vec![now.as_micros().into(), card.as_str().into(), member.as_str().into()];
+            let found = connection.run(BEAT, values).await?;
+            RegisterReply::Beaten(if found == 0 { Standing::GivenUp } else { Standing::Alive })
+        }
+        RegisterCall::GiveUp { silent } => RegisterReply::GivenUp(give_up(connection, silent).await?),
+        RegisterCall::Take { member, names } => RegisterReply::Taken(take(connection, member, names).await?),
+        RegisterCall::Release { member, held } => {
+            RegisterReply::Released(release(connection, member, held).await?)
+        }
+        RegisterCall::Remove { member } => {
+            connection.run(REMOVE, vec![member.as_str().into()]).await?;
+            free_all(connection, &[member]).await?;
+            RegisterReply::Removed
+        }
+    })
+}
+
+async fn enter(connection: &mut Connection, now: Timestamp, joining: &Joining) -> Result<(), Fault> {
+    let Joining { member, card, ttl } = joining;
+    let ttl_us = counter(u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX));
+    let now = Value::Int(now.as_micros());
+    let values = vec![member.as_str().into(), ttl_us.into(), now.clone(), now, card.as_str().into()];
+    connection.run(ENTER, values).await.map(drop)
+}
+
+async fn give_up(connection: &mut Connection, silent: &[MemberPulse]) -> Result<Vec<bool>, Fault> {
+    let mut sorted: Vec<&MemberPulse> = silent.iter().collect();
+    sorted.sort();
+    sorted.dedup();
+    let mut gone = Vec::new();
+    for pulse in sorted {
+        let values = vec![pulse.member.as_str().into(), counter(pulse.beat).into()];
+        if connection.run(GIVE_UP, values).await? > 0 {
+            gone.push(&pulse.member);
+        }
+    }
+    if !gone.is_empty() {
+        free_all(connection, &gone).await?;
+    }
+    Ok(silent.iter().map(|pulse| gone.contains(&&pulse.member)).collect())
+}
+
+async fn free_all(connection: &mut Connection, members: &[&MemberId]) -> Result<(), Fault> {
+    let rows = leases(&connection.all(LOCK_ALL, vec![]).await?)?;
+    for row in rows {
+        if let Some(holder) = row.holder.as_ref().filter(|holder| members.contains(holder)) {
+            free(connection, HeldLease { name: row.name, epoch: row.epoch }, holder).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn free(connection: &mut Connection, lease: HeldLease, holder: &MemberId) -> Result<(), Fault> {
+    let values = vec![lease.name.to_string().into(), counter(lease.epoch.0).into(), holder.as_str().into()];
+    changed_one(connection.run(FREE, values).await?)
+}
+
+async fn take(
+    connection: &mut Connection,
+    member: &MemberId,
+    names: &[LeaseName],
+) -> Result<Vec<Take>, Fault> {
+    if connection.run(COUNT_AS_BEAT, vec![member.as_str().into()]).await? == 0 {
+        return Ok(vec![Take::GivenUp; names.len()]);
+    }
+    let found = locked(connection, names.iter().copied()).await?;
+    let known: Vec<LeaseName> = found.iter().map(|row| row.name).collect();
+    let taken = take_rows(found, member, names);
+    for row in &taken.changed {
+        let LeaseRow { name, epoch: LeaseEpoch(epoch), .. } = row;
+        let (name, epoch, holder) = (Value::from(name.to_string()), counter(*epoch), member.as_str());
+        if known.contains(&row.name) {
+            changed_one(connection.run(HOLD, vec![epoch.into(), holder.into(), name]).await?)?;
+        } else {
+            connection.run(MAKE, vec![name, epoch.into(), holder.into()]).await?;
+        }
+    }
+    Ok(taken.answers)
+}
+
+async fn release(
+    connection: &mut Connection,
+    member: &MemberId,
+    held: &[HeldLease],
+) -> Result<Vec<bool>, Fault> {
+    let found = locked(connection, held.iter().map(|lease| lease.name)).await?;
+    let released = release_rows(&found, member, held);
+    for row in found.iter().filter(|row| released.freed.contains(&row.name)) {
+        free(connection, HeldLease { name: row.name, epoch: row.epoch }, member).await?;
+    }
+    Ok(released.answers)
+}
+
+/// A row that is not as it was read was changed on another node.
+fn changed_one(found: u64) -> Result<(), Fault> {
+    if found == 1 { Ok(()) } else { Err(Fault::Conflict("a lease has changed since it was read".to_owned())) }
+}
+
+/// Locks rows in the order of their names.
+async fn locked(
+    connection: &mut Connection,
+    names: impl IntoIterator<Item = LeaseName>,
+) -> Result<Vec<LeaseRow>, Fault> {
+    let mut names: Vec<String> = names.into_iter().map(|name| name.to_string()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let mut rows = Vec::new();
+    let lists = documents(&names, |row, name| {
+        row.text(name);
+    });
+    for list in lists {
+        rows.append(&mut connection.all(LOCK, vec![list]).await?);
+    }
+    leases(&rows)
+}
+
+fn leases(rows: &[Row]) -> Result<Vec<LeaseRow>, Fault> {
+    let lease = |row: &Row| read::lease((get(row, 0)?, count(row, 1, "cluster_leases.epoch")?, get(row, 2)?));
+    rows.iter().map(lease).collect()
+}

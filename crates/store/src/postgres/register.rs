@@ -1,0 +1,185 @@
+//! The register on PostgreSQL. It has a connection of its own, so that a beat never waits in line with work: a node that is
+//! busy is not dead. It knows its two tables and no rule.
+//!
+//! Members are locked before leases, and each in the order of their names.
+
+use super::options::Target;
+use super::rows::{clean, count, counter, get};
+use super::wire::{Call, Frame, OwnWire, Wire, column, value};
+use crate::fault::Fault;
+use crate::register::read::{self, EitherRow};
+use crate::register::{RegisterCall, RegisterReply};
+use punctual_core::ports::{
+    Entries, HeldLease, Joining, LeaseName, LeaseRow, MemberId, MemberPulse, Standing, Take, release_rows,
+    take_rows,
+};
+use punctual_core::time::Timestamp;
+use std::time::Duration;
+use tokio_postgres::Row;
+
+const ENTER: &str = "INSERT INTO cluster_members AS kept (id, beat, ttl_us, entered_at, beaten_at, card) \
+     VALUES ($1, 1, $2, $3, $3, $4) \
+     ON CONFLICT (id) DO UPDATE SET beat = kept.beat + 1, ttl_us = excluded.ttl_us, \
+     beaten_at = excluded.beaten_at, card = excluded.card";
+const BEAT: &str =
+    "UPDATE cluster_members SET beat = beat + 1, beaten_at = $2, card = $3 WHERE id = $1 RETURNING 1";
+const COUNT_AS_BEAT: &str = "UPDATE cluster_members SET beat = beat + 1 WHERE id = $1 RETURNING 1";
+const LOCK_MEMBERS: &str =
+    "SELECT id, beat FROM cluster_members WHERE id = ANY($1) ORDER BY id COLLATE \"C\" FOR UPDATE";
+const REMOVE: &str = "DELETE FROM cluster_members WHERE id = ANY($1)";
+const LOCK_HELD: &str =
+    "SELECT name FROM cluster_leases WHERE holder = ANY($1) ORDER BY name COLLATE \"C\" FOR UPDATE";
+const FREE_ALL: &str = "UPDATE cluster_leases SET holder = NULL WHERE holder = ANY($1)";
+const LOCK_LEASES: &str = "SELECT name, epoch, holder FROM cluster_leases WHERE name = ANY($1) ORDER BY name COLLATE \"C\" FOR UPDATE";
+/// Somebody else may have made the same row meanwhile: then all is undone and run again.
+const MAKE: &str = "INSERT INTO cluster_leases (name, epoch, holder) \
+     SELECT name, epoch, $3 FROM unnest($1::text[], $2::bigint[]) AS new(name, epoch)";
+const HOLD: &str = "UPDATE cluster_leases SET epoch = new.epoch, holder = $3 \
+     FROM unnest($1::text[], $2::bigint[]) AS new(name, epoch) WHERE cluster_leases.name = new.name";
+const FREE: &str = "UPDATE cluster_leases SET holder = NULL WHERE name = ANY($1)";
+/// Both tables at one moment.
+const ENTRIES: &str = "SELECT 0::bigint, id, beat, ttl_us, card FROM cluster_members \
+     UNION ALL SELECT 1, holder, epoch, 0, name FROM cluster_leases WHERE holder IS NOT NULL";
+
+/// How often a call is run that was undone in favour of another one, and how long it pauses, times its tries so far.
+const TRIES: u32 = 12;
+const PAUSE: Duration = Duration::from_millis(5);
+
+pub(crate) struct Register {
+    own: OwnWire,
+}
+
+impl Register {
+    pub fn new(target: Target) -> Self {
+        Register { own: OwnWire::new(target) }
+    }
+
+    pub async fn call(&self, call: &RegisterCall) -> Result<RegisterReply, Fault> {
+        let mut tries = 1;
+        loop {
+            let mut used = self.own.take().await?;
+            match perform(&mut used.wire, call).await {
+                Ok(reply) => {
+                    used.keep();
+                    return Ok(reply);
+                }
+                Err(fault) if fault.is_conflict() && tries < TRIES => {
+                    used.wire.roll_back().await?;
+                    used.keep();
+                    tokio::time::sleep(PAUSE * tries).await;
+                    tries += 1;
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+    }
+
+    pub async fn entries(&self) -> Result<Entries, Fault> {
+        let mut used = self.own.take().await?;
+        let rows = used.wire.run_one(Call::new(ENTRIES, [])).await?;
+        used.keep();
+        let either = |row: &Row| -> Result<EitherRow, Fault> {
+            let number = count(row, 2, "a count of the cluster")?;
+            Ok((get(row, 0)?, get(row, 1)?, number, count(row, 3, "cluster_members.ttl_us")?, get(row, 4)?))
+        };
+        read::entries(rows.iter().map(either).collect::<Result<_, _>>()?)
+    }
+}
+
+async fn perform(wire: &mut Wire, call: &RegisterCall) -> Result<RegisterReply, Fault> {
+    Ok(match call {
+        RegisterCall::Enter { now, joining } => {
+            enter(wire, *now, joining).await?;
+            RegisterReply::Entered
+        }
+        RegisterCall::Beat { now, member, card } => {
+            RegisterReply::Beaten(beat(wire, *now, member, card).await?)
+        }
+        RegisterCall::GiveUp { silent } => RegisterReply::GivenUp(give_up(wire, silent).await?),
+        RegisterCall::Take { member, names } => RegisterReply::Taken(take(wire, member, names).await?),
+        RegisterCall::Release { member, held } => RegisterReply::Released(release(wire, member, held).await?),
+        RegisterCall::Remove { member } => {
+            let id = || column([member.as_str()]);
+            let lock = vec![Call::new(LOCK_MEMBERS, [id()]), Call::new(LOCK_HELD, [id()])];
+            wire.run(Frame::Begin, lock).await?;
+            remove(wire, vec![member.as_str()]).await?;
+            RegisterReply::Removed
+        }
+    })
+}
+
+async fn enter(wire: &mut Wire, now: Timestamp, joining: &Joining) -> Result<(), Fault> {
+    let Joining { member, card, ttl } = joining;
+    let ttl_us = counter(u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX));
+    let values = [value(member.as_str()), value(ttl_us), value(now.as_micros()), value(clean(card))];
+    wire.run_one(Call::new(ENTER, values)).await.map(drop)
+}
+
+async fn beat(wire: &mut Wire, now: Timestamp, member: &MemberId, card: &str) -> Result<Standing, Fault> {
+    let values = [value(member.as_str()), value(now.as_micros()), value(clean(card))];
+    let found = wire.run_one(Call::new(BEAT, values)).await?;
+    Ok(if found.is_empty() { Standing::GivenUp } else { Standing::Alive })
+}
+
+async fn give_up(wire: &mut Wire, silent: &[MemberPulse]) -> Result<Vec<bool>, Fault> {
+    let ids = column(silent.iter().map(|pulse| pulse.member.as_str()));
+    let rows = wire.run(Frame::Begin, vec![Call::new(LOCK_MEMBERS, [ids])]).await?;
+    let mut found = Vec::new();
+    for row in rows.iter().flatten() {
+        let member = read::member(get(row, 0)?)?;
+        found.push(MemberPulse { member, beat: count(row, 1, "cluster_members.beat")? });
+    }
+    let answers: Vec<bool> = silent.iter().map(|pulse| found.contains(pulse)).collect();
+    let gone: Vec<&str> =
+        found.iter().filter(|pulse| silent.contains(pulse)).map(|pulse| pulse.member.as_str()).collect();
+    wire.run(Frame::None, vec![Call::new(LOCK_HELD, [column(gone.iter().copied())])]).await?;
+    remove(wire, gone).await?;
+    Ok(answers)
+}
+
+/// Ends a transaction that has locked them and what they hold.
+async fn remove(wire: &mut Wire, members: Vec<&str>) -> Result<(), Fault> {
+    let ids = || column(members.iter().copied());
+    let calls = vec![Call::new(REMOVE, [ids()]), Call::new(FREE_ALL, [ids()])];
+    wire.run(Frame::Commit, calls).await.map(drop)
+}
+
+async fn take(wire: &mut Wire, member: &MemberId, names: &[LeaseName]) -> Result<Vec<Take>, Fault> {
+    let counted = Call::new(COUNT_AS_BEAT, [value(member.as_str())]);
+    let found = wire.run(Frame::Begin, vec![counted, lock(names.iter().copied())]).await?;
+    let [counted, found] = found.as_slice() else { return Err(Fault::Missing("an answer".to_owned())) };
+    if counted.is_empty() {
+        wire.run(Frame::Commit, vec![]).await?;
+        return Ok(vec![Take::GivenUp; names.len()]);
+    }
+    let found = leases(found)?;
+    let known: Vec<LeaseName> = found.iter().map(|row| row.name).collect();
+    let taken = take_rows(found, member, names);
+    let (kept, new): (Vec<_>, Vec<_>) = taken.changed.iter().partition(|row| known.contains(&row.name));
+    let calls = [(HOLD, kept), (MAKE, new)].into_iter().filter(|(_, rows)| !rows.is_empty());
+    wire.run(Frame::Commit, calls.map(|(sql, rows)| hold(sql, member, &rows)).collect()).await?;
+    Ok(taken.answers)
+}
+
+fn hold<'a>(sql: &'static str, member: &'a MemberId, rows: &[&LeaseRow]) -> Call<'a> {
+    let names = column(rows.iter().map(|row| row.name.to_string()));
+    let epochs = column(rows.iter().map(|row| counter(row.epoch.0)));
+    Call::new(sql, [names, epochs, value(member.as_str())])
+}
+
+async fn release(wire: &mut Wire, member: &MemberId, held: &[HeldLease]) -> Result<Vec<bool>, Fault> {
+    let found = wire.run(Frame::Begin, vec![lock(held.iter().map(|lease| lease.name))]).await?;
+    let released = release_rows(&leases(found.iter().flatten())?, member, held);
+    let freed = column(released.freed.iter().map(LeaseName::to_string));
+    wire.run(Frame::Commit, vec![Call::new(FREE, [freed])]).await?;
+    Ok(released.answers)
+}
+
+fn lock<'a>(names: impl IntoIterator<Item = LeaseName>) -> Call<'a> {
+    Call::new(LOCK_LEASES, [column(names.into_iter().map(|name| name.to_string()))])
+}
+
+fn leases<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Result<Vec<LeaseRow>, Fault> {
+    let lease = |row: &Row| read::lease((get(row, 0)?, count(row, 1, "cluster_leases.epoch")?, get(row, 2)?));
+    rows.into_iter().map(lease).collect()
+}

@@ -1,0 +1,46 @@
+//! How limiters are used, and in which of their lines anybody waits.
+
+use super::Reads;
+use crate::codes::read_line;
+use crate::fault::Fault;
+use crate::sqlite::rows::{all, limit, one, time};
+use crate::sqlite::tally;
+use crate::tally::shown;
+use punctual_core::limiter::{LimiterUse, Line};
+use punctual_core::ports::StoreError;
+
+const LINES: &str = "SELECT limiter, (SELECT lane FROM live WHERE live.line = limiter_tallies.limiter LIMIT 1) \
+     FROM limiter_tallies WHERE waiting > 0 ORDER BY limiter LIMIT ?1";
+
+impl Reads<'_> {
+    /// Up to `count` lines in which somebody waits.
+    pub fn waiting_lines(&mut self, count: usize) -> Result<Vec<Line>, StoreError> {
+        Ok(self.waited_in(count)?)
+    }
+
+    /// How these limiters are used, in their order.
+    pub fn limiters(&mut self, lines: &[Line]) -> Result<Vec<LimiterUse>, StoreError> {
+        Ok(lines.iter().map(|line| self.limiter(line)).collect::<Result<_, Fault>>()?)
+    }
+
+    fn waited_in(&mut self, count: usize) -> Result<Vec<Line>, Fault> {
+        let found = all(&mut *self.conn.prepare_cached(LINES)?, [limit(count)], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, Option<i64>>(1)?))
+        })?;
+        let found = found.into_iter().filter_map(|(number, lane)| Some((number, lane?)));
+        found.map(|(number, lane)| read_line(number, &self.lanes.lane(self.conn, lane)?)).collect()
+    }
+
+    fn limiter(&mut self, line: &Line) -> Result<LimiterUse, Fault> {
+        let [waiting, mut in_use] = tally::limiter(self.conn, line.id())?;
+        if line.key.is_none() {
+            in_use = 0;
+            for (lane, _) in self.lanes.through(self.conn, &line.queue)? {
+                in_use += tally::started(self.conn, lane)?;
+            }
+        }
+        let mut select = self.conn.prepare_cached("SELECT next_at FROM limiter_paces WHERE limiter = ?1")?;
+        let next_at = one(&mut select, [line.id().number()], |row| time(row, 0))?;
+        Ok(LimiterUse { waiting: shown(waiting), in_use: shown(in_use), next_at })
+    }
+}

@@ -1,0 +1,113 @@
+//! The register in the embedded store. It knows its two tables and no rule.
+
+use super::reads::Reads;
+use super::rows::{all, count, counter};
+use crate::fault::Fault;
+use crate::register::read::{self, EitherRow};
+use crate::register::{RegisterCall, RegisterReply};
+use punctual_core::ports::{
+    Entries, Joining, LeaseName, LeaseRow, MemberId, MemberPulse, Standing, StoreError, Take, release_rows,
+    take_rows,
+};
+use punctual_core::time::Timestamp;
+use rusqlite::{Connection, params};
+
+const ENTER: &str = "INSERT INTO cluster_members (id, beat, ttl_us, entered_at, beaten_at, card) \
+     VALUES (?1, 1, ?2, ?3, ?3, ?4) \
+     ON CONFLICT (id) DO UPDATE SET beat = beat + 1, ttl_us = ?2, beaten_at = ?3, card = ?4";
+const BEAT: &str = "UPDATE cluster_members SET beat = beat + 1, beaten_at = ?2, card = ?3 WHERE id = ?1";
+const COUNT_AS_BEAT: &str = "UPDATE cluster_members SET beat = beat + 1 WHERE id = ?1";
+const GIVE_UP: &str = "DELETE FROM cluster_members WHERE id = ?1 AND beat = ?2";
+const REMOVE: &str = "DELETE FROM cluster_members WHERE id = ?1";
+const FREE_ALL: &str = "UPDATE cluster_leases SET holder = NULL WHERE holder = ?1";
+const LEASES: &str = "SELECT name, epoch, holder FROM cluster_leases";
+const HOLD: &str = "INSERT INTO cluster_leases (name, epoch, holder) VALUES (?1, ?2, ?3) \
+     ON CONFLICT (name) DO UPDATE SET epoch = ?2, holder = ?3";
+const FREE: &str = "UPDATE cluster_leases SET holder = NULL WHERE name = ?1";
+/// Both tables at one moment.
+const ENTRIES: &str = "SELECT 0, id, beat, ttl_us, card FROM cluster_members \
+     UNION ALL SELECT 1, holder, epoch, 0, name FROM cluster_leases WHERE holder IS NOT NULL";
+
+pub(crate) fn perform(conn: &Connection, call: &RegisterCall) -> Result<RegisterReply, Fault> {
+    Ok(match call {
+        RegisterCall::Enter { now, joining } => {
+            enter(conn, *now, joining)?;
+            RegisterReply::Entered
+        }
+        RegisterCall::Beat { now, member, card } => RegisterReply::Beaten(beat(conn, *now, member, card)?),
+        RegisterCall::GiveUp { silent } => {
+            let given_up = silent.iter().map(|pulse| give_up(conn, pulse)).collect::<Result<_, _>>()?;
+            RegisterReply::GivenUp(given_up)
+        }
+        RegisterCall::Take { member, names } => RegisterReply::Taken(take(conn, member, names)?),
+        RegisterCall::Release { member, held } => {
+            let released = release_rows(&leases(conn)?, member, held);
+            for name in released.freed {
+                conn.prepare_cached(FREE)?.execute([name.to_string()])?;
+            }
+            RegisterReply::Released(released.answers)
+        }
+        RegisterCall::Remove { member } => {
+            conn.prepare_cached(REMOVE)?.execute([member.as_str()])?;
+            conn.prepare_cached(FREE_ALL)?.execute([member.as_str()])?;
+            RegisterReply::Removed
+        }
+    })
+}
+
+fn enter(conn: &Connection, now: Timestamp, joining: &Joining) -> Result<(), Fault> {
+    let Joining { member, card, ttl } = joining;
+    let ttl_us = counter(u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX));
+    conn.prepare_cached(ENTER)?.execute(params![member.as_str(), ttl_us, now.as_micros(), card])?;
+    Ok(())
+}
+
+fn beat(conn: &Connection, now: Timestamp, member: &MemberId, card: &str) -> Result<Standing, Fault> {
+    let found = conn.prepare_cached(BEAT)?.execute(params![member.as_str(), now.as_micros(), card])?;
+    Ok(if found == 0 { Standing::GivenUp } else { Standing::Alive })
+}
+
+fn give_up(conn: &Connection, silent: &MemberPulse) -> Result<bool, Fault> {
+    let id = silent.member.as_str();
+    let is_removed = conn.prepare_cached(GIVE_UP)?.execute(params![id, counter(silent.beat)])? > 0;
+    if is_removed {
+        conn.prepare_cached(FREE_ALL)?.execute([id])?;
+    }
+    Ok(is_removed)
+}
+
+fn take(conn: &Connection, member: &MemberId, names: &[LeaseName]) -> Result<Vec<Take>, Fault> {
+    if conn.prepare_cached(COUNT_AS_BEAT)?.execute([member.as_str()])? == 0 {
+        return Ok(vec![Take::GivenUp; names.len()]);
+    }
+    let taken = take_rows(leases(conn)?, member, names);
+    for row in taken.changed {
+        conn.prepare_cached(HOLD)?.execute(params![
+            row.name.to_string(),
+            counter(row.epoch.0),
+            member.as_str()
+        ])?;
+    }
+    Ok(taken.answers)
+}
+
+fn leases(conn: &Connection) -> Result<Vec<LeaseRow>, Fault> {
+    all(&mut *conn.prepare_cached(LEASES)?, [], |row| {
+        read::lease((row.get(0)?, count(row, 1, "cluster_leases.epoch")?, row.get(2)?))
+    })
+}
+
+impl Reads<'_> {
+    /// Who is in the cluster and who holds what, at one moment.
+    pub fn register(&self) -> Result<Entries, StoreError> {
+        Ok(entries(self.conn())?)
+    }
+}
+
+fn entries(conn: &Connection) -> Result<Entries, Fault> {
+    let rows: Vec<EitherRow> = all(&mut *conn.prepare_cached(ENTRIES)?, [], |row| {
+        let number = count(row, 2, "a count of the cluster")?;
+        Ok((row.get(0)?, row.get(1)?, number, count(row, 3, "cluster_members.ttl_us")?, row.get(4)?))
+    })?;
+    read::entries(rows)
+}

@@ -1,0 +1,198 @@
+//! Limits: what becomes ready goes through the limits of its queue or waits in their lines, and lines move when there is
+//! room (decision 0023). That counts go up and down with the rows is for the tally to see to, not for the verbs.
+
+use super::begin::begun;
+use super::each::each;
+use crate::fault::Fault;
+use crate::rows::{LiveRow, Rows};
+use punctual_core::gates::Gate;
+use punctual_core::job::Job;
+use punctual_core::limiter::{LimiterId, Line, QueueLimits};
+use punctual_core::occurrence::{Live, LiveState};
+use punctual_core::ports::{Admitted, Begun, Lane};
+use punctual_core::time::Timestamp;
+
+/// Lets what has become ready go on if the limits of its queue have room, or puts it in line. Queues without limits pay
+/// one look into a map in memory. `key` is asked for the job's `concurrency_key` only where keys are limited.
+pub(super) fn pass<R: Rows>(
+    rows: &mut R,
+    live: Live,
+    lane: &Lane,
+    now: Timestamp,
+    key: impl FnOnce(&mut R) -> Result<Option<String>, Fault>,
+) -> Result<Live, Fault> {
+    let Some(limits) = limits_of(rows, lane.queue())?.filter(|_| live.state == LiveState::Queued) else {
+        return Ok(live);
+    };
+    let key = if limits.of_key().is_none() { None } else { key(rows)? };
+    let limiter = key.map(|key| LimiterId::of_key(lane.queue(), &key));
+    let live = Live { limiter, ..live };
+    if let Some(key) = limiter
+        && !goes_through(rows, &Line { queue: lane.queue().to_owned(), key: Some(key) }, &limits, now)?
+    {
+        return Ok(live.in_line(key)?);
+    }
+    past_key(rows, live, lane.queue(), &limits, now)
+}
+
+/// The same for what the wide row of its job has to be asked about.
+pub(super) fn pass_by_job<R: Rows>(
+    rows: &mut R,
+    live: Live,
+    lane: &Lane,
+    now: Timestamp,
+) -> Result<Live, Fault> {
+    let job = live.id.job;
+    pass(rows, live, lane, now, |rows| {
+        Ok(rows.terms_of(job)?.and_then(|terms| terms.settings.concurrency_key))
+    })
+}
+
+/// The way of what has passed the limit of its key, if there was one.
+fn past_key<R: Rows>(
+    rows: &mut R,
+    live: Live,
+    queue: &str,
+    limits: &QueueLimits,
+    now: Timestamp,
+) -> Result<Live, Fault> {
+    let line = Line::of_queue(queue);
+    if limits.of_queue().is_none() || goes_through(rows, &line, limits, now)? {
+        return Ok(live);
+    }
+    Ok(live.in_line(line.id())?)
+}
+
+/// Whether a line has room for one and nobody waits there. Then its next start moves on.
+fn goes_through<R: Rows>(
+    rows: &mut R,
+    line: &Line,
+    limits: &QueueLimits,
+    now: Timestamp,
+) -> Result<bool, Fault> {
+    let limit = limits.of(line);
+    let used = rows.limiter(line)?;
+    if used.waiting > 0 || limit.room(&used, now) == 0 {
+        return Ok(false);
+    }
+    if let Some(next_at) = limit.next_after_one(used.next_at, now) {
+        rows.set_next_start(line.id(), next_at)?;
+    }
+    Ok(true)
+}
+
+/// The limits of a queue, if it has any.
+fn limits_of<R: Rows>(rows: &mut R, queue: &str) -> Result<Option<QueueLimits>, Fault> {
+    let row = rows.queue(queue)?;
+    Ok(row.map(|row| row.settings.limits).filter(QueueLimits::hold_anything))
+}
+
+/// The lines that what follows from the end of this row, or from its going back to wait, may let move. A queue that got
+/// its first limit a moment ago may be missed: whoever looks after all lines finds it.
+pub(super) fn freed<R: Rows>(rows: &mut R, row: &LiveRow) -> Result<Vec<Line>, Fault> {
+    if !row.live.counts_for_queue() && !row.live.counts_for_key() {
+        return Ok(vec![]);
+    }
+    let lane = rows.lane(row.lane)?;
+    let seen = rows.queue_as_seen(lane.queue())?;
+    if !seen.is_some_and(|row| row.settings.limits.hold_anything()) {
+        return Ok(vec![]);
+    }
+    let key = row.live.limiter.map(|key| Line { queue: lane.queue().to_owned(), key: Some(key) });
+    Ok([Line::of_queue(lane.queue())].into_iter().chain(key).collect())
+}
+
+/// What is open of a job that has come to another queue or key and has not started takes its place there. What has run
+/// counts where it is, and does not wait again.
+pub(super) fn take_place_again<R: Rows>(
+    rows: &mut R,
+    job: &Job,
+    lane: &Lane,
+    now: Timestamp,
+) -> Result<Begun, Fault> {
+    let limits = rows.queue(lane.queue())?.map(|row| row.settings.limits).unwrap_or_default();
+    let key = job.spec.settings.concurrency_key.as_deref().filter(|_| !limits.of_key().is_none());
+    let limiter = key.map(|key| LimiterId::of_key(lane.queue(), key));
+    let queue = (!limits.of_queue().is_none()).then(|| LimiterId::of_queue(lane.queue()));
+    let mut all_begun = Begun::default();
+    for row in rows.open_of_job(job.id)? {
+        let ready = match row.live.state {
+            LiveState::Queued => row.live.clone(),
+            LiveState::Waiting(_) if row.live.line.is_some() => {
+                row.live.gate_opened(Gate::Concurrency, now)?
+            }
+            _ => continue,
+        };
+        let ready = Live { limiter, ..ready };
+        let placed = match limiter.or(queue).filter(|_| ready.state == LiveState::Queued) {
+            Some(line) => ready.in_line(line)?,
+            None => ready,
+        };
+        if placed != row.live {
+            rows.update_live(&row, &placed)?;
+            all_begun.add(begun(&placed, lane));
+        }
+    }
+    Ok(all_begun)
+}
+
+/// Lets the heads of these lines go on as far as there is room, up to `count` of each.
+pub(super) fn admit<R: Rows>(
+    rows: &mut R,
+    now: Timestamp,
+    lines: &[Line],
+    count: usize,
+) -> Result<Admitted, Fault> {
+    let mut admitted = Admitted::default();
+    for one in each(rows, lines, |rows, line| admit_one(rows, now, line, count))? {
+        admitted.begun.add(one.begun);
+        admitted.waiting.extend(one.waiting);
+        admitted.more.extend(one.more);
+    }
+    Ok(admitted)
+}
+
+fn admit_one<R: Rows>(rows: &mut R, now: Timestamp, line: &Line, count: usize) -> Result<Admitted, Fault> {
+    let limits = rows.queue(&line.queue)?.map(|row| row.settings.limits).unwrap_or_default();
+    let limit = limits.of(line);
+    let used = rows.limiter(line)?;
+    let room = limit.room(&used, now).min(used.waiting);
+    let mut admitted = Admitted::default();
+    if room > 0 {
+        let heads = rows.first_in_line(line, usize::try_from(room).unwrap_or(usize::MAX).min(count))?;
+        for row in &heads {
+            admitted.begun.add(let_out(rows, row, line, &limits, now)?);
+        }
+        let left = rows.limiter(line)?;
+        let has_more = !heads.is_empty() && left.waiting > 0 && limit.room(&left, now) > 0;
+        admitted.more.extend(has_more.then(|| line.clone()));
+    }
+    let left = rows.limiter(line)?;
+    if left.waiting > 0 {
+        admitted.waiting.push((line.clone(), limit.opens_at(&left)));
+    }
+    Ok(admitted)
+}
+
+/// The first in line goes on. One that something else holds leaves the line, and comes back when that lets it go.
+fn let_out<R: Rows>(
+    rows: &mut R,
+    row: &LiveRow,
+    line: &Line,
+    limits: &QueueLimits,
+    now: Timestamp,
+) -> Result<Begun, Fault> {
+    let mut live = row.live.gate_opened(Gate::Concurrency, now)?;
+    if live.state == LiveState::Queued {
+        let used = rows.limiter(line)?;
+        if let Some(next_at) = limits.of(line).next_after_one(used.next_at, now) {
+            rows.set_next_start(line.id(), next_at)?;
+        }
+        if line.key.is_some() {
+            live = past_key(rows, live, &line.queue, limits, now)?;
+        }
+    }
+    rows.update_live(row, &live)?;
+    let lane = rows.lane(row.lane)?;
+    Ok(begun(&live, &lane))
+}

@@ -1,0 +1,79 @@
+//! `cargo xtask chaos`: builds the binary and the suite, finds what the suite needs, and starts it. What it does is in
+//! `crates/chaos`, which is built only for this.
+
+use crate::services::{self, Service};
+use crate::{test, tools};
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus};
+
+pub const USAGE: &str = "\
+cargo xtask chaos [--store postgres|mariadb] [--seed N] [--for 20m] [--short] [-o json]
+                            torments clusters of real processes and checks that every job ran on time, once; --help says more
+cargo xtask chaos failover [--store postgres|mariadb]
+                            measures how long the loss or the restart of a process is felt";
+
+/// Tells the suite which library changes the clocks of processes.
+const FAKETIME_VARIABLE: &str = "PUNCTUAL_CHAOS_FAKETIME";
+/// The one that is made for programs with threads.
+const FAKETIME_FILE: &str = "libfaketimeMT.so.1";
+
+/// `cargo xtask chaos …`; the words are the suite's own.
+pub fn run(root: &Path, words: &[&str]) -> Result<ExitCode> {
+    Ok(services::exit_code(start(root, words)?))
+}
+
+/// As a step of the tests: the short form on both databases.
+pub fn short(root: &Path) -> Result<bool> {
+    Ok(start(root, &["--short", "--seed", "1"])?.success())
+}
+
+fn start(root: &Path, words: &[&str]) -> Result<ExitStatus> {
+    let mut build = Command::new(test::cargo());
+    build.args(["build", "--package", "punctual", "--package", "punctual-chaos"]).current_dir(root);
+    tools::succeed(&mut build)?;
+    for service in [Service::Postgres, Service::MariaDb] {
+        services::find_or_unpack(root, service)?;
+    }
+    let mut suite = Command::new(tools::target_folder(root).join("debug").join("punctual-chaos"));
+    suite.args(words).current_dir(root).env(FAKETIME_VARIABLE, faketime(root)?);
+    // Whatever becomes of the file that we were started from, as long as we run.
+    suite.env(services::SERVICES_VARIABLE, format!("/proc/{}/exe", std::process::id()));
+    suite.status().context("start punctual-chaos")
+}
+
+/// The library, installed on this machine or unpacked beside the build.
+fn faketime(root: &Path) -> Result<PathBuf> {
+    let unpacked = tools::tools_folder(root).join("faketime");
+    if let Some(library) = faketime_below(Path::new("/usr")).or_else(|| faketime_below(&unpacked.join("usr")))
+    {
+        return Ok(library);
+    }
+    println!("faketime is not here; it is unpacked beside the build, once");
+    services::unpack(&["libfaketime"], &unpacked)?;
+    faketime_below(&unpacked.join("usr"))
+        .with_context(|| format!("{FAKETIME_FILE} is not in Debian's package libfaketime: install faketime"))
+}
+
+/// Debian has a folder for each kind of machine.
+fn faketime_below(usr: &Path) -> Option<PathBuf> {
+    let folders = std::fs::read_dir(usr.join("lib")).ok()?;
+    let files = folders.filter_map(|folder| Some(folder.ok()?.path().join("faketime").join(FAKETIME_FILE)));
+    files.into_iter().find(|file| file.exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_is_found_whatever_the_machine() {
+        let usr = tempfile::tempdir().unwrap();
+        assert_eq!(faketime_below(usr.path()), None);
+        let folder = usr.path().join("lib").join("riscv64-linux-gnu").join("faketime");
+        std::fs::create_dir_all(&folder).unwrap();
+        assert_eq!(faketime_below(usr.path()), None);
+        std::fs::write(folder.join(FAKETIME_FILE), "").unwrap();
+        assert_eq!(faketime_below(usr.path()), Some(folder.join(FAKETIME_FILE)));
+    }
+}
