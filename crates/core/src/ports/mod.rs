@@ -1,5 +1,6 @@
 //! What the rules ask of the world. Only the binary and the simulator name concrete adapters.
 
+mod denial;
 mod executions;
 mod executor;
 mod figures;
@@ -10,6 +11,7 @@ mod token;
 mod wakes;
 mod worker;
 
+pub use denial::Denial;
 pub use executions::{
     ExecutionQuery, ExecutionView, ExecutionWalk, FinishedEvent, FinishedPage, HistorySpan, ListedExecution,
     OpenExecution, RunningPlace,

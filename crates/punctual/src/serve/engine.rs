@@ -3,7 +3,7 @@
 use crate::exit::CliError;
 use crate::store::OpenStore;
 use anyhow::Context;
-use punctual_core::ports::{Host, Store, StoreError};
+use punctual_core::ports::{Host, Store};
 use punctual_engine::{Duties, Engine, EngineConfig};
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ async fn lose_sessions_of_last_process(store: &dyn Store, engine: &Engine) -> an
             Ok(())
         }
         // A full disk: they end with their leases.
-        Err(error @ StoreError::Unavailable(_)) => {
+        Err(error) if error.is_retryable() => {
             tracing::warn!(%error, "the sessions of the last process cannot be ended yet; their work waits for its leases");
             Ok(())
         }

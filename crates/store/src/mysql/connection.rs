@@ -6,10 +6,10 @@
 use super::errors::{DEADLOCK, LOCK_WAIT_TIMEOUT, NOT_THERE, server_code};
 use super::options::{SEE_ALL_NODES, Target};
 use super::rows::get;
-use crate::denial::Denial;
 use crate::fault::Fault;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, Params, Row, Value};
+use punctual_core::ports::Denial;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};

@@ -1,8 +1,8 @@
 //! The errors of MariaDB and MySQL, sorted by what can be done about them.
 
-use crate::denial::Denial;
 use crate::fault::Fault;
 use mysql_async::{DriverError, Error, ServerError};
+use punctual_core::ports::Denial;
 
 /// The server has undone the transaction or the statement in favour of another one; run again, it may see the other's
 /// rows. Galera tells of a certification that failed as of a deadlock.
