@@ -220,8 +220,14 @@ pub const REPLICA_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 pub const DATABASE_STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a statement waits for a row that another transaction has locked. Then it is a conflict, and tried again.
 pub const DATABASE_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a transaction may stay open without a statement, so that a node that hangs lets go of its locks.
-pub const DATABASE_IDLE_TRANSACTION_MAX: Duration = Duration::from_secs(30);
+/// How long a transaction may stay open without a statement, so that a node that hangs, or was cut off, lets go of its locks.
+/// Shorter than a lease of the default length: else what one node has locked keeps others from beating and reporting. Between
+/// two statements of ours lies no more than a rule or two, and what the database gives up is run again.
+pub const DATABASE_IDLE_TRANSACTION_MAX: Duration = Duration::from_secs(3);
+const _: () = assert!(
+    DATABASE_IDLE_TRANSACTION_MAX.as_millis() * 5 < SESSION_LEASE.as_millis() * 4,
+    "a worker stops its handlers after four fifths of its lease; a lock of somebody who hangs must be gone by then"
+);
 /// How long a database server may be silent before its connection counts as dead.
 pub const DATABASE_SILENCE_MAX: Duration = Duration::from_secs(15);
 /// Rows that one statement takes from a list, where a database reads lists out of a document. The rest goes in the next one.
