@@ -3,7 +3,7 @@
 //! A statement whose answer nobody has read would be answered to the next one. So a connection counts as broken from the
 //! moment a statement is sent until its answer is there: whoever gives up in between leaves it to be closed.
 
-use super::errors::{DEADLOCK, LOCK_WAIT_TIMEOUT, NOT_THERE, server_code};
+use super::errors::{DEADLOCK, LOCK_WAIT_TIMEOUT, NOT_THERE, PARTITION_GONE, PARTITION_THERE, server_code};
 use super::options::{SEE_ALL_NODES, Target};
 use super::rows::get;
 use crate::fault::Fault;
@@ -175,7 +175,7 @@ impl Connection {
         self.answered(answer)
     }
 
-    /// Runs a definition of a table; whether it was not kept from it by those who use the table.
+    /// Runs a definition of a table; whether it was not kept from it by those who use the table, or define it, too.
     pub async fn define(&mut self, sql: &str) -> Result<bool, Fault> {
         self.is_broken = true;
         // It may copy a table, and must not be ended in the middle by a wait for its answer.
@@ -183,8 +183,12 @@ impl Connection {
         self.is_broken = self.conn.is_disconnected();
         match answer {
             Ok(()) => Ok(true),
-            // On a cluster, definitions meet as transactions do.
+            // On a cluster, definitions meet as transactions do, and the look before may not have seen what another node had
+            // just defined.
             Err(error) if matches!(server_code(&error), Some(LOCK_WAIT_TIMEOUT | DEADLOCK)) => Ok(false),
+            Err(error) if matches!(server_code(&error), Some(PARTITION_THERE | PARTITION_GONE | 1507)) => {
+                Ok(false)
+            }
             Err(error) => Err(error.into()),
         }
     }
