@@ -3,7 +3,10 @@
 //! A statement whose answer nobody has read would be answered to the next one. So a connection counts as broken from the
 //! moment a statement is sent until its answer is there: whoever gives up in between leaves it to be closed.
 
-use super::errors::{DEADLOCK, LOCK_WAIT_TIMEOUT, NOT_THERE, PARTITION_GONE, PARTITION_THERE, server_code};
+use super::errors::{
+    DEADLOCK, LOCK_WAIT_TIMEOUT, NOT_THERE, PARTITION_GONE, PARTITION_THERE, PARTITION_TO_DROP_GONE,
+    server_code,
+};
 use super::options::{SEE_ALL_NODES, Target};
 use super::rows::get;
 use crate::fault::Fault;
@@ -186,7 +189,12 @@ impl Connection {
             // On a cluster, definitions meet as transactions do, and the look before may not have seen what another node had
             // just defined.
             Err(error) if matches!(server_code(&error), Some(LOCK_WAIT_TIMEOUT | DEADLOCK)) => Ok(false),
-            Err(error) if matches!(server_code(&error), Some(PARTITION_THERE | PARTITION_GONE | 1507)) => {
+            Err(error)
+                if matches!(
+                    server_code(&error),
+                    Some(PARTITION_THERE | PARTITION_GONE | PARTITION_TO_DROP_GONE)
+                ) =>
+            {
                 Ok(false)
             }
             Err(error) => Err(error.into()),

@@ -16,7 +16,7 @@ const CONFLICTS: &[u16] = &[
     // A partition that another one has just made or dropped.
     PARTITION_THERE,
     PARTITION_GONE,
-    1507,
+    PARTITION_TO_DROP_GONE,
 ];
 /// What is named is not there: a function, or the mark that a transaction began with.
 pub(crate) const NOT_THERE: u16 = 1305;
@@ -24,8 +24,9 @@ pub(crate) const DEADLOCK: u16 = 1213;
 /// Only the statement is undone: the transaction has to be rolled back.
 pub(crate) const LOCK_WAIT_TIMEOUT: u16 = 1205;
 pub(crate) const PARTITION_THERE: u16 = 1517;
-/// Whoever would drop it is told the same by another number, 1507, on some servers.
 pub(crate) const PARTITION_GONE: u16 = 1735;
+/// The same as some servers tell it to whoever would drop it.
+pub(crate) const PARTITION_TO_DROP_GONE: u16 = 1507;
 pub(crate) const DUPLICATE: u16 = 1062;
 
 /// The server cannot be reached or cannot write now.
