@@ -96,8 +96,8 @@ fn steps(extent: Extent) -> Vec<Step> {
         steps.push(Step {
             name: "documentation",
             action: Action::Cargo {
-                arguments: vec!["doc", "--workspace", "--no-deps", FEATURES],
-                environment: vec![("RUSTDOCFLAGS", "-D warnings")],
+                arguments: vec!["doc", "--workspace", "--no-deps", "--document-private-items", FEATURES],
+                environment: vec![("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links")],
             },
         });
     }

@@ -24,6 +24,8 @@ impl Services {
         let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
         let (reader, writer) = std::io::pipe().unwrap();
         command.arg("services").args(words).stdin(Stdio::null());
+        // The tests themselves may have been given one.
+        command.env_remove("PUNCTUAL_TEST_MYSQL");
         let xtask = command.stdout(writer.try_clone().unwrap()).stderr(writer).spawn().unwrap();
         // With the command's own ends open, the output would never end.
         drop(command);

@@ -284,7 +284,7 @@ fn summary(errors: &[FieldError]) -> String {
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Unavailable(_) => ApiError::Unavailable(error.to_string()),
+            StoreError::Unavailable(_) | StoreError::Denied(..) => ApiError::Unavailable(error.to_string()),
             StoreError::Broken(_) => ApiError::Internal(error.to_string()),
         }
     }

@@ -102,6 +102,9 @@ fn roster(entries: Entries) -> Roster {
 fn failed(error: StoreError) -> CoordinationError {
     match error {
         StoreError::Unavailable(said) => CoordinationError::Unavailable(format!("the store: {said}")),
+        StoreError::Denied(denial, said) => {
+            CoordinationError::Unavailable(format!("the store: {denial}: {said}"))
+        }
         StoreError::Broken(said) => CoordinationError::Broken(format!("the store: {said}")),
     }
 }

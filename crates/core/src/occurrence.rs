@@ -1,5 +1,5 @@
 //! An open occurrence and its current execution: one live row from fire to final outcome. Each change of it is
-//! a function here that asks [`lifecycle::step`] for the state and carries along what belongs to the move. The
+//! a function here that asks [`lifecycle::step`](crate::lifecycle::step) for the state and carries along what belongs to the move. The
 //! store reads a row, calls one of these, and writes back what it returned.
 
 use crate::defects::{Defect, planted};

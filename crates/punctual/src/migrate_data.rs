@@ -159,13 +159,13 @@ mod moving {
 
     /// What one of the databases refuses, and what to do about it.
     fn denied(error: &MoveError, from: &StoreUrl, to: &StoreUrl) -> Option<String> {
-        let (end, said) = error.denied()?;
+        let (end, denial, said) = error.denied()?;
         let (url, password) = match end {
             End::Target => (to, TO_PASSWORD),
             End::Source | End::Copy => (from, FROM_PASSWORD),
         };
         let StoreUrl::Server(server) = url else { return None };
-        Some(format!("{end} {server} {}", store::denied(server, said, password)))
+        Some(format!("{end} {server} {}", store::denied(server, denial, said, password)))
     }
 
     /// A bar for each table that is copied and for each that is verified; none without a terminal.

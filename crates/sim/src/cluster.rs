@@ -192,7 +192,8 @@ impl Cluster {
         }
         let (mut held, leaders) = self.coordination.deal();
         let mut shares: Vec<usize> = shares.into_iter().filter(|share| *share > 0).collect();
-        (held.sort_unstable(), shares.sort_unstable());
+        held.sort_unstable();
+        shares.sort_unstable();
         let leading = believed.iter().filter(|cluster| cluster.leads).count();
         let differ = held.last().unwrap_or(&0) - held.first().unwrap_or(&0);
         let is_dealt = held.iter().sum::<usize>() == SEGMENTS && held.len() == believed.len() && differ <= 1;

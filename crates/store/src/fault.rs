@@ -1,8 +1,8 @@
 //! What can go wrong inside an adapter, sorted by what the caller can do about it.
 
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-use crate::denial::Denial;
 use punctual_core::lifecycle::Refused;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+use punctual_core::ports::Denial;
 use punctual_core::ports::StoreError;
 use rusqlite::ErrorCode;
 
@@ -104,10 +104,11 @@ fn is_sqlite_outage(error: &rusqlite::Error) -> bool {
 
 impl From<Fault> for StoreError {
     fn from(fault: Fault) -> Self {
-        if fault.is_outage() || fault.is_conflict() {
-            StoreError::Unavailable(fault.to_string())
-        } else {
-            StoreError::Broken(fault.to_string())
+        match fault {
+            #[cfg(any(feature = "postgres", feature = "mysql"))]
+            Fault::Denied(denial, said) => StoreError::Denied(denial, said),
+            fault if fault.is_outage() || fault.is_conflict() => StoreError::Unavailable(fault.to_string()),
+            fault => StoreError::Broken(fault.to_string()),
         }
     }
 }

@@ -8,7 +8,6 @@ mod codes;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-pub mod denial;
 #[cfg(any(test, feature = "postgres", feature = "mysql"))]
 mod draft;
 mod fault;

@@ -4,9 +4,9 @@ use punctual_core::ids::{ExecutionId, OccurrenceId, SessionId};
 use punctual_core::limiter::Line;
 use punctual_core::notes::{Note, NoteAnswer};
 use punctual_core::ports::{
-    Admitted, Beat, BeatOutcome, Begun, CancelOutcome, Claim, ClaimOutcome, Control, ControlOutcome, Fire, FireOutcome,
-    LeaseRef, Look, LookOutcome, NewJob, NewRequest, Pausing, Recovered, Report, ReportOutcome, RequestKey,
-    RequestState, Resolved, Resync, ResyncOutcome, SessionOpening, StoredAnswer, SubmitOutcome,
+    Admitted, Beat, BeatOutcome, Begun, CancelOutcome, Claim, ClaimOutcome, Control, ControlOutcome, Fire,
+    FireOutcome, LeaseRef, Look, LookOutcome, NewJob, NewRequest, Pausing, Recovered, Report, ReportOutcome,
+    RequestKey, RequestState, Resolved, Resync, ResyncOutcome, SessionOpening, StoredAnswer, SubmitOutcome,
 };
 use punctual_core::queue::QueueSettings;
 use punctual_core::session::{Pulse, SessionDraining, SessionMode, SessionOrder};

@@ -104,7 +104,7 @@ impl Condition {
 
     /// What to tell with a heartbeat: something at first, at once what decides where work goes, and the rest now and
     /// then.
-    pub(crate) fn to_tell(&mut self, load: Load, now: Monotonic) -> Option<WorkerCondition> {
+    pub(crate) fn take_news(&mut self, load: Load, now: Monotonic) -> Option<WorkerCondition> {
         let condition = self.as_it_is(load);
         let is_due = self.told.as_ref().is_none_or(|(then, told)| {
             now.since(*then) >= limits::CONDITION_INTERVAL || condition.differs_noticeably_from(told)
@@ -167,21 +167,21 @@ mod tests {
     #[test]
     fn it_tells_at_first_then_now_and_then_and_at_once_that_it_refuses_work() {
         let mut condition = condition();
-        assert!(condition.to_tell(IDLE, at(0)).is_some());
-        assert!(condition.to_tell(Load { running: 2, ready: 1 }, at(1_200)).is_none());
+        assert!(condition.take_news(IDLE, at(0)).is_some());
+        assert!(condition.take_news(Load { running: 2, ready: 1 }, at(1_200)).is_none());
         condition.measured(memory(5));
-        let told = condition.to_tell(IDLE, at(2_400)).expect("it refuses work");
+        let told = condition.take_news(IDLE, at(2_400)).expect("it refuses work");
         assert_eq!(told.refuses, ["memory: 5 B of 100 B free, less than 10%"]);
-        assert!(condition.to_tell(IDLE, at(3_600)).is_none());
-        assert!(condition.to_tell(IDLE, at(2_400 + 5_000)).is_some());
+        assert!(condition.take_news(IDLE, at(3_600)).is_none());
+        assert!(condition.take_news(IDLE, at(2_400 + 5_000)).is_some());
     }
 
     #[test]
     fn what_may_not_have_arrived_is_told_again() {
         let mut condition = condition();
-        condition.to_tell(IDLE, at(0));
+        condition.take_news(IDLE, at(0));
         condition.failed(&WorkerPortError::Unavailable("ü".repeat(500)));
-        let told = condition.to_tell(IDLE, at(1)).expect("it tells again");
+        let told = condition.take_news(IDLE, at(1)).expect("it tells again");
         let error = told.last_error.expect("the error");
         assert!(error.starts_with("the server is unavailable: ü") && error.len() <= limits::NAME_BYTES_MAX);
     }
@@ -191,9 +191,9 @@ mod tests {
         let mut condition = condition();
         let full = Load { running: 2, ready: 0 };
         assert!(condition.adapts() && condition.wants_to_know_demand(full));
-        condition.to_tell(full, at(0));
+        condition.take_news(full, at(0));
         condition.adapt(full, Demand { queued: 50, oldest_wait: Duration::from_secs(3) }, at(1));
-        let told = condition.to_tell(full, at(2)).expect("the slots have changed");
+        let told = condition.take_news(full, at(2)).expect("the slots have changed");
         assert_eq!((told.slots, told.slots_min, told.slots_max), (3, Some(2), Some(8)));
         condition.measured(memory(11));
         assert!(!condition.wants_to_know_demand(Load { running: 3, ready: 0 }), "memory is nearly short");

@@ -199,7 +199,7 @@ impl Session {
             }
             Event::BeatDue => {
                 self.beat += 1;
-                let condition = self.condition.to_tell(self.load(), now.clock);
+                let condition = self.condition.take_news(self.load(), now.clock);
                 actions.push(Action::Beat { beat: self.beat, condition });
                 actions.push(Action::After(self.keeper.beat_interval(), Event::BeatDue));
                 self.measure(&mut actions);

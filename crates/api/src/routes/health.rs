@@ -100,7 +100,7 @@ fn not_ready(error: &StoreError, is_known: bool) -> ApiError {
         return ApiError::NotReady(error.to_string());
     }
     let what = match error {
-        StoreError::Unavailable(_) => "the store is unavailable",
+        StoreError::Unavailable(_) | StoreError::Denied(..) => "the store is unavailable",
         StoreError::Broken(_) => "the store failed",
     };
     ApiError::NotReady(format!("{what}: the server's log says why"))

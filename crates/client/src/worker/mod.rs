@@ -112,7 +112,8 @@ impl Worker {
             drain.send_replace(true);
         });
         let config = WorkerConfig { address: host::own_address(), ..self.config };
-        punctual_worker::Worker::new(config, host, Arc::new(port), self.handlers).on_machine(host::health("."))
+        punctual_worker::Worker::new(config, host, Arc::new(port), self.handlers)
+            .on_machine(host::health("."))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the rules ask of the world. Only the binary and the simulator name concrete adapters.
 
 mod coordination;
+mod denial;
 mod executions;
 mod executor;
 mod figures;
@@ -15,6 +16,7 @@ mod wakes;
 mod worker;
 
 pub use coordination::*;
+pub use denial::Denial;
 pub use executions::{
     ExecutionQuery, ExecutionView, ExecutionWalk, FinishedEvent, FinishedPage, HistorySpan, ListedExecution,
     OpenExecution, RunningPlace,

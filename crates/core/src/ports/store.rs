@@ -17,9 +17,9 @@ use crate::limiter::{LimiterUse, Line};
 use crate::notes::{Checkpoint, Note, NoteAnswer, Noted};
 use crate::occurrence::{Finished, Live, Origin};
 use crate::ports::{
-    Admitted, Assignment, Depth, ExecutionQuery, ExecutionView, ExecutionWalk, FinishedPage, HistorySpan, Horizon,
-    JobCounts, LeaseRef, ListedExecution, OpenExecution, Report, ReportAnswer, Retained, Retired, Retirement,
-    RunningPlace, SessionOpening, StoreFigures, Token, WorkerAbout,
+    Admitted, Assignment, Denial, Depth, ExecutionQuery, ExecutionView, ExecutionWalk, FinishedPage,
+    HistorySpan, Horizon, JobCounts, LeaseRef, ListedExecution, OpenExecution, Report, ReportAnswer,
+    Retained, Retired, Retirement, RunningPlace, SessionOpening, StoreFigures, Token, WorkerAbout,
 };
 use crate::queue::{QueueFull, QueueSettings};
 use crate::schedule::{ScheduleState, SkipRange};
@@ -208,6 +208,9 @@ pub enum StoreError {
     /// It cannot be reached or cannot write now; whether the call took effect is unknown.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
+    /// It answers and refuses, in its own words. Whoever may can mend that while others wait, so it counts as unavailable.
+    #[error("the store is unavailable: {0}: {1}")]
+    Denied(Denial, String),
     /// It answered in a way that our code does not expect: a defect or a damaged file.
     #[error("the store failed: {0}")]
     Broken(String),
@@ -215,7 +218,7 @@ pub enum StoreError {
 
 impl StoreError {
     pub fn is_retryable(&self) -> bool {
-        matches!(self, StoreError::Unavailable(_))
+        matches!(self, StoreError::Unavailable(_) | StoreError::Denied(..))
     }
 }
 

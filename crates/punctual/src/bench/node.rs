@@ -52,7 +52,8 @@ pub async fn run(args: NodeArgs) -> anyhow::Result<Exit> {
     let host = host::this_machine().context("cannot read randomness")?;
     let place = args.store.place(&Surroundings::without_file(), &args.data_dir)?;
     let open = store::open(&place, &host).await?;
-    let engine = serve::start_engine(engine_config(args.keep), Duties::Everything, &host, &open, None).await?;
+    let engine =
+        serve::start_engine(engine_config(args.keep), Duties::Everything, &host, &open, None).await?;
     let (tell, told) = unbounded_channel();
     tokio::task::spawn_blocking(move || write_lines(told));
     tokio::spawn(engine.clone().run());

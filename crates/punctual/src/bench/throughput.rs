@@ -92,8 +92,7 @@ pub async fn run(args: ThroughputArgs) -> anyhow::Result<Exit> {
     let machine = Machine::here(&args.place.dir);
     let drained = drain(&args).await?;
     let together = together(&args, Limits::Off).await?;
-    let limited =
-        if args.with_limits { Some(limited(&args, together.pace.per_second).await?) } else { None };
+    let limited = if args.with_limits { Some(limited(&args, together.pace.per_second).await?) } else { None };
     let LoadArgs { batch, payload_bytes, .. } = args.load;
     let floor = floor::measure(&args.place, FloorJobs { jobs: args.jobs, batch, payload_bytes }).await?;
     let report = ThroughputReport {

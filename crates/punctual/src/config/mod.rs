@@ -13,8 +13,8 @@ pub use file::{ConfigFile, USUAL_FILE};
 pub use layers::{ConfigFlag, Flags, Surroundings, refusal};
 pub use secret_file::exposure;
 pub use settings::{
-    ApiRoleSettings, ApiSettings, ClientSettings, ClockSettings, CoordinationSettings, LogSettings, Place, RoleSettings,
-    SchedulerRoleSettings, SchedulerSettings, ServeSettings, StoreSettings, WorkerRoleSettings,
+    ApiRoleSettings, ApiSettings, ClientSettings, ClockSettings, CoordinationSettings, LogSettings, Place,
+    RoleSettings, SchedulerRoleSettings, SchedulerSettings, ServeSettings, StoreSettings, WorkerRoleSettings,
     WorkerSettings,
 };
 pub use variables::unknown_variables;

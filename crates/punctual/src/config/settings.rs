@@ -3,7 +3,8 @@
 
 use super::layers::Layers;
 use super::value::{
-    self, Address, Count, LeastFree, Length, MostPercent, Name, QueueName, Raw, ServerAddress, SlotCount, Value,
+    self, Address, Count, LeastFree, Length, MostPercent, Name, QueueName, Raw, ServerAddress, SlotCount,
+    Value,
 };
 use crate::args::Kept;
 use crate::coordination::CoordinationUrl;

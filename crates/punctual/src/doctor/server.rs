@@ -93,7 +93,7 @@ async fn ready(http: &reqwest::Client, client: &Client) -> Finding {
             Finding::failed(
                 "server",
                 format!("{server} is not ready: {why}"),
-                "see its log; is the disk full?",
+                "its log says more; `punctual doctor` where it runs looks at its disk and its database",
             )
         }
         Err(error) => Finding::failed("server", format!("{server} does not answer: {error}"), "see its log"),

@@ -52,7 +52,7 @@ async fn lose_sessions_of_last_process(store: &dyn Store, engine: &Engine) -> an
             Ok(())
         }
         // A full disk: they end with their leases.
-        Err(error @ StoreError::Unavailable(_)) => {
+        Err(error) if error.is_retryable() => {
             tracing::warn!(%error, "the sessions of the last process cannot be ended yet; their work waits for its leases");
             Ok(())
         }

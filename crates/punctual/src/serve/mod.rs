@@ -30,15 +30,15 @@ pub use logging::{Level, LogFormat};
 pub use scheduler::{SchedulerArgs, run as run_scheduler};
 pub use worker::{WorkerArgs, run as run_worker};
 
-use crate::coordination;
 use crate::config::{Flags, LogSettings, ServeSettings, unknown_variables};
+use crate::coordination;
 use crate::data_dir::{self, DataDir, DataDirArgs};
 use crate::exit::{CliError, Exit};
 use crate::store::{self, PasswordArg, StorePlace};
 use admin_token::AdminToken;
 use anyhow::Context;
-use engine::store_time;
 use clap::CommandFactory;
+use engine::store_time;
 use listener::{limits, listen, node_info, server};
 use node::{Drained, Node};
 use punctual_api::{Api, NodeInfo};

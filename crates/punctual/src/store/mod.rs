@@ -358,8 +358,8 @@ pub async fn fork(place: &StorePlace) -> Result<Vec<String>, CliError> {
         },
     };
     let forked = punctual_store::moving::fork(&home, host::wall_time()).await.map_err(|error| {
-        if let (StorePlace::Server(server), Some((_, denied))) = (place, error.denied()) {
-            let mut told = trouble::denied_place(server, denied);
+        if let (StorePlace::Server(server), Some((_, denial, said))) = (place, error.denied()) {
+            let mut told = trouble::denied_place(server, denial, said);
             told.message = format!("nothing was changed: {}", told.message);
             return told;
         }

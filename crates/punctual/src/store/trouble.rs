@@ -2,8 +2,7 @@
 
 use super::{ServerPlace, ServerUrl};
 use crate::exit::CliError;
-use punctual_core::ports::StoreError;
-use punctual_store::denial::{Denial, Denied};
+use punctual_core::ports::{Denial, StoreError};
 use std::error::Error;
 
 /// Where the password of the store can be given.
@@ -18,8 +17,8 @@ pub fn unusable(place: &ServerPlace, error: &dyn Error) -> CliError {
 
 /// The database cannot be spoken to, or does not do what it is asked.
 pub fn unreachable(place: &ServerPlace, error: &StoreError) -> CliError {
-    if let Some(denied) = Denied::of(error) {
-        return denied_place(place, denied);
+    if let StoreError::Denied(denial, said) = error {
+        return denied_place(place, *denial, said);
     }
     let reason = error.to_string();
     if reason.contains(READ_ONLY) {
@@ -32,12 +31,13 @@ pub fn unreachable(place: &ServerPlace, error: &StoreError) -> CliError {
 }
 
 /// The database was reached and refuses us.
-pub fn denied_place(place: &ServerPlace, said: Denied<'_>) -> CliError {
-    CliError::cannot_start(format!("store.url {} {}", place.url, denied(&place.url, said, STORE_PASSWORD)))
+pub fn denied_place(place: &ServerPlace, denial: Denial, said: &str) -> CliError {
+    let refusal = denied(&place.url, denial, said, STORE_PASSWORD);
+    CliError::cannot_start(format!("store.url {} {refusal}", place.url))
 }
 
 /// What a database refuses and what to do about it, to be read after its URL. `password` is where its password is given.
-pub fn denied(url: &ServerUrl, Denied { denial, said }: Denied<'_>, password: &str) -> String {
+pub fn denied(url: &ServerUrl, denial: Denial, said: &str, password: &str) -> String {
     match denial {
         Denial::NoPassword => {
             format!("was reached and wants a password, but none was given: it belongs into {password}")

@@ -19,7 +19,8 @@ async fn many_who_submit_at_once_never_overfill_a_queue() {
     let server = Server::start();
     let client = server.client();
     client.pause_queue("mail").await.unwrap();
-    let set = client.set_queue("mail", &SetQueue { max_depth: Some(7), ..SetQueue::default() }).await.unwrap();
+    let set =
+        client.set_queue("mail", &SetQueue { max_depth: Some(7), ..SetQueue::default() }).await.unwrap();
     assert_eq!((set.max_depth, set.paused, set.depth()), (Some(7), true, 0));
     let mut submitters = tokio::task::JoinSet::new();
     for number in 0..60 {
@@ -59,7 +60,11 @@ async fn a_limit_outlives_the_server() {
     let server = Server::start_in(directory.path(), &[]);
     let refused = server.client().submit(&letter(2)).await.unwrap_err();
     assert_eq!(refused.problem().unwrap().status, 429);
-    let open = server.client().set_queue("mail", &SetQueue { max_depth: None, ..SetQueue::default() }).await.unwrap();
+    let open = server
+        .client()
+        .set_queue("mail", &SetQueue { max_depth: None, ..SetQueue::default() })
+        .await
+        .unwrap();
     assert_eq!((open.max_depth, open.queued), (None, 1));
     server.client().submit(&letter(2)).await.unwrap();
 }

@@ -1,110 +1,137 @@
-//! Limits of queues and keys: no more run at once than they say, and everybody can see why something waits.
+//! What is too large, too deep, too long or too slow: refused by name, and without the server growing.
 
+use crate::raw::{HERE, Raw, head};
 use crate::server::{Server, answer};
-use punctual_client::{ExecutionStatus, SetQueue, SubmitJob};
-use punctual_core::ids::JobId;
-use punctual_core::job::JobStatus;
-use punctual_core::time::Timestamp;
 use reqwest::{Method, StatusCode};
-use serde_json::json;
+use serde_json::Value;
 
-fn sleeper(name: &str, key: Option<&str>) -> SubmitJob {
-    SubmitJob {
-        queue: Some("mail".to_owned()),
-        concurrency_key: key.map(str::to_owned),
-        payload: Some(serde_json::value::to_raw_value(&json!({"ms": 150})).unwrap()),
-        ..SubmitJob::named(name).with_type("sleep")
+const MIB: usize = 1024 * 1024;
+
+async fn send(server: &Server, method: Method, path: &str, body: Vec<u8>) -> (StatusCode, Value) {
+    answer(server.request(method, path).header("content-type", "application/json").body(body)).await
+}
+
+fn said(body: &Value) -> String {
+    format!("{} {}", body["title"], body["detail"])
+}
+
+/// A job whose payload is so many arrays inside of each other.
+fn nested(depth: usize) -> Vec<u8> {
+    format!(r#"{{"name":"deep","job_type":"noop","payload":{}{}}}"#, "[".repeat(depth), "]".repeat(depth))
+        .into_bytes()
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_refused_with_the_limit() {
+    let server = Server::start();
+    let (status, body) = send(&server, Method::POST, "/api/v1/jobs", vec![b' '; MIB + 1]).await;
+    assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE, "{body}");
+    assert!(said(&body).contains("1048576"), "{body}");
+    let (status, _) = send(&server, Method::POST, "/api/v1/jobs/batch", vec![b' '; 8 * MIB + 1]).await;
+    assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
+    // One that does not say how long it is, is found out on the way.
+    let mut raw = Raw::open(&server.address, HERE).await;
+    let chunked = "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+    assert!(raw.send((head(&server, "POST", "/api/v1/jobs") + chunked).as_bytes()).await);
+    let chunk = [&b"10000\r\n"[..], &[b' '; 0x10000], b"\r\n"].concat();
+    for _ in 0..17 {
+        assert!(raw.send(&chunk).await);
+    }
+    // The rest is still read, so that the answer is seen.
+    assert!(raw.send(b"0\r\n\r\n").await);
+    assert_eq!(raw.status().await, Some(413));
+}
+
+#[tokio::test]
+async fn json_that_is_nested_too_deeply_is_refused_wherever_it_is() {
+    let server = Server::start();
+    let (status, body) = send(&server, Method::POST, "/api/v1/jobs", nested(99)).await;
+    assert_eq!(status, StatusCode::CREATED, "{body}");
+    let job = body["job_id"].as_str().expect("an id").to_owned();
+    let (status, shown) = server.get("/api/v1/jobs").await;
+    assert_eq!((status, shown["items"][0]["job_id"].as_str()), (StatusCode::OK, Some(job.as_str())));
+    for depth in [100, 1_000, 100_000] {
+        for (method, path) in [
+            (Method::POST, "/api/v1/jobs".to_owned()),
+            (Method::PUT, format!("/api/v1/jobs/{job}")),
+            (Method::PATCH, format!("/api/v1/jobs/{job}")),
+            (Method::POST, "/api/v1/jobs/batch".to_owned()),
+            (Method::POST, format!("/api/v1/jobs/{job}/trigger")),
+            (Method::POST, "/api/v1/worker/report".to_owned()),
+        ] {
+            let (status, body) = send(&server, method.clone(), &path, nested(depth)).await;
+            assert_eq!(status, StatusCode::BAD_REQUEST, "{method} {path} {depth}: {body}");
+            assert!(said(&body).contains("at most 100 deep"), "{body}");
+        }
     }
 }
 
-/// When the one run of each job began and ended, in the order of their beginnings.
-async fn runs(server: &Server, jobs: &[JobId]) -> Vec<(Timestamp, Timestamp)> {
-    let mut runs = Vec::new();
-    for job in jobs {
-        let run = server.client().execution(job.occurrence(1).attempt(1)).await.unwrap();
-        runs.push((run.started_at.unwrap(), run.completed_at.unwrap()));
+#[tokio::test]
+async fn a_body_that_is_not_utf8_is_refused_wherever_it_is() {
+    let server = Server::start();
+    for body in
+        [&b"{\"name\": \"caf\xe9\"}"[..], b"{\"name\": \"x\", \"payload\": \"\xff\xfe\"}", b"\xff\xfe{\0}\0"]
+    {
+        for path in ["/api/v1/jobs", "/api/v1/jobs/batch", "/api/v1/worker/logs"] {
+            let (status, problem) = send(&server, Method::POST, path, body.to_vec()).await;
+            assert_eq!(status, StatusCode::BAD_REQUEST, "{problem}");
+            assert!(said(&problem).contains("UTF-8"), "{problem}");
+        }
     }
-    runs.sort_unstable();
-    runs
 }
 
-/// How many of these ran at the same time, at most.
-fn most_at_once(runs: &[(Timestamp, Timestamp)]) -> usize {
-    let at_once = |(began, _): &(Timestamp, Timestamp)| {
-        runs.iter().filter(|(other, ended)| other <= began && ended > began).count()
+#[tokio::test]
+async fn an_address_that_is_too_long_is_refused() {
+    let server = Server::start();
+    let (status, _) = server.get(&format!("/api/v1/jobs?name={}", "x".repeat(8_000))).await;
+    assert_eq!(status, StatusCode::OK);
+    let (status, body) = server.get(&format!("/api/v1/jobs?name={}", "x".repeat(8_192))).await;
+    assert_eq!(status, StatusCode::URI_TOO_LONG);
+    assert!(said(&body).contains("8192 bytes"), "{body}");
+}
+
+#[tokio::test]
+async fn headers_that_are_too_many_or_too_long_are_refused() {
+    let server = Server::start();
+    let get = head(&server, "GET", "/api/v1/stats");
+    let many: String = (0..200).map(|number| format!("x-{number}: y\r\n")).collect();
+    for headers in [many, format!("x-long: {}\r\n", "y".repeat(40_000))] {
+        let mut raw = Raw::open(&server.address, HERE).await;
+        assert!(raw.send(format!("{get}{headers}\r\n").as_bytes()).await);
+        assert_eq!(raw.status().await, Some(431));
+    }
+    // A head without an end is refused at its limit, not when all of it has arrived.
+    let mut raw = Raw::open(&server.address, HERE).await;
+    assert!(raw.send(format!("{get}x-endless: {}", "y".repeat(40_000)).as_bytes()).await);
+    assert_eq!(raw.status().await, Some(431));
+}
+
+/// Kilobytes of memory that the server has, and has had at most.
+fn memory(server: &Server) -> (u64, u64) {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("the server runs");
+    let field = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name)).expect("a line");
+        line.split_whitespace().nth(1).expect("a number").parse().expect("kilobytes")
     };
-    runs.iter().map(at_once).max().unwrap_or(0)
+    (field("VmRSS:"), field("VmHWM:"))
 }
 
+/// What is refused leaves nothing behind: a hundred times eight megabytes pass through, and the most that the server
+/// ever has is what it may hold at once.
 #[tokio::test]
-async fn no_more_run_at_once_than_a_queue_allows() {
+async fn refused_bodies_do_not_make_the_server_grow() {
     let server = Server::start();
-    let client = server.client();
-    let set =
-        client.set_queue("mail", &SetQueue { concurrency: Some(2), ..SetQueue::default() }).await.unwrap();
-    assert_eq!((set.concurrency, set.rate, set.in_line), (Some(2), None, 0));
-    let mut jobs = Vec::new();
-    for number in 0..7 {
-        jobs.push(client.submit(&sleeper(&format!("letter-{number}"), None)).await.unwrap().job_id);
+    let (status, _) = send(&server, Method::POST, "/api/v1/jobs", nested(10)).await;
+    assert_eq!(status, StatusCode::CREATED);
+    let (before, _) = memory(&server);
+    let deep = vec![b'['; 8 * MIB];
+    for _ in 0..50 {
+        let (status, _) = send(&server, Method::POST, "/api/v1/jobs/batch", deep.clone()).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST);
+        let (status, _) = send(&server, Method::POST, "/api/v1/jobs/batch", vec![0xff; 8 * MIB]).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST);
     }
-    for job in &jobs {
-        assert_eq!(client.wait(*job).await.unwrap().status, JobStatus::Completed);
-    }
-    assert_eq!(most_at_once(&runs(&server, &jobs).await), 2);
-    let mail = client.queue("mail").await.unwrap();
-    assert_eq!((mail.in_line, mail.waiting, mail.running), (0, 0, 0));
-}
-
-#[tokio::test]
-async fn each_key_has_its_own_limit_and_explain_names_it() {
-    let server = Server::start();
-    let client = server.client();
-    client.set_queue("mail", &SetQueue { key_concurrency: Some(1), ..SetQueue::default() }).await.unwrap();
-    let long = SubmitJob {
-        payload: Some(serde_json::value::to_raw_value(&json!({"ms": 60_000})).unwrap()),
-        ..sleeper("long", Some("customer-1"))
-    };
-    let long = client.submit(&long).await.unwrap().job_id;
-    let behind = client.submit(&sleeper("behind", Some("customer-1"))).await.unwrap().job_id;
-    let other = client.submit(&sleeper("other", Some("customer-2"))).await.unwrap().job_id;
-    assert_eq!(client.wait(other).await.unwrap().status, JobStatus::Completed, "another key does not wait");
-    let explained = client.explain(behind).await.unwrap();
-    let told =
-        "It waits because 1 of 1 executions with the key \"customer-1\" in queue mail are queued or running.";
-    assert_eq!(explained.summary, told);
-    let waiting = client.execution(behind.occurrence(1).attempt(1)).await.unwrap();
-    assert_eq!(waiting.status, ExecutionStatus::Waiting);
-    client.cancel(long).await.unwrap();
-    let job = client.wait(behind).await.unwrap();
-    assert_eq!((job.status, job.concurrency_key.as_deref()), (JobStatus::Completed, Some("customer-1")));
-}
-
-#[tokio::test]
-async fn a_limit_that_is_taken_away_holds_nobody_and_one_that_is_wrong_is_told() {
-    let server = Server::start();
-    let client = server.client();
-    let slow = SetQueue { rate: Some("1/1h".parse().unwrap()), ..SetQueue::default() };
-    client.set_queue("mail", &slow).await.unwrap();
-    let first = client.submit(&sleeper("first", None)).await.unwrap().job_id;
-    let second = client.submit(&sleeper("second", None)).await.unwrap().job_id;
-    client.wait(first).await.unwrap();
-    let explained = client.explain(second).await.unwrap();
-    let rate = "It waits for the rate of executions of queue mail, 1/1h: the next one starts at ";
-    assert!(explained.summary.starts_with(rate), "{}", explained.summary);
-    assert_eq!(client.queue("mail").await.unwrap().in_line, 1);
-    client.set_queue("mail", &SetQueue::default()).await.unwrap();
-    assert_eq!(client.wait(second).await.unwrap().status, JobStatus::Completed);
-
-    let wrong = [
-        (json!({"concurrency": 0}), "concurrency"),
-        (json!({"rate": "often"}), "rate"),
-        (json!({"key_rate": "1/1ms"}), "key_rate"),
-        (json!({"weights": {"ann": 0}}), "weights"),
-    ];
-    for (body, field) in wrong {
-        let request = server.request(Method::PUT, "/api/v1/queues/mail").json(&body);
-        let (status, problem) = answer(request).await;
-        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{problem}");
-        assert!(problem["detail"].as_str().unwrap().contains(field), "{problem}");
-    }
+    let (_, most) = memory(&server);
+    let grown = most.saturating_sub(before);
+    assert!(grown < 128 * 1024, "the server grew by {grown} kB while it refused 800 MB");
 }

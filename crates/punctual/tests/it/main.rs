@@ -60,6 +60,7 @@ mod private;
 mod process;
 #[cfg(feature = "postgres")]
 mod promotion;
+mod queue_limits;
 mod queues;
 mod raw;
 mod redact;

@@ -3,7 +3,7 @@
 //!
 //! A [`Draft`] answers the verbs from what was fetched. What it lacks it notes in [`Wants`], the verb stops, and when
 //! all writes of the transaction have been tried, everything that was missing is fetched in one round and they run
-//! again from the beginning. [`Runner`] does that, for one connection; [`Writers`] has several of them and shares out
+//! again from the beginning. [`Runner`](runner::Runner) does that, for one connection; [`Writers`] has several of them and shares out
 //! what callers send. Nothing here knows a database: that is behind [`Tables`].
 
 mod answers;

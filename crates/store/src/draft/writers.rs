@@ -168,6 +168,7 @@ impl Writer {
         };
         let error = match tokio::time::timeout(CONNECT_TIME_MAX, self.connect.connect(self.index)).await {
             Ok(Ok(tables)) => return Ok(tables),
+            Ok(Err(Fault::Denied(denial, said))) => StoreError::Denied(denial, said),
             Ok(Err(fault)) => StoreError::Unavailable(fault.to_string()),
             Err(_) => StoreError::Unavailable(format!("no connection within {CONNECT_TIME_MAX:?}")),
         };

@@ -20,7 +20,6 @@ pub(crate) use cells::{Cell, Cells};
 pub(crate) use layout::{Column, Kind, Layout, TABLES};
 pub(crate) use side::{Notes, Portion, Side, fitting};
 
-use crate::denial::Denied;
 use crate::fault::Fault;
 #[cfg(feature = "mysql")]
 use crate::mysql::{self, MySqlOptions};
@@ -28,7 +27,7 @@ use crate::mysql::{self, MySqlOptions};
 use crate::postgres::{self, PostgresOptions};
 use crate::sqlite;
 use punctual_core::limits::MOVING_LEAVE_MAX;
-use punctual_core::ports::StoreError;
+use punctual_core::ports::{Denial, StoreError};
 use punctual_core::time::Timestamp;
 use std::fmt;
 use std::path::PathBuf;
@@ -163,9 +162,9 @@ impl MoveError {
     }
 
     /// Which store was denied to us and why, if that is what went wrong.
-    pub fn denied(&self) -> Option<(End, Denied<'_>)> {
+    pub fn denied(&self) -> Option<(End, Denial, &str)> {
         match self {
-            MoveError::Store { end, source } => Denied::of(source).map(|denied| (*end, denied)),
+            MoveError::Store { end, source: StoreError::Denied(denial, said) } => Some((*end, *denial, said)),
             _ => None,
         }
     }
@@ -187,10 +186,8 @@ const fn of_empty(end: End) -> &'static str {
 /// What to do about a store that failed, where trying again may help.
 fn again(error: &StoreError) -> &'static str {
     match error {
-        StoreError::Unavailable(_) if Denied::of(error).is_none() => {
-            "; repeat the command, and it goes on where it was"
-        }
-        StoreError::Unavailable(_) | StoreError::Broken(_) => "",
+        StoreError::Unavailable(_) => "; repeat the command, and it goes on where it was",
+        StoreError::Denied(..) | StoreError::Broken(_) => "",
     }
 }
 

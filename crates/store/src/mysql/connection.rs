@@ -3,13 +3,16 @@
 //! A statement whose answer nobody has read would be answered to the next one. So a connection counts as broken from the
 //! moment a statement is sent until its answer is there: whoever gives up in between leaves it to be closed.
 
-use super::errors::{DEADLOCK, DUPLICATE_COLUMN, LOCK_WAIT_TIMEOUT, NOT_THERE, server_code};
+use super::errors::{
+    DEADLOCK, DUPLICATE_COLUMN, LOCK_WAIT_TIMEOUT, NOT_THERE, PARTITION_GONE, PARTITION_THERE,
+    PARTITION_TO_DROP_GONE, server_code,
+};
 use super::options::{SEE_ALL_NODES, Target};
 use super::rows::get;
-use crate::denial::Denial;
 use crate::fault::Fault;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, Params, Row, Value};
+use punctual_core::ports::Denial;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
@@ -175,7 +178,7 @@ impl Connection {
         self.answered(answer)
     }
 
-    /// Runs a definition of a table; whether it was not kept from it by those who use the table.
+    /// Runs a definition of a table; whether it was not kept from it by those who use the table, or define it, too.
     pub async fn define(&mut self, sql: &str) -> Result<bool, Fault> {
         self.is_broken = true;
         // It may copy a table, and must not be ended in the middle by a wait for its answer.
@@ -185,8 +188,17 @@ impl Connection {
             Ok(()) => Ok(true),
             // A run of the same step that did not come to its end has added the column.
             Err(error) if server_code(&error) == Some(DUPLICATE_COLUMN) => Ok(true),
-            // On a cluster, definitions meet as transactions do.
+            // On a cluster, definitions meet as transactions do, and the look before may not have seen what another node had
+            // just defined.
             Err(error) if matches!(server_code(&error), Some(LOCK_WAIT_TIMEOUT | DEADLOCK)) => Ok(false),
+            Err(error)
+                if matches!(
+                    server_code(&error),
+                    Some(PARTITION_THERE | PARTITION_GONE | PARTITION_TO_DROP_GONE)
+                ) =>
+            {
+                Ok(false)
+            }
             Err(error) => Err(error.into()),
         }
     }

@@ -1,8 +1,8 @@
 //! The errors of MariaDB and MySQL, sorted by what can be done about them.
 
-use crate::denial::Denial;
 use crate::fault::Fault;
 use mysql_async::{DriverError, Error, ServerError};
+use punctual_core::ports::Denial;
 
 /// The server has undone the transaction or the statement in favour of another one; run again, it may see the other's
 /// rows. Galera tells of a certification that failed as of a deadlock.
@@ -13,12 +13,20 @@ const CONFLICTS: &[u16] = &[
     // A row has changed since it was read; a table was defined anew since the transaction began.
     1020,
     1412,
+    // A partition that another one has just made or dropped.
+    PARTITION_THERE,
+    PARTITION_GONE,
+    PARTITION_TO_DROP_GONE,
 ];
 /// What is named is not there: a function, or the mark that a transaction began with.
 pub(crate) const NOT_THERE: u16 = 1305;
 pub(crate) const DEADLOCK: u16 = 1213;
 /// Only the statement is undone: the transaction has to be rolled back.
 pub(crate) const LOCK_WAIT_TIMEOUT: u16 = 1205;
+pub(crate) const PARTITION_THERE: u16 = 1517;
+pub(crate) const PARTITION_GONE: u16 = 1735;
+/// The same as some servers tell it to whoever would drop it.
+pub(crate) const PARTITION_TO_DROP_GONE: u16 = 1507;
 pub(crate) const DUPLICATE: u16 = 1062;
 pub(crate) const DUPLICATE_COLUMN: u16 = 1060;
 

@@ -18,9 +18,10 @@ use punctual_core::time::Timestamp;
 
 /// Whoever moves holds this lock, which is one for the whole server. On nodes of a cluster it is a turn instead.
 const LOCK: &str = "SELECT GET_LOCK(CONCAT('punctual_moving_', LEFT(SHA2(DATABASE(), 256), 40)), 5)";
-/// Connections to this database that this user may see.
-const OTHERS: &str =
-    "SELECT COUNT(*) FROM information_schema.processlist WHERE DB = DATABASE() AND ID <> CONNECTION_ID()";
+const HERE: &str = "SELECT DATABASE(), CONNECTION_ID()";
+/// Connections that this user may see. Not asked of the table of this name, which cannot be read on MySQL while any statement
+/// with bytes in it that are no text is under way, in whichever database.
+const CONNECTIONS: &str = "SHOW PROCESSLIST";
 /// Sessions that have beaten within their lease, by the clock of the database.
 const BEATING: &str = "SELECT COUNT(*) FROM sessions WHERE lost = 0 \
      AND beaten_at + lease_us > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
@@ -224,6 +225,19 @@ impl MySqlSide {
         get(&row.ok_or_else(|| Fault::Missing("a count".to_owned()))?, 0)
     }
 
+    /// How many other connections to this database there are.
+    async fn others(&mut self) -> Result<usize, Fault> {
+        let here = self.connection.one(HERE, vec![]).await?;
+        let here = here.ok_or_else(|| Fault::Missing("the name of the database".to_owned()))?;
+        let (database, ours): (String, u64) = (get(&here, 0)?, get(&here, 1)?);
+        let mut others = 0;
+        for row in self.connection.all_of_text(CONNECTIONS).await? {
+            let (id, used): (u64, Option<String>) = (get(&row, 0)?, get(&row, 3)?);
+            others += usize::from(id != ours && used.as_deref() == Some(&database));
+        }
+        Ok(others)
+    }
+
     /// How many of the next rows make a page: their sizes are asked for first where a row may be large.
     async fn rows_of_page(&mut self, table: &Layout, after: Option<&[Cell]>) -> Result<usize, Fault> {
         let sizes: Vec<String> =
@@ -289,7 +303,7 @@ impl Side for MySqlSide {
     }
 
     async fn users(&mut self) -> Result<Option<String>, Fault> {
-        let others = self.counted(OTHERS).await?;
+        let others = self.others().await?;
         if others > 0 {
             return Ok(Some(format!("{others} other connections are open to its database")));
         }

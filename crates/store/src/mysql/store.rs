@@ -54,7 +54,11 @@ impl MySqlStore {
         let writers = WritersOptions { writers: options.writers, seed };
         Ok(MySqlStore {
             writers: Writers::start(writers, connect),
-            readers: Readers::new(primary.clone().reading(), replica.map(|target| target.reading()), options.readers),
+            readers: Readers::new(
+                primary.clone().reading(),
+                replica.map(|target| target.reading()),
+                options.readers,
+            ),
             house: MySqlHouse::new(options)?,
             register: Register::new(primary),
         })

@@ -2,13 +2,13 @@
 
 use super::errors::{denial, described};
 use super::options::Target;
-use crate::denial::Denial;
 use crate::fault::Fault;
 use deadpool_postgres::{Connect, Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime};
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use punctual_core::limits;
+use punctual_core::ports::Denial;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;

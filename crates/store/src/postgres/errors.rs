@@ -1,7 +1,7 @@
 //! The errors of PostgreSQL, sorted by what can be done about them.
 
-use crate::denial::Denial;
 use crate::fault::Fault;
+use punctual_core::ports::Denial;
 use std::error::Error as _;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;

@@ -3,7 +3,9 @@
 //! Counters of occurrences, times, lanes and sessions are `bigint`; versions, attempts and epochs are `integer`; enums
 //! and bits are `smallint`. What no honest caller reaches saturates on its way in.
 
-use crate::codes::{Code, ScheduleColumns, SettingsColumns, StateColumns, read_limiter, read_live_ties, read_owner};
+use crate::codes::{
+    Code, ScheduleColumns, SettingsColumns, StateColumns, read_limiter, read_live_ties, read_owner,
+};
 use crate::fault::Fault;
 use crate::rows::{JobFacts, JobRow, LiveRow, ScheduleRow};
 use punctual_core::ids::{Epoch, ExecutionId, JobId, OccurrenceId, SessionId};

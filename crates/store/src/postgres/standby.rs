@@ -5,10 +5,10 @@
 //! it has written, and the standby how far it has come. It is behind by no more than the age of the latest of these marks
 //! that it has passed, on our own clock and nobody else's. A standby that has passed none that is recent is not read from.
 
-use crate::denial::Denial;
 use crate::fault::Fault;
 use deadpool_postgres::Pool;
 use punctual_core::limits;
+use punctual_core::ports::Denial;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::time::{Instant, timeout};

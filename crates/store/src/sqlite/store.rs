@@ -23,13 +23,13 @@ use punctual_core::limiter::{LimiterUse, Line};
 use punctual_core::notes::{Checkpoint, Note, NoteAnswer, Noted};
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::{
-    Admitted, Beat, BeatOutcome, Begun, CancelOutcome, Claim, ClaimOutcome, Clock, Control, ControlOutcome, DeadLetter,
-    DeadLetterQuery, Depth, Due, Entries, ExecutionQuery, ExecutionView, ExecutionWalk, FinishedPage, Fire,
-    FireOutcome, HistorySpan, Horizon, JobCounts, JobQuery, JobView, LeaseRef, ListedExecution, LogLine,
-    Look, LookOutcome, NewJob, NewRequest, OpenExecution, Page, PausedQueue, Pausing, QueueRow, Recovered,
-    Report, ReportOutcome, RequestKey, RequestState, Resolved, Resync, ResyncOutcome, Retained, Retired,
-    Retirement, RunningPlace, SessionOpening, SessionRow, Store, StoreError, StoreFigures, StoredAnswer,
-    SubmitOutcome, Token,
+    Admitted, Beat, BeatOutcome, Begun, CancelOutcome, Claim, ClaimOutcome, Clock, Control, ControlOutcome,
+    DeadLetter, DeadLetterQuery, Depth, Due, Entries, ExecutionQuery, ExecutionView, ExecutionWalk,
+    FinishedPage, Fire, FireOutcome, HistorySpan, Horizon, JobCounts, JobQuery, JobView, LeaseRef,
+    ListedExecution, LogLine, Look, LookOutcome, NewJob, NewRequest, OpenExecution, Page, PausedQueue,
+    Pausing, QueueRow, Recovered, Report, ReportOutcome, RequestKey, RequestState, Resolved, Resync,
+    ResyncOutcome, Retained, Retired, Retirement, RunningPlace, SessionOpening, SessionRow, Store,
+    StoreError, StoreFigures, StoredAnswer, SubmitOutcome, Token,
 };
 use punctual_core::queue::QueueSettings;
 use punctual_core::schedule::SkipRange;

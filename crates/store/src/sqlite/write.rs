@@ -63,7 +63,10 @@ impl Upkeep {
         let rows = match self {
             Upkeep::Retain { limit, .. } | Upkeep::Purge { limit, .. } => *limit,
             Upkeep::Retire { retirement, .. } => retirement.limit,
-            Upkeep::Probe { .. } | Upkeep::KeepCondition { .. } | Upkeep::PutToken { .. } | Upkeep::AddToken { .. } => 1,
+            Upkeep::Probe { .. }
+            | Upkeep::KeepCondition { .. }
+            | Upkeep::PutToken { .. }
+            | Upkeep::AddToken { .. } => 1,
         };
         rows.max(1)
     }

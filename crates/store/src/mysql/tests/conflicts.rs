@@ -1,11 +1,15 @@
 //! Transactions that meet, and connections that break: each is told for what it is.
 
-use super::database::TestDatabase;
+use super::database::{TestDatabase, client};
 use super::fixture::{at, fetch, id, job, lane, query, queued, run, tables, write};
 use crate::draft::{Changes, Tables, WantedClaims, Wants};
+use crate::moving::{End, Side};
+use crate::mysql::export;
+use crate::mysql::migrate::prepare;
 use crate::mysql::tables::MySqlConnect;
 use crate::mysql::{MySqlOptions, MySqlStore};
 use crate::rows::{JobKey, KeyKind};
+use mysql_async::prelude::Queryable;
 use punctual_core::job::JobMark;
 use punctual_core::ports::{QueueRow, Store};
 use punctual_core::queue::QueueSettings;
@@ -186,6 +190,35 @@ async fn readiness_does_not_suffer_from_a_connection_that_has_ended_meanwhile() 
             end_others(&options).await;
         }
         store.close().await;
+    })
+    .await;
+}
+
+/// A server that shows who is connected shows their statements, too, whatever is in them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_move_sees_who_is_there_whatever_they_are_saying() {
+    TestDatabase::with(async |options| {
+        prepare(&options).await.unwrap();
+        let mut side = export::open(&options, End::Source).await.unwrap();
+        assert_eq!(side.users().await.unwrap(), None);
+        let mut other = client(&options).await;
+        let id = other.id();
+        let speaking =
+            tokio::spawn(async move { other.query_drop(&b"SELECT SLEEP(60) /* \x9a\x86\xa3 */"[..]).await });
+        let mut watching = client(&options).await;
+        let is_speaking = |row: &mysql_async::Row| {
+            row.get::<u32, _>(0) == Some(id) && row.get::<String, _>(4).unwrap() != "Sleep"
+        };
+        let mut seen = false;
+        while !seen && !speaking.is_finished() {
+            let rows: Vec<mysql_async::Row> = watching.query("SHOW PROCESSLIST").await.unwrap();
+            seen = rows.iter().any(is_speaking);
+        }
+        watching.disconnect().await.unwrap();
+        let users = side.users().await.unwrap().expect("one who speaks is there");
+        assert!(users.contains("other connections are open"), "{users}");
+        run(&options, &format!("KILL {id}")).await;
+        let _ = speaking.await;
     })
     .await;
 }

@@ -4,6 +4,7 @@ use super::database::TestDatabase;
 use super::fixture::{at, finished, id, query, run, tables, write};
 use crate::draft::{Changes, EndedRow};
 use crate::mysql::MySqlOptions;
+use crate::mysql::connection::Connection;
 use crate::mysql::house::MySqlHouse;
 use crate::mysql::migrate::prepare;
 use punctual_core::limits;
@@ -50,6 +51,23 @@ async fn partitions_are_made_ahead_and_once() {
         prepare(&options).await.unwrap();
         let made = names(&options, "history").await.len() as i64;
         assert!(made - limits::PARTITIONS_AHEAD <= 4, "a day may have gone by between the two: {made}");
+    })
+    .await;
+}
+
+/// As on a cluster, where a look may not have seen what another node had just done.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_another_one_has_defined_meanwhile_is_no_error() {
+    TestDatabase::with(async |options| {
+        let options = by_day(&options);
+        prepare(&options).await.unwrap();
+        let mut connection = Connection::defining(&options.target().unwrap()).await.unwrap();
+        let gone = "ALTER TABLE log_lines DROP PARTITION p_7";
+        assert!(!connection.define(gone).await.unwrap());
+        let there = "ALTER TABLE log_lines REORGANIZE PARTITION p_rest INTO (PARTITION p_first VALUES LESS THAN \
+                     (9000000000000000000), PARTITION p_rest VALUES LESS THAN MAXVALUE)";
+        assert!(!connection.define(there).await.unwrap());
+        assert!(connection.define("ALTER TABLE log_lines DROP PARTITION p_first").await.unwrap());
     })
     .await;
 }

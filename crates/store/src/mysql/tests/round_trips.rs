@@ -266,6 +266,35 @@ async fn open_occurrences_are_found_by_key_job_session_and_rank() {
     .await;
 }
 
+/// Few kinds of leases are written by a statement each, many by one list.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leases_are_kept_however_many_kinds_there_are() {
+    TestDatabase::with(async |options| {
+        let mut tables = tables(&options).await;
+        let lane = lane(&mut tables, "default").await;
+        for sessions in [1, 2, 9] {
+            let numbers = 100 * sessions + 1..=100 * sessions + 10;
+            let jobs_inserted = numbers.clone().map(|number| job(number, lane)).collect();
+            let live_inserted: Vec<LiveRow> = numbers.clone().map(|number| queued(number, lane)).collect();
+            let leased: Vec<LiveRow> = (live_inserted.iter().zip(numbers))
+                .map(|(row, number)| {
+                    let session = SessionId(i64::from(number % sessions));
+                    let live = row.live.claimed(session, 3, at(i64::from(number % 2))).unwrap();
+                    LiveRow { live, ..row.clone() }
+                })
+                .collect();
+            let leases =
+                live_inserted.iter().zip(&leased).map(|(row, leased)| Leased::of(row, leased).unwrap());
+            let leases: Vec<Leased> = leases.collect();
+            write(&mut tables, &Changes { jobs_inserted, live_inserted, ..Changes::default() }).await;
+            write(&mut tables, &Changes { leased: leases, ..Changes::default() }).await;
+            let wants = Wants { live: leased.iter().map(|row| row.live.id).collect(), ..Wants::default() };
+            assert_eq!(fetch(&mut tables, &wants).await.live, leased, "{sessions} sessions");
+        }
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_ended_is_kept_in_the_order_of_commits() {
     TestDatabase::with(async |options| {

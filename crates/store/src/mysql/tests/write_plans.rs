@@ -90,7 +90,7 @@ fn searches() -> Vec<Search> {
         search(UPDATE_SCHEDULES, vec![list(17)], "schedules", "PRIMARY"),
         search(DELETE_SCHEDULES, vec![list(0)], "schedules", "PRIMARY"),
         search(LEASE, vec![list(5)], "live", "PRIMARY"),
-        search(UPDATE_LIVE, vec![list(23)], "live", "PRIMARY"),
+        search(LEASE_ALIKE, vec![list(1), number(7), number(1), number(1), number(1)], "live", "PRIMARY"),
         search(DELETE_LIVE, vec![list(1)], "live", "PRIMARY"),
         search(LENGTHEN_SKIPPED, vec![numbers()], "skipped", "PRIMARY"),
         search(DELETE_DEAD_LETTERS, vec![list(1)], "dead_letters", "dead_letters_occurrence"),

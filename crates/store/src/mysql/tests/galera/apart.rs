@@ -242,7 +242,8 @@ async fn the_last_place_of_a_queue() {
 async fn what_is_set_for_a_queue() {
     let wants = |_: &Stage| Wants { queues: true, ..Wants::default() };
     let put = |paused_at, max_depth| {
-        let row = QueueRow { queue: "mail".to_owned(), paused_at, settings: QueueSettings::holding(max_depth) };
+        let row =
+            QueueRow { queue: "mail".to_owned(), paused_at, settings: QueueSettings::holding(max_depth) };
         Changes { queues_put: vec![row], ..Changes::default() }
     };
     Cluster::with(async |cluster| {

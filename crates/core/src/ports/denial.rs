@@ -1,0 +1,50 @@
+//! What a database that answers refuses, so that trying again does not help: somebody has to give it something first.
+
+use std::fmt;
+
+/// What is missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Denial {
+    /// It wants a password, and none was given.
+    NoPassword,
+    /// It does not let this user in, or not with this password, or not from this machine.
+    Login,
+    /// It has no database of this name.
+    NoDatabase,
+    /// The user is in, and may not do what has to be done.
+    Right,
+}
+
+impl fmt::Display for Denial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Denial::NoPassword => "a password is wanted, and none was given",
+            Denial::Login => "the user is not let in",
+            Denial::NoDatabase => "there is no such database",
+            Denial::Right => "a right is missing",
+        })
+    }
+}
+
+impl Denial {
+    /// What all hosts of a database are alike in, if they are.
+    pub fn shared(mut hosts: impl Iterator<Item = Option<Denial>>) -> Option<Denial> {
+        let first = hosts.next()??;
+        hosts.all(|denial| denial == Some(first)).then_some(first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_that_differ_share_nothing() {
+        let shared = |hosts: &[Option<Denial>]| Denial::shared(hosts.iter().copied());
+        let (login, right) = (Some(Denial::Login), Some(Denial::Right));
+        assert_eq!(shared(&[login, login]), login);
+        for hosts in [&[login, right][..], &[login, None], &[None, login], &[]] {
+            assert_eq!(shared(hosts), None, "{hosts:?}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Limits of queues and keys: no more run at once than they say, and everybody can see why something waits.
+
+use crate::server::{Server, answer};
+use punctual_client::{ExecutionStatus, SetQueue, SubmitJob};
+use punctual_core::ids::JobId;
+use punctual_core::job::JobStatus;
+use punctual_core::time::Timestamp;
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+
+fn sleeper(name: &str, key: Option<&str>) -> SubmitJob {
+    SubmitJob {
+        queue: Some("mail".to_owned()),
+        concurrency_key: key.map(str::to_owned),
+        payload: Some(serde_json::value::to_raw_value(&json!({"ms": 150})).unwrap()),
+        ..SubmitJob::named(name).with_type("sleep")
+    }
+}
+
+/// When the one run of each job began and ended, in the order of their beginnings.
+async fn runs(server: &Server, jobs: &[JobId]) -> Vec<(Timestamp, Timestamp)> {
+    let mut runs = Vec::new();
+    for job in jobs {
+        let run = server.client().execution(job.occurrence(1).attempt(1)).await.unwrap();
+        runs.push((run.started_at.unwrap(), run.completed_at.unwrap()));
+    }
+    runs.sort_unstable();
+    runs
+}
+
+/// How many of these ran at the same time, at most.
+fn most_at_once(runs: &[(Timestamp, Timestamp)]) -> usize {
+    let at_once = |(began, _): &(Timestamp, Timestamp)| {
+        runs.iter().filter(|(other, ended)| other <= began && ended > began).count()
+    };
+    runs.iter().map(at_once).max().unwrap_or(0)
+}
+
+#[tokio::test]
+async fn no_more_run_at_once_than_a_queue_allows() {
+    let server = Server::start();
+    let client = server.client();
+    let set =
+        client.set_queue("mail", &SetQueue { concurrency: Some(2), ..SetQueue::default() }).await.unwrap();
+    assert_eq!((set.concurrency, set.rate, set.in_line), (Some(2), None, 0));
+    let mut jobs = Vec::new();
+    for number in 0..7 {
+        jobs.push(client.submit(&sleeper(&format!("letter-{number}"), None)).await.unwrap().job_id);
+    }
+    for job in &jobs {
+        assert_eq!(client.wait(*job).await.unwrap().status, JobStatus::Completed);
+    }
+    assert_eq!(most_at_once(&runs(&server, &jobs).await), 2);
+    let mail = client.queue("mail").await.unwrap();
+    assert_eq!((mail.in_line, mail.waiting, mail.running), (0, 0, 0));
+}
+
+#[tokio::test]
+async fn each_key_has_its_own_limit_and_explain_names_it() {
+    let server = Server::start();
+    let client = server.client();
+    client.set_queue("mail", &SetQueue { key_concurrency: Some(1), ..SetQueue::default() }).await.unwrap();
+    let long = SubmitJob {
+        payload: Some(serde_json::value::to_raw_value(&json!({"ms": 60_000})).unwrap()),
+        ..sleeper("long", Some("customer-1"))
+    };
+    let long = client.submit(&long).await.unwrap().job_id;
+    let behind = client.submit(&sleeper("behind", Some("customer-1"))).await.unwrap().job_id;
+    let other = client.submit(&sleeper("other", Some("customer-2"))).await.unwrap().job_id;
+    assert_eq!(client.wait(other).await.unwrap().status, JobStatus::Completed, "another key does not wait");
+    let explained = client.explain(behind).await.unwrap();
+    let told =
+        "It waits because 1 of 1 executions with the key \"customer-1\" in queue mail are queued or running.";
+    assert_eq!(explained.summary, told);
+    let waiting = client.execution(behind.occurrence(1).attempt(1)).await.unwrap();
+    assert_eq!(waiting.status, ExecutionStatus::Waiting);
+    client.cancel(long).await.unwrap();
+    let job = client.wait(behind).await.unwrap();
+    assert_eq!((job.status, job.concurrency_key.as_deref()), (JobStatus::Completed, Some("customer-1")));
+}
+
+#[tokio::test]
+async fn a_limit_that_is_taken_away_holds_nobody_and_one_that_is_wrong_is_told() {
+    let server = Server::start();
+    let client = server.client();
+    let slow = SetQueue { rate: Some("1/1h".parse().unwrap()), ..SetQueue::default() };
+    client.set_queue("mail", &slow).await.unwrap();
+    let first = client.submit(&sleeper("first", None)).await.unwrap().job_id;
+    let second = client.submit(&sleeper("second", None)).await.unwrap().job_id;
+    client.wait(first).await.unwrap();
+    let explained = client.explain(second).await.unwrap();
+    let rate = "It waits for the rate of executions of queue mail, 1/1h: the next one starts at ";
+    assert!(explained.summary.starts_with(rate), "{}", explained.summary);
+    assert_eq!(client.queue("mail").await.unwrap().in_line, 1);
+    client.set_queue("mail", &SetQueue::default()).await.unwrap();
+    assert_eq!(client.wait(second).await.unwrap().status, JobStatus::Completed);
+
+    let wrong = [
+        (json!({"concurrency": 0}), "concurrency"),
+        (json!({"rate": "often"}), "rate"),
+        (json!({"key_rate": "1/1ms"}), "key_rate"),
+        (json!({"weights": {"ann": 0}}), "weights"),
+    ];
+    for (body, field) in wrong {
+        let request = server.request(Method::PUT, "/api/v1/queues/mail").json(&body);
+        let (status, problem) = answer(request).await;
+        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(field), "{problem}");
+    }
+}
