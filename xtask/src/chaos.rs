@@ -20,18 +20,24 @@ const FAKETIME_FILE: &str = "libfaketimeMT.so.1";
 
 /// `cargo xtask chaos …`; the words are the suite's own.
 pub fn run(root: &Path, words: &[&str]) -> Result<ExitCode> {
+    build(root, &["--package", "punctual", "--package", "punctual-chaos"])?;
     Ok(services::exit_code(start(root, words)?))
 }
 
-/// As a step of the tests: the short form on both databases.
+/// As a step of the tests: the short form on both databases. Asked for together with the tests, almost all of it has been
+/// built; by itself it would be built a second time, because dependencies have other features then.
 pub fn short(root: &Path) -> Result<bool> {
+    build(root, &["--workspace", "--bins", "--tests", test::FEATURES])?;
     Ok(start(root, &["--short", "--seed", "1"])?.success())
 }
 
-fn start(root: &Path, words: &[&str]) -> Result<ExitStatus> {
+fn build(root: &Path, what: &[&str]) -> Result<()> {
     let mut build = Command::new(test::cargo());
-    build.args(["build", "--package", "punctual", "--package", "punctual-chaos"]).current_dir(root);
-    tools::succeed(&mut build)?;
+    build.arg("build").args(what).current_dir(root);
+    tools::succeed(&mut build)
+}
+
+fn start(root: &Path, words: &[&str]) -> Result<ExitStatus> {
     for service in [Service::Postgres, Service::MariaDb] {
         services::find_or_unpack(root, service)?;
     }

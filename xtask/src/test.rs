@@ -54,7 +54,7 @@ enum Action {
 }
 
 /// Adapters that nobody has to build who does not need them, and that are tested none the less.
-const FEATURES: &str = "--features=punctual-store/postgres,punctual-store/mysql,\
+pub const FEATURES: &str = "--features=punctual-store/postgres,punctual-store/mysql,\
      punctual-coordination/etcd,punctual-coordination/redis,punctual-coordination/zookeeper";
 
 /// What the tests run against. MySQL takes longest to get and to start, and shares its adapter with MariaDB. Clusters take

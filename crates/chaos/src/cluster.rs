@@ -83,6 +83,15 @@ impl Cluster {
         Member::start(name, role, link, front, launch)
     }
 
+    /// Brings the tables up to date with a newer binary.
+    pub async fn migrate(&self, binary: &Path) -> Result<()> {
+        let mut command = tokio::process::Command::new(binary);
+        command.args(["migrate", "up"]).env("PUNCTUAL_STORE", &self.database.url);
+        let output = command.output().await.with_context(|| format!("start {}", binary.display()))?;
+        ensure!(output.status.success(), "migrate up: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(())
+    }
+
     pub fn of(&self, role: Role) -> impl Iterator<Item = &Member> {
         self.members.iter().filter(move |member| member.role == role)
     }

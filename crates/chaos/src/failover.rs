@@ -16,6 +16,7 @@ use punctual_core::time::Timestamp;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::path::Path;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -36,7 +37,7 @@ const SUBMITS_PER_SECOND: usize = 10;
 /// What one measurement has shown.
 #[derive(Debug, Serialize)]
 pub struct Measured {
-    pub what: &'static str,
+    pub what: String,
     pub unit: &'static str,
     pub median: f64,
     pub max: f64,
@@ -45,11 +46,11 @@ pub struct Measured {
 }
 
 impl Measured {
-    fn of_seconds(what: &'static str, mut samples: Vec<f64>, note: String) -> Self {
+    fn of_seconds(what: impl Into<String>, mut samples: Vec<f64>, note: String) -> Self {
         samples.sort_by(f64::total_cmp);
         let round = |value: Option<&f64>| value.map_or(0.0, |value| (value * 1_000.0).round() / 1_000.0);
         Measured {
-            what,
+            what: what.into(),
             unit: "s",
             median: round(samples.get(samples.len() / 2)),
             max: round(samples.last()),
@@ -75,8 +76,9 @@ impl fmt::Display for FailoverReport {
     }
 }
 
-/// Measures everything, each on every process of its role.
-pub async fn measure(options: &ClusterOptions) -> Result<FailoverReport> {
+/// Measures everything, each on every process of its role. If the cluster is to be upgraded to another binary, that comes
+/// first, and everything else is measured on the new one.
+pub async fn measure(options: &ClusterOptions, upgrade_to: Option<&Path>) -> Result<FailoverReport> {
     let recorder = Recorder::start(&options.folder).await?;
     let cluster = Cluster::start(options).await?;
     let one_time = SUBMITS_PER_SECOND * usize::try_from(LASTS.as_secs())?;
@@ -88,7 +90,7 @@ pub async fn measure(options: &ClusterOptions) -> Result<FailoverReport> {
     }
     let scene = Scene { cluster: &cluster, recorder: &recorder, load: &load };
     let measured = tokio::select! {
-        measured = scene.measure_all() => measured?,
+        measured = scene.measure_all(upgrade_to) => measured?,
         () = load.run() => anyhow::bail!("the load was over before the measurements"),
     };
     cluster.stop().await;
@@ -118,16 +120,19 @@ struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    async fn measure_all(&self) -> Result<Vec<Measured>> {
+    async fn measure_all(&self, upgrade_to: Option<&Path>) -> Result<Vec<Measured>> {
         // All processes have found one another, and caches are warm.
         tokio::time::sleep(AFTERMATH).await;
         let mut measured = vec![self.calm().await?];
+        if let Some(binary) = upgrade_to {
+            measured.extend(self.upgraded(binary).await?);
+        }
         measured.push(self.killed_schedulers().await?);
         measured.push(self.killed_workers().await?);
         let (schedulers, workers) = (Role::Scheduler, Role::Worker);
         measured.push(self.restarted("scheduler stopped and started: lateness", schedulers).await?);
         measured.push(self.restarted("worker stopped and started: lateness", workers).await?);
-        measured.extend(self.rolled().await?);
+        measured.extend(self.rolled("rolling restart of all").await?);
         Ok(measured)
     }
 
@@ -258,8 +263,17 @@ impl Scene<'_> {
         Ok(Measured::of_seconds(what, worst, note))
     }
 
+    /// The database first, then all processes: as the guide tells operators.
+    async fn upgraded(&self, binary: &Path) -> Result<Vec<Measured>> {
+        self.cluster.migrate(binary).await?;
+        for member in &self.cluster.members {
+            member.set_binary(binary);
+        }
+        self.rolled("rolling upgrade of all").await
+    }
+
     /// All processes, one after the other, each as soon as the one before is ready again.
-    async fn rolled(&self) -> Result<Vec<Measured>> {
+    async fn rolled(&self, what: &str) -> Result<Vec<Measured>> {
         let (from, attempts_before, asked_before) = (now(), self.second_attempts()?, self.load.asked().len());
         for member in &self.cluster.members {
             restart(member).await;
@@ -278,12 +292,8 @@ impl Scene<'_> {
         let starts =
             format!("{} of {} starts over 1 s late, {again} ran again", lateness.late, lateness.count);
         Ok(vec![
-            Measured::of_seconds("rolling restart of all: requests take", took, requests),
-            Measured::of_seconds(
-                "rolling restart of all: latest start",
-                vec![lateness.max_ms / 1_000.0],
-                starts,
-            ),
+            Measured::of_seconds(format!("{what}: requests take"), took, requests),
+            Measured::of_seconds(format!("{what}: latest start"), vec![lateness.max_ms / 1_000.0], starts),
         ])
     }
 

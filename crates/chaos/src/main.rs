@@ -81,7 +81,11 @@ struct Arguments {
 #[derive(Subcommand)]
 enum What {
     /// Measures how long the loss or the restart of one process is felt, with everything else in order
-    Failover,
+    Failover {
+        /// Begins with this older binary, and replaces it process by process under load before the rest is measured
+        #[arg(long, value_name = "BINARY")]
+        upgrade_from: Option<PathBuf>,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -128,19 +132,23 @@ async fn torment_all(arguments: &Arguments) -> Result<bool> {
     let seed = arguments.seed.unwrap_or_else(|| member::now().as_micros().unsigned_abs() % 1_000_000);
     let mut all_passed = true;
     for store in stores {
-        all_passed &= match arguments.what {
+        all_passed &= match &arguments.what {
             None => torment(arguments, *store, seed).await?,
-            Some(What::Failover) => measure_failover(arguments, *store).await?,
+            Some(What::Failover { upgrade_from }) => {
+                measure_failover(arguments, *store, upgrade_from.as_deref()).await?
+            }
         };
     }
     Ok(all_passed)
 }
 
-async fn measure_failover(arguments: &Arguments, store: Store) -> Result<bool> {
+async fn measure_failover(arguments: &Arguments, store: Store, upgrade_from: Option<&Path>) -> Result<bool> {
     let topology = Topology { schedulers: 3, apis: 2, workers: 4 };
     let folder = fresh_folder(arguments, &format!("{}-failover", store.service()))?;
-    let cluster = cluster_options(arguments, store, topology, &folder, LEASE)?;
-    let report = failover::measure(&cluster).await.with_context(|| format!("logs: {}", folder.display()))?;
+    let mut cluster = cluster_options(arguments, store, topology, &folder, LEASE)?;
+    let upgrade_to = upgrade_from.map(|old| std::mem::replace(&mut cluster.binary, old.to_owned()));
+    let measured = failover::measure(&cluster, upgrade_to.as_deref()).await;
+    let report = measured.with_context(|| format!("logs: {}", folder.display()))?;
     print(arguments, &report)?;
     if !arguments.keep {
         std::fs::remove_dir_all(&folder).with_context(|| format!("remove {}", folder.display()))?;

@@ -75,6 +75,7 @@ pub struct Member {
     /// The clients' way to it, if it is an API node.
     pub front: Option<Arc<Link>>,
     clock: PathBuf,
+    binary: watch::Sender<PathBuf>,
     wanted: watch::Sender<Wanted>,
     status: watch::Receiver<Status>,
     ends: Arc<Mutex<Vec<UnorderedEnd>>>,
@@ -93,6 +94,7 @@ impl Member {
         std::fs::write(&clock, "+0\n")?;
         let (wanted, status) = (watch::Sender::new(Wanted::Up), watch::Sender::new(Status::Gone));
         let ends = Arc::new(Mutex::new(Vec::new()));
+        let binary = watch::Sender::new(launch.binary.clone());
         let member = Member {
             name: name.to_owned(),
             role,
@@ -102,8 +104,10 @@ impl Member {
             status: status.subscribe(),
             ends: ends.clone(),
             wanted: wanted.clone(),
+            binary: binary.clone(),
         };
-        let supervisor = Supervisor { name: name.to_owned(), launch, clock, front, status, ends };
+        let binary = binary.subscribe();
+        let supervisor = Supervisor { name: name.to_owned(), launch, binary, clock, front, status, ends };
         tokio::spawn(supervisor.keep(wanted.subscribe()));
         Ok(member)
     }
@@ -135,6 +139,11 @@ impl Member {
     pub async fn start_again(&self) {
         self.wanted.send_replace(Wanted::Up);
         self.is_ready().await;
+    }
+
+    /// What it is started from the next time.
+    pub fn set_binary(&self, binary: &Path) {
+        self.binary.send_replace(binary.to_owned());
     }
 
     /// Lets it stand still until it is told to go on.
@@ -171,6 +180,7 @@ impl Member {
 struct Supervisor {
     name: String,
     launch: Launch,
+    binary: watch::Receiver<PathBuf>,
     clock: PathBuf,
     front: Option<Arc<Link>>,
     status: watch::Sender<Status>,
@@ -227,7 +237,8 @@ impl Supervisor {
 
     fn spawn(&self) -> Result<Child> {
         let launch = &self.launch;
-        let mut command = launcher(&launch.binary);
+        let binary = self.binary.borrow().clone();
+        let mut command = launcher(&binary);
         command.args(&launch.arguments).arg("--data-dir").arg(&launch.data);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("PUNCTUAL_") {
@@ -244,7 +255,7 @@ impl Supervisor {
         }
         let log = OpenOptions::new().create(true).append(true).open(&launch.log)?;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
-        command.spawn().with_context(|| format!("start {}", launch.binary.display()))
+        command.spawn().with_context(|| format!("start {}", binary.display()))
     }
 }
 

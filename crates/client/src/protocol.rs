@@ -8,8 +8,10 @@ use crate::logs::LogStreamBody;
 use crate::object;
 use crate::workers::ConditionBody;
 use punctual_core::ids::{Epoch, ExecutionId, JobId, OccurrenceId, SessionId};
+use punctual_core::job::Priority;
 use punctual_core::notes::{Checkpoint, NoteAnswer, Percent};
 use punctual_core::ports::{Assignment, LeaseRef, ReportAnswer};
+use punctual_core::rank::rank;
 use punctual_core::time::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -97,6 +99,9 @@ pub struct AssignmentBody {
     pub deadline: Timestamp,
     pub scheduled_time: Timestamp,
     pub available_at: Timestamp,
+    /// The order in which a worker starts what it holds: lower first. Older servers do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<i64>,
     pub attempt_number: u32,
     /// The same for every attempt.
     pub idempotency_key: OccurrenceId,
@@ -121,6 +126,7 @@ impl AssignmentBody {
             deadline: now.max(assignment.available_at).plus(assignment.timeout),
             scheduled_time: assignment.scheduled_time,
             available_at: assignment.available_at,
+            rank: Some(assignment.rank),
             attempt_number: assignment.execution.attempt,
             checkpoint: assignment
                 .checkpoint
@@ -143,6 +149,7 @@ impl From<AssignmentBody> for Assignment {
             timeout: Duration::from_millis(body.timeout_secs.as_millis()),
             scheduled_time: body.scheduled_time,
             available_at: body.available_at,
+            rank: body.rank.unwrap_or_else(|| rank(body.available_at, Priority::DEFAULT, Duration::ZERO)),
             // The server keeps none that is too large.
             checkpoint: body.checkpoint.and_then(|document| Checkpoint::new(document.get()).ok()),
         }
@@ -423,6 +430,7 @@ mod tests {
             timeout: Duration::from_millis(1_500),
             scheduled_time: Timestamp::from_micros(6),
             available_at: Timestamp::from_micros(7),
+            rank: -8,
             checkpoint: Checkpoint::new(r#"{"offset": 1.50}"#).ok(),
         };
         let body = AssignmentBody::new(assignment.clone(), Timestamp::EPOCH).unwrap();
@@ -430,6 +438,23 @@ mod tests {
         let back: AssignmentBody = serde_json::from_str(&text).unwrap();
         assert_eq!(back.deadline, Timestamp::from_micros(1_500_007));
         assert_eq!(Assignment::from(back), assignment);
+    }
+
+    #[test]
+    fn assignments_of_an_older_server_start_in_the_order_in_which_they_became_ready() {
+        let assignment = |available_us: i64| {
+            let text = format!(
+                r#"{{"execution_id": "{}", "epoch": 1, "job_id": "{}", "job_version": 1, "name": "a", "job_type": "a",
+                "queue": "q", "payload": null, "timeout_secs": 1, "deadline": "{at}", "scheduled_time": "{at}",
+                "available_at": "{at}", "attempt_number": 1, "idempotency_key": "{}"}}"#,
+                JobId::new(Timestamp::EPOCH, 1).occurrence(1).attempt(1),
+                JobId::new(Timestamp::EPOCH, 1),
+                JobId::new(Timestamp::EPOCH, 1).occurrence(1),
+                at = Timestamp::from_micros(available_us),
+            );
+            Assignment::from(serde_json::from_str::<AssignmentBody>(&text).unwrap())
+        };
+        assert!(assignment(1_000_000).rank < assignment(2_000_000).rank);
     }
 
     #[test]

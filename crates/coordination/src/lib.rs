@@ -23,7 +23,7 @@ mod zookeeper;
 pub use etcd::EtcdCoordination;
 pub use open::{OpenError, StoreSide, open};
 pub use options::{
-    CoordinationOptions, EtcdOptions, HostAndPort, Login, RedisOptions, Secret, Tls, UrlError,
+    CoordinationOptions, EtcdOptions, HostAndPort, Identity, Login, RedisOptions, Secret, Tls, UrlError,
     ZooKeeperOptions,
 };
 #[cfg(feature = "redis")]

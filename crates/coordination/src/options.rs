@@ -1,9 +1,11 @@
 //! Where coordination is, out of one word or URL. Passwords are never shown.
 
 use percent_encoding::percent_decode_str;
+use punctual_core::limits::COORDINATION_ANSWER_MAX;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// Which service coordinates the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -16,7 +18,7 @@ pub enum CoordinationOptions {
     ZooKeeper(ZooKeeperOptions),
 }
 
-/// `etcd://[user:password@]host[:2379][,host…][/prefix]`, or `etcds://…[?ca=FILE]` with TLS.
+/// `etcd://[user:password@]host[:2379][,host…][/prefix]`, or `etcds://…[?ca=FILE&cert=FILE&key=FILE]` with TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EtcdOptions {
     pub hosts: Vec<HostAndPort>,
@@ -24,16 +26,21 @@ pub struct EtcdOptions {
     pub tls: Option<Tls>,
     /// What all keys of this cluster begin with.
     pub prefix: String,
+    /// How long a host may take to answer.
+    pub answer_max: Duration,
 }
 
-/// `redis://[user:password@]host[:6379][/database][?prefix=…]`, or `rediss://…[?ca=FILE]` with TLS.
+/// `redis://[user:password@]host[:6379][,host…][/database][?prefix=…]`, or `rediss://…[?ca=FILE&cert=FILE&key=FILE]` with TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedisOptions {
-    pub host: HostAndPort,
+    /// One server, or a primary and its replicas in any order.
+    pub hosts: Vec<HostAndPort>,
     pub login: Option<Login>,
     pub tls: Option<Tls>,
     pub database: i64,
     pub prefix: String,
+    /// How long a host may take to answer.
+    pub answer_max: Duration,
 }
 
 /// `zookeeper://[user:password@]host[:2181][,host…][/path]`.
@@ -44,6 +51,24 @@ pub struct ZooKeeperOptions {
     pub login: Option<Login>,
     /// Names of nodes, one below the other, under which this cluster has its own.
     pub path: String,
+    /// How long an answer may take.
+    pub answer_max: Duration,
+}
+
+impl CoordinationOptions {
+    /// For callers who wait no longer than this: then they are told which host has not answered, and the next one is asked
+    /// in good time.
+    #[must_use]
+    pub fn answering_within(mut self, limit: Duration) -> Self {
+        let answer_max = match &mut self {
+            CoordinationOptions::Store => return self,
+            CoordinationOptions::Etcd(options) => &mut options.answer_max,
+            CoordinationOptions::Redis(options) => &mut options.answer_max,
+            CoordinationOptions::ZooKeeper(options) => &mut options.answer_max,
+        };
+        *answer_max = limit.min(COORDINATION_ANSWER_MAX);
+        self
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,6 +104,15 @@ impl fmt::Debug for Secret {
 pub struct Tls {
     /// The certificate of the authority that has signed the server's. Without it, those that everybody trusts.
     pub ca: Option<PathBuf>,
+    /// What we show to servers that want to know by a certificate who we are.
+    pub identity: Option<Identity>,
+}
+
+/// Files in PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
 }
 
 /// What is wrong with a URL, and what would be right. It does not quote the URL, which may hold a password.
@@ -98,7 +132,7 @@ impl FromStr for CoordinationOptions {
             return Ok(CoordinationOptions::Store);
         }
         let Some((scheme, rest)) = text.split_once("://") else {
-            return Err(UrlError(format!("coordination is {FORMS}")));
+            return Err(UrlError(format!("must be {FORMS}")));
         };
         let parts = Parts::of(rest)?;
         match scheme {
@@ -121,7 +155,8 @@ impl fmt::Display for CoordinationOptions {
             }
             CoordinationOptions::Redis(options) => {
                 let scheme = if options.tls.is_some() { "rediss" } else { "redis" };
-                write!(f, "{scheme}://{}/{}?prefix={}", options.host, options.database, options.prefix)
+                let hosts = listed(&options.hosts);
+                write!(f, "{scheme}://{hosts}/{}?prefix={}", options.database, options.prefix)
             }
             CoordinationOptions::ZooKeeper(options) => {
                 write!(f, "zookeeper://{}/{}", listed(&options.hosts), options.path)
@@ -132,6 +167,16 @@ impl fmt::Display for CoordinationOptions {
 
 pub(crate) fn listed(hosts: &[HostAndPort]) -> String {
     hosts.iter().map(HostAndPort::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// What to look at when a host cannot be reached, by why it cannot.
+#[cfg(any(feature = "etcd", feature = "redis"))]
+pub(crate) fn advice(why: &str) -> &'static str {
+    if why.contains("certificate") || why.contains("fatal alert") {
+        "check ca, cert and key in coordination.url"
+    } else {
+        "check that it runs and that the address in coordination.url is right"
+    }
 }
 
 /// A URL behind its scheme.
@@ -161,18 +206,16 @@ impl<'a> Parts<'a> {
     }
 
     fn etcd(self, is_tls: bool) -> Result<EtcdOptions, UrlError> {
-        self.knows_only(if is_tls { &["ca"] } else { &[] })?;
+        self.knows_only(if is_tls { &["ca", "cert", "key"] } else { &[] })?;
         let hosts = hosts(&self.hosts, 2_379)?;
-        let tls = is_tls.then(|| self.tls());
-        Ok(EtcdOptions { hosts, tls, prefix: name_or_default(self.path)?, login: self.login })
+        let tls = if is_tls { Some(self.tls()?) } else { None };
+        let prefix = name_or_default(self.path)?;
+        Ok(EtcdOptions { hosts, tls, prefix, login: self.login, answer_max: COORDINATION_ANSWER_MAX })
     }
 
     fn redis(self, is_tls: bool) -> Result<RedisOptions, UrlError> {
-        self.knows_only(if is_tls { &["ca", "prefix"] } else { &["prefix"] })?;
-        let mut hosts = hosts(&self.hosts, 6_379)?;
-        let (Some(host), true) = (hosts.pop(), hosts.is_empty()) else {
-            return Err(UrlError("one server of Redis coordinates: name one host".to_owned()));
-        };
+        self.knows_only(if is_tls { &["ca", "cert", "key", "prefix"] } else { &["prefix"] })?;
+        let hosts = hosts(&self.hosts, 6_379)?;
         let database = match self.path {
             "" => 0,
             text => text.parse().map_err(|_| {
@@ -180,22 +223,31 @@ impl<'a> Parts<'a> {
             })?,
         };
         let prefix = self.setting("prefix").unwrap_or_default();
-        let (tls, prefix) = (is_tls.then(|| self.tls()), name_or_default(&prefix)?);
-        Ok(RedisOptions { host, tls, database, prefix, login: self.login })
+        let (tls, prefix) = (if is_tls { Some(self.tls()?) } else { None }, name_or_default(&prefix)?);
+        let answer_max = COORDINATION_ANSWER_MAX;
+        Ok(RedisOptions { hosts, tls, database, prefix, login: self.login, answer_max })
     }
 
     fn zookeeper(self) -> Result<ZooKeeperOptions, UrlError> {
         self.knows_only(&[])?;
         let hosts = hosts(&self.hosts, 2_181)?;
-        Ok(ZooKeeperOptions { hosts, path: name_or_default(self.path)?, login: self.login })
+        let path = name_or_default(self.path)?;
+        Ok(ZooKeeperOptions { hosts, path, login: self.login, answer_max: COORDINATION_ANSWER_MAX })
     }
 
     fn setting(&self, name: &str) -> Option<String> {
         self.query.iter().find(|(given, _)| *given == name).map(|(_, value)| value.clone())
     }
 
-    fn tls(&self) -> Tls {
-        Tls { ca: self.setting("ca").map(PathBuf::from) }
+    fn tls(&self) -> Result<Tls, UrlError> {
+        let file = |name| self.setting(name).map(PathBuf::from);
+        let identity = match (file("cert"), file("key")) {
+            (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
+            (None, None) => None,
+            (Some(_), None) => return Err(UrlError("cert needs its key: add &key=FILE".to_owned())),
+            (None, Some(_)) => return Err(UrlError("key needs its certificate: add &cert=FILE".to_owned())),
+        };
+        Ok(Tls { ca: file("ca"), identity })
     }
 
     fn knows_only(&self, known: &[&str]) -> Result<(), UrlError> {
@@ -277,6 +329,7 @@ mod tests {
             ("etcd://ann:se%3Acret@a:1,b,[::1]:3/x/y/", "etcd://a:1,b:2379,[::1]:3/x/y"),
             ("etcds://a?ca=/etc/ca.pem", "etcds://a:2379/punctual"),
             ("redis://:secret@a", "redis://a:6379/0?prefix=punctual"),
+            ("redis://a,b:1", "redis://a:6379,b:1/0?prefix=punctual"),
             ("rediss://a:7/3?prefix=blue&ca=ca.pem", "rediss://a:7/3?prefix=blue"),
             ("zookeeper://a,b,c/jobs/blue", "zookeeper://a:2181,b:2181,c:2181/jobs/blue"),
         ] {
@@ -286,20 +339,26 @@ mod tests {
         let login = etcd.login.clone().unwrap();
         assert_eq!((login.user.as_str(), login.password.0.as_str()), ("ann", "se:cret"));
         assert!(!format!("{etcd:?}").contains("cret@") && !format!("{etcd:?}").contains("se:cret"));
-        let CoordinationOptions::Redis(redis) = read("rediss://a?ca=x.pem") else { panic!("not Redis") };
-        assert_eq!(redis.tls, Some(Tls { ca: Some("x.pem".into()) }));
+        let CoordinationOptions::Redis(redis) = read("rediss://a?ca=x.pem&cert=y.pem&key=z.pem") else {
+            panic!("not Redis")
+        };
+        let identity = Identity { certificate: "y.pem".into(), key: "z.pem".into() };
+        assert_eq!(redis.tls, Some(Tls { ca: Some("x.pem".into()), identity: Some(identity) }));
     }
 
     #[test]
     fn what_is_wrong_is_named_with_what_would_be_right() {
         for (text, words) in [
-            ("", "coordination is store"),
+            ("", "must be store"),
             ("etcd", "etcd://HOST:2379"),
             ("consul://a", "no coordination of the kind consul"),
             ("etcd://", "a host is missing"),
             ("etcd://ann:topsecret@a:x", "x is no port"),
             ("etcd://a?tls=true", "no setting tls here: leave it out"),
-            ("redis://a,b", "name one host"),
+            ("redis://a?ca=x.pem", "no setting ca here; there is prefix"),
+            ("rediss://a?cert=x.pem", "add &key=FILE"),
+            ("etcds://a?key=x.pem", "add &cert=FILE"),
+            ("redis://a,", "a host is missing"),
             ("redis://a/blue", "?prefix="),
             ("zookeeper://a/b c", "cannot be the prefix"),
             ("zookeeper://a/../b", "cannot be the prefix"),

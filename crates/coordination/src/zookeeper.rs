@@ -8,7 +8,6 @@ use crate::entered::{Entered, check_card};
 use crate::options::{ZooKeeperOptions, listed};
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use punctual_core::limits::COORDINATION_ANSWER_MAX;
 use punctual_core::ports::{
     Coordination, CoordinationError, HeldLease, Joining, LeaseEpoch, LeaseName, Member, MemberId, Roster,
     Standing, Take,
@@ -80,7 +79,8 @@ impl ZooKeeperCoordination {
     }
 
     fn connector(&self) -> Connector {
-        let connector = Client::connector();
+        // The client goes on to another server by itself when one is silent for so long.
+        let connector = Client::connector().with_connection_timeout(self.options.answer_max);
         match &self.options.login {
             None => connector,
             Some(login) => {
@@ -130,27 +130,31 @@ impl ZooKeeperCoordination {
     async fn answered<T>(&self, call: impl Future<Output = T>) -> Result<T, CoordinationError> {
         let late = || {
             CoordinationError::Unavailable(format!(
-                "ZooKeeper at {} has not answered within {} s: check that it runs and that the addresses are right",
-                self.address,
-                COORDINATION_ANSWER_MAX.as_secs_f64()
+                "ZooKeeper at {} has not answered within {:?}: check that it runs and that the addresses in coordination.url \
+                 are right",
+                self.address, self.options.answer_max
             ))
         };
-        tokio::time::timeout(COORDINATION_ANSWER_MAX, call).await.map_err(|_| late())
+        tokio::time::timeout(self.options.answer_max, call).await.map_err(|_| late())
     }
 
     fn failed(&self, error: &Error) -> CoordinationError {
         let address = &self.address;
         match error {
             Error::NoAuth | Error::AuthFailed | Error::InvalidAcl => CoordinationError::Broken(format!(
-                "ZooKeeper at {address} refuses us: {error}; check user and password in the URL, and who may write below \
-                 /{}",
+                "ZooKeeper at {address} refuses us: {error}; check user and password (coordination.url, \
+                 coordination.password_file), and who may write below /{}",
                 self.options.path
             )),
             Error::BadArguments(_) | Error::Unimplemented | Error::UnmarshalError { .. } => {
-                CoordinationError::Broken(format!("ZooKeeper at {address} answers oddly: {error}"))
+                CoordinationError::Broken(format!(
+                    "ZooKeeper at {address} answers oddly: {error}; check that the address in coordination.url is that of \
+                     ZooKeeper 3.6 or later"
+                ))
             }
             _ => CoordinationError::Unavailable(format!(
-                "ZooKeeper at {address} cannot be reached: {error}; check that it runs and that the addresses are right"
+                "ZooKeeper at {address} cannot be reached: {error}; check that it runs and that the addresses in \
+                 coordination.url are right"
             )),
         }
     }

@@ -152,7 +152,8 @@ impl Standing {
             Some(held) => match held.released(now) {
                 (Some(state), skipped) => (ScheduleChange::Put(Box::new(state)), skipped),
                 (None, skipped) => {
-                    job = spent(job, held);
+                    // What fell due meanwhile is accounted for, whatever the time is where a new schedule is given.
+                    job = Job { updated_at: self.changed_at(now), ..spent(job, held) };
                     (ScheduleChange::Remove, skipped)
                 }
             },

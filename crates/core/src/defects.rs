@@ -46,10 +46,26 @@ pub enum Defect {
     KeepOldSegments,
     /// A segment that a scheduler takes later than its first ones is not scanned.
     ForgetTakenSegment,
+    /// A limit lets one more go on than it has room for.
+    AdmitOneTooMany,
+    /// What becomes ready goes on although others wait in line.
+    PassTheLine,
+    /// A line moves from its end.
+    AdmitTheLast,
+    /// A start out of a line is not counted against the rate.
+    ForgetPace,
+    /// What has ended still counts against the limit of its key.
+    KeepPlaceOfEnded,
+    /// A line in which there is room again is not looked at, unless somebody joins it.
+    ForgetLine,
+    /// What a worker has given back after holding it for too long, it starts all the same.
+    KeepWhatIsGivenBack,
+    /// A give-back that failed is not made up for.
+    ForgetGiveBack,
 }
 
 impl Defect {
-    pub const ALL: [Defect; 20] = [
+    pub const ALL: [Defect; 28] = [
         Defect::DropVersionCheck,
         Defect::DropEpoch,
         Defect::ExpireByWallClock,
@@ -70,6 +86,14 @@ impl Defect {
         Defect::SkipHistoryRow,
         Defect::KeepOldSegments,
         Defect::ForgetTakenSegment,
+        Defect::AdmitOneTooMany,
+        Defect::PassTheLine,
+        Defect::AdmitTheLast,
+        Defect::ForgetPace,
+        Defect::KeepPlaceOfEnded,
+        Defect::ForgetLine,
+        Defect::KeepWhatIsGivenBack,
+        Defect::ForgetGiveBack,
     ];
 }
 

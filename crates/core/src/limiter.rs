@@ -3,6 +3,7 @@
 //!
 //! This module says how much room there is. Who waits, and how many count, is kept in the store.
 
+use crate::defects::{Defect, planted};
 use crate::job::InvalidField;
 use crate::limits;
 use crate::mix::mix;
@@ -79,19 +80,18 @@ impl Rate {
         self.step() * (self.count / 10)
     }
 
-    /// The earliest start that is still to be had.
-    fn next(self, next_at: Option<Timestamp>, now: Timestamp) -> Timestamp {
-        match next_at {
+    /// The time that the next start is counted for. It follows from the last one by the rate that holds now, so that a
+    /// rate that is changed holds at once.
+    fn next(self, last_at: Option<Timestamp>, now: Timestamp) -> Timestamp {
+        match last_at {
             None => now,
-            Some(next_at) => {
-                next_at.max(Timestamp::from_micros(now.as_micros() - duration_micros(self.slack())))
-            }
+            Some(last_at) => last_at.plus(self.step()).max(now.minus(self.slack())),
         }
     }
 
     /// How many may start by now.
-    fn room(self, next_at: Option<Timestamp>, now: Timestamp) -> u64 {
-        let next = self.next(next_at, now);
+    fn room(self, last_at: Option<Timestamp>, now: Timestamp) -> u64 {
+        let next = self.next(last_at, now);
         if next > now {
             return 0;
         }
@@ -127,8 +127,8 @@ pub struct LimiterUse {
     pub waiting: u64,
     /// Executions that count.
     pub in_use: u64,
-    /// When the next one may start, where starts are paced.
-    pub next_at: Option<Timestamp>,
+    /// The time that the last start was counted for, where starts are paced.
+    pub last_at: Option<Timestamp>,
 }
 
 impl Limit {
@@ -138,22 +138,22 @@ impl Limit {
 
     /// How many more may go on now.
     pub fn room(&self, used: &LimiterUse, now: Timestamp) -> u64 {
-        let by_count =
-            self.concurrency.map_or(u64::MAX, |limit| u64::from(limit).saturating_sub(used.in_use));
-        let by_rate = self.rate.map_or(u64::MAX, |rate| rate.room(used.next_at, now));
+        let in_use = used.in_use.saturating_sub(u64::from(planted(Defect::AdmitOneTooMany)));
+        let by_count = self.concurrency.map_or(u64::MAX, |limit| u64::from(limit).saturating_sub(in_use));
+        let by_rate = self.rate.map_or(u64::MAX, |rate| rate.room(used.last_at, now));
         by_count.min(by_rate)
     }
 
-    /// The time of the next start after one more has gone on; `None` where starts are not paced.
-    pub fn next_after_one(&self, next_at: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
-        let rate = self.rate?;
-        Some(rate.next(next_at, now).plus(rate.step()))
+    /// The time that one more start is counted for; `None` where starts are not paced.
+    pub fn start_of_one(&self, last_at: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
+        self.rate.map(|rate| rate.next(last_at, now))
     }
 
     /// When time alone will make room; `None` if it will not.
     pub fn opens_at(&self, used: &LimiterUse) -> Option<Timestamp> {
         let is_full = self.concurrency.is_some_and(|limit| used.in_use >= u64::from(limit));
-        self.rate.and(used.next_at).filter(|_| !is_full)
+        let (rate, last_at) = (self.rate?, used.last_at?);
+        (!is_full).then(|| last_at.plus(rate.step()))
     }
 }
 
@@ -260,7 +260,7 @@ mod tests {
         let mut starts = Vec::new();
         for ms in looks {
             for _ in 0..limit.room(&used, at(ms)) {
-                used.next_at = limit.next_after_one(used.next_at, at(ms));
+                used.last_at = limit.start_of_one(used.last_at, at(ms));
                 starts.push(ms);
             }
         }
@@ -281,10 +281,19 @@ mod tests {
     #[test]
     fn starts_are_paced() {
         assert_eq!(starts(rate(4, 1_000), 0..1_001), [0, 250, 500, 750, 1_000]);
-        let used = LimiterUse { next_at: Some(at(250)), ..LimiterUse::default() };
+        let used = LimiterUse { last_at: Some(at(0)), ..LimiterUse::default() };
         assert_eq!(rate(4, 1_000).opens_at(&used), Some(at(250)));
         let full = Limit { concurrency: Some(0), ..rate(4, 1_000) };
         assert_eq!(full.opens_at(&used), None, "time alone makes no room");
+    }
+
+    #[test]
+    fn a_rate_that_is_changed_holds_at_once() {
+        let used = LimiterUse { waiting: 1, last_at: Some(at(0)), ..LimiterUse::default() };
+        let (slow, fast) = (rate(1, 3_600_000), rate(10, 1_000));
+        assert_eq!((slow.room(&used, at(100)), slow.opens_at(&used)), (0, Some(at(3_600_000))));
+        assert_eq!((fast.room(&used, at(99)), fast.opens_at(&used)), (0, Some(at(100))));
+        assert_eq!(fast.room(&used, at(100)), 1);
     }
 
     #[test]

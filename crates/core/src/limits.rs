@@ -197,7 +197,8 @@ pub const LOOK_PAUSE_MIN: Duration = Duration::from_millis(10);
 /// Longest such pause where processes that share a store cannot tell each other: what one of them queues while all are
 /// idle starts at most so much later.
 pub const LOOK_PAUSE_MAX: Duration = Duration::from_millis(500);
-/// The pause while others can be heard: a look then only finds what was told in vain.
+/// The pause while others can be heard: a look then only finds what was told in vain. What a claim passed over because it
+/// was locked is looked for as if nobody could be heard.
 pub const LOOK_PAUSE_HEARING: Duration = Duration::from_secs(5);
 /// Pause between two words to others about work that they could claim. What is queued meanwhile is told in one.
 pub const TELL_PAUSE: Duration = Duration::from_millis(10);

@@ -178,10 +178,12 @@ impl Live {
         !self.is_running() && self.expires_at.is_some_and(|at| at <= now)
     }
 
-    /// Claimed by a session, to run by this version of the job.
+    /// Claimed by a session, to run by this version of the job. A claim that was held up goes by a time before that at which
+    /// another node made this ready: it is not claimed before it was available.
     pub fn claimed(&self, session: SessionId, job_version: u32, now: Timestamp) -> Result<Live, Refused> {
         step(self.state(), Event::Claim)?;
-        let lease = Lease { session, claimed_at: now, cancel_requested: false };
+        let claimed_at = now.max(self.available_at);
+        let lease = Lease { session, claimed_at, cancel_requested: false };
         let state = LiveState::Running(lease);
         Ok(Live { state, epoch: self.epoch.next(), job_version, ..self.clone() })
     }

@@ -3,14 +3,15 @@
 //! What is looked after is computed anew whenever somebody asks, because a membership runs out by itself. `settle` makes the
 //! agenda follow, and is called after everything that may have changed it.
 
+use crate::agenda::segment_of;
 use crate::{Context, Duties, Engine};
 use futures_util::future::{Either, select};
 use punctual_core::cluster::{Card, Holdings, Membership, holdings};
 use punctual_core::defects::{Defect, planted};
 use punctual_core::ids::SegmentSet;
 use punctual_core::limits;
-use punctual_core::ports::{Coordination, CoordinationError, MemberId, Roster};
-use punctual_core::time::Monotonic;
+use punctual_core::ports::{Coordination, CoordinationError, Due, DueKind, MemberId, Roster};
+use punctual_core::time::{Monotonic, Timestamp};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -67,6 +68,8 @@ struct State {
     /// What the agenda follows.
     settled: Holdings,
     was_coordinated: bool,
+    /// Until when what has gone is still fired here.
+    handing_over_until: Timestamp,
     /// Segments have come that were not scanned yet.
     is_scan_due: bool,
     members: usize,
@@ -86,6 +89,7 @@ impl Cluster {
             is_leaving: false,
             settled: Holdings::NOTHING,
             was_coordinated: false,
+            handing_over_until: Timestamp::EPOCH,
             is_scan_due: true,
             members: 0,
             told_stands: false,
@@ -225,9 +229,13 @@ impl Context {
                 state.forgotten = came;
             }
         }
+        let until = self.time.now().plus(self.cluster.hand_over_time());
+        if !went.is_empty() {
+            state.handing_over_until = until;
+        }
         drop(state);
         if !went.is_empty() {
-            self.agenda.keep(held.segments, self.time.now().plus(self.cluster.hand_over_time()));
+            self.agenda.keep(held.segments, until);
         }
         if !came.is_empty() {
             self.agenda.wake();
@@ -250,6 +258,18 @@ impl Context {
         if was_coordinated && !coordinated {
             tracing::warn!("coordination is away; until it is back, every scheduler looks after everything");
         }
+    }
+
+    /// Leaves to others the next times of schedules that they look after. Whoever has fired one would otherwise fire the next
+    /// one, too, and so on for as long as the schedule lasts, against those who have come to look after it. What falls due
+    /// before these have read it again is fired here as well.
+    pub(crate) fn leave_to_others(&self, due: &mut Vec<Due>) {
+        let (own, handing_over_until) = (self.scanned(), self.cluster.state().handing_over_until);
+        let until = handing_over_until.max(self.time.now().plus(self.config.refill_interval));
+        let is_left = |due: &Due| {
+            matches!(due.what, DueKind::Schedule { .. }) && due.at > until && !own.contains(segment_of(due))
+        };
+        due.retain(|due| !is_left(due));
     }
 
     /// Whether this node is a member; of a scheduler, also whether it knows what it is to look after.

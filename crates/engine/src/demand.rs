@@ -27,7 +27,8 @@ impl Context {
         Ok(demand)
     }
 
-    async fn claimable(&self) -> Result<Arc<Vec<Depth>>, StoreError> {
+    /// The lanes in which something is queued that may be claimed, going by the counts.
+    pub(crate) async fn claimable(&self) -> Result<Arc<Vec<Depth>>, StoreError> {
         let mut kept = self.demands.0.lock().await;
         let now = self.host.clock.monotonic();
         if let Some((looked_at, lanes)) = &*kept

@@ -90,6 +90,14 @@ impl Desk {
         }
     }
 
+    /// Whether a poll waits that serves this lane, and for which the store had nothing.
+    pub(crate) fn is_idle_for(&self, lane: &Lane) -> bool {
+        let is_idle = |parked: &Parked| parked.state == ParkedState::Idle;
+        self.lock()
+            .values()
+            .any(|parked| is_idle(parked) && serves(&parked.poll, lane.queue(), lane.job_type()))
+    }
+
     /// Looks at all polls again: a wake-up may have been missed, or a session gets work again.
     pub(crate) fn wake_all(&self) {
         if planted(Defect::LoseWakeUp) {
@@ -191,7 +199,9 @@ impl Desk {
         let mut undelivered = Vec::new();
         for (offer, _) in reservation.free {
             match by_offer.remove(&offer) {
-                Some(assignments) => {
+                Some(mut assignments) => {
+                    // As a claim would have answered.
+                    assignments.sort_by_key(|assignment| assignment.rank);
                     let leases = self.answer(offer, Ok(assignments));
                     if !leases.is_empty() {
                         undelivered.push((offer, leases));
@@ -290,6 +300,7 @@ mod tests {
             timeout: Duration::from_secs(1),
             scheduled_time: Timestamp::EPOCH,
             available_at: Timestamp::EPOCH,
+            rank: 0,
             checkpoint: None,
         }
     }
@@ -320,6 +331,20 @@ mod tests {
         let assigned = (1..3).map(|number| (offer(1, 1), assignment(number))).collect();
         assert_eq!(desk.settle(places, assigned), []);
         assert_eq!(answer.try_recv().unwrap().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn what_was_offered_is_answered_by_rank() {
+        let (desk, mut answer) = idle(3);
+        let mut places = Reservation::default();
+        let assigned = [(1, 5), (2, -7), (3, 5)].map(|(number, rank)| {
+            let offer = desk.reserve(&mut places, "default", "noop").expect("a place");
+            (offer, Assignment { rank, ..assignment(number) })
+        });
+        desk.settle(places, assigned.into());
+        let answered = answer.try_recv().unwrap().unwrap();
+        let numbers: Vec<u32> = answered.iter().map(|one| one.execution.occurrence.number).collect();
+        assert_eq!(numbers, [2, 1, 3]);
     }
 
     #[test]
@@ -358,6 +383,16 @@ mod tests {
         desk.wake(&BTreeSet::from([Lane::new("default", "noop")]));
         desk.claimed(offer(1, 1), ClaimOutcome::Claimed { assignments: vec![], begun: Begun::default() });
         assert_eq!(desk.take_unchecked().len(), 1);
+    }
+
+    #[test]
+    fn a_poll_is_idle_for_what_it_serves_once_the_store_had_nothing_for_it() {
+        let lane = |job_type| Lane::new("default", job_type);
+        let asked = Desk::default();
+        let _answer = asked.park(poll(1, 1, 5));
+        assert!(!asked.is_idle_for(&lane("noop")), "the store was not asked yet");
+        let (desk, _answer) = idle(5);
+        assert!(desk.is_idle_for(&lane("noop")) && !desk.is_idle_for(&lane("other")));
     }
 
     #[test]

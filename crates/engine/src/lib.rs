@@ -85,7 +85,7 @@ pub struct EngineConfig {
     /// How long at most parked polls are not checked because nobody woke them: so late is work found that another
     /// process has queued without a word.
     pub dispatch_interval: Duration,
-    /// The same while others can be heard.
+    /// The same while others can be heard, unless the counts say that there is work which a claim was not given.
     pub dispatch_interval_hearing: Duration,
     /// How soon they are checked again after a check that found such work.
     pub dispatch_interval_min: Duration,

@@ -1,6 +1,7 @@
 //! The lines of limits, as far as this node knows of them: in which somebody waits, and which may move now. Losing it costs
 //! a second: whoever looks after all lines finds them again.
 
+use punctual_core::defects::{Defect, planted};
 use punctual_core::limiter::Line;
 use punctual_core::limits;
 use punctual_core::ports::{Admitted, Begun};
@@ -36,7 +37,8 @@ impl Lines {
         for line in &begun.joined {
             known.waited_in.entry(line.clone()).or_default();
         }
-        let freed = begun.freed.iter().filter(|line| known.waited_in.contains_key(line));
+        let is_waited_in = |line: &&Line| known.waited_in.contains_key(line) && !planted(Defect::ForgetLine);
+        let freed = begun.freed.iter().filter(is_waited_in);
         let ready: Vec<Line> = begun.joined.iter().chain(freed).cloned().collect();
         known.ready.extend(ready);
         let is_any_ready = !known.ready.is_empty();
@@ -55,7 +57,9 @@ impl Lines {
         }
         for line in lines {
             known.waited_in.entry(line.clone()).or_default();
-            known.ready.insert(line);
+            if !planted(Defect::ForgetLine) {
+                known.ready.insert(line);
+            }
         }
     }
 

@@ -7,11 +7,12 @@ use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::job::{Expiry, InvalidField, Job, JobMark, JobSpec, JobStatus, Settings};
 use punctual_core::limits;
 use punctual_core::mix::mix;
-use punctual_core::ports::{Begun, NewJob, ParentProblem, StoreError, SubmitOutcome};
+use punctual_core::ports::{Begun, NewJob, Offer, ParentProblem, StoreError, SubmitOutcome};
 use punctual_core::queue::QueueFull;
 use punctual_core::recurrence::Rule;
 use punctual_core::schedule::{Schedule, first_run, is_due_at_once};
 use punctual_core::time::Timestamp;
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 /// A job that is kept.
@@ -182,16 +183,9 @@ impl Context {
     async fn submit_batch(self: Arc<Self>, jobs: Vec<Job>) -> Result<Vec<Kept>, StoreError> {
         let now = self.time.now();
         let mut reservation = Reservation::default();
-        let jobs: Vec<NewJob> = jobs
-            .into_iter()
-            .map(|job| {
-                let settings = &job.spec.settings;
-                let due = is_due_at_once(&settings.schedule, now) && settings.depends_on.is_empty();
-                let offer =
-                    due.then(|| self.desk.reserve(&mut reservation, &job.spec.queue, &job.spec.job_type));
-                NewJob { job, offer: offer.flatten() }
-            })
-            .collect();
+        let offers = self.offers(&mut reservation, &jobs, now);
+        let jobs: Vec<NewJob> =
+            jobs.into_iter().zip(offers).map(|(job, offer)| NewJob { job, offer }).collect();
         let begins: Vec<OccurrenceId> = if self.events.has_listeners() {
             let due = jobs.iter().filter(|new| is_due_at_once(&new.job.spec.settings.schedule, now));
             due.map(|new| new.job.id.occurrence(1)).collect()
@@ -214,6 +208,24 @@ impl Context {
                 Err(error)
             }
         }
+    }
+}
+
+impl Context {
+    /// Places for those of the jobs that are due at once. The most urgent are seen to first, in whatever order they came.
+    fn offers(&self, reservation: &mut Reservation, jobs: &[Job], now: Timestamp) -> Vec<Option<Offer>> {
+        let is_due = |job: &Job| {
+            let settings = &job.spec.settings;
+            is_due_at_once(&settings.schedule, now) && settings.depends_on.is_empty()
+        };
+        let mut due: Vec<usize> = (0..jobs.len()).filter(|place| is_due(&jobs[*place])).collect();
+        due.sort_by_key(|place| Reverse(jobs[*place].spec.priority));
+        let mut offers = vec![None; jobs.len()];
+        for place in due {
+            let spec = &jobs[place].spec;
+            offers[place] = self.desk.reserve(reservation, &spec.queue, &spec.job_type);
+        }
+        offers
     }
 }
 

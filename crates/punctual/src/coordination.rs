@@ -5,7 +5,7 @@ use crate::config::value::{Raw, Value};
 use crate::exit::{CliError, Exit};
 use crate::store::OpenStore;
 use punctual_api::NodeInfo;
-use punctual_coordination::{CoordinationOptions, Secret, StoreSide};
+use punctual_coordination::{CoordinationOptions, Secret, StoreSide, UrlError};
 use punctual_core::cluster::Card;
 use punctual_core::ports::Host;
 use punctual_core::recurrence::tzdb_version;
@@ -29,8 +29,7 @@ impl Value for CoordinationUrl {
 
     fn read(raw: &Raw) -> Result<Self, String> {
         let text = raw.text().ok_or_else(|| format!("must be {FORMS}"))?;
-        let options: CoordinationOptions =
-            text.parse().map_err(|error| format!("must be {FORMS}: {error}"))?;
+        let options: CoordinationOptions = text.parse().map_err(|error: UrlError| error.to_string())?;
         match raw {
             Raw::Text(_) if has_password(&options) => {
                 Err("must not hold the password: write that to a file of its own, and name it with \
@@ -81,7 +80,8 @@ pub fn seat(
             )),
         };
     };
-    let options = with_password(settings)?;
+    // Nobody waits for a call longer than a third of the time to live; a host that is silent is named before that.
+    let options = with_password(settings)?.answering_within(settings.ttl.get() / 4);
     let store = StoreSide { register, clock: host.clock.clone() };
     let coordination = punctual_coordination::open(&options, store)
         .map_err(|error| CliError::cannot_start(format!("coordination.url {options}: {error}")))?;

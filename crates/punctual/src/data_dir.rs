@@ -4,10 +4,11 @@ use crate::config::{ConfigFlag, Flags, Place, Surroundings};
 use crate::exit::CliError;
 use crate::output::quoted;
 use anyhow::Context;
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
 
 /// What every data directory that was ever served holds.
 const DATABASE_FILE: &str = "punctual.db";
@@ -121,9 +122,48 @@ impl DataDir {
         read_line(&self.address_file())
     }
 
+    /// Tells commands where this server listens, as long as no other one in this directory lives that has told them. When that
+    /// one has ended, this one takes its place.
+    pub fn announce(&self, address: &str) -> anyhow::Result<Announced> {
+        let lock =
+            fs::OpenOptions::new().create(true).append(true).mode(0o600).open(self.path.join("server.lock"));
+        match lock.map(|lock| (lock.try_lock(), lock)) {
+            Ok((Err(TryLockError::WouldBlock), lock)) => {
+                self.announce_after_other(lock, address)?;
+                Ok(Announced::Later)
+            }
+            Ok((Ok(()), lock)) => {
+                hold_until_the_end(lock);
+                self.write_address(address).map(|()| Announced::Now)
+            }
+            // Where nothing can be locked, commands turn to whoever came last.
+            Ok((Err(TryLockError::Error(_)), _)) | Err(_) => {
+                self.write_address(address).map(|()| Announced::Now)
+            }
+        }
+    }
+
+    /// In a thread, because the kernel wakes whoever waits for a lock, and in no other way.
+    fn announce_after_other(&self, lock: File, address: &str) -> anyhow::Result<()> {
+        let (data_dir, address) = (self.clone(), address.to_owned());
+        let wait = move || {
+            while let Err(error) = lock.lock() {
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return;
+                }
+            }
+            hold_until_the_end(lock);
+            if let Err(error) = data_dir.write_address(&address) {
+                tracing::warn!("{error:#}: commands find this server only with --server {address}");
+            }
+        };
+        thread::Builder::new().name("address".to_owned()).spawn(wait).context("cannot wait for a lock")?;
+        Ok(())
+    }
+
     /// Tells commands where the server listens. If that cannot be written, an earlier address is taken away: commands
     /// must not turn to whatever listens there now.
-    pub fn write_address(&self, address: &str) -> anyhow::Result<()> {
+    fn write_address(&self, address: &str) -> anyhow::Result<()> {
         if self.address().is_ok_and(|known| known.as_deref() == Some(address)) {
             return Ok(());
         }
@@ -132,6 +172,19 @@ impl DataDir {
             let _ = fs::remove_file(&file);
         })
     }
+}
+
+/// When commands are told of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Announced {
+    Now,
+    /// When the one that they turn to has ended.
+    Later,
+}
+
+/// The kernel releases it when the process ends, however it does.
+fn hold_until_the_end(lock: File) {
+    std::mem::forget(lock);
 }
 
 /// Creates a directory, closed to others, and finds out whether it can be written.

@@ -5,7 +5,7 @@ use crate::auditor::Violation;
 use crate::clients::{Clients, Known};
 use crate::lock;
 use crate::network::NoAnswer;
-use crate::workload::{Mood, QUEUES, changed, limit};
+use crate::workload::{Mood, QUEUES, changed, queue_settings, without_slow_rates};
 use punctual_core::control::{Update, Verb};
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::job::Job;
@@ -60,6 +60,17 @@ impl Clients {
         self.attempt(&Action::SetQueue(queue.to_owned(), settings)).await;
     }
 
+    /// Takes away the rates that would let the run last for too long.
+    pub(crate) async fn speed_up(&self) {
+        let world = &self.cluster.world;
+        for (queue, settings) in world.ask(|auditor| auditor.queue_settings()) {
+            let limits = without_slow_rates(&settings.limits);
+            if limits != settings.limits {
+                self.attempt(&Action::SetQueue(queue, QueueSettings { limits, ..settings })).await;
+            }
+        }
+    }
+
     /// Resumes all that is paused, so that everything can come to its end.
     pub(crate) async fn resume_all(&self) {
         let world = &self.cluster.world;
@@ -109,6 +120,10 @@ impl Clients {
             };
             return control(verb);
         }
+        if self.setting.is_limited && rng.per_mille(80) {
+            let settings = queue_settings(&mut rng, self.setting);
+            return Some(Action::SetQueue((*rng.pick(&QUEUES)).to_owned(), settings));
+        }
         match rng.below(116) {
             0..=13 => control(Verb::Pause),
             14..=25 => control(Verb::Resume),
@@ -143,7 +158,7 @@ impl Clients {
             94..=96 => Some(Action::PauseQueue((*rng.pick(&QUEUES)).to_owned(), Pausing::Pause)),
             97..=99 => Some(Action::PauseQueue((*rng.pick(&QUEUES)).to_owned(), Pausing::Resume)),
             100..=104 => {
-                let settings = limit(&mut rng);
+                let settings = queue_settings(&mut rng, self.setting);
                 Some(Action::SetQueue((*rng.pick(&QUEUES)).to_owned(), settings))
             }
             _ => {

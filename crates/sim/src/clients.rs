@@ -99,6 +99,7 @@ impl Clients {
                 clients.cluster.world.executor.sleep(Duration::from_millis(100)).await;
             }
             loop {
+                clients.speed_up().await;
                 clients.resume_all().await;
                 lock(&clients.ledger).is_all_resumed = true;
                 // A request that its client has given up may still be on its way.

@@ -100,7 +100,7 @@ impl Cluster {
             Arc::new(Link::new(self.network.clone(), node, self.topology.schedulers))
         };
         if let Some(WorkerPlan { config, job_types }) = plan {
-            let port = Arc::new(Watched { world: self.world.clone(), port });
+            let port = Arc::new(Watched { world: self.world.clone(), node, port });
             let slots = config.slots;
             let handlers: Arc<dyn Executor> =
                 Arc::new(Handlers { world: self.world.clone(), node, job_types, slots });

@@ -105,6 +105,7 @@ impl Database {
     /// The store's process ends and begins anew: what it held in memory is gone.
     pub fn restart(&self) {
         lock(&self.core).restart();
+        self.world.tell(|auditor| auditor.shares_are_forgotten());
         self.world.note(format_args!("the store begins anew"));
         self.world.count("restarts of the store");
     }
@@ -139,7 +140,6 @@ impl Database {
         }
         let calls: Vec<Call> = batch.iter().map(|waiting| waiting.call.clone()).collect();
         let results = lock(&self.core).apply(&calls);
-        self.recount_now_and_then();
         for (Waiting { node, call, fate, reply }, result) in batch.into_iter().zip(results) {
             self.world.note(format_args!("store for node {node}: {call:?} -> {result:?}"));
             self.world.audit(|auditor| applied(auditor, &call, &result));
@@ -153,20 +153,28 @@ impl Database {
                 let _ = reply.send(if lost { Err(unavailable("the answer is lost")) } else { result });
             });
         }
-    }
-
-    fn recount_now_and_then(&self) {
         let mut transactions = lock(&self.transactions);
         *transactions += 1;
         if transactions.is_multiple_of(TRANSACTIONS_PER_RECOUNT) {
-            let problems = lock(&self.core).tally_check();
-            self.world.audit(|_| match problems {
-                Ok(problems) if problems.is_empty() => Ok(()),
-                other => {
-                    Err(Violation { rule: "what is counted is what there is", detail: format!("{other:?}") })
-                }
-            });
+            self.recount();
         }
+    }
+
+    /// The counts that the store keeps are those of its rows, and those of the model.
+    fn recount(&self) {
+        let mut core = lock(&self.core);
+        let problems = core.tally_check();
+        self.world.audit(|auditor| {
+            let wrong = |detail| Violation { rule: "what is counted is what there is", detail };
+            match problems {
+                Ok(problems) if problems.is_empty() => {}
+                other => return Err(wrong(format!("{other:?}"))),
+            }
+            let limiters = auditor.limiters()?;
+            let lines: Vec<_> = limiters.iter().map(|(limiter, ..)| limiter.line()).collect();
+            let kept = core.reads().limiters(&lines).map_err(|error| wrong(error.to_string()))?;
+            auditor.counted(&limiters, &kept)
+        });
     }
 
     /// Everything that the reads show, and what the store itself finds wrong.
@@ -325,6 +333,9 @@ fn written(auditor: &mut Auditor, write: &Write, reply: &WriteReply) -> Verdict 
         }
         (W::OrderSession { session, order }, R::SessionOrdered(outcome)) => {
             auditor.session_ordered(*session, *order, outcome)
+        }
+        (W::Admit { now, lines, limit }, R::Admitted(admitted)) => {
+            auditor.admitted(*now, lines, *limit, admitted)
         }
         (W::SetQueue { queue, settings }, R::QueueSet) => auditor.queue_set(queue, settings.clone()),
         (W::BeginRequest { now, request }, R::RequestBegun(state)) => {

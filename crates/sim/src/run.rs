@@ -15,7 +15,7 @@ use crate::random::Rng;
 use crate::topology::Topology;
 use crate::trace::Trace;
 use crate::weather::Weather;
-use crate::workload::{Mood, Setting, Workload, work_of, workload};
+use crate::workload::{Mood, SLOWEST_STEP, Setting, Workload, starts_of, work_of, workload};
 use crate::world::World;
 use punctual_core::defects::{Defect, plant};
 use punctual_core::witness::{self, Moves};
@@ -25,9 +25,12 @@ use std::time::Duration;
 
 /// Runs without any fault, in a thousand.
 const PEACEFUL_PER_MILLE: u64 = 60;
-/// How often the auditor looks for work that nobody knows of.
+/// Runs in which queues have limits and owners have weights, in a thousand.
+const LIMITED_PER_MILLE: u64 = 450;
+/// How often the auditor looks for work that nobody knows of, and for what stays due.
 const ORPHAN_CHECK_INTERVAL: Duration = Duration::from_secs(5);
-/// How often the auditor looks for work that lies beside a worker that waits for it.
+/// How often the auditor looks for work that lies beside a worker that waits for it, or in one that has no slot for it, and
+/// for lines that do not move.
 const IDLE_CHECK_INTERVAL: Duration = Duration::from_millis(1_000);
 
 /// How long after the last stray has arrived all that it leads to is in the store: a few calls without faults.
@@ -130,10 +133,15 @@ fn run(
         .map_err(|error| Violation { rule: "the store opens", detail: error.to_string() })?;
     let cluster = Cluster::new(world.clone(), network, database, topology, rng.fork("nodes"));
     let nemesis = Nemesis::new(cluster.clone(), rng.fork("nemesis"), weather);
-    let setting = Setting { faults_for: rng.millis(8_000, 45_000), change, mood: Mood::drawn(rng) };
+    let setting = Setting {
+        faults_for: rng.millis(8_000, 45_000),
+        change,
+        mood: Mood::drawn(rng),
+        is_limited: rng.per_mille(LIMITED_PER_MILLE),
+    };
     let clients = Clients::new(cluster.clone(), rng.fork("clients"), setting);
     let workload = workload(&mut rng.fork("workload"), true_time(&world.executor), setting);
-    let patience = patience(&cluster.topology, &workload);
+    let patience = patience(&cluster.topology, &workload, setting);
 
     let peaceful = weather == Weather::calm();
     if peaceful {
@@ -198,6 +206,7 @@ async fn look_for_orphans(world: Arc<World>) {
     loop {
         world.executor.sleep(ORPHAN_CHECK_INTERVAL).await;
         world.audit(|auditor| auditor.no_orphans());
+        world.audit(|auditor| auditor.nothing_is_overdue());
     }
 }
 
@@ -205,19 +214,24 @@ async fn look_for_idle_hands(world: Arc<World>) {
     loop {
         world.executor.sleep(IDLE_CHECK_INTERVAL).await;
         world.audit(|auditor| auditor.no_idle_hands());
+        world.audit(|auditor| auditor.no_stuck_lines());
+        world.audit(|auditor| auditor.no_hoarding());
     }
 }
 
 /// How long after the last fault everything must be done: the time of all handlers one after the other as
 /// if there were one slot, the waits and fires of the longest job one after the other, what each verb may have
-/// added, and a few minutes for lost sessions to be noticed and connections to be tried again.
-fn patience(topology: &Topology, workload: &Workload) -> Duration {
+/// added, the pace of the slowest rate that is left, and a few minutes for lost sessions to be noticed and connections
+/// to be tried again.
+fn patience(topology: &Topology, workload: &Workload, setting: Setting) -> Duration {
     let jobs = || workload.submissions.iter().flat_map(|submission| &submission.jobs);
     // A client may have submitted each of them several times.
     let work: Duration = jobs().map(work_of).sum::<Duration>() * 4;
     let longest = jobs().map(work_of).max().unwrap_or_default().min(LONGEST_PER_ACTION);
     let actions = longest * workload.actions.len() as u32;
-    Duration::from_secs(240) + work + actions + topology.lease_max() * 2
+    let starts = jobs().map(starts_of).sum::<u32>() * 4 + workload.actions.len() as u32;
+    let paced = if setting.is_limited { SLOWEST_STEP * starts } else { Duration::ZERO };
+    Duration::from_secs(240) + work + actions + paced + topology.lease_max() * 2
 }
 
 /// All workers leave in order: their sessions are closed, and those of earlier lives have been found lost.

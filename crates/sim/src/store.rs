@@ -238,7 +238,13 @@ impl Store for NodeStore {
     }
 
     async fn waiting_lines(&self, limit: usize) -> Result<Vec<Line>, StoreError> {
-        self.database.read(move |_, reads| reads.waiting_lines(limit)).await
+        self.database
+            .read(move |world, reads| {
+                let lines = reads.waiting_lines(limit)?;
+                world.audit(|auditor| auditor.read_lines(limit, &lines));
+                Ok(lines)
+            })
+            .await
     }
 
     async fn limiters(&self, lines: Vec<Line>) -> Result<Vec<LimiterUse>, StoreError> {
@@ -246,10 +252,7 @@ impl Store for NodeStore {
     }
 
     async fn admit(&self, now: Timestamp, lines: Vec<Line>, limit: usize) -> Result<Admitted, StoreError> {
-        match self.database.call(self.node, Call::Write(Write::Admit { now, lines, limit })).await? {
-            Reply::Write(WriteReply::Admitted(admitted)) => Ok(admitted),
-            other => unreachable!("{other:?} answers an admit"),
-        }
+        write!(self, Write::Admit { now, lines, limit }, WriteReply::Admitted)
     }
 
     async fn set_queue(&self, queue: String, settings: QueueSettings) -> Result<(), StoreError> {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 pub struct Watched {
     pub world: Arc<World>,
+    pub node: usize,
     pub port: Arc<dyn WorkerPort>,
 }
 
@@ -49,6 +50,7 @@ impl WorkerPort for Watched {
     }
 
     async fn give_back(&self, session: SessionId, leases: Vec<LeaseRef>) -> Result<(), WorkerPortError> {
+        self.world.audit(|auditor| auditor.gives_back(self.node, session, &leases));
         self.port.give_back(session, leases).await
     }
 

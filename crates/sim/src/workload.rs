@@ -5,6 +5,7 @@ use crate::calendar::ClockChange;
 use crate::handlers::{Behaviour, Failing};
 use crate::random::Rng;
 use punctual_core::job::{Expiry, JobSpec, Priority};
+use punctual_core::limiter::{QueueLimits, Rate};
 use punctual_core::queue::QueueSettings;
 use punctual_core::recurrence::{RecurrenceSpec, Rule};
 use punctual_core::retry::RetryPolicy;
@@ -18,6 +19,9 @@ const OWNERS: [&str; 4] = ["ann", "ben", "cem", "dia"];
 
 /// How long clients wait before their first request: in a run without faults every node is up by then.
 pub const UP_AND_RUNNING: Duration = Duration::from_millis(200);
+
+/// The most time between two starts of a rate that is left when the faults are over.
+pub const SLOWEST_STEP: Duration = Duration::from_millis(200);
 
 /// Runs in which people are fickle, in a thousand.
 const FICKLE_PER_MILLE: u64 = 150;
@@ -49,6 +53,8 @@ pub struct Setting {
     pub faults_for: Duration,
     pub change: Option<ClockChange>,
     pub mood: Mood,
+    /// Whether queues have limits, and owners weights.
+    pub is_limited: bool,
 }
 
 /// What clients are after.
@@ -85,14 +91,49 @@ pub fn workload(rng: &mut Rng, start: Timestamp, setting: Setting) -> Workload {
     let actions = (0..actions).map(|_| UP_AND_RUNNING + Duration::from_micros(rng.below(span_us)));
     let mut actions: Vec<Duration> = actions.collect();
     actions.sort_unstable();
-    let is_limited = rng.per_mille(250);
-    let limits = QUEUES.into_iter().filter(|_| is_limited).map(|queue| (queue, limit(rng))).collect();
+    let is_set = rng.per_mille(250) || setting.is_limited;
+    let limits =
+        QUEUES.into_iter().filter(|_| is_set).map(|queue| (queue, queue_settings(rng, setting))).collect();
     Workload { submissions, actions, limits }
 }
 
-/// How much a queue may hold: little, so that it is full now and then.
-pub fn limit(rng: &mut Rng) -> QueueSettings {
-    QueueSettings::holding(rng.per_mille(650).then(|| rng.below(9)))
+/// What people set for a queue. It may hold little, so that it is full now and then; or it has limits, which let go of
+/// most of what clients submit.
+pub fn queue_settings(rng: &mut Rng, setting: Setting) -> QueueSettings {
+    if !setting.is_limited {
+        return QueueSettings::holding(rng.per_mille(650).then(|| rng.below(9)));
+    }
+    if rng.per_mille(150) {
+        return QueueSettings::default();
+    }
+    let max_depth = rng.per_mille(100).then(|| rng.between(4, 30));
+    let limits = limits(rng);
+    if setting.mood == Mood::Fickle && rng.per_mille(700) {
+        // One after the other, so that there is a line, in which people find what they pause and postpone.
+        return QueueSettings { max_depth, limits: QueueLimits { concurrency: Some(1), ..limits } };
+    }
+    QueueSettings { max_depth, limits }
+}
+
+fn limits(rng: &mut Rng) -> QueueLimits {
+    let owners: Vec<&str> = OWNERS.into_iter().filter(|_| rng.per_mille(250)).collect();
+    QueueLimits {
+        concurrency: rng.per_mille(550).then(|| rng.between(1, 4) as u32),
+        rate: rng.per_mille(250).then(|| rate(rng)),
+        key_concurrency: rng.per_mille(550).then(|| rng.between(1, 2) as u32),
+        key_rate: rng.per_mille(200).then(|| rate(rng)),
+        weights: owners.into_iter().map(|owner| (owner.to_owned(), rng.between(2, 5) as u32)).collect(),
+    }
+}
+
+fn rate(rng: &mut Rng) -> Rate {
+    Rate { count: rng.between(1, 40) as u32, per_ms: rng.between(1_000, 5_000) }
+}
+
+/// The limits without the rates that would let a run last for too long.
+pub fn without_slow_rates(limits: &QueueLimits) -> QueueLimits {
+    let quick = |rate: &Rate| Duration::from_millis(rate.per_ms) / rate.count <= SLOWEST_STEP;
+    QueueLimits { rate: limits.rate.filter(quick), key_rate: limits.key_rate.filter(quick), ..limits.clone() }
 }
 
 /// How much clients do.
@@ -128,7 +169,10 @@ fn job(rng: &mut Rng, now: Timestamp, setting: Setting) -> JobSpec {
     let mut spec = JobSpec::named(format!("job-{}", rng.below(50)));
     spec.job_type = (*rng.pick(&JOB_TYPES)).to_owned();
     spec.queue = (*rng.pick(&QUEUES)).to_owned();
-    spec.owner = (*rng.pick(&OWNERS)).to_owned();
+    // One of them has more to do than the others.
+    let owners = if rng.per_mille(400) { &OWNERS[..1] } else { &OWNERS[..] };
+    spec.owner = (*rng.pick(owners)).to_owned();
+    spec.settings.concurrency_key = concurrency_key(rng);
     spec.priority = Priority::new(rng.between(1, 10) as u8).unwrap_or_default();
     handler(rng, &mut spec);
     spec.settings.retry = retry(rng);
@@ -146,6 +190,10 @@ fn job(rng: &mut Rng, now: Timestamp, setting: Setting) -> JobSpec {
         settings.unique_key = Some(format!("unique-{}", rng.below(2)));
     }
     spec
+}
+
+fn concurrency_key(rng: &mut Rng) -> Option<String> {
+    rng.per_mille(500).then(|| format!("customer-{}", rng.below(3)))
 }
 
 /// Makes a job one of those that wait for several things at once.
@@ -224,7 +272,8 @@ pub fn changed(rng: &mut Rng, spec: &JobSpec, now: Timestamp, setting: Setting) 
         return spec;
     }
     for _ in 0..rng.between(1, 3) {
-        match rng.below(10) {
+        match rng.below(11) {
+            10 => spec.settings.concurrency_key = concurrency_key(rng),
             // The same times under other terms.
             9 => {
                 if let Schedule::Recurring(recurring) = &mut spec.settings.schedule {
@@ -352,11 +401,15 @@ fn misfire(rng: &mut Rng) -> Misfire {
 /// Time that the handlers of this job need in all if every attempt is made and takes its longest, one after
 /// the other.
 pub fn work_of(spec: &JobSpec) -> Duration {
+    Duration::from_millis(spec.settings.timeout_ms) * starts_of(spec)
+}
+
+/// How often it starts if every attempt is made.
+pub fn starts_of(spec: &JobSpec) -> u32 {
     let runs = match &spec.settings.schedule {
         // Without a count they end within 40 seconds, and none fires more often than once a second.
-        Schedule::Recurring(recurring) => u64::from(recurring.max_runs.unwrap_or(40)),
+        Schedule::Recurring(recurring) => recurring.max_runs.unwrap_or(40),
         Schedule::Immediate | Schedule::OneTime { .. } => 1,
     };
-    let attempts = u64::from(spec.settings.max_retries) + 1;
-    Duration::from_millis(spec.settings.timeout_ms) * u32::try_from(runs * attempts).unwrap_or(u32::MAX)
+    runs * (spec.settings.max_retries + 1)
 }

@@ -21,9 +21,11 @@ fn check(defect: Defect) {
 /// Where to begin, for defects that few seeds show: any seed below a thousand would do.
 fn first_seed(defect: Defect) -> u64 {
     match defect {
-        Defect::AcceptStaleNote => 36,
-        Defect::DropEpoch => 42,
-        Defect::LoseWakeUp => 80,
+        Defect::LoseWakeUp | Defect::PassTheLine | Defect::AdmitTheLast | Defect::ForgetLine => 12,
+        Defect::ForgetPace => 40,
+        Defect::AcceptStaleNote => 46,
+        Defect::KeepOldSegments => 62,
+        Defect::ForgetGiveBack => 320,
         _ => 0,
     }
 }
@@ -126,6 +128,46 @@ fn a_scheduler_that_keeps_to_its_old_segments_is_caught() {
 #[test]
 fn a_segment_that_is_taken_and_not_scanned_is_caught() {
     check(Defect::ForgetTakenSegment);
+}
+
+#[test]
+fn a_limit_that_lets_one_more_go_on_is_caught() {
+    check(Defect::AdmitOneTooMany);
+}
+
+#[test]
+fn whoever_goes_before_those_in_line_is_caught() {
+    check(Defect::PassTheLine);
+}
+
+#[test]
+fn a_line_that_moves_from_its_end_is_caught() {
+    check(Defect::AdmitTheLast);
+}
+
+#[test]
+fn a_rate_that_forgets_its_pace_is_caught() {
+    check(Defect::ForgetPace);
+}
+
+#[test]
+fn a_place_that_is_not_freed_is_caught() {
+    check(Defect::KeepPlaceOfEnded);
+}
+
+#[test]
+fn a_line_that_nobody_looks_at_is_caught() {
+    check(Defect::ForgetLine);
+}
+
+#[test]
+fn a_worker_that_runs_what_it_has_given_back_is_caught() {
+    check(Defect::KeepWhatIsGivenBack);
+}
+
+#[test]
+fn a_give_back_that_is_lost_is_caught() {
+    check(Defect::ForgetGiveBack);
 }
 
 #[test]

@@ -60,6 +60,12 @@ fn seeds_from_160_are_sound_and_provoke_everything_they_are_meant_to() {
         "executions cancelled",
         "executions given back",
         "executions lost",
+        "executions of an owner with more weight",
+        "executions that leave a line for another gate",
+        "executions that one worker gave back and another took",
+        "executions that take another place in line",
+        "executions that wait in line",
+        "executions within a limit",
         "expiries found by a claim",
         "fires and gates on time",
         "followers whose turn came",
@@ -70,7 +76,11 @@ fn seeds_from_160_are_sound_and_provoke_everything_they_are_meant_to() {
         "jobs resumed",
         "jobs retired",
         "leases with a checkpoint",
+        "limits lowered",
         "limits of queues taken away",
+        "limits raised",
+        "limits taken away",
+        "lines moved",
         "members given up early",
         "messages doubled",
         "nominal times after a change of clocks",
@@ -84,11 +94,13 @@ fn seeds_from_160_are_sound_and_provoke_everything_they_are_meant_to() {
         "occurrences that wait behind others",
         "offers taken",
         "orders refused by a draining session",
+        "paced starts",
         "partitions",
         "pauses beyond the lease",
         "queues limited",
         "queues paused",
         "queues resumed",
+        "rates changed",
         "redrives",
         "repeated notes recognised",
         "repeated reports recognised",
@@ -126,6 +138,7 @@ fn seeds_from_160_are_sound_and_provoke_everything_they_are_meant_to() {
         "updates of a schedule",
         "verbs of unknown fate",
         "verbs refused",
+        "work given back that was held for too long",
         "workers drained",
         "workers drained by order",
         "workers told to stop something",
@@ -134,11 +147,21 @@ fn seeds_from_160_are_sound_and_provoke_everything_they_are_meant_to() {
     }
 }
 
+/// Few seeds bring it: a worker holds little that it has not started.
+#[test]
+fn a_worker_that_drains_gives_back_what_it_holds() {
+    assert!(check(39..40).contains_key("work given back by a worker that drains"));
+}
+
 /// Each of these has broken a rule once. A change of the workload or of the faults gives them other runs.
 #[test]
 fn seeds_that_have_found_something_are_sound() {
     // A node that was never quiet did not look for work that another node had queued.
     check(481..482);
+    // A rate that was changed went on from the time that the one before it had named.
+    check(32..33);
+    // An execution that had left a queue with limits counted there when it ran again elsewhere.
+    check(42..43);
 }
 
 #[test]

@@ -53,8 +53,8 @@ pub(crate) trait Rows {
     /// How the limiter of a line is used, as this transaction sees it. From here on nobody else lets anything through
     /// the limits of this queue.
     fn limiter(&mut self, line: &Line) -> Result<LimiterUse, Fault>;
-    /// Keeps when the next one may start.
-    fn set_next_start(&mut self, limiter: LimiterId, at: Timestamp) -> Result<(), Fault>;
+    /// Keeps the time that the last start was counted for.
+    fn set_last_start(&mut self, limiter: LimiterId, at: Timestamp) -> Result<(), Fault>;
     /// The first `count` of those who wait in a line, by rank. Where others hold some of them it may be fewer.
     fn first_in_line(&mut self, line: &Line, count: usize) -> Result<Vec<LiveRow>, Fault>;
 
@@ -79,8 +79,8 @@ pub(crate) trait Rows {
     fn set_mark(&mut self, job: JobId, mark: JobMark) -> Result<(), Fault>;
     /// Keeps the last occurrence number that was given.
     fn set_numbered(&mut self, job: JobId, numbered: u32) -> Result<(), Fault>;
-    /// Keeps the last occurrence number that was given, and how often it ran.
-    fn set_numbered_and_fired(&mut self, job: JobId, numbered: u32, fired: u32) -> Result<(), Fault>;
+    /// Keeps what is to be remembered of a schedule that is over.
+    fn keep_spent(&mut self, job: JobId, spent: Spent) -> Result<(), Fault>;
     /// Whether something of the job is open or still to come.
     fn is_unfinished(&mut self, job: JobId) -> Result<bool, Fault>;
     fn put_tags(&mut self, job: JobId, tags: &[String]) -> Result<(), Fault>;
@@ -215,6 +215,18 @@ pub(crate) struct LiveRow {
     /// It is all that is left of an active job: when it has ended, the job is known to have ended without a look.
     /// Where it is not set, nothing is known. Whatever people do to the job takes it away.
     pub is_sole: bool,
+}
+
+/// What a job keeps of a schedule that is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Spent {
+    /// The last occurrence number that was given.
+    pub numbered: u32,
+    /// How often it ran.
+    pub fired: u32,
+    /// When it was over. The job counts as changed then, so that a new schedule does not count from before it, whatever the
+    /// time is where it is given.
+    pub at: Timestamp,
 }
 
 /// A job beside the number of its lane.

@@ -10,7 +10,9 @@ use crate::codes::state_code;
 use punctual_core::defects::{Defect, planted};
 use punctual_core::job::{JobMark, JobStatus};
 use punctual_core::limiter::LimiterId;
+use punctual_core::mix::mix;
 use punctual_core::occurrence::{Live, LiveState};
+use punctual_core::time::Timestamp;
 use std::collections::BTreeMap;
 
 /// How much is waiting, queued and running.
@@ -18,6 +20,12 @@ pub(crate) type LaneCounts = [i64; 3];
 
 /// How much waits in the line of a limiter, and how much counts against it.
 pub(crate) type LimiterCounts = [i64; 2];
+
+/// Where to begin to look for paces that are old. Numbers of limiters are hashes, so from wherever one begins, one is as likely
+/// to come up as another.
+pub(crate) fn paces_from(before: Timestamp) -> i64 {
+    (mix(before.as_micros().cast_unsigned()) | 1 << 63).cast_signed()
+}
 
 /// What a transaction has changed so far and not written yet.
 #[derive(Debug, Default)]
@@ -50,7 +58,9 @@ impl Tally {
     /// One that was open in this lane has ended.
     pub fn closed(&mut self, lane: i64, live: &Live) {
         self.current.add(lane, live.state, -1);
-        self.current.add_to_limiters(live, -1);
+        if !planted(Defect::KeepPlaceOfEnded) {
+            self.current.add_to_limiters(live, -1);
+        }
     }
 
     /// One that was open in a lane is now in another, or in another state.

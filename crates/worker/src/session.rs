@@ -131,7 +131,7 @@ pub(crate) struct Session {
     turn: u64,
     intake: Intake,
     resync_owed: bool,
-    /// What waits for a slot, with the moment it came by the worker's clock.
+    /// What waits for a slot, with the moment it came by the worker's clock: by rank, and as it came where that is the same.
     ready: VecDeque<(Monotonic, Assignment)>,
     /// Whether the time of what is held ready is being watched.
     hold_watched: bool,
@@ -220,7 +220,7 @@ impl Session {
             Event::GaveBack(result) => {
                 self.giving_back = false;
                 // Nobody knows what went back: a resync returns all that is not held.
-                self.resync_owed |= result.is_err();
+                self.resync_owed |= result.is_err() && !planted(Defect::ForgetGiveBack);
             }
             Event::HoldDue => self.hold_watched = false,
             Event::Measured(measured) => self.measured(measured, &mut actions),
@@ -348,9 +348,7 @@ impl Session {
         match result {
             // An empty answer has not used the turn.
             Ok(assignments) if assignments.is_empty() => self.turn -= 1,
-            Ok(assignments) => {
-                self.ready.extend(assignments.into_iter().map(|assignment| (clock, assignment)))
-            }
+            Ok(assignments) => self.hold(assignments, clock),
             Err(WorkerPortError::SessionLost) => self.lose("the session was declared lost", actions),
             Err(WorkerPortError::StaleTurn) => self.resync_owed = true,
             Err(WorkerPortError::Unavailable(reason)) => {
@@ -358,6 +356,14 @@ impl Session {
                 self.resync_owed = true;
                 self.rest(actions);
             }
+        }
+    }
+
+    /// Takes in what came, in its place by rank. Most often that is behind all the rest.
+    fn hold(&mut self, assignments: Vec<Assignment>, clock: Monotonic) {
+        self.ready.extend(assignments.into_iter().map(|assignment| (clock, assignment)));
+        if !self.ready.iter().is_sorted_by_key(|(_, assignment)| assignment.rank) {
+            self.ready.make_contiguous().sort_by_key(|(_, assignment)| assignment.rank);
         }
     }
 
@@ -414,7 +420,7 @@ impl Session {
     fn next_actions(&mut self, now: Now, actions: &mut Vec<Action>) {
         if self.draining || self.condition.refuses_work() {
             // Others may have room for it. What a poll was granted in vain must not wait here until all that runs has ended.
-            self.give_back_held(self.ready.len(), actions);
+            self.give_back_held(|_| true, actions);
             self.resync_if_owed(actions);
         } else {
             self.start_ready(now, actions);
@@ -447,9 +453,7 @@ impl Session {
         if self.hold_watched {
             return;
         }
-        // In the order in which they came.
-        let overdue = self.ready.partition_point(|(since, _)| clock.since(*since) >= limits::HELD_TIME_MAX);
-        self.give_back_held(overdue, actions);
+        self.give_back_held(|since| clock.since(since) >= limits::HELD_TIME_MAX, actions);
         if !self.ready.is_empty() {
             self.hold_watched = true;
             actions.push(Action::After(limits::HELD_TIME_MAX, Event::HoldDue));
@@ -494,11 +498,22 @@ impl Session {
         }
     }
 
-    /// Gives back the first so many of what is held ready.
-    fn give_back_held(&mut self, count: usize, actions: &mut Vec<Action>) {
-        if count > 0 && !self.giving_back {
+    /// Gives back what is held ready since a moment at which that goes back.
+    fn give_back_held(&mut self, goes: impl Fn(Monotonic) -> bool, actions: &mut Vec<Action>) {
+        if self.giving_back {
+            return;
+        }
+        let keeps_all = planted(Defect::KeepWhatIsGivenBack) && !self.draining;
+        let mut leases = Vec::new();
+        self.ready.retain(|(since, assignment)| {
+            let stays = !goes(*since);
+            if !stays {
+                leases.push(assignment.lease());
+            }
+            stays || keeps_all
+        });
+        if !leases.is_empty() {
             self.giving_back = true;
-            let leases = self.ready.drain(..count).map(|(_, assignment)| assignment.lease()).collect();
             actions.push(Action::GiveBack(leases));
         }
     }

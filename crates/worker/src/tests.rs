@@ -98,6 +98,7 @@ fn assignment() -> Assignment {
         timeout: Duration::from_secs(1),
         scheduled_time: Timestamp::EPOCH,
         available_at: Timestamp::EPOCH,
+        rank: 0,
         checkpoint: None,
     }
 }

@@ -1,5 +1,6 @@
-//! Services of coordination for tests: Redis, etcd and ZooKeeper, alone, and the latter two as ensembles of three. Every
-//! setting is as it comes, but for ports, folders and ZooKeeper's idea of time, which would make tests wait.
+//! Services of coordination for tests: Redis, etcd and ZooKeeper, alone, the latter two as ensembles of three, and the former
+//! two over TLS. Every setting is as it comes, but for ports, folders, certificates and ZooKeeper's idea of time, which would
+//! make tests wait.
 
 use super::programs::Programs;
 use super::server::{Client, Node, free_ports};
@@ -7,7 +8,7 @@ use super::site::Site;
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What ZooKeeper needs to run, below `usr`; it logs through the simplest of what its logging can be bound to.
@@ -30,15 +31,66 @@ pub fn redis(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
     let [port] = free_ports()?;
     let mut server = site.command(programs, &programs.folder.join("redis-server"));
     server.args(["--bind", "127.0.0.1", "--port", &port.to_string()]).arg("--dir").arg(&site.folder);
-    let (programs, at) = (programs.clone(), port.to_string());
-    let client: Client = Box::new(move |words| {
-        let mut client = programs.command(&programs.folder.join("redis-cli"));
-        client.args(["-h", "127.0.0.1", "-p", &at]).args(words.split(' '));
-        client
-    });
     let url = format!("redis://127.0.0.1:{port}");
-    Ok(vec![Node { client, ..node("redis", site, server, url, &["Ready to accept connections"]) }])
+    let client = redis_client(programs, port, vec![]);
+    Ok(vec![Node { client, ..node("redis", site, server, url, REDIS_READY) }])
 }
+
+pub fn redis_secured(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
+    let [port] = free_ports()?;
+    let Certificates { ca, server: certificate, key } = Certificates::for_servers_in(site)?;
+    let mut server = site.command(programs, &programs.folder.join("redis-server"));
+    server.args(["--bind", "127.0.0.1", "--port", "0", "--tls-port", &port.to_string()]);
+    server.arg("--dir").arg(&site.folder);
+    server.arg("--tls-ca-cert-file").arg(&ca).arg("--tls-cert-file").arg(&certificate);
+    server.arg("--tls-key-file").arg(&key);
+    // It takes no other calls than those of somebody with a certificate, so its client shows that of the server.
+    let words = ["--tls".into(), "--cacert".into(), ca.into(), "--cert".into(), certificate.into()];
+    let words = words.into_iter().chain(["--key".into(), key.into()]).collect();
+    let url = format!("rediss://127.0.0.1:{port}");
+    let client = redis_client(programs, port, words);
+    Ok(vec![Node { client, ..node("redis-secured", site, server, url, REDIS_READY) }])
+}
+
+/// Says a command to the server, its words apart by blanks.
+fn redis_client(programs: &Programs, port: u16, options: Vec<OsString>) -> Client {
+    let (programs, port) = (programs.clone(), port.to_string());
+    Box::new(move |words| {
+        let mut client = programs.command(&programs.folder.join("redis-cli"));
+        client.args(["-e", "-h", "127.0.0.1", "-p", &port]).args(&options).args(words.split(' '));
+        client
+    })
+}
+
+/// Names a folder with the certificates of servers that speak TLS. Who wants such a server has made them, and knows whom to trust.
+const CERTIFICATES: &str = "PUNCTUAL_TEST_CERTIFICATES";
+
+/// Copies that the servers may read.
+struct Certificates {
+    ca: PathBuf,
+    server: PathBuf,
+    key: PathBuf,
+}
+
+impl Certificates {
+    fn for_servers_in(site: &Site) -> Result<Self> {
+        let folder = std::env::var_os(CERTIFICATES).with_context(|| {
+            format!("{CERTIFICATES} is not set: let it name a folder with {CA}, {SERVER} and {KEY}")
+        })?;
+        let copy = |name: &str| {
+            let path = Path::new(&folder).join(name);
+            let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+            site.write(name, &text)
+        };
+        Ok(Certificates { ca: copy(CA)?, server: copy(SERVER)?, key: copy(KEY)? })
+    }
+}
+
+const CA: &str = "ca.pem";
+const SERVER: &str = "server.pem";
+const KEY: &str = "server.key";
+
+const REDIS_READY: &[&str] = &["Ready to accept connections"];
 
 /// Names of the members of ensembles.
 const ETCD_NODES: [&str; 3] = ["etcd-1", "etcd-2", "etcd-3"];
@@ -48,6 +100,7 @@ const ZOOKEEPER_NODES: [&str; 3] = ["zookeeper-1", "zookeeper-2", "zookeeper-3"]
 /// for them.
 const ETCD_STARTING: &[&str] = &["starting etcd server"];
 const ETCD_READY: &[&str] = &["serving client traffic"];
+const ETCD_READY_SECURED: &[&str] = &["serving client traffic securely"];
 const ZOOKEEPER_STARTING: &[&str] = &["LOOKING"];
 const ZOOKEEPER_READY_ALONE: &[&str] = &["PrepRequestProcessor (sid:0) started"];
 const ZOOKEEPER_READY: &[&str] = &["- broadcast"];
@@ -60,6 +113,36 @@ pub fn etcd_cluster(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
     etcd_ensemble(programs, site, &ETCD_NODES)
 }
 
+/// Two servers that have nothing to do with each other.
+pub fn etcd_secured(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
+    let ports: [u16; 4] = free_ports()?;
+    let mut nodes = Vec::new();
+    for (name, ports) in ["etcd-tls", "etcd-mutual"].into_iter().zip(ports.chunks_exact(2)) {
+        let site = site.within(name)?;
+        let Certificates { ca, server: certificate, key } = Certificates::for_servers_in(&site)?;
+        let (client, peer) =
+            (format!("https://127.0.0.1:{}", ports[0]), format!("http://127.0.0.1:{}", ports[1]));
+        let mut server = etcd_server(programs, &site, name);
+        server.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
+        server.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+        server.args(["--initial-cluster", &format!("{name}={peer}")]);
+        server.arg("--cert-file").arg(certificate).arg("--key-file").arg(key);
+        if name == "etcd-mutual" {
+            server.arg("--client-cert-auth").arg("--trusted-ca-file").arg(ca);
+        }
+        let url = format!("etcds://127.0.0.1:{}", ports[0]);
+        nodes.push(node(name, &site, server, url, ETCD_READY_SECURED));
+    }
+    Ok(nodes)
+}
+
+fn etcd_server(programs: &Programs, site: &Site, name: &str) -> Command {
+    let mut server = site.command(programs, &programs.folder.join("etcd"));
+    server.args(["--name", name, "--logger=zap", "--log-outputs=stderr", "--data-dir"]);
+    server.arg(site.folder.join("data"));
+    server
+}
+
 fn etcd_ensemble(programs: &Programs, site: &Site, names: &[&'static str]) -> Result<Vec<Node>> {
     let ports: [u16; 6] = free_ports()?;
     let (clients, peers) = ports.split_at(3);
@@ -69,9 +152,7 @@ fn etcd_ensemble(programs: &Programs, site: &Site, names: &[&'static str]) -> Re
     let mut nodes = Vec::new();
     for ((name, client), peer) in names.iter().zip(clients).zip(peers) {
         let site = site.within(name)?;
-        let mut server = site.command(programs, &programs.folder.join("etcd"));
-        server.args(["--name", name, "--logger=zap", "--log-outputs=stderr", "--data-dir"]);
-        server.arg(site.folder.join("data"));
+        let mut server = etcd_server(programs, &site, name);
         server.args(["--listen-client-urls", &at(*client), "--advertise-client-urls", &at(*client)]);
         server.args(["--listen-peer-urls", &at(*peer), "--initial-advertise-peer-urls", &at(*peer)]);
         server.args(["--initial-cluster", &members.join(",")]);

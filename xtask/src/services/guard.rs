@@ -64,6 +64,8 @@ fn plan(root: &Path, service: Service, scratch: &Path) -> Result<Plan> {
             Service::ZooKeeper => coordination::zookeeper(&programs, &site),
             Service::EtcdCluster => coordination::etcd_cluster(&programs, &site),
             Service::ZooKeeperCluster => coordination::zookeeper_cluster(&programs, &site),
+            Service::RedisSecured => coordination::redis_secured(&programs, &site),
+            Service::EtcdSecured => coordination::etcd_secured(&programs, &site),
         }
     };
     Ok(Plan { service, nodes: Box::new(nodes) })

@@ -33,7 +33,9 @@ pub const USAGE: &str = "\
 cargo xtask services run [SERVICE…] -- COMMAND…
                             runs a command with servers of its own; PUNCTUAL_TEST_POSTGRES and its like say where they are;
                             a SERVICE is postgres, mariadb, mysql, redis, etcd, zookeeper, or of several servers: replica
-                            (PostgreSQL with a standby), galera (three of MariaDB), etcd-cluster, zookeeper-cluster (three each)
+                            (PostgreSQL with a standby), galera (three of MariaDB), etcd-cluster, zookeeper-cluster (three each);
+                            redis-secured and etcd-secured speak TLS, with the certificates in PUNCTUAL_TEST_CERTIFICATES, a
+                            folder with ca.pem, server.pem and server.key
 cargo xtask services start [SERVICE…]
                             the same for people at work: keeps them until Ctrl-C";
 
@@ -51,10 +53,14 @@ pub enum Service {
     ZooKeeper,
     EtcdCluster,
     ZooKeeperCluster,
+    /// Redis over TLS, which wants to know by a certificate who calls.
+    RedisSecured,
+    /// etcd over TLS: one that takes everybody, and one that wants to know by a certificate who calls.
+    EtcdSecured,
 }
 
 impl Service {
-    const ALL: [Service; 10] = [
+    const ALL: [Service; 12] = [
         Service::Postgres,
         Service::MariaDb,
         Service::MySql,
@@ -65,6 +71,8 @@ impl Service {
         Service::ZooKeeper,
         Service::EtcdCluster,
         Service::ZooKeeperCluster,
+        Service::RedisSecured,
+        Service::EtcdSecured,
     ];
 
     /// Its name on the command line, and of its folder.
@@ -80,6 +88,8 @@ impl Service {
             Service::ZooKeeper => "zookeeper",
             Service::EtcdCluster => "etcd-cluster",
             Service::ZooKeeperCluster => "zookeeper-cluster",
+            Service::RedisSecured => "redis-secured",
+            Service::EtcdSecured => "etcd-secured",
         }
     }
 

@@ -110,7 +110,7 @@ fn wanted(service: Service) -> Wanted {
             advice: "install MariaDB 10.11 or newer with Galera 4 and rsync, so that `mariadbd`, `wsrep_sst_rsync` and \
                      /usr/lib/galera/libgalera_smm.so are found",
         },
-        Service::Redis => Wanted {
+        Service::Redis | Service::RedisSecured => Wanted {
             name: "Redis",
             program: "redis-server",
             version: "Redis server",
@@ -118,7 +118,7 @@ fn wanted(service: Service) -> Wanted {
             packages: Packages { names: &["redis-server", "redis-tools"], suite: Suite::OfThisMachine },
             advice: "install Redis 7 or newer, so that `redis-server` is found",
         },
-        Service::Etcd | Service::EtcdCluster => Wanted {
+        Service::Etcd | Service::EtcdCluster | Service::EtcdSecured => Wanted {
             name: "etcd",
             program: "etcd",
             version: "etcd Version",
@@ -262,7 +262,8 @@ fn unpacked_folder(root: &Path, service: Service) -> Result<PathBuf> {
     // Servers of a cluster are of the same make as those alone.
     let service = match service {
         Service::Replica => Service::Postgres,
-        Service::EtcdCluster => Service::Etcd,
+        Service::EtcdCluster | Service::EtcdSecured => Service::Etcd,
+        Service::RedisSecured => Service::Redis,
         Service::ZooKeeperCluster => Service::ZooKeeper,
         other => other,
     };

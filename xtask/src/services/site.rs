@@ -80,8 +80,8 @@ fn unprivileged(service: Service) -> Result<User> {
     let own = match service {
         Service::Postgres | Service::Replica => "postgres",
         Service::MariaDb | Service::MySql | Service::Galera => "mysql",
-        Service::Redis => "redis",
-        Service::Etcd | Service::EtcdCluster => "etcd",
+        Service::Redis | Service::RedisSecured => "redis",
+        Service::Etcd | Service::EtcdCluster | Service::EtcdSecured => "etcd",
         Service::ZooKeeper | Service::ZooKeeperCluster => "zookeeper",
     };
     let users = std::fs::read_to_string("/etc/passwd").context("read /etc/passwd")?;

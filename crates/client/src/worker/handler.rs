@@ -324,6 +324,7 @@ mod tests {
                 timeout: Duration::from_secs(1),
                 scheduled_time: Timestamp::EPOCH,
                 available_at: Timestamp::EPOCH,
+                rank: 0,
                 checkpoint: None,
             },
             deadline: Timestamp::from_micros(1_000_000),

@@ -5,7 +5,7 @@
 
 use super::wire::{self, Answer, Transaction};
 use crate::open::OpenError;
-use crate::options::{EtcdOptions, Login, Tls, listed};
+use crate::options::{EtcdOptions, Identity, Login, Tls, advice, listed};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
@@ -14,14 +14,16 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use punctual_core::limits::{COORDINATION_ANSWER_BYTES_MAX, COORDINATION_ANSWER_MAX};
+use punctual_core::limits::COORDINATION_ANSWER_BYTES_MAX;
 use punctual_core::ports::CoordinationError;
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 pub struct Gateway {
     http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
@@ -31,8 +33,32 @@ pub struct Gateway {
     preferred: AtomicUsize,
     login: Option<Login>,
     token: Mutex<Option<String>>,
+    /// How long a host may take to answer.
+    answer_max: Duration,
     /// For messages.
     address: String,
+}
+
+/// Somebody waits for a host. If that is given up, the next call begins with the next host: it might wait as long for this one.
+struct Waiting<'a> {
+    gateway: &'a Gateway,
+    place: usize,
+    is_answered: bool,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            let next = (self.place + 1) % self.gateway.hosts.len();
+            // It fails if somebody else was faster, who has done the same.
+            let _ = self.gateway.preferred.compare_exchange(
+                self.place,
+                next,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+        }
+    }
 }
 
 /// What etcd did not do.
@@ -64,7 +90,7 @@ impl Gateway {
     pub fn new(options: &EtcdOptions) -> Result<Self, OpenError> {
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
-        connector.set_connect_timeout(Some(COORDINATION_ANSWER_MAX));
+        connector.set_connect_timeout(Some(options.answer_max));
         connector.set_nodelay(true);
         let tls = tls(options.tls.as_ref())?;
         let connector = HttpsConnectorBuilder::new()
@@ -79,6 +105,7 @@ impl Gateway {
             preferred: AtomicUsize::new(0),
             login: options.login.clone(),
             token: Mutex::default(),
+            answer_max: options.answer_max,
             address: listed(&options.hosts),
         })
     }
@@ -114,6 +141,7 @@ impl Gateway {
         let mut reasons = Vec::new();
         let first = self.preferred.load(Ordering::Relaxed);
         for place in (0..self.hosts.len()).map(|step| (first + step) % self.hosts.len()) {
+            let mut waiting = Waiting { gateway: self, place, is_answered: false };
             let mut answered = self.ask_with_token(place, path, body).await;
             if matches!(&answered, Ok(Answered::Refused { said, code }) if is_token_refused(said, *code)) {
                 self.forget_token();
@@ -121,11 +149,15 @@ impl Gateway {
             }
             match answered {
                 Ok(Answered::Done(bytes)) => {
+                    waiting.is_answered = true;
                     self.preferred.store(place, Ordering::Relaxed);
                     return Ok(bytes);
                 }
                 Ok(Answered::Refused { said, code }) => match refusal(said, code) {
-                    Ok(refusal) => return Err(refusal),
+                    Ok(refusal) => {
+                        waiting.is_answered = true;
+                        return Err(refusal);
+                    }
                     Err(said) => reasons.push(format!("{}: {said}", self.hosts[place])),
                 },
                 Err(said) => reasons.push(format!("{}: {said}", self.hosts[place])),
@@ -177,9 +209,8 @@ impl Gateway {
             let bytes = body.map_err(|error| chain(&*error))?.to_bytes();
             Ok::<_, String>((status, bytes))
         };
-        let late = || format!("no answer within {} s", COORDINATION_ANSWER_MAX.as_secs_f64());
-        let (status, bytes) =
-            tokio::time::timeout(COORDINATION_ANSWER_MAX, answered).await.map_err(|_| late())??;
+        let late = || format!("no answer within {:?}", self.answer_max);
+        let (status, bytes) = tokio::time::timeout(self.answer_max, answered).await.map_err(|_| late())??;
         // An answer in parts begins well before it fails.
         let is_error = status != StatusCode::OK || bytes.starts_with(b"{\"error\"");
         if !is_error {
@@ -205,17 +236,19 @@ impl Gateway {
         let address = &self.address;
         match refusal {
             Refusal::Away(reasons) => CoordinationError::Unavailable(format!(
-                "etcd cannot be reached ({reasons}): check that it runs and that the addresses are right"
+                "etcd cannot be reached ({reasons}): {}",
+                advice(&reasons)
             )),
             Refusal::Denied(said) => CoordinationError::Broken(format!(
-                "etcd at {address} refuses us: {said}; check user and password in the URL, and that the user may read \
-                 and write the prefix"
+                "etcd at {address} refuses us: {said}; check user and password (coordination.url, coordination.password_file), \
+                 and that the user may read and write the prefix"
             )),
             Refusal::NoSuchLease | Refusal::LeaseExists => {
                 CoordinationError::Unavailable(format!("etcd at {address} has given up the member meanwhile"))
             }
             Refusal::Odd(what) => CoordinationError::Broken(format!(
-                "etcd at {address} has answered oddly {what}: check that the address is that of etcd 3.4 or later"
+                "etcd at {address} has answered oddly {what}: check that the address in coordination.url is that of etcd 3.4 or \
+                 later"
             )),
         }
     }
@@ -254,19 +287,37 @@ fn tls(tls: Option<&Tls>) -> Result<ClientConfig, OpenError> {
     match tls.and_then(|tls| tls.ca.as_ref()) {
         None => trusted.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
         Some(path) => {
-            let unusable = |reason: String| OpenError::Certificates { path: path.clone(), reason };
-            let certificates =
-                CertificateDer::pem_file_iter(path).map_err(|error| unusable(error.to_string()))?;
-            for certificate in certificates {
-                let certificate = certificate.map_err(|error| unusable(error.to_string()))?;
-                trusted.add(certificate).map_err(|error| unusable(error.to_string()))?;
+            for certificate in certificates(path)? {
+                trusted.add(certificate).map_err(|error| unusable(path, &error))?;
             }
         }
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let builder = builder.map_err(|error| OpenError::Options(error.to_string()))?;
-    Ok(builder.with_root_certificates(trusted).with_no_client_auth())
+    let builder = builder.with_root_certificates(trusted);
+    match tls.and_then(|tls| tls.identity.as_ref()) {
+        None => Ok(builder.with_no_client_auth()),
+        Some(Identity { certificate, key }) => {
+            let chain = certificates(certificate)?;
+            let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, &error))?;
+            builder.with_client_auth_cert(chain, secret).map_err(|error| unusable(certificate, &error))
+        }
+    }
+}
+
+/// At least one.
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, OpenError> {
+    let found = CertificateDer::pem_file_iter(path).map_err(|error| unusable(path, &error))?;
+    let found: Vec<_> = found.collect::<Result<_, _>>().map_err(|error| unusable(path, &error))?;
+    if found.is_empty() {
+        return Err(unusable(path, &"there is no certificate in it; it must be in PEM"));
+    }
+    Ok(found)
+}
+
+fn unusable(path: &Path, reason: &dyn std::fmt::Display) -> OpenError {
+    OpenError::Certificates { path: path.to_owned(), reason: reason.to_string() }
 }
 
 /// An error with what has caused it.

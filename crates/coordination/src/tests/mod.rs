@@ -4,10 +4,14 @@
 mod ensemble;
 #[cfg(feature = "etcd")]
 mod etcd;
+#[cfg(all(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+mod hosts;
 #[cfg(all(feature = "etcd", feature = "zookeeper"))]
 mod private;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(all(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+mod secured;
 mod store;
 #[cfg(feature = "zookeeper")]
 mod zookeeper;
@@ -17,6 +21,8 @@ mod server {
     //! Servers that the tests were given.
 
     use std::sync::atomic::{AtomicU32, Ordering};
+    #[cfg(all(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+    pub use whatever::{adapter, door, eventually, takes_part};
 
     /// The URL of one, or an end that says what to do.
     pub fn url(variable: &str) -> String {
@@ -29,5 +35,56 @@ mod server {
     pub fn prefix() -> String {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         format!("test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    #[cfg(all(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+    mod whatever {
+        //! What can be asked of any of them.
+
+        use crate::{CoordinationOptions, EtcdCoordination, RedisCoordination, ZooKeeperCoordination};
+        use punctual_core::ports::{
+            Coordination, CoordinationError, Joining, LeaseName, MemberId, Standing, Take,
+        };
+        use std::sync::Arc;
+        use std::time::{Duration, Instant};
+
+        const PATIENCE: Duration = Duration::from_secs(60);
+        const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+        pub async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+            let start = Instant::now();
+            while !condition().await {
+                assert!(start.elapsed() < PATIENCE, "never came true: {what}");
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        }
+
+        pub fn adapter(options: &CoordinationOptions) -> Arc<dyn Coordination> {
+            match options {
+                CoordinationOptions::Etcd(options) => Arc::new(EtcdCoordination::new(options).unwrap()),
+                CoordinationOptions::Redis(options) => Arc::new(RedisCoordination::new(options).unwrap()),
+                CoordinationOptions::ZooKeeper(options) => Arc::new(ZooKeeperCoordination::new(options)),
+                CoordinationOptions::Store => panic!("the store has no URL"),
+            }
+        }
+
+        pub fn door(url: &str) -> Arc<dyn Coordination> {
+            adapter(&url.parse().unwrap())
+        }
+
+        /// Does once what a node does all the time.
+        pub async fn takes_part(url: &str) -> Result<(), CoordinationError> {
+            let (door, member) = (door(url), MemberId::new("somebody").unwrap());
+            let joining =
+                Joining { member: member.clone(), card: "hers".to_owned(), ttl: Duration::from_secs(3) };
+            assert_eq!(door.join(joining).await?, Standing::Alive);
+            let taken = door.take(&member, vec![LeaseName::Leader]).await?;
+            assert!(matches!(taken[0], Take::Held(_)), "{taken:?}");
+            assert_eq!(door.beat(&member, "ours".to_owned()).await?, Standing::Alive);
+            let seen = door.look().await?;
+            assert_eq!((seen.members[0].card.as_str(), seen.held.len()), ("ours", 1));
+            assert_eq!(door.release(&member, vec![seen.held[0].0]).await?, [true]);
+            door.leave(&member).await
+        }
     }
 }

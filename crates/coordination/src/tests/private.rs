@@ -1,6 +1,7 @@
 //! An ensemble that belongs to one test, which may break it. `cargo xtask` starts it, and ends it as soon as the test does.
 
 use serde_json::Value;
+use std::path::Path;
 use std::process::Stdio;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -20,6 +21,15 @@ pub struct Private {
 impl Private {
     /// Starts all servers of a service and waits until they are ready.
     pub async fn start(service: &str) -> Self {
+        Private::launch(service, None).await
+    }
+
+    /// The same for servers that speak TLS, with certificates of their own.
+    pub async fn start_with(service: &str, certificates: &Path) -> Self {
+        Private::launch(service, Some(certificates)).await
+    }
+
+    async fn launch(service: &str, certificates: Option<&Path>) -> Self {
         let program = std::env::var_os(PROGRAM).unwrap_or_else(|| {
             panic!(
                 "{PROGRAM} is not set: run `cargo xtask test --full`, which starts ensembles for the tests"
@@ -27,6 +37,9 @@ impl Private {
         });
         let mut command = Command::new(program);
         command.args(["services", "hold", service]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        if let Some(folder) = certificates {
+            command.env("PUNCTUAL_TEST_CERTIFICATES", folder);
+        }
         // A group of its own: whoever ends the test with all it has started must not end the guard before the servers.
         let mut guard = command.process_group(0).spawn().expect("xtask starts");
         let answers = BufReader::new(guard.stdout.take().expect("stdout is piped")).lines();
@@ -53,6 +66,11 @@ impl Private {
 
     pub async fn start_again(&mut self, name: &str) {
         self.order(&format!("start {name}")).await;
+    }
+
+    /// Says something to a server, as its operator would.
+    pub async fn say(&mut self, name: &str, words: &str) {
+        self.order(&format!("sql {name} {words}")).await;
     }
 
     async fn order(&mut self, order: &str) {

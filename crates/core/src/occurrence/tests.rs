@@ -113,6 +113,20 @@ fn nothing_ends_before_it_starts_however_far_a_node_lies_behind() {
 }
 
 #[test]
+fn nothing_starts_before_it_was_available_however_long_its_claim_was_held_up() {
+    let retried = Live { available_at: at(12), attempt: 2, charged: 1, ..fired() };
+    let claimed = retried.claimed(HOLDER, 1, at(3)).unwrap();
+    let LiveState::Running(lease) = claimed.state else { panic!("{:?}", claimed.state) };
+    let lost = End::lost(lease.claimed_at, at(20));
+    let early = End { started_at: Some(at(4)), completed_at: at(5), ..end(Ending::Succeeded) };
+    for end in [lost, early] {
+        let finished = claimed.settled(end, None, at(20)).unwrap().finished;
+        assert_eq!((finished.available_at, finished.started_at), (at(12), Some(at(12))));
+        assert!(finished.completed_at >= at(12));
+    }
+}
+
+#[test]
 fn only_the_last_gate_makes_ready_and_ranks_by_when_it_could_have_started() {
     let gates = Gates::only(Gate::Time).with(Gate::Paused);
     let waiting = Live { state: LiveState::Waiting(gates), available_at: at(10), rank: 0, ..fired() };

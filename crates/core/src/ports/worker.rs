@@ -133,6 +133,8 @@ pub struct Assignment {
     pub timeout: Duration,
     pub scheduled_time: Timestamp,
     pub available_at: Timestamp,
+    /// The order in which a worker starts what it holds: lower first.
+    pub rank: i64,
     /// What an earlier attempt of the occurrence has left.
     pub checkpoint: Option<Checkpoint>,
 }

@@ -222,6 +222,7 @@ impl House {
         if plan.next.is_none() {
             self.standing.job.numbered = Some(plan.numbered);
             self.standing.job.fired = plan.runs;
+            self.standing.job.updated_at = self.standing.job.updated_at.max(now);
         }
         self.standing.schedule = plan.next;
         self.skipped.extend(plan.skipped);

@@ -367,3 +367,12 @@ fn a_node_whose_time_lies_behind_does_not_let_a_new_schedule_repeat_the_last_run
     house.is_updated(house.respecified(|settings| settings.schedule = jittered.into()), at(15));
     assert_eq!(house.schedule().nominal, Some(at(30)));
 }
+
+#[test]
+fn nor_does_it_repeat_what_a_resume_has_skipped_up_to_the_end() {
+    let mut house = House::submitted(spec(until(25, every(10))));
+    house.does(Verb::Pause, at(5));
+    assert_eq!(house.does(Verb::Resume, at(30)).schedule, ScheduleChange::Remove);
+    house.is_updated(house.respecified(|settings| settings.schedule = every(10).into()), at(12));
+    assert_eq!(house.schedule().nominal, Some(at(40)));
+}

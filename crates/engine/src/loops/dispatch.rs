@@ -13,12 +13,15 @@ pub(crate) async fn dispatch(context: &Context) {
     let config = &context.config;
     let mut pause = LookPause::new(config.dispatch_interval_min);
     let mut looked_at = clock.monotonic();
+    // Whether the counts say that there is more than the last claims were given.
+    let mut is_more_counted = false;
     loop {
         // By a time of its own, not after so long without a wake-up: on a node that is never quiet for that long, work
         // that another node has queued would lie beside a poll that waits here.
         let now = clock.monotonic();
         let is_hearing = context.others.is_hearing();
-        let most = if is_hearing { config.dispatch_interval_hearing } else { config.dispatch_interval };
+        let is_patient = is_hearing && !is_more_counted;
+        let most = if is_patient { config.dispatch_interval_hearing } else { config.dispatch_interval };
         let look_at = looked_at.plus(pause.within(most));
         let is_look = now >= look_at;
         if is_look {
@@ -29,6 +32,7 @@ pub(crate) async fn dispatch(context: &Context) {
         if claims.is_empty() {
             if is_look {
                 pause.found(0);
+                is_more_counted = false;
             } else {
                 select(pin!(context.desk.unchecked()), clock.sleep(look_at.since(now))).await;
             }
@@ -42,6 +46,21 @@ pub(crate) async fn dispatch(context: &Context) {
             // only to look at it, and nobody tells of it once more.
             pause.start_anew();
             looked_at = now;
+        }
+        // Whoever holds it may do so for long. Asked only once looks become so rare that it matters.
+        let is_rare = is_hearing && pause.within(config.dispatch_interval_hearing) > config.dispatch_interval;
+        is_more_counted = round.is_any_empty && is_rare && is_more_counted_than_given(context).await;
+    }
+}
+
+/// Whether a poll was given nothing although, going by the counts, something is queued that it serves: a claim has passed over
+/// what another transaction had locked, or the counts are a moment ahead.
+async fn is_more_counted_than_given(context: &Context) -> bool {
+    match context.claimable().await {
+        Ok(depths) => depths.iter().any(|depth| context.desk.is_idle_for(&depth.lane)),
+        Err(error) => {
+            tracing::debug!(%error, "what is queued could not be counted; the next look comes later");
+            false
         }
     }
 }

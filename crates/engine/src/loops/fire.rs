@@ -44,7 +44,14 @@ pub(crate) async fn fire(context: &Context) {
         let scanned = context.scanned();
         let kept = due.iter().filter(|entry| !scanned.contains(segment_of(entry))).cloned().collect();
         match fire_batch(context, due).await {
-            Ok(()) => write_pause.succeeded(),
+            Ok(conflicts) => {
+                write_pause.succeeded();
+                // Somebody else has fired what is looked after here, and leaves the next time to whoever reads it.
+                if conflicts > 0 && context.is_coordinated() {
+                    let soon = clock.monotonic().plus(context.config.refill_interval / 20);
+                    refill_at = refill_at.map(|at| at.min(soon));
+                }
+            }
             Err(error) => {
                 tracing::warn!(%error, "due work could not be fired; trying again");
                 context.counters.store_errors.add(1);
@@ -114,7 +121,8 @@ async fn sleep_until_due(context: &Context, refill_at: Option<Monotonic>) {
     select(pin!(context.agenda.changed()), select(due, refill)).await;
 }
 
-async fn fire_batch(context: &Context, due: Vec<Due>) -> Result<(), StoreError> {
+/// Fires what is due, and returns how many schedules somebody else had fired or changed.
+async fn fire_batch(context: &Context, due: Vec<Due>) -> Result<usize, StoreError> {
     let _firing = context.firing.lock().await;
     let now = context.time.now();
     let (mut fires, mut looks) = (Vec::new(), Vec::new());
@@ -139,7 +147,7 @@ async fn fire_batch(context: &Context, due: Vec<Due>) -> Result<(), StoreError> 
         look(context, now, looks, look_places),
     )
     .await;
-    fired.and(opened)
+    opened.and(fired)
 }
 
 async fn fire_schedules(
@@ -148,9 +156,9 @@ async fn fire_schedules(
     fires: Vec<Fire>,
     due_at: &[Timestamp],
     places: Reservation,
-) -> Result<(), StoreError> {
+) -> Result<usize, StoreError> {
     if fires.is_empty() {
-        return Ok(());
+        return Ok(0);
     }
     context.measures.batches.fire.observe(fires.len() as u64);
     let outcomes = match context.store.fire(now, fires).await {
@@ -163,24 +171,27 @@ async fn fire_schedules(
     let mut all_begun = Vec::with_capacity(outcomes.len());
     let fired_at = context.time.now();
     let mut lateness = Vec::with_capacity(outcomes.len());
+    let mut conflicts = 0;
     for (outcome, due_at) in outcomes.into_iter().zip(due_at) {
         match outcome {
-            FireOutcome::Fired { begun, occurrences, skipped } => {
+            FireOutcome::Fired { mut begun, occurrences, skipped } => {
                 let late = fired_at.since(*due_at);
                 context.measures.fire_lateness.observe_duration(late);
                 lateness.push(late);
                 context.counters.fired.add(occurrences.len() as u64);
                 context.events.touched(occurrences.iter().map(|(occurrence, _)| *occurrence));
                 context.counters.skipped.add(skipped);
+                context.leave_to_others(&mut begun.due);
                 all_begun.push(begun);
             }
-            FireOutcome::Conflict => context.counters.fire_conflicts.add(1),
+            FireOutcome::Conflict => conflicts += 1,
             FireOutcome::NotDue => {}
         }
     }
+    context.counters.fire_conflicts.add(conflicts as u64);
     context.note_lateness(lateness.into_iter());
     context.follow_up(all_begun, places);
-    Ok(())
+    Ok(conflicts)
 }
 
 async fn look(

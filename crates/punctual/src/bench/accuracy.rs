@@ -19,13 +19,13 @@ use punctual_core::limits::INTERVAL_MIN;
 use punctual_core::time::{Timestamp, duration_micros};
 use serde::Serialize;
 use std::time::Duration;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::timeout;
 
 /// Time between the submit and the first due time, so that all jobs are there before it: this much, and as much
 /// again for so many jobs.
 const LEAD: Duration = Duration::from_secs(2);
 const LEAD_JOBS: f64 = 10_000.0;
-/// How long after the last due time a start too many would be noticed, and missing ones are waited for.
+/// How long after the last due time a start too many would be noticed, and missing ones are waited for when none comes.
 const AFTERMATH: Duration = Duration::from_millis(500);
 const GIVE_UP: Duration = Duration::from_secs(30);
 /// Jobs of one submit.
@@ -289,13 +289,12 @@ impl Round {
     }
 }
 
-/// Records starts until all have come, or the last is long overdue; then a moment longer, for those too many.
-async fn collect(stage: &mut Stage, ledger: &mut Ledger) -> anyhow::Result<()> {
+/// Records starts until all have come, or none has for long; then a moment longer, for those too many.
+pub async fn collect(stage: &mut Stage, ledger: &mut Ledger) -> anyhow::Result<()> {
     let bar = progress("firing", ledger.expected());
     let left = ledger.last_due().map_or(Duration::ZERO, |last| last.since(host::wall_time()));
-    let gives_up_at = Instant::now() + left + GIVE_UP;
     while !ledger.is_complete() {
-        let Ok(start) = timeout_at(gives_up_at, stage.starts.recv()).await else { break };
+        let Ok(start) = timeout(left + GIVE_UP, stage.starts.recv()).await else { break };
         ledger.record(start.context("the server to be measured is gone")?);
         bar.inc(1);
     }

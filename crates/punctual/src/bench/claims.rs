@@ -3,11 +3,11 @@
 use crate::bench::floor::{self, Floor, FloorJobs};
 use crate::bench::load::{self, LoadArgs};
 use crate::bench::machine::Machine;
+use crate::bench::noops::QUEUE;
 use crate::bench::pace::{self, Pace};
 use crate::bench::pipe::Moment;
 use crate::bench::plot::Look;
 use crate::bench::stage::{Disk, Ground, StageOptions};
-use crate::bench::throughput::QUEUE;
 use crate::bench::usage::{Cost, Meter};
 use crate::bench::words::{grouped, per_second};
 use crate::bench::{JOBS_MAX, PlaceArgs, bad_option, progress};

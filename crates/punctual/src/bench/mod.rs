@@ -5,20 +5,25 @@
 
 mod accuracy;
 mod claims;
+mod crowd;
 mod durable;
 mod floor;
 mod hold;
 mod latency;
 mod ledger;
+mod limited;
 mod load;
 mod machine;
 mod node;
+mod noops;
 mod pace;
 mod percentiles;
 mod pipe;
 mod plot;
+mod process;
 mod recorder;
 mod samples;
+mod schedulers;
 mod scratch;
 mod signals;
 mod slope;
@@ -31,6 +36,7 @@ mod submit;
 mod sync;
 mod throughput;
 mod usage;
+mod way;
 mod words;
 
 use crate::bench::signals::Signals;
@@ -57,6 +63,8 @@ pub enum BenchCommand {
     Hold(hold::HoldArgs),
     /// Drain jobs from a database with much in it, and from an empty one, and compare
     Claims(claims::ClaimsArgs),
+    /// Let many jobs fall due at once on a database that 1, 2 and 4 schedulers share, and count what they fire a second
+    Schedulers(schedulers::SchedulersArgs),
     /// Put a steady load on a server for hours and say whether memory, files, rate and lateness stay flat
     Soak(soak::SoakArgs),
     /// The server that is measured
@@ -124,6 +132,7 @@ async fn measure(command: BenchCommand) -> anyhow::Result<Exit> {
         BenchCommand::Accuracy(args) => accuracy::run(args).await,
         BenchCommand::Hold(args) => hold::run(args).await,
         BenchCommand::Claims(args) => claims::run(args).await,
+        BenchCommand::Schedulers(args) => schedulers::run(args).await,
         BenchCommand::Soak(_) | BenchCommand::Node(_) => unreachable!("both have ways of their own to end"),
     }
 }

@@ -1,19 +1,21 @@
 //! The server that a benchmark measures, in a process of its own: all that `punctual serve` runs, on the loopback
-//! interface, with one more handler that records its starts.
+//! interface, with one more handler that records its starts. Or a part of it: the scheduler as one of several, or all but
+//! that.
 
-use crate::bench::pipe::{Ask, Counts, Moment, Tell, TransactionTimes};
+use crate::bench::pipe::{Ask, Counts, Door, Moment, Tell, TransactionTimes};
 use crate::bench::recorder::StartRecorder;
-use crate::config::Surroundings;
+use crate::config::{Flags, Surroundings};
 use crate::exit::Exit;
-use crate::store::{self, StoreArgs};
-use crate::{args, serve};
+use crate::store::{self, OpenStore, StoreArgs};
+use crate::{args, coordination, serve};
 use anyhow::Context;
 use punctual_api::{Api, Server, ServerLimits, secret_sha256};
 use punctual_client::{Span, host};
 use punctual_core::histogram::HistogramSnapshot;
 use punctual_core::ports::{Executor, Host, Role, Token};
-use punctual_engine::{Duties, Engine, EngineConfig};
+use punctual_engine::{Duties, Engine, EngineConfig, Seat};
 use punctual_worker::{Worker, WorkerConfig, builtin_executors};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
@@ -31,8 +33,37 @@ const TOKEN_ID: &str = "bench";
 const RETAIN_INTERVAL_MIN: Duration = Duration::from_millis(500);
 const RETAIN_INTERVAL_MAX: Duration = Duration::from_secs(60);
 
+/// What a process does of all that a server does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    Everything,
+    /// One of several that share out segments among themselves.
+    Scheduler,
+    /// Requests and a worker: what falls due is left to schedulers.
+    Rest,
+}
+
+impl Part {
+    /// As it is said on the command line.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Part::Everything => "everything",
+            Part::Scheduler => "scheduler",
+            Part::Rest => "rest",
+        }
+    }
+
+    const fn duties(self) -> Duties {
+        match self {
+            Part::Everything | Part::Scheduler => Duties::Everything,
+            Part::Rest => Duties::OwnCommits,
+        }
+    }
+}
+
 #[derive(clap::Args)]
 pub struct NodeArgs {
+    part: Part,
     #[arg(long)]
     data_dir: PathBuf,
     /// The store, by variables: a flag would show its password
@@ -52,17 +83,34 @@ pub async fn run(args: NodeArgs) -> anyhow::Result<Exit> {
     let host = host::this_machine().context("cannot read randomness")?;
     let place = args.store.place(&Surroundings::without_file(), &args.data_dir)?;
     let open = store::open(&place, &host).await?;
+    let seat = if args.part == Part::Scheduler { seat(&open, &host).await? } else { None };
     let engine =
-        serve::start_engine(engine_config(args.keep), Duties::Everything, &host, &open, None).await?;
+        serve::start_engine(engine_config(args.keep), args.part.duties(), &host, &open, seat).await?;
     let (tell, told) = unbounded_channel();
     tokio::task::spawn_blocking(move || write_lines(told));
     tokio::spawn(engine.clone().run());
+    if args.part == Part::Scheduler {
+        let _ = tell.send(Tell::Ready { door: None });
+        return answer_until_the_end(engine, tell).await;
+    }
     let _draining = start_worker(&args, &host, &engine, open.is_embedded, &tell);
     let token = make_token(&engine).await?;
     let (address, _stop) = start_api(&host, &engine).await?;
-    let _ = tell.send(Tell::Ready { address, token });
+    let _ = tell.send(Tell::Ready { door: Some(Door { address, token }) });
+    answer_until_the_end(engine, tell).await
+}
+
+async fn answer_until_the_end(engine: Arc<Engine>, tell: UnboundedSender<Tell>) -> anyhow::Result<Exit> {
     tokio::task::spawn_blocking(move || answer_lines(&engine, &tell)).await.context("stdin broke off")?;
     Ok(Exit::Done)
+}
+
+/// The seat that `punctual scheduler` has if nobody has set anything.
+async fn seat(open: &OpenStore, host: &Host) -> anyhow::Result<Option<Seat>> {
+    let nothing = Surroundings { variables: BTreeMap::new(), file: None };
+    let settings = nothing.read(&Flags::default())?;
+    let info = serve::node_info(open, &["scheduler"], None, open.store.clock().await?);
+    Ok(coordination::seat(&settings, open, host, &info)?)
 }
 
 fn engine_config(keep: Option<Span>) -> EngineConfig {
@@ -169,5 +217,13 @@ fn answer_lines(engine: &Engine, tell: &UnboundedSender<Tell>) {
 fn counts(engine: &Engine) -> Counts {
     let counted = engine.counters();
     let otherwise = counted.failed + counted.timed_out + counted.cancelled + counted.expired + counted.lost;
-    Counts { at: Moment::now(), succeeded: counted.succeeded, otherwise }
+    let cluster = engine.cluster();
+    Counts {
+        at: Moment::now(),
+        succeeded: counted.succeeded,
+        otherwise,
+        fired: counted.fired,
+        fire_conflicts: counted.fire_conflicts,
+        segments: cluster.is_coordinated.then_some(cluster.segments as u64),
+    }
 }

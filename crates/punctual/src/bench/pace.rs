@@ -10,9 +10,9 @@ use serde::Serialize;
 use std::time::{Duration, Instant};
 
 /// How often the progress is looked at.
-const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+pub const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 /// How long nothing may be done before the run is given up.
-const STALL_MAX: Duration = Duration::from_secs(60);
+pub const STALL_MAX: Duration = Duration::from_secs(60);
 /// Looks are some milliseconds apart: the rate of a shorter time than this would be mostly chance.
 const TENTH_MIN: Duration = Duration::from_millis(50);
 /// A shorter run says nothing about a decline: caches fill, and others on the machine come and go.
@@ -52,7 +52,7 @@ impl Pace {
         ))
     }
 
-    fn of(looks: &[Progress]) -> Pace {
+    pub fn of(looks: &[Progress]) -> Pace {
         let (jobs, total) = looks.last().map_or((0, Duration::ZERO), |last| (last.done, last.after));
         let times = tenths(looks);
         let is_measured = times.iter().all(|time| *time >= TENTH_MIN);
@@ -71,9 +71,9 @@ impl Pace {
 
 /// How much was done after how long.
 #[derive(Debug, Clone, Copy)]
-struct Progress {
-    after: Duration,
-    done: u64,
+pub struct Progress {
+    pub after: Duration,
+    pub done: u64,
 }
 
 /// Looks on until this many jobs of a fresh server have succeeded; the time counts from `since`.

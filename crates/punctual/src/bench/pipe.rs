@@ -17,10 +17,20 @@ pub enum Ask {
 /// What the server tells.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tell {
-    Ready { address: String, token: String },
+    /// With where it takes requests, if it does.
+    Ready {
+        door: Option<Door>,
+    },
     Started(Start),
     Counted(Counts),
     Transactions(TransactionTimes),
+}
+
+/// Where a server takes requests, and what it lets in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Door {
+    pub address: String,
+    pub token: String,
 }
 
 /// One start of the recording handler.
@@ -56,6 +66,11 @@ pub struct Counts {
     pub succeeded: u64,
     /// Attempts that ended otherwise: failed, timed out, cancelled, expired or lost.
     pub otherwise: u64,
+    /// Occurrences fired by schedules, and fires that came too late because another one had fired them.
+    pub fired: u64,
+    pub fire_conflicts: u64,
+    /// Segments that it looks after now, as a member of its cluster; none before it is one.
+    pub segments: Option<u64>,
 }
 
 /// How long the writing transactions of the server have taken so far, as its own figures know it.
@@ -102,6 +117,12 @@ impl Moment {
 
     pub fn since(self, earlier: Moment) -> Duration {
         Duration::from_nanos(self.ns.saturating_sub(earlier.ns))
+    }
+
+    /// The moment at which something is due by the calendar.
+    pub fn of_due(at: Timestamp, wall_now: Timestamp) -> Self {
+        let ahead = u64::try_from(at.since(wall_now).as_nanos()).unwrap_or(u64::MAX);
+        Moment { ns: Moment::now().ns.saturating_add(ahead) }
     }
 
     #[cfg(test)]

@@ -23,19 +23,24 @@ impl Scratch {
         Ok(Scratch { server, name })
     }
 
-    /// How to get to it, the password included.
-    pub fn url(&self) -> String {
-        self.server.url.on_database(&self.name).with_password(self.server.password.as_ref())
+    /// How to get to it, the password included; over another address if one is given.
+    pub fn url(&self, address: Option<&str>) -> String {
+        self.place(address).url.with_password(self.server.password.as_ref())
     }
 
     pub const fn server(&self) -> &ServerPlace {
         &self.server
     }
 
-    /// The database itself, beside any server on it.
-    pub async fn bare(&self) -> anyhow::Result<Box<dyn BareDatabase>> {
+    /// The database itself, beside any server on it; over another address if one is given.
+    pub async fn bare(&self, address: Option<&str>) -> anyhow::Result<Box<dyn BareDatabase>> {
+        Ok(store::bare(&self.place(address)).await?)
+    }
+
+    fn place(&self, address: Option<&str>) -> ServerPlace {
         let url = self.server.url.on_database(&self.name);
-        Ok(store::bare(&ServerPlace { url, ..self.server.clone() }).await?)
+        let url = address.map(|address| url.at(address)).unwrap_or(url);
+        ServerPlace { url, ..self.server.clone() }
     }
 }
 

@@ -1,36 +1,31 @@
 //! A server in a process of its own, on a temporary directory and a free port of the loopback interface, and a
 //! client for it. Whatever ends the benchmark ends the server and removes the directory.
 
-use crate::bench::pipe::{Ask, Counts, Start, Tell, TransactionTimes};
+use crate::bench::node::Part;
+use crate::bench::pipe::{Counts, Start, TransactionTimes};
+use crate::bench::process::{Database, Launch, Launched, NodeProcess};
 use crate::bench::scratch::Scratch;
 use crate::bench::usage::Usage;
 use crate::bench::words::{grouped, megabytes};
-use crate::bench::{PlaceArgs, node, space};
+use crate::bench::{PlaceArgs, space};
 use crate::exit::{CliError, Exit};
-use anyhow::{Context, bail};
-use punctual_client::{Client, ClientError, Span};
+use anyhow::Context;
+use punctual_client::{Client, ClientError};
 use punctual_store::bare::{BareDatabase, Past, Progress};
 use serde::Serialize;
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::timeout;
 
-/// How long the server may take to start, or to answer on its pipe.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long after an error the server is looked at, in case it has ended.
-const END_SEEN_WITHIN: Duration = Duration::from_secs(1);
-const END_LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// How long a database may take for a small commit before it counts as gone.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The server's worker and how long it keeps what is over.
+/// What the server does, its worker, and how long it keeps what is over.
 #[derive(Debug, Clone, Copy)]
 pub struct StageOptions {
+    pub part: Part,
     pub slots: usize,
     pub prefetch: usize,
     pub keep: Option<Duration>,
@@ -38,7 +33,8 @@ pub struct StageOptions {
 
 impl StageOptions {
     /// Slots and prefetch of a server that is to be busy with many short handlers.
-    pub const USUAL: StageOptions = StageOptions { slots: 64, prefetch: 2_000, keep: None };
+    pub const USUAL: StageOptions =
+        StageOptions { part: Part::Everything, slots: 64, prefetch: 2_000, keep: None };
 }
 
 /// Where a server is going to be: its directory, and its database where that is on a database server.
@@ -57,7 +53,7 @@ impl Ground {
         let mut ground = Ground { bare: None, scratch: None, directory, disks: Vec::new() };
         if let Some(server) = place.database_server()? {
             let scratch = ground.scratch.insert(Scratch::create(server).await?);
-            let bare = ground.bare.insert(scratch.bare().await?);
+            let bare = ground.bare.insert(scratch.bare(None).await?);
             ground.disks.extend(bare.data_directory().await.map(space::Disk::of_database_server));
         } else {
             ground.disks.push(space::Disk::of_dir(&place.dir));
@@ -85,6 +81,24 @@ impl Ground {
         Ok(kept.await.context("the past broke off")??)
     }
 
+    /// Measures the bare database over another address, if one is given.
+    pub async fn go_over(&mut self, address: Option<&str>) -> anyhow::Result<()> {
+        if let (Some(scratch), Some(_)) = (&self.scratch, address) {
+            self.bare = Some(scratch.bare(address).await?);
+        }
+        Ok(())
+    }
+
+    /// Starts one more process there, which reaches its database over another address if one is given.
+    pub async fn launch(&self, options: StageOptions, address: Option<&str>) -> anyhow::Result<Launched> {
+        let database = self
+            .scratch
+            .as_ref()
+            .map(|scratch| Database { url: scratch.url(address), server: scratch.server() });
+        let StageOptions { part, slots, prefetch, keep } = options;
+        NodeProcess::start(Launch { part, dir: self.dir(), database, slots, prefetch, keep }).await
+    }
+
     /// Starts a server there and measures it. What went wrong is told as what it comes from.
     pub async fn measure<T>(
         self,
@@ -102,10 +116,8 @@ impl Ground {
 pub struct Stage {
     pub client: Client,
     pub starts: UnboundedReceiver<Start>,
-    counts: UnboundedReceiver<Counts>,
-    transactions: UnboundedReceiver<TransactionTimes>,
     // Before the ground: fields are dropped in this order, and the server writes there until it is gone.
-    server: ServerProcess,
+    server: NodeProcess,
     pub ground: Ground,
 }
 
@@ -120,43 +132,25 @@ impl Stage {
     }
 
     async fn start(ground: Ground, options: StageOptions) -> anyhow::Result<Self> {
-        let (server, stdout) = ServerProcess::start(ground.dir(), ground.scratch.as_ref(), options)?;
-        let (ready_sender, mut ready) = unbounded_channel();
-        let (start_sender, starts) = unbounded_channel();
-        let (count_sender, counts) = unbounded_channel();
-        let (transaction_sender, transactions) = unbounded_channel();
-        let listener = Listener {
-            ready: ready_sender,
-            starts: start_sender,
-            counts: count_sender,
-            transactions: transaction_sender,
-        };
-        std::thread::spawn(move || listener.listen(stdout));
-        let told = timeout(ANSWER_TIMEOUT, ready.recv()).await;
-        let Ok(Some((address, token))) = told else {
-            bail!("the server to be measured did not start");
-        };
-        let client = Client::new(&address, token)?;
-        Ok(Stage { client, starts, counts, transactions, server, ground })
+        let Launched { process, starts, door } = ground.launch(options, None).await?;
+        let door = door.context("the server to be measured takes no requests")?;
+        let client = Client::new(&door.address, door.token)?;
+        Ok(Stage { client, starts, server: process, ground })
     }
 
     /// What the server has done so far.
     pub async fn counts(&mut self) -> anyhow::Result<Counts> {
-        self.server.ask(Ask::Counts)?;
-        let counted = timeout(ANSWER_TIMEOUT, self.counts.recv()).await;
-        counted.ok().flatten().context("the server to be measured does not answer")
+        self.server.counts().await
     }
 
     /// How long its transactions have taken so far.
     pub async fn transactions(&mut self) -> anyhow::Result<TransactionTimes> {
-        self.server.ask(Ask::Transactions)?;
-        let told = timeout(ANSWER_TIMEOUT, self.transactions.recv()).await;
-        told.ok().flatten().context("the server to be measured does not answer")
+        self.server.transactions().await
     }
 
     /// What the server has used so far.
     pub fn usage(&self) -> anyhow::Result<Usage> {
-        Usage::of_process(self.server.child.id())
+        self.server.usage()
     }
 
     /// What its files or its database take up.
@@ -240,94 +234,4 @@ fn temporary_directory(place: &PlaceArgs) -> Result<TempDir, CliError> {
     made.map_err(|error| {
         CliError::cannot_start(format!("--dir {}: cannot write there: {error}", place.dir.display()))
     })
-}
-
-struct ServerProcess {
-    child: Child,
-    stdin: ChildStdin,
-}
-
-impl ServerProcess {
-    fn start(
-        dir: &Path,
-        scratch: Option<&Scratch>,
-        options: StageOptions,
-    ) -> anyhow::Result<(Self, ChildStdout)> {
-        let program = std::env::current_exe().context("cannot find this program")?;
-        let mut command = Command::new(program);
-        command.args(["bench", node::SUBCOMMAND]).arg("--data-dir").arg(dir);
-        command.arg("--slots").arg(options.slots.to_string());
-        command.arg("--prefetch").arg(options.prefetch.to_string());
-        if let Some(keep) = options.keep {
-            command.arg("--keep").arg(Span::from(keep).to_string());
-        }
-        // What somebody has set for a server is not meant for this one.
-        for setting in ["URL", "PASSWORD", "PASSWORD_FILE", "POOL", "WRITERS", "STATEMENT_TIMEOUT", "REPLICA"]
-        {
-            command.env_remove(format!("PUNCTUAL_STORE_{setting}"));
-        }
-        command.env_remove("PUNCTUAL_STORE");
-        if let Some(scratch) = scratch {
-            let server = scratch.server();
-            command.env("PUNCTUAL_STORE", scratch.url());
-            command.env("PUNCTUAL_STORE_POOL", server.pool.to_string());
-            command.env("PUNCTUAL_STORE_WRITERS", server.writers.to_string());
-            command.env("PUNCTUAL_STORE_STATEMENT_TIMEOUT", Span::from(server.statement_timeout).to_string());
-        }
-        // A group of its own: Ctrl-C reaches only the measuring process, which then ends the server.
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
-        let mut child = command.spawn().context("cannot start the server to be measured")?;
-        let pipes = child.stdin.take().zip(child.stdout.take());
-        let (stdin, stdout) = pipes.context("the server to be measured has no pipes")?;
-        Ok((ServerProcess { child, stdin }, stdout))
-    }
-
-    fn ask(&mut self, ask: Ask) -> anyhow::Result<()> {
-        let line = serde_json::to_string(&ask)? + "\n";
-        self.stdin.write_all(line.as_bytes()).context("the server to be measured is gone")
-    }
-
-    /// How it ended, if it has. Its connections are closed a moment before it is seen to be gone.
-    async fn ended(&mut self) -> Option<ExitStatus> {
-        let gives_up_at = Instant::now() + END_SEEN_WITHIN;
-        loop {
-            let ended = self.child.try_wait().ok().flatten();
-            if ended.is_some() || Instant::now() > gives_up_at {
-                return ended;
-            }
-            tokio::time::sleep(END_LOOK_INTERVAL).await;
-        }
-    }
-}
-
-impl Drop for ServerProcess {
-    fn drop(&mut self) {
-        // Nothing that it holds is needed any more, and it must not write while its directory is removed.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Hands on what the server tells.
-struct Listener {
-    ready: UnboundedSender<(String, String)>,
-    starts: UnboundedSender<Start>,
-    counts: UnboundedSender<Counts>,
-    transactions: UnboundedSender<TransactionTimes>,
-}
-
-impl Listener {
-    fn listen(self, stdout: ChildStdout) {
-        for line in BufReader::new(stdout).lines() {
-            let Ok(line) = line else { return };
-            // Nobody may listen any more: the benchmark is at its end.
-            let _ = match serde_json::from_str(&line) {
-                Ok(Tell::Ready { address, token }) => self.ready.send((address, token)).is_ok(),
-                Ok(Tell::Started(start)) => self.starts.send(start).is_ok(),
-                Ok(Tell::Counted(counts)) => self.counts.send(counts).is_ok(),
-                Ok(Tell::Transactions(times)) => self.transactions.send(times).is_ok(),
-                Err(_) => return,
-            };
-        }
-    }
 }

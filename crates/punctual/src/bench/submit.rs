@@ -3,10 +3,10 @@
 use crate::bench::floor::{self, Floor, FloorJobs};
 use crate::bench::load::{self, LoadArgs};
 use crate::bench::machine::Machine;
+use crate::bench::noops::QUEUE;
 use crate::bench::percentiles::{self, Bin, Percentiles, histogram};
 use crate::bench::plot::Look;
 use crate::bench::stage::{Stage, StageOptions};
-use crate::bench::throughput::QUEUE;
 use crate::bench::usage::{Cost, Meter};
 use crate::bench::words::{grouped, per_second};
 use crate::bench::{JOBS_MAX, PlaceArgs, progress};

@@ -54,6 +54,35 @@ fn own_cpu() -> Duration {
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
+/// The time that all processors of the machine have spent so far, whoever they worked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Processors {
+    all_ticks: u64,
+    idle_ticks: u64,
+}
+
+impl Processors {
+    pub fn now() -> anyhow::Result<Self> {
+        let stat = std::fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
+        processors_of_stat(&stat).context("no processors in /proc/stat")
+    }
+
+    /// How much of them was at work since then.
+    pub fn busy_since(self, before: Processors) -> f64 {
+        let all = self.all_ticks.saturating_sub(before.all_ticks).max(1);
+        1.0 - self.idle_ticks.saturating_sub(before.idle_ticks) as f64 / all as f64
+    }
+}
+
+/// The line of all of them: what each kind of work took; the fourth and fifth are nothing to do, and waiting for disks.
+fn processors_of_stat(stat: &str) -> Option<Processors> {
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    // Guests, after the eighth, are in the first already.
+    let ticks: Vec<u64> = line.split_whitespace().take(8).map_while(|text| text.parse().ok()).collect();
+    let idle_ticks = ticks.get(3)? + ticks.get(4)?;
+    Some(Processors { all_ticks: ticks.iter().sum(), idle_ticks })
+}
+
 /// What jobs cost, the server and the measuring client told apart: they are processes of their own.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Cost {
@@ -112,6 +141,14 @@ mod tests {
         let status = "Name:\tpunctual\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n";
         assert_eq!(bytes_of_status(status, "VmHWM:"), Some(2 * 1024 * 1024));
         assert_eq!(bytes_of_status(status, "VmSwap:"), None);
+    }
+
+    #[test]
+    fn processors_are_at_work_unless_they_idle_or_wait_for_disks() {
+        let before = processors_of_stat("cpu  10 0 10 70 10 0 0 0 5 0\ncpu0 1 1 1 1 1\n").unwrap();
+        let after = processors_of_stat("cpu  40 0 20 100 20 5 5 10 9 0\n").unwrap();
+        assert_eq!((before.all_ticks, before.idle_ticks), (100, 80));
+        assert_eq!(after.busy_since(before), 0.6);
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub async fn outlook(client: &Client, submitted: &SubmittedBody, job: Option<&Jo
         let condition = if has_parents { ", once what it depends on has succeeded" } else { "" };
         return known(format!("runs at {at}{condition}"));
     }
-    if has_parents && waits_for_parents(client, submitted).await {
+    if has_parents && waits_behind(client, submitted, Gate::Dependency).await {
         return known("runs once what it depends on has succeeded".to_owned());
     }
     let held = match job {
@@ -57,6 +57,10 @@ pub async fn outlook(client: &Client, submitted: &SubmittedBody, job: Option<&Jo
         Some(text) => Outlook { text, is_note: true },
         None => match &submitted.status_reason {
             Some(reason) => Outlook { text: reason.clone(), is_note: true },
+            None if waits_behind(client, submitted, Gate::Concurrency).await => {
+                let text = "waits in line: the limits of its queue let no more go on now".to_owned();
+                Outlook { text, is_note: true }
+            }
             None => known("runs at once".to_owned()),
         },
     }
@@ -66,9 +70,9 @@ fn was_skipped(job: &JobBody) -> bool {
     job.last_execution.as_ref().is_some_and(|last| last.status == ExecutionStatus::Skipped)
 }
 
-async fn waits_for_parents(client: &Client, submitted: &SubmittedBody) -> bool {
+async fn waits_behind(client: &Client, submitted: &SubmittedBody, gate: Gate) -> bool {
     let executions = client.executions(submitted.job_id, Some(1), None).await;
-    executions.is_ok_and(|page| page.items.iter().any(|first| first.gates.contains(&Gate::Dependency)))
+    executions.is_ok_and(|page| page.items.iter().any(|first| first.gates.contains(&gate)))
 }
 
 /// When the job runs, unless at once. The id tells the server's time: that of this machine may be another.

@@ -50,8 +50,12 @@ impl Value for Level {
     }
 }
 
+/// A library that tells of every server it does not reach, several times a second. What is amiss is told by whoever uses it.
+const TALKATIVE: &str = "zookeeper_client=off";
+
 pub fn start(settings: &LogSettings) -> Result<(), CliError> {
-    let filter = EnvFilter::try_new(&settings.level.0)
+    // What is named later counts: the library can be asked for.
+    let filter = EnvFilter::try_new(format!("{TALKATIVE},{}", settings.level.0))
         .map_err(|error| CliError::cannot_start(format!("log.level cannot be understood: {error}")))?;
     // A log that cannot be written is reported to nobody: the attempt would go the same way, and fail loudly.
     let log = tracing_subscriber::fmt()

@@ -26,20 +26,21 @@ pub use allowed::{Allowed, Network};
 pub use api::{ApiArgs, run as run_api};
 pub use clock::ClockKind;
 pub use engine::start as start_engine;
+pub use listener::node_info;
 pub use logging::{Level, LogFormat};
 pub use scheduler::{SchedulerArgs, run as run_scheduler};
 pub use worker::{WorkerArgs, run as run_worker};
 
 use crate::config::{Flags, LogSettings, ServeSettings, unknown_variables};
 use crate::coordination;
-use crate::data_dir::{self, DataDir, DataDirArgs};
+use crate::data_dir::{self, Announced, DataDir, DataDirArgs};
 use crate::exit::{CliError, Exit};
 use crate::store::{self, PasswordArg, StorePlace};
 use admin_token::AdminToken;
 use anyhow::Context;
 use clap::CommandFactory;
 use engine::store_time;
-use listener::{limits, listen, node_info, server};
+use listener::{limits, listen, server};
 use node::{Drained, Node};
 use punctual_api::{Api, NodeInfo};
 use punctual_client::host;
@@ -157,8 +158,14 @@ fn api_of(engine: &Arc<Engine>, host: &Host, node: &Node, info: NodeInfo) -> Api
 
 /// Writes down where the server listens. It serves all the same if that fails, as it does on a full disk.
 fn tell_commands(data_dir: &DataDir, address: SocketAddr) {
-    if let Err(error) = data_dir.write_address(&address.to_string()) {
-        tracing::warn!("{error:#}: commands find this server only with --server {address}");
+    match data_dir.announce(&address.to_string()) {
+        Ok(Announced::Now) => {}
+        Ok(Announced::Later) => tracing::info!(
+            "another server runs in this data directory: until it ends, commands find this one only with --server {address}"
+        ),
+        Err(error) => {
+            tracing::warn!("{error:#}: commands find this server only with --server {address}");
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 //! run nothing with them.
 
 mod file;
+#[cfg(feature = "http")]
+mod web;
 
 pub use file::Hook;
 use file::Told;
@@ -81,7 +83,8 @@ async fn tell(hook: &Hook, load: &QueueLoad) {
     let telling = async {
         match &hook.told {
             Told::Command(command) => run_command(command, &said).await,
-            Told::Url(url) => call(url, &said).await,
+            #[cfg(feature = "http")]
+            Told::Web(hook) => call(hook, &said).await,
         }
     };
     let result = match tokio::time::timeout(hook.timeout, telling).await {
@@ -144,13 +147,12 @@ async fn run_command(command: &[String], said: &Value) -> Result<(), String> {
     Err(format!("{program} ended with {}: {}", output.status, tail.trim()))
 }
 
-async fn call(url: &str, said: &Value) -> Result<(), String> {
-    let sent = reqwest::Client::new().post(url).json(said).send().await;
-    // The address may hold a secret, and the log is no place for it.
-    let answer = sent.map_err(|error| format!("the call failed: {}", error.without_url()))?;
-    match answer.status() {
-        status if status.is_success() => Ok(()),
-        status => Err(format!("the call was answered {status}")),
+#[cfg(feature = "http")]
+async fn call(hook: &web::WebHook, said: &Value) -> Result<(), String> {
+    match hook.post(said).await {
+        Ok(status) if status.is_success() => Ok(()),
+        Ok(status) => Err(format!("the call was answered {status}")),
+        Err(why) => Err(format!("the call failed: {why}")),
     }
 }
 

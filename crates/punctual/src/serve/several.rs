@@ -10,7 +10,7 @@ use punctual_core::ports::{
     Register, Roster, Standing, Store, StoreError, Take, Task, Wakes,
 };
 use punctual_core::recurrence::RecurrenceSpec;
-use punctual_core::schedule::{Recurring, Schedule};
+use punctual_core::schedule::{OverlapPolicy, Recurring, Schedule};
 use punctual_core::time::{Monotonic, Timestamp};
 use punctual_engine::{Duties, Engine, EngineConfig, Seat, Touched};
 use punctual_store::sqlite::{SqliteOptions, SqliteStore};
@@ -55,9 +55,14 @@ impl Shared {
 
     /// One more scheduler of a cluster whose coordination can be cut off, and its loops.
     async fn member(&self, away: &Arc<AtomicBool>) -> (Arc<Engine>, JoinHandle<()>) {
+        self.member_for(Duration::from_millis(500), away).await
+    }
+
+    /// The same, which may be silent for so long.
+    async fn member_for(&self, ttl: Duration, away: &Arc<AtomicBool>) -> (Arc<Engine>, JoinHandle<()>) {
         let coordination = StoreCoordination::new(self.register.clone(), self.host.clock.clone());
         let coordination = Arc::new(Cuttable { coordination, is_away: away.clone() });
-        let config = EngineConfig { member_ttl: Duration::from_millis(500), ..sharing(Duties::Everything) };
+        let config = EngineConfig { member_ttl: ttl, ..sharing(Duties::Everything) };
         let seat = Some(Seat { coordination, card: Card::default() });
         let engine = Engine::in_cluster(config, self.host.clone(), self.store.clone(), None, seat);
         engine.start().await.unwrap();
@@ -268,6 +273,51 @@ async fn two_schedulers_fire_every_occurrence_once() {
     let fired = one.counters().fired + two.counters().fired;
     assert!(!ran.is_empty());
     assert_eq!((ran.len() as u64, times.len()), (fired, ran.len()), "each of its times ran once");
+}
+
+/// Every 100 ms, whatever became of the last run.
+async fn submit_frequent(engine: &Engine) -> JobId {
+    let mut spec = JobSpec::named("noop");
+    spec.settings.schedule = Recurring::new(RecurrenceSpec::interval("100ms", engine.now())).unwrap().into();
+    spec.settings.overlap = OverlapPolicy::Allow;
+    engine.submit(vec![spec]).await.pop().unwrap().unwrap().job
+}
+
+#[tokio::test]
+async fn what_a_process_has_fired_once_by_its_own_commit_is_then_left_to_schedulers() {
+    let shared = Shared::new();
+    let api = shared.engine(sharing(Duties::OwnCommits), None).await;
+    let scheduler = shared.engine(sharing(Duties::Everything), None).await;
+    submit_frequent(&api).await;
+    eventually("the scheduler fires it", async || scheduler.counters().fired >= 5).await;
+    assert!(api.counters().fired <= 1, "{}", api.counters().fired);
+}
+
+#[tokio::test]
+async fn a_scheduler_does_not_go_on_with_what_another_has_come_to_look_after() {
+    let shared = Shared::new();
+    let away = Arc::new(AtomicBool::new(false));
+    let ttl = Duration::from_secs(2);
+    let (first, _first_loops) = shared.member_for(ttl, &away).await;
+    eventually("one has all", async || first.cluster().is_coordinated && first.cluster().segments == 64)
+        .await;
+    for _ in 0..40 {
+        submit_frequent(&first).await;
+    }
+    let fired = |engine: &Engine| engine.counters().fired;
+    eventually("the first fires all", async || fired(&first) >= 200).await;
+    let (second, _second_loops) = shared.member_for(ttl, &away).await;
+    eventually("two share evenly", async || shares(&[&first, &second]) == (vec![32, 32], 1)).await;
+    // By then nothing is left of what was handed over.
+    let before = fired(&second);
+    eventually("the second fires its part", async || fired(&second) >= before + 500).await;
+
+    let conflicts = |engine: &Engine| engine.counters().fire_conflicts;
+    let before = (fired(&first) + fired(&second), conflicts(&first) + conflicts(&second));
+    eventually("both go on", async || fired(&first) + fired(&second) >= before.0 + 1_000).await;
+    let after = (fired(&first) + fired(&second), conflicts(&first) + conflicts(&second));
+    let (fires, conflicts) = (after.0 - before.0, after.1 - before.1);
+    assert!(conflicts * 10 < fires, "{conflicts} conflicts of {fires} fires");
 }
 
 #[tokio::test]

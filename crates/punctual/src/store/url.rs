@@ -281,6 +281,28 @@ impl ServerUrl {
         ServerUrl { database: name.to_owned(), ..self.clone() }
     }
 
+    /// Where its only host listens; none for several, and where options say more about it.
+    pub fn address(&self) -> Option<String> {
+        let says_more = |pair: &str| {
+            let name = pair.split('=').next().unwrap_or_default();
+            ["host", "hostaddr", "port", "socket", "prefer_socket"].contains(&name)
+        };
+        if self.hosts.is_empty() || self.hosts.contains(',') || self.options.0.split('&').any(says_more) {
+            return None;
+        }
+        let has_port = self.hosts.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let port = match self.dialect {
+            Dialect::Postgres => 5_432,
+            Dialect::Mysql => 3_306,
+        };
+        Some(if has_port { self.hosts.clone() } else { format!("{}:{port}", self.hosts) })
+    }
+
+    /// The same database over another address.
+    pub fn at(&self, address: &str) -> Self {
+        ServerUrl { hosts: address.to_owned(), ..self.clone() }
+    }
+
     fn without_options(&self, password: Option<String>) -> String {
         let user = self.user.as_deref().unwrap_or_default();
         let who = match password {
@@ -370,6 +392,19 @@ mod tests {
             Ok(StoreUrl::Server(server)) => server,
             other => panic!("{text}: {other:?}"),
         }
+    }
+
+    #[test]
+    fn the_only_host_of_a_url_can_be_reached_over_another_address() {
+        let address = |text: &str| server(text).address();
+        assert_eq!(address("postgres://u@h/d").as_deref(), Some("h:5432"));
+        assert_eq!(address("mysql://u@[::1]/d").as_deref(), Some("[::1]:3306"));
+        assert_eq!(address("mysql://u@[::1]:3307/d").as_deref(), Some("[::1]:3307"));
+        for several in ["postgres://u@one,two/d", "postgres:///d?host=/run", "mysql://u@h/d?socket=/run/x"] {
+            assert_eq!(address(several), None, "{several}");
+        }
+        let other = server("postgres://u@h:5433/d?sslmode=require").at("127.0.0.1:9");
+        assert_eq!(other.to_string(), "postgres://u@127.0.0.1:9/d?sslmode=require");
     }
 
     #[test]

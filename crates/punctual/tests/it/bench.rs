@@ -90,6 +90,71 @@ fn throughput_is_measured_beside_its_floor() {
     assert!(tenths == 10 || tenths == 0, "{report}");
 }
 
+/// Two rounds of a drain and a run of both at once, without limits and with them: every execution is counted, and those in line
+/// are exactly those that the queue's limit leaves no room for.
+fn are_limits_weighed(store: Option<&str>) {
+    let small = ["throughput", "--with-limits", "--jobs", "1000", "--batch", "250", "--payload-bytes", "100"];
+    let report = bench_on(store, &[&small[..], &["--slots", "8", "--prefetch", "32"]].concat());
+    let limits = &report["limits"];
+    assert_eq!((&limits["rounds"], &limits["keys"]), (&2.into(), &100.into()), "{report}");
+    for (side, in_line) in [("without", 0), ("room", 0), ("line", 800)] {
+        let side = &limits[side];
+        assert_eq!((&side["succeeded"], &side["in_line"]), (&4_000.into(), &in_line.into()), "{report}");
+        for rate in ["/submit_per_second", "/drain_per_second", "/together_per_second"] {
+            is_positive(side, rate);
+        }
+    }
+    for (side, concurrency) in [("room", 1_000_000), ("line", 200)] {
+        let (settings, shares) = (&limits[side]["settings"], &limits[side]["of_without"]);
+        for limit in ["concurrency", "key_concurrency"] {
+            assert_eq!(settings[limit], concurrency, "{report}");
+        }
+        assert_eq!(settings["key_rate"], "10000/1s", "{report}");
+        for share in ["/submit", "/drain", "/together"] {
+            is_positive(shares, share);
+        }
+    }
+}
+
+#[test]
+fn limits_are_weighed_against_the_same_without() {
+    are_limits_weighed(None);
+}
+
+#[test]
+fn limits_are_weighed_on_servers() {
+    for variable in ["PUNCTUAL_TEST_POSTGRES", "PUNCTUAL_TEST_MARIADB"] {
+        are_limits_weighed(Some(&given(variable)));
+    }
+}
+
+#[test]
+fn schedulers_on_servers_fire_every_due_time_once_however_many_they_are() {
+    let small =
+        ["schedulers", "--jobs", "500", "--schedulers", "1,3", "--round-trip", "0ms,2ms", "--lead", "8s"];
+    for variable in ["PUNCTUAL_TEST_POSTGRES", "PUNCTUAL_TEST_MARIADB"] {
+        let report = bench_on(Some(&given(variable)), &small);
+        let ways = report["ways"].as_array().unwrap();
+        assert_eq!(
+            ways.iter().map(|way| way["round_trip_ms"].as_f64()).collect::<Vec<_>>(),
+            [Some(0.0), Some(2.0)]
+        );
+        for (way, run) in
+            ways.iter().flat_map(|way| way["runs"].as_array().unwrap().iter().map(move |run| (way, run)))
+        {
+            is_exact(&run["due_times"], 500);
+            let fired_by: Vec<u64> =
+                run["fired_by"].as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).collect();
+            assert_eq!(fired_by.len() as u64, run["schedulers"].as_u64().unwrap(), "{report}");
+            assert_eq!(fired_by.iter().sum::<u64>(), 500, "{report}");
+            assert!(fired_by.iter().all(|count| *count > 0), "one of them had nothing to fire: {report}");
+            is_positive(run, "/fires/per_second");
+            is_positive(run, "/of_first");
+            is_ordered(&way["commit_us"]);
+        }
+    }
+}
+
 #[test]
 fn submits_are_measured_in_batches_and_one_by_one() {
     let report = bench(&["submit", "--jobs", "1500", "--singles", "200", "--connections", "8"]);
@@ -331,6 +396,10 @@ fn options_that_make_no_sense_are_named() {
         (&["hold", "--due", "18446744073709551614"], "--due"),
         (&["throughput", "--jobs", "18446744073709551614"], "--jobs"),
         (&["claims", "--queued", "1000", "--jobs", "501"], "--queued"),
+        (&["schedulers"], "--store"),
+        (&["schedulers", "--schedulers", "0"], "--schedulers"),
+        (&["schedulers", "--store", "postgres://u@h/d", "--round-trip", "1m"], "--round-trip"),
+        (&["schedulers", "--store", "postgres://u@one,two/d"], "--round-trip"),
         (&["soak", "--rate", "fast"], "--rate"),
         (&["soak", "--for", "10ms"], "--for"),
         (&["soak", "--sample-every", "3h"], "--sample-every"),

@@ -152,6 +152,19 @@ impl Drop for Process {
     }
 }
 
+#[tokio::test]
+async fn commands_turn_to_the_first_server_in_a_directory_until_it_ends() {
+    Cluster::with(async |cluster| {
+        let (first, second) = (cluster.api(), cluster.api());
+        let file = cluster.directory.path().join("server.address");
+        let told = || std::fs::read_to_string(&file).unwrap().trim().to_owned();
+        assert_eq!(told(), first.address);
+        first.kill();
+        eventually("the second takes its place", async || told() == second.address).await;
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn roles_in_processes_of_their_own_do_together_what_one_process_does() {
     Cluster::with(async |cluster| {

@@ -1,5 +1,6 @@
 //! Executions of all jobs, listed by how they stand.
 
+use crate::driven::{HOUR, standing_at, start, up_to};
 use crate::server::{Server, eventually};
 use punctual_client::{ExecutionBody, ExecutionFilter, ExecutionStatus};
 use punctual_core::ids::JobId;
@@ -86,4 +87,22 @@ async fn a_cursor_of_another_list_and_an_unknown_status_are_told() {
     }
     let (status, page) = server.get("/api/v1/executions?status=queued").await;
     assert_eq!((status, page), (StatusCode::OK, json!({"items": [], "next_cursor": null})));
+}
+
+#[tokio::test]
+async fn of_a_job_as_many_skipped_ranges_are_shown_as_its_limit_and_no_fewer_than_by_default() {
+    let server = standing_at(start());
+    let client = server.client();
+    let job =
+        json!({"name": "hourly", "job_type": "noop", "cron_expression": "0 * * * *", "timezone": "UTC"});
+    let job = server.submit(job).await;
+    // Each jump misses two times and lands on a third, which runs: a range for each.
+    for jump in 1..=105 {
+        client.jump_clock(&up_to(start().plus(3 * jump * HOUR))).await.unwrap();
+    }
+    for (limit, shown) in [(None, 100), (Some(5), 100), (Some(103), 103), (Some(1_000), 105)] {
+        let page = client.executions(job, limit, None).await.unwrap();
+        assert_eq!(page.skipped.len(), shown, "limit {limit:?}");
+        assert_eq!(page.skipped[0].last, start().plus(314 * HOUR), "the latest first");
+    }
 }

@@ -3,6 +3,7 @@
 //! Every case starts the real binary on a fresh data directory and a free port.
 
 mod api;
+mod autoscaling;
 mod backup;
 mod bad_control;
 mod bad_input;
@@ -17,6 +18,8 @@ mod config;
 mod control;
 #[cfg(all(feature = "postgres", feature = "mysql"))]
 mod coordination;
+#[cfg(all(feature = "postgres", feature = "etcd", feature = "redis", feature = "zookeeper"))]
+mod coordination_services;
 #[cfg(feature = "postgres")]
 mod database_away;
 mod dead_letters;
@@ -39,6 +42,8 @@ mod full_disk;
 mod galera;
 mod generated;
 mod graceful;
+#[cfg(all(feature = "postgres", feature = "http"))]
+mod hooks;
 #[cfg(feature = "http")]
 mod http;
 mod keys;
@@ -54,6 +59,7 @@ mod notes;
 mod openapi;
 mod overlap;
 mod pages;
+mod passed_over;
 mod power;
 #[cfg(feature = "postgres")]
 mod private;
@@ -69,6 +75,7 @@ mod replica;
 mod restart;
 mod roles;
 mod scenarios;
+#[cfg(feature = "postgres")]
 mod segments;
 mod server;
 mod slips;

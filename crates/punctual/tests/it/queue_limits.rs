@@ -56,6 +56,29 @@ async fn no_more_run_at_once_than_a_queue_allows() {
 }
 
 #[tokio::test]
+async fn whoever_submits_to_a_full_queue_is_told_that_the_job_waits() {
+    let server = Server::start();
+    let limit = SetQueue { concurrency: Some(1), ..SetQueue::default() };
+    server.client().set_queue("mail", &limit).await.unwrap();
+    let submit = |name: &str| {
+        server.said(&[
+            "job",
+            "submit",
+            name,
+            "--type",
+            "sleep",
+            "--payload",
+            r#"{"ms": 3600000}"#,
+            "--queue",
+            "mail",
+        ])
+    };
+    let (first, second) = (submit("first"), submit("second"));
+    assert!(first.contains("runs at once"), "{first}");
+    assert!(second.contains("waits in line: the limits of its queue let no more go on now"), "{second}");
+}
+
+#[tokio::test]
 async fn each_key_has_its_own_limit_and_explain_names_it() {
     let server = Server::start();
     let client = server.client();

@@ -100,6 +100,30 @@ async fn a_waiting_poll_is_answered_when_work_comes() {
 }
 
 #[tokio::test]
+async fn the_most_urgent_of_a_batch_comes_first_whether_a_worker_waits_for_it_or_not() {
+    let server = Server::start();
+    let session = open(&server).await;
+    let job =
+        |n: usize| json!({"name": "raw", "priority": if n == 10 { 10 } else { 5 }, "payload": {"n": n}});
+    let batch = json!({"jobs": (0..21).map(job).collect::<Vec<_>>()}).to_string();
+    let submit = async || {
+        // By the time that this one is kept, the poll most likely waits; if not, a claim goes by rank, too.
+        server.submit(json!({"name": "of another type"})).await;
+        let (status, body) = server.post("/api/v1/jobs/batch", &batch).await;
+        assert_eq!(status, StatusCode::CREATED, "{body}");
+    };
+    let waiting = poll(&server, session, 1, json!({"wait_secs": 30, "capacity": 3}));
+    let ((_, first), ()) = tokio::join!(waiting, submit());
+    let (_, second) = poll(&server, session, 2, json!({"capacity": 100})).await;
+    let taken = |body: &Value| body["assignments"].as_array().expect("a list").clone();
+    let all: Vec<Value> = [taken(&first), taken(&second)].concat();
+    assert_eq!((all.len(), &all[0]["payload"]["n"]), (21, &json!(10)), "{first}");
+    for answer in [first, second] {
+        assert!(taken(&answer).is_sorted_by_key(|one| one["rank"].as_i64().expect("a rank")), "{answer}");
+    }
+}
+
+#[tokio::test]
 async fn a_doubled_poll_leases_nothing() {
     let server = Server::start();
     for more in [json!({}), json!({"held": []})] {

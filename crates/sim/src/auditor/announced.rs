@@ -5,6 +5,7 @@ use super::{Auditor, OccurrenceState, Verdict, rule};
 use punctual_core::gates::Gate;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
 use punctual_core::lifecycle::Status;
+use punctual_core::limiter::Line;
 use punctual_core::ports::{Begun, DueKind, Lane};
 use std::collections::BTreeSet;
 
@@ -18,6 +19,8 @@ pub(super) struct Fresh {
     /// Schedules that are due anew.
     scheduled: BTreeSet<JobId>,
     ended: BTreeSet<(ExecutionId, Status)>,
+    /// Lines in which something has come to wait.
+    joined: BTreeSet<Line>,
 }
 
 impl Auditor {
@@ -66,6 +69,10 @@ impl Auditor {
         self.fresh.ended.insert((execution, status));
     }
 
+    pub(super) fn joined(&mut self, line: Line) {
+        self.fresh.joined.insert(line);
+    }
+
     /// One gate opens; behind the last one it is ready, at the place of the time when it could have started.
     pub(super) fn open_gate(&mut self, id: OccurrenceId, gate: Gate) -> Verdict {
         let at = self.at;
@@ -74,13 +81,11 @@ impl Auditor {
             && gates.contains(gate)
         {
             let left = gates.without(gate);
-            occurrence.state = if left.is_empty() {
-                let ready_at = occurrence.available_at.min(at);
-                occurrence.place = super::Place::between(ready_at, ready_at, spec);
-                OccurrenceState::Queued
-            } else {
-                OccurrenceState::Waiting(left)
-            };
+            if left.is_empty() {
+                occurrence.place = super::Place::at(occurrence.available_at.min(at), spec);
+                return self.becomes_ready(id);
+            }
+            occurrence.state = OccurrenceState::Waiting(left);
             self.placed(id);
         }
         Ok(())
@@ -106,6 +111,14 @@ impl Auditor {
                 "work that is queued is announced",
                 "{id} is queued in {lane:?}, announced was {:?}",
                 begun.queued
+            );
+        }
+        for line in &fresh.joined {
+            rule!(
+                begun.joined.contains(line),
+                "what does not fit waits in line, and that is told",
+                "{line:?} has been joined, told is {:?}",
+                begun.joined
             );
         }
         for id in &fresh.waiting {

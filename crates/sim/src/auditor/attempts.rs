@@ -3,7 +3,8 @@
 
 use super::firing::answers_each;
 use super::runs::RunEnd;
-use super::{Auditor, FinishedAttempt, OccurrenceState, Place, SessionState, Verdict, Violation, rule};
+use super::shares::goes_before;
+use super::{Auditor, FinishedAttempt, OccurrenceState, SessionState, Verdict, Violation, rule};
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{Epoch, ExecutionId, OccurrenceId, SessionId};
 use punctual_core::job::{JobMark, JobSpec, Settings};
@@ -139,35 +140,22 @@ impl Auditor {
 
     /// Work is handed out in the order of its rank: each before the next, and all before what stays behind.
     fn goes_by_rank(&self, claim: &Claim, assignments: &[Assignment]) -> Verdict {
-        let mut latest: Option<(i64, ExecutionId)> = None;
+        let place = |id: OccurrenceId| self.occurrence(id).map(|one| (id.attempt(one.attempt), one.place));
+        let mut handed_out = vec![];
         for assignment in assignments {
-            let execution = assignment.execution;
-            let place = self.place(execution.occurrence)?;
-            if let Some((before_us, before)) = latest {
-                rule!(
-                    before_us <= place.latest_us,
-                    "what ranks first is handed out first",
-                    "{before} at {before_us} went before {execution} at {place:?}"
-                );
-            }
-            latest = latest.max(Some((place.earliest_us, execution)));
+            handed_out.push(place(assignment.execution.occurrence)?);
         }
-        let Some((last_us, last)) = latest else { return Ok(()) };
+        for (earlier, later) in handed_out.iter().zip(handed_out.iter().skip(1)) {
+            goes_before(*earlier, *later)?;
+        }
         for id in &self.queued {
-            let (place, lane) = (self.place(*id)?, self.lane(id.job)?);
-            rule!(
-                last_us <= place.latest_us || !serves(claim, &lane) || self.is_paused(&lane),
-                "what ranks first is handed out first",
-                "{last} at {last_us} went to session {} before {id} at {place:?}",
-                claim.session
-            );
+            let lane = self.lane(id.job)?;
+            if serves(claim, &lane) && !self.is_paused(&lane) {
+                let stays = place(*id)?;
+                handed_out.iter().try_for_each(|goes| goes_before(*goes, stays))?;
+            }
         }
         Ok(())
-    }
-
-    fn place(&self, id: OccurrenceId) -> Result<Place, Violation> {
-        let occurrence = self.job(id.job)?.occurrences.get(&id.number);
-        Ok(occurrence.map_or(Place { earliest_us: 0, latest_us: 0 }, |occurrence| occurrence.place))
     }
 
     /// One execution is leased to one session.
@@ -198,6 +186,7 @@ impl Auditor {
         );
         (session.turn, session.turn_call) = (turn, call);
         self.granted_for_poll(session_id, turn, assignment)?;
+        self.may_be_taken_over(session_id, assignment.lease());
 
         let (execution, id) = (assignment.execution, assignment.execution.occurrence);
         self.may_start(execution, session_id)?;
@@ -215,6 +204,7 @@ impl Auditor {
         rule!(
             assignment.scheduled_time == occurrence.scheduled_time
                 && assignment.available_at == occurrence.available_at
+                && assignment.rank == occurrence.place.rank_us
                 && assignment.payload == spec.payload
                 && assignment.timeout.as_nanos() == timeout_ns(&spec.settings, occurrence.charged)
                 && assignment.job_type == spec.job_type
@@ -227,8 +217,9 @@ impl Auditor {
         rule!(assignment.available_at <= true_now, "nothing is leased before it may start", "{assignment:?}");
         occurrence.epoch = assignment.epoch;
         occurrence.job_version = version;
+        let claimed_at = at.max(occurrence.available_at);
         occurrence.state =
-            OccurrenceState::Running { session: session_id, claimed_at: at, is_asked_to_stop: false };
+            OccurrenceState::Running { session: session_id, claimed_at, is_asked_to_stop: false };
         self.queued.remove(&id);
         self.running.insert(id);
         self.grants.insert((execution, assignment.epoch), session_id);
@@ -252,6 +243,12 @@ impl Auditor {
             job.mark
         );
         self.parents_have_succeeded(id.job, occurrence.origin)?;
+        rule!(
+            occurrence.line.is_none(),
+            "nothing starts that waits in line",
+            "{execution} was leased to session {session} while it waits for {:?}",
+            occurrence.line
+        );
         rule!(
             occurrence.state == OccurrenceState::Queued,
             "only a queued execution is leased, so never two leases live",
@@ -560,6 +557,7 @@ impl Auditor {
         let execution = id.attempt(occurrence.attempt);
         occurrence.finish(ended);
         occurrence.state = OccurrenceState::Closed { dead: ended.dead };
+        (occurrence.limiter, occurrence.line) = (None, None);
         self.history_grew(execution);
         if !ended.dead {
             self.forget_notes(id);

@@ -272,8 +272,13 @@ impl Auditor {
             id
         );
         job.open.insert(number);
-        self.placed(id.occurrence(number));
-        Ok(())
+        match job.occurrences[&number].state {
+            OccurrenceState::Queued => self.becomes_ready(id.occurrence(number)),
+            _ => {
+                self.placed(id.occurrence(number));
+                Ok(())
+            }
+        }
     }
 
     /// A pause or a resume leaves the occurrence where it waits; whoever watches its time need not hear of it.
@@ -416,7 +421,9 @@ impl JobModel {
             charged: 0,
             epoch: Epoch(0),
             state: OccurrenceState::Queued,
-            place: Place::between(at, at, self.spec()),
+            place: Place::at(at, self.spec()),
+            limiter: None,
+            line: None,
             job_version: self.version(),
             is_beside: false,
             is_exempt: false,
@@ -449,6 +456,7 @@ impl JobModel {
         }
         if schedule.cursors.is_at_end() {
             self.end_life(false);
+            self.changed_by_hand_at = at.max(self.changed_by_hand_at);
         }
         Ok(skipped)
     }

@@ -9,22 +9,34 @@ use punctual_core::schedule::Schedule;
 
 impl Auditor {
     pub fn queue_set(&mut self, queue: &str, settings: QueueSettings) -> Verdict {
-        match settings.max_depth {
-            Some(max_depth) => {
-                self.depth_limits.insert(queue.to_owned(), max_depth);
-                self.count("queues limited");
-            }
-            None => {
-                self.depth_limits.remove(queue);
-                self.count("limits of queues taken away");
-            }
+        let limits = &settings.limits;
+        let had = self.limits_of(queue).cloned().unwrap_or_default();
+        let coverage = [
+            (settings.max_depth.is_some(), "queues limited"),
+            (settings.max_depth.is_none(), "limits of queues taken away"),
+            (limits.concurrency < had.concurrency && limits.concurrency.is_some(), "limits lowered"),
+            (limits.concurrency > had.concurrency && had.concurrency.is_some(), "limits raised"),
+            (limits.rate != had.rate && limits.rate.is_some() && had.rate.is_some(), "rates changed"),
+            (!limits.hold_anything() && had.hold_anything(), "limits taken away"),
+        ];
+        coverage.into_iter().filter(|(happens, _)| *happens).for_each(|(_, what)| self.count(what));
+        if settings == QueueSettings::default() {
+            self.queue_settings.remove(queue);
+        } else {
+            self.queue_settings.insert(queue.to_owned(), settings);
         }
         Ok(())
     }
 
+    /// What is set for queues, of those for which anything is.
+    pub fn queue_settings(&self) -> Vec<(String, QueueSettings)> {
+        self.queue_settings.iter().map(|(queue, settings)| (queue.clone(), settings.clone())).collect()
+    }
+
     /// Why a new job is not kept, if the queue that it would join now is full.
     pub(super) fn depth_refusal(&mut self, spec: &JobSpec) -> Result<Option<SubmitOutcome>, Violation> {
-        let Some(max_depth) = self.depth_limits.get(&spec.queue).copied() else { return Ok(None) };
+        let settings = self.queue_settings.get(&spec.queue);
+        let Some(max_depth) = settings.and_then(|settings| settings.max_depth) else { return Ok(None) };
         let joins_now = match &spec.settings.schedule {
             Schedule::Immediate => true,
             Schedule::OneTime { at } => *at <= self.at,
@@ -62,12 +74,15 @@ impl Auditor {
 
     pub(super) fn compare_queues(&self, rows: &[QueueRow]) -> Verdict {
         let got: Vec<_> =
-            rows.iter().map(|row| (&row.queue, row.paused_at.is_some(), row.settings.max_depth)).collect();
-        let names = self.paused_queues.iter().chain(self.depth_limits.keys());
+            rows.iter().map(|row| (&row.queue, row.paused_at.is_some(), row.settings.clone())).collect();
+        let names = self.paused_queues.iter().chain(self.queue_settings.keys());
         let names: std::collections::BTreeSet<&String> = names.collect();
         let expected: Vec<_> = names
             .into_iter()
-            .map(|name| (name, self.paused_queues.contains(name), self.depth_limits.get(name).copied()))
+            .map(|name| {
+                let settings = self.queue_settings.get(name).cloned().unwrap_or_default();
+                (name, self.paused_queues.contains(name), settings)
+            })
             .collect();
         rule!(got == expected, "queues are as they were left", "expected {expected:?}, got {got:?}");
         Ok(())

@@ -5,8 +5,8 @@ use super::clockwork::Clockwork;
 use super::dependencies::Parents;
 use super::overlap::{Crowd, Opened};
 use super::{
-    Auditor, Cursors, Fate, JobModel, Life, Occurrence, OccurrenceState, Place, ScheduleModel, Verdict,
-    Violation, rule, start_of,
+    Auditor, Cursors, Fate, JobModel, Life, Occurrence, OccurrenceState, ScheduleModel, Verdict, Violation,
+    rule, start_of,
 };
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{Epoch, JobId, OccurrenceId};
@@ -16,7 +16,6 @@ use punctual_core::ports::{Begun, Fire, FireOutcome, NewJob, SubmitOutcome};
 use punctual_core::schedule::{MisfirePolicy, OverlapPolicy, Recurring, Schedule, SkipReason};
 use punctual_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 /// Outages whose missed times wait behind those of another.
 const REPLAYS_WAITING_MAX: usize = 16;
@@ -24,8 +23,6 @@ const REPLAYS_WAITING_MAX: usize = 16;
 const REPLAY_CATCH_UP_US: i64 = 1_000_000;
 /// Nominal times that one fire takes at most, besides those that it skips as missed.
 const FIRES_PER_CALL_MAX: usize = 100;
-/// The most that an owner's backlog moves its next execution back, with the few hundred jobs of a run.
-const SHARE_LAG_MAX: Duration = Duration::from_secs(2);
 
 /// What one fire of a schedule must come to.
 struct Expected {
@@ -33,6 +30,8 @@ struct Expected {
     opened: Vec<Opened>,
     /// Those that were open give way.
     replaces: bool,
+    /// How many were opened that gave way to a later one before they started: their owner pays for them.
+    gave_way: usize,
     cursors: Cursors,
     is_over: bool,
 }
@@ -206,7 +205,7 @@ impl Auditor {
         if schedule.cursors.replay.is_empty() && !expected.cursors.replay.is_empty() {
             self.count("replays begun");
         }
-        let opened = &expected.opened;
+        let (opened, at) = (&expected.opened, self.at);
         let job = self.job_mut(id)?;
         let fired = schedule.fired + opened.len() as u32;
         let schedule_is_one_shot = job.is_one_shot();
@@ -217,6 +216,9 @@ impl Auditor {
         }
         if expected.is_over {
             job.end_life(false);
+            if !schedule_is_one_shot || job.numbered + opened.len() as u32 > 1 {
+                job.changed_by_hand_at = at.max(job.changed_by_hand_at);
+            }
         }
         let gates = match job.waits_for.is_empty() {
             true => Gates::NONE,
@@ -257,6 +259,10 @@ impl Auditor {
             self.stop_open(id)?;
         }
         let mut fired = vec![];
+        let spec = self.job(id)?.spec().clone();
+        (0..expected.gave_way).for_each(|_| {
+            self.place_by_share(&spec);
+        });
         for one in opened {
             let gates = if one.is_behind { gates.with(Gate::Overlap) } else { gates };
             let occurrence = self.fire_one(id, one.nominal, gates, is_beside)?;
@@ -285,6 +291,8 @@ impl Auditor {
         is_beside: bool,
     ) -> Result<OccurrenceId, Violation> {
         let (at, now) = (self.at, self.now);
+        let spec = self.job(id)?.spec().clone();
+        let place = self.place_by_share(&spec);
         let job = self.job_mut(id)?;
         job.numbered += 1;
         let life = job.lives.last_mut().expect("a schedule fires during its life");
@@ -299,8 +307,9 @@ impl Auditor {
             charged: 0,
             epoch: Epoch(0),
             state: state_behind(gates),
-            // An owner's share reaches at most as far as the latest time that any call has named.
-            place: Place::between(at, now.plus(SHARE_LAG_MAX), job.spec()),
+            place,
+            limiter: None,
+            line: None,
             job_version: job.version(),
             is_beside,
             is_exempt: false,
@@ -314,7 +323,11 @@ impl Auditor {
         if gates.contains(Gate::Overlap) {
             self.count("occurrences that wait behind others");
         }
-        self.placed(id.occurrence(number));
+        if gates.is_empty() {
+            self.becomes_ready(id.occurrence(number))?;
+        } else {
+            self.placed(id.occurrence(number));
+        }
         self.count("occurrences fired");
         Ok(id.occurrence(number))
     }
@@ -355,8 +368,8 @@ fn expected(id: JobId, job: &JobModel, schedule: &ScheduleModel, now: Timestamp)
     let (Schedule::Recurring(recurring), Some(clockwork)) = (&life.schedule, &life.clockwork) else {
         crowd.decide_once(cursors.regular.unwrap_or(now));
         let cursors = Cursors { regular: None, ..cursors };
-        let Crowd { fates, opened, replaces, .. } = crowd;
-        return Expected { fates, opened, replaces, cursors, is_over: true };
+        let Crowd { fates, opened, replaces, gave_way, .. } = crowd;
+        return Expected { fates, opened, replaces, gave_way, cursors, is_over: true };
     };
     let mut walk = Walk {
         id,
@@ -374,9 +387,9 @@ fn expected(id: JobId, job: &JobModel, schedule: &ScheduleModel, now: Timestamp)
     walk.regular();
     walk.replay();
     let is_over = walk.is_spent() || walk.cursors.is_at_end();
-    let Crowd { fates, opened, replaces, .. } = walk.crowd;
+    let Crowd { fates, opened, replaces, gave_way, .. } = walk.crowd;
     let fates = walk.missed.into_iter().chain(fates).collect();
-    Expected { fates, opened, replaces, cursors: walk.cursors, is_over }
+    Expected { fates, opened, replaces, gave_way, cursors: walk.cursors, is_over }
 }
 
 impl Cursors {

@@ -50,6 +50,8 @@ impl Auditor {
         self.grants.retain(|(execution, _), _| !is_past(&execution.occurrence));
         self.runs.retain(|(execution, _), _| !is_past(&execution.occurrence));
         self.untold.retain(|lease, _| !is_past(&lease.execution.occurrence));
+        self.held.retain(|lease, _| !is_of(&lease.execution.occurrence));
+        self.returned.retain(|lease, _| !is_of(&lease.execution.occurrence));
         self.saved.retain(|(execution, _), _| !is_past(&execution.occurrence));
         self.handed_over.retain(|(execution, _), _| !is_past(&execution.occurrence));
         self.count("jobs submitted again after they were purged");

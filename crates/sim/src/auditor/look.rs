@@ -2,7 +2,7 @@
 
 use super::attempts::Ended;
 use super::firing::answers_each;
-use super::{Auditor, Verdict, Violation, rule};
+use super::{Auditor, SETTLING, Verdict, Violation, rule};
 use punctual_core::gates::Gate;
 use punctual_core::ids::{OccurrenceId, SegmentSet};
 use punctual_core::job::JobMark;
@@ -10,6 +10,10 @@ use punctual_core::lifecycle::Status;
 use punctual_core::ports::{Due, DueKind, Look, LookOutcome};
 use punctual_core::time::Timestamp;
 use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// How long something may stay due after the last fault: until those who died are given up and their segments are dealt.
+const OVERDUE_MAX: Duration = Duration::from_secs(60);
 
 impl Auditor {
     pub fn looked(&mut self, now: Timestamp, looks: &[Look], outcomes: &[LookOutcome]) -> Verdict {
@@ -98,6 +102,28 @@ impl Auditor {
                 "until {until}: expected {expected:?}, got {got:?}"
             );
         }
+        Ok(())
+    }
+
+    /// In calm weather nothing stays due: somebody looks after every segment.
+    pub fn nothing_is_overdue(&mut self) -> Verdict {
+        let Some(settled) = self.calm_since.map(|since| since.plus(SETTLING)) else { return Ok(()) };
+        let patient_since = self.now.minus(OVERDUE_MAX);
+        if patient_since < settled {
+            return Ok(());
+        }
+        let overdue = self.all_due(SegmentSet::ALL, patient_since).into_iter().find(|(_, what)| {
+            let changed_at = match what {
+                DueKind::Schedule { job, .. } => {
+                    self.job(*job).ok().and_then(|job| job.schedule.as_ref()).map(|one| one.changed_at)
+                }
+                DueKind::Live { occurrence, .. } => {
+                    self.occurrence(*occurrence).ok().map(|one| one.changed_at)
+                }
+            };
+            changed_at.is_some_and(|at| at <= patient_since)
+        });
+        rule!(overdue.is_none(), "without faults nothing stays due", "{overdue:?} at {}", self.now);
         Ok(())
     }
 

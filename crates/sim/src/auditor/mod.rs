@@ -15,6 +15,7 @@ mod firing;
 mod followed;
 mod house;
 mod keys;
+mod lines;
 mod look;
 mod notes;
 mod orders;
@@ -24,9 +25,11 @@ mod redrive;
 mod requests;
 mod runs;
 mod sessions;
+mod shares;
 mod update;
 
 pub use finale::{Contents, JobContents};
+pub use lines::Limiter;
 pub use notes::Saved;
 pub use runs::{RESUME_GRACE, RunEnd};
 
@@ -38,10 +41,12 @@ use punctual_core::lifecycle::Status;
 use punctual_core::notes::Checkpoint;
 use punctual_core::occurrence::Origin;
 use punctual_core::ports::{Lane, LeaseRef, RequestKey, SessionOpening};
+use punctual_core::queue::QueueSettings;
 use punctual_core::recurrence::jitter;
 use punctual_core::schedule::{Schedule, SkipReason};
 use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
+use shares::Place;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -95,8 +100,10 @@ pub struct Auditor {
     paused_queues: BTreeSet<String>,
     /// When queues were last resumed.
     resumed_queues: BTreeMap<String, Timestamp>,
-    /// How much queues may hold, of those with a limit.
-    depth_limits: BTreeMap<String, u64>,
+    /// What is set for queues, of those for which anything is.
+    queue_settings: BTreeMap<String, QueueSettings>,
+    lines: lines::Lines,
+    shares: shares::Shares,
     /// The queues that were found full, with how much they held and might hold.
     refusals: BTreeSet<(String, u64, u64)>,
     requests: BTreeMap<RequestKey, requests::RequestModel>,
@@ -112,6 +119,10 @@ pub struct Auditor {
     polls: BTreeMap<(SessionId, u64), polls::PollModel>,
     /// Leases of which the worker has not heard, with the time at which they were granted.
     untold: BTreeMap<LeaseRef, Timestamp>,
+    /// Leases that workers have heard of and neither started nor given back, with the time at which they did.
+    held: BTreeMap<LeaseRef, Timestamp>,
+    /// What workers have given back.
+    returned: BTreeMap<LeaseRef, polls::Return>,
     /// What is noted of open and dead occurrences.
     notes: BTreeMap<OccurrenceId, notes::NotesModel>,
     /// The last checkpoint that was accepted under each lease.
@@ -128,7 +139,7 @@ pub type Coverage = BTreeMap<&'static str, u64>;
 struct JobModel {
     /// Every description that it has had; the last one counts.
     versions: Vec<JobSpec>,
-    /// The time of the verb that stored it, last described it anew, or ended it.
+    /// The time of the verb that stored it, last described it anew, or ended it or its schedule.
     changed_by_hand_at: Timestamp,
     mark: JobMark,
     /// The last occurrence number given.
@@ -209,6 +220,10 @@ struct Occurrence {
     epoch: Epoch,
     state: OccurrenceState,
     place: Place,
+    /// The limit of its key, if its queue limited keys when it became ready.
+    limiter: Option<Limiter>,
+    /// In whose line it waits.
+    line: Option<Limiter>,
     /// The version of the job that it was fired by or last ran by.
     job_version: u32,
     /// May run beside others of its job.
@@ -220,14 +235,6 @@ struct Occurrence {
     /// The true time of the last change of it.
     changed_at: Timestamp,
     finished: Vec<FinishedAttempt>,
-}
-
-/// Where an execution stands in the queue, in microseconds: when it became ready, less ten seconds for each
-/// step of priority. What its owner's share adds is known only within bounds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
-    earliest_us: i64,
-    latest_us: i64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -408,16 +415,6 @@ impl Auditor {
     fn lane(&self, job: JobId) -> Result<Lane, Violation> {
         let spec = self.job(job)?.spec();
         Ok(Lane::new(spec.queue.as_str(), spec.job_type.as_str()))
-    }
-}
-
-impl Place {
-    fn between(earliest: Timestamp, latest: Timestamp, spec: &JobSpec) -> Self {
-        let head_start_us = 10_000_000 * i64::from(spec.priority.get());
-        Place {
-            earliest_us: earliest.as_micros() - head_start_us,
-            latest_us: latest.as_micros() - head_start_us,
-        }
     }
 }
 

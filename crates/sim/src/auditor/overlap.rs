@@ -32,6 +32,8 @@ pub(super) struct Crowd {
     pub fates: Vec<(Timestamp, Fate)>,
     /// Those that were open give way.
     pub replaces: bool,
+    /// How many of those that this fire opened have given way to a later one.
+    pub gave_way: usize,
 }
 
 impl Crowd {
@@ -51,6 +53,7 @@ impl Crowd {
             opened: vec![],
             fates: vec![],
             replaces: false,
+            gave_way: 0,
         }
     }
 
@@ -87,6 +90,7 @@ impl Crowd {
         }
         let is_behind = match self.opened.pop() {
             Some(given_way) => {
+                self.gave_way += 1;
                 self.fates.retain(|(time, _)| *time != given_way.nominal);
                 self.skip(given_way.nominal, SkipReason::Overlap);
                 given_way.is_behind

@@ -1,14 +1,20 @@
-//! What workers ask for and what they are told: never more than asked for, never what another was given.
+//! What workers ask for, what they are told, and what they give back: never more than asked for, never what another was
+//! given, and nothing of what was given back is run or lost.
 
 use super::{Auditor, SETTLING, Verdict, rule};
-use punctual_core::ids::SessionId;
+use punctual_core::ids::{Epoch, SessionId};
 use punctual_core::ports::{Assignment, LeaseRef, Poll};
+use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
 use std::time::Duration;
 
 /// How long it may take until a worker finds out that it was given more than it heard of: the longest wait
 /// for an answer, and a resync after it.
 const ORPHANS_FOUND: Duration = Duration::from_secs(30);
+
+/// How long a worker may hold what it has no slot for, in calm weather: twice the time after which it gives that back, and
+/// a trip.
+const HELD_MAX: Duration = Duration::from_millis(1_500);
 
 /// The polls of one turn. A worker may ask again in a turn that brought nothing.
 #[derive(Debug, Default)]
@@ -17,7 +23,96 @@ pub struct PollModel {
     granted: usize,
 }
 
+/// A lease that a worker has let go of, unstarted.
+#[derive(Debug)]
+pub struct Return {
+    session: SessionId,
+    since: Timestamp,
+    /// The store has taken it back, or given it to another.
+    is_over: bool,
+}
+
 impl Auditor {
+    /// A worker gives back what it has not started, because it drains or has held it for too long.
+    pub fn gives_back(&mut self, node: usize, session: SessionId, leases: &[LeaseRef]) -> Verdict {
+        let since = self.now;
+        for lease in leases {
+            rule!(
+                !self.runs.contains_key(&(lease.execution, lease.epoch)),
+                "only an unstarted execution is given back",
+                "session {session} gives back {lease:?}, which it has started"
+            );
+            self.held.remove(lease);
+            self.returned.insert(*lease, Return { session, since, is_over: false });
+        }
+        let mode = self.sessions.get(&session).map(|session| session.mode);
+        let is_draining = self.is_draining(node) || mode == Some(SessionMode::Draining);
+        self.count(if is_draining {
+            "work given back by a worker that drains"
+        } else {
+            "work given back that was held for too long"
+        });
+        Ok(())
+    }
+
+    /// In calm weather no worker holds for long what it has no slot for: it goes back, and others may have it.
+    pub fn no_hoarding(&mut self) -> Verdict {
+        let Some(calm_since) = self.calm_since else { return Ok(()) };
+        let settled = if self.is_peaceful { calm_since } else { calm_since.plus(SETTLING) };
+        let held: Vec<(LeaseRef, Timestamp)> = self.held.iter().map(|(lease, at)| (*lease, *at)).collect();
+        for (lease, since) in held {
+            let session = self.grants.get(&(lease.execution, lease.epoch)).copied();
+            let is_held = session.is_some_and(|session| self.holds(session, lease).is_ok_and(|holds| holds));
+            if !is_held {
+                self.held.remove(&lease);
+            }
+            rule!(
+                !is_held || self.now.since(since.max(settled)) <= HELD_MAX,
+                "no worker sits on work that it has no slot for",
+                "session {session:?} holds {lease:?} since {since} and has not started it"
+            );
+        }
+        Ok(())
+    }
+
+    /// Work is leased that another worker has given back.
+    pub(super) fn may_be_taken_over(&mut self, session: SessionId, lease: LeaseRef) {
+        let first = LeaseRef { epoch: Epoch(0), ..lease };
+        let given_back = self.returned.range(first..lease).next_back();
+        if given_back.is_some_and(|(_, returned)| returned.session != session) {
+            self.count("executions that one worker gave back and another took");
+        }
+    }
+
+    /// What was given back is not started under that lease.
+    pub(super) fn is_not_given_back(&self, lease: LeaseRef) -> Verdict {
+        let returned = self.returned.get(&lease);
+        rule!(
+            returned.is_none(),
+            "nothing runs that was given back",
+            "{lease:?} is to start, but it was given back: {returned:?}"
+        );
+        Ok(())
+    }
+
+    /// In calm weather what was given back is free again, whatever became of the message.
+    fn nothing_is_stranded(&mut self, found_by: Timestamp) -> Verdict {
+        let open = self.returned.iter().filter(|(_, one)| !one.is_over);
+        let open: Vec<_> = open.map(|(lease, one)| (*lease, one.session, one.since)).collect();
+        for (lease, session, since) in open {
+            let is_held = self.holds(session, lease)?;
+            rule!(
+                !is_held || self.now <= found_by.max(since.plus(ORPHANS_FOUND)),
+                "what was given back can be claimed again",
+                "{lease:?} was given back at {since}, and session {session} still holds it"
+            );
+            if !is_held && let Some(returned) = self.returned.get_mut(&lease) {
+                returned.is_over = true;
+            }
+        }
+        Ok(())
+    }
+
     /// A worker asks for work.
     pub fn polled(&mut self, poll: &Poll) {
         self.asks(poll);
@@ -37,6 +132,7 @@ impl Auditor {
                 self.grants.get(&lease)
             );
             self.untold.remove(&assignment.lease());
+            self.held.insert(assignment.lease(), self.now);
         }
         Ok(())
     }
@@ -45,6 +141,7 @@ impl Auditor {
     pub fn no_orphans(&mut self) -> Verdict {
         let Some(calm_since) = self.calm_since else { return Ok(()) };
         let found_by = calm_since.plus(SETTLING).plus(ORPHANS_FOUND);
+        self.nothing_is_stranded(found_by)?;
         let untold: Vec<(LeaseRef, Timestamp)> =
             self.untold.iter().map(|(lease, granted_at)| (*lease, *granted_at)).collect();
         for (lease, granted_at) in untold {

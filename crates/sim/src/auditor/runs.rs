@@ -47,6 +47,7 @@ impl Auditor {
             "{} is to start on node {node}, where {here} run in {slots} slots",
             assignment.execution
         );
+        self.is_not_given_back(assignment.lease())?;
         let lease = (assignment.execution, assignment.epoch);
         let Some(session) = self.grants.get(&lease).copied() else { return Ok(()) };
         rule!(
@@ -104,6 +105,7 @@ impl Auditor {
             );
             self.count("runs that may happen once");
         }
+        self.held.remove(&assignment.lease());
         self.runs.insert(lease, Run { node, started_at: self.now, end: None });
         self.active.entry(id).or_default().insert(lease);
         self.count("runs started");

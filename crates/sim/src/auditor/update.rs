@@ -57,6 +57,12 @@ impl Auditor {
             None if is_moved => self.begin_anew(id, begins, since)?,
             None => {}
         }
+        let place = |spec: &JobSpec| {
+            (spec.queue.clone(), spec.job_type.clone(), spec.settings.concurrency_key.clone())
+        };
+        if place(&old) != place(&new) {
+            self.takes_place_again(id)?;
+        }
         self.rescheduled(id);
         self.count(if is_moved { "updates of a schedule" } else { "updates" });
         self.follow(id, false)?;
@@ -73,7 +79,7 @@ impl Auditor {
         let (occurrence, spec) = self.occurrence_mut(id)?;
         // What runs has a place, too: it may come back to it.
         if old.priority != spec.priority {
-            occurrence.place = Place::between(occurrence.available_at, occurrence.available_at, spec);
+            occurrence.place = Place::at(occurrence.available_at, spec);
         }
         if occurrence.is_running() {
             return Ok(());

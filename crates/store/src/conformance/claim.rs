@@ -4,6 +4,7 @@ use super::fixture::{House, at, job, job_with};
 use punctual_core::ids::SessionId;
 use punctual_core::job::Priority;
 use punctual_core::ports::{Assignment, Claim, ClaimOutcome, Store};
+use punctual_core::rank::rank;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +30,7 @@ pub async fn an_assignment_carries_what_a_worker_needs(store: Arc<dyn Store>) {
         timeout: Duration::from_millis(1_500),
         scheduled_time: at(1),
         available_at: at(1),
+        rank: rank(at(1), Priority::DEFAULT, Duration::ZERO),
         checkpoint: None,
     };
     assert_eq!(house.claim(at(2), session, 1, 10).await, [expected]);

@@ -4,8 +4,10 @@ use super::fixture::{House, at, died, every, job, job_with, once, succeeded};
 use punctual_core::control::Verb;
 use punctual_core::ids::ExecutionId;
 use punctual_core::job::Expiry;
+use punctual_core::limiter::{LimiterId, Line, QueueLimits, Rate};
 use punctual_core::limits;
 use punctual_core::ports::{Horizon, LogLine, LogStream, Retirement, Role, Store, Token};
+use punctual_core::queue::QueueSettings;
 use punctual_core::time::Timestamp;
 use std::sync::Arc;
 
@@ -153,6 +155,39 @@ pub async fn retention_reaches_skipped_ranges(store: Arc<dyn Store>) {
     assert_eq!(house.store.retain(before(at(30)), 10).await.unwrap().skipped, 0);
     assert_eq!(house.store.retain(before(at(31)), 10).await.unwrap().skipped, 1);
     assert_eq!(house.store.skipped(job.id, 10).await.unwrap(), []);
+}
+
+pub async fn retention_reaches_starts_that_pace_nothing_any_more(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let limits = QueueLimits { key_rate: Some(Rate { count: 1, per_ms: 1_000 }), ..QueueLimits::default() };
+    let settings = QueueSettings { limits, ..QueueSettings::default() };
+    house.store.set_queue("bulk".to_owned(), settings).await.unwrap();
+    let key = |number: u32| format!("key {number}");
+    for number in 1..=20 {
+        let job = job_with(number, |spec| {
+            spec.queue = "bulk".to_owned();
+            spec.settings.concurrency_key = Some(key(number));
+        });
+        house.submit(at(i64::from(number)), job).await;
+    }
+    let kept = async || {
+        let key = |number| Some(LimiterId::of_key("bulk", &key(number)));
+        let lines = (1..=20).map(|number| Line { queue: "bulk".to_owned(), key: key(number) }).collect();
+        let used = house.store.limiters(lines).await.unwrap();
+        used.iter().map(|used| used.last_at.is_some()).collect::<Vec<bool>>()
+    };
+    house.store.retain(before(at(1)), 100).await.unwrap();
+    assert_eq!(kept().await, [true; 20]);
+    house.store.retain(before(at(11)), 100).await.unwrap();
+    assert_eq!(kept().await, [[false; 10], [true; 10]].concat());
+    // A few at a time, and all of them before long.
+    let mut rounds = 0;
+    while kept().await.contains(&true) {
+        rounds += 1;
+        assert!(rounds < 100, "{:?}", kept().await);
+        house.store.retain(before(at(100 + rounds)), 3).await.unwrap();
+    }
+    assert!(rounds > 1, "each looks at a few");
 }
 
 fn before(time: Timestamp) -> Horizon {

@@ -239,6 +239,34 @@ pub async fn starts_are_paced_by_a_rate(store: Arc<dyn Store>) {
     assert_eq!(used(&house, &queue()).await.0, 2, "whoever comes later does not go before it");
 }
 
+pub async fn a_rate_that_is_changed_holds_at_once(store: Arc<dyn Store>) {
+    let rate = |per_ms| QueueLimits { rate: Some(Rate { count: 1, per_ms }), ..none() };
+    let house = limited(store, rate(3_600_000)).await;
+    for number in 1..=3 {
+        house.submit(at(1), in_bulk(number, |_| {})).await;
+    }
+    assert_eq!(admit(&house, at(2), &queue()).await.waiting, [(queue(), Some(at(3_601)))]);
+    set(&house, rate(5_000)).await;
+    assert_eq!(admit(&house, at(5), &queue()).await.waiting, [(queue(), Some(at(6)))]);
+    assert_eq!(admit(&house, at(6), &queue()).await.begun.queued.len(), 1);
+    set(&house, rate(60_000)).await;
+    assert_eq!(admit(&house, at(11), &queue()).await.waiting, [(queue(), Some(at(66)))]);
+}
+
+pub async fn what_has_left_a_queue_no_longer_counts_there(store: Arc<dyn Store>) {
+    let house = limited(store, QueueLimits { key_concurrency: Some(1), ..none() }).await;
+    let mut worker = house.worker().await;
+    house.submit(at(1), keyed(1, Some("a"))).await;
+    // It fails under the key, and goes to a queue without limits before its next attempt.
+    let (first, _) = worker.run(at(2), failed(2)).await;
+    let moved = job_with(1, |spec| spec.settings.concurrency_key = Some("a".to_owned()));
+    house.done(at(2), job(1).id, update(moved.spec)).await;
+    let due_at = house.view(job(1).id).await.open[0].available_at;
+    house.look(due_at, first.occurrence.attempt(2), None).await;
+    assert_eq!(house.open(job(1).id).await, [(1, LiveState::Queued)]);
+    assert_nothing_is_used(&house, &[key("a")]).await;
+}
+
 pub async fn each_key_is_paced_by_itself(store: Arc<dyn Store>) {
     let key_rate = Some(Rate { count: 1, per_ms: 60_000 });
     let house = limited(store, QueueLimits { key_rate, ..none() }).await;
@@ -437,6 +465,6 @@ async fn used(house: &House, line: &Line) -> (u64, u64) {
 
 async fn assert_nothing_is_used(house: &House, lines: &[Line]) {
     for used in house.store.limiters(lines.to_vec()).await.unwrap() {
-        assert_eq!(LimiterUse { next_at: None, ..used }, LimiterUse::default());
+        assert_eq!(LimiterUse { last_at: None, ..used }, LimiterUse::default());
     }
 }

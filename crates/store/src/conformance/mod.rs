@@ -228,6 +228,8 @@ macro_rules! each_conformance_case {
                 a_limit_that_is_raised_or_taken_away_lets_more_go_on,
                 a_limit_of_a_queue_counts_what_was_there_before,
                 starts_are_paced_by_a_rate,
+                a_rate_that_is_changed_holds_at_once,
+                what_has_left_a_queue_no_longer_counts_there,
                 each_key_is_paced_by_itself,
                 an_update_takes_a_place_in_the_other_queue,
                 an_update_takes_a_place_under_the_other_key,
@@ -354,6 +356,7 @@ macro_rules! each_conformance_case {
                 what_runs_keeps_the_version_it_was_claimed_by,
                 a_gate_that_opens_to_an_offer_hands_out_the_new_description,
                 a_new_schedule_counts_from_now,
+                a_schedule_that_is_renewed_from_behind_repeats_no_time_of_the_spent_one,
                 a_run_that_has_not_started_moves_to_its_new_time,
                 a_finished_job_with_a_new_time_runs_again,
                 a_paused_job_stays_paused_under_its_new_description,
@@ -429,6 +432,7 @@ macro_rules! each_conformance_case {
                 every_finished_status_is_retired,
                 retirement_walks_over_the_jobs_in_steps,
                 retention_reaches_skipped_ranges,
+                retention_reaches_starts_that_pace_nothing_any_more,
             }
             racing {
                 two_claimers_share_all_there_is,

@@ -1,10 +1,13 @@
 //! Jobs are described anew.
 
-use super::fixture::{House, at, behind, died, every, failed, job, job_with, lane, once, succeeded};
+use super::fixture::{
+    House, at, behind, died, every, failed, job, job_with, lane, once, recurring_every, succeeded,
+};
 use punctual_core::control::{Refusal, Update, Verb};
 use punctual_core::gates::Gate;
 use punctual_core::job::{Job, JobSpec, JobStatus, Priority};
 use punctual_core::ports::{ControlOutcome, DueKind, FireOutcome, Lane, LookOutcome, Store};
+use punctual_core::schedule::{OverlapPolicy, Recurring};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +15,10 @@ pub async fn an_update_names_the_version_it_was_made_from(store: Arc<dyn Store>)
     let house = House::new(store);
     house.submit(at(1), job(1)).await;
     let renamed = |name: &str, expected_version| {
-        Verb::Update(Box::new(Update { spec: JobSpec { name: name.to_owned(), ..job(1).spec }, expected_version }))
+        Verb::Update(Box::new(Update {
+            spec: JobSpec { name: name.to_owned(), ..job(1).spec },
+            expected_version,
+        }))
     };
     assert_eq!(house.done(at(2), job(1).id, renamed("b", Some(1))).await.version, 2);
     let stale = house.refused(at(3), job(1).id, renamed("c", Some(1))).await;
@@ -154,7 +160,8 @@ pub async fn a_gate_that_opens_to_an_offer_hands_out_the_new_description(store: 
     let (first, _) = worker.run(at(2), failed(2)).await;
     house.done(at(3), job(1).id, to(&job_with(1, |spec| spec.payload = "7".to_owned()))).await;
     let offer = worker.offer();
-    let LookOutcome::Opened(begun) = house.look(at(100), first.occurrence.attempt(2), Some(offer)).await else {
+    let LookOutcome::Opened(begun) = house.look(at(100), first.occurrence.attempt(2), Some(offer)).await
+    else {
         panic!("it is due");
     };
     let (_, assignment) = &begun.assigned[0];
@@ -175,6 +182,25 @@ pub async fn a_new_schedule_counts_from_now(store: Arc<dyn Store>) {
     assert_eq!(house.due(at(21)).await, [at(21)]);
     let (_, _, next) = house.fired(at(21), job.id, version).await;
     assert_eq!(next.expect("it goes on").at, at(28));
+}
+
+pub async fn a_schedule_that_is_renewed_from_behind_repeats_no_time_of_the_spent_one(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let runs = |max| {
+        job_with(1, |spec| {
+            spec.settings.schedule = Recurring { max_runs: Some(max), ..recurring_every(10) }.into();
+            spec.settings.overlap = OverlapPolicy::Allow;
+        })
+    };
+    house.submit(at(1), runs(2)).await;
+    house.fired(at(10), job(1).id, 1).await;
+    assert!(house.fired(at(21), job(1).id, 2).await.2.is_none(), "its runs are used up");
+    // On a node whose clock is some seconds slow, or after a long way.
+    house.done(at(15), job(1).id, to(&runs(3))).await;
+    let view = house.view(job(1).id).await;
+    assert_eq!(view.job.updated_at, at(21), "what was given last counts as given last");
+    let schedule = view.schedule.expect("one more run");
+    assert_eq!((schedule.nominal, schedule.due_at, schedule.fired), (Some(at(30)), Some(at(30)), 2));
 }
 
 pub async fn a_run_that_has_not_started_moves_to_its_new_time(store: Arc<dyn Store>) {

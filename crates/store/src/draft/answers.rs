@@ -7,7 +7,7 @@ use super::{Buried, Draft, EndedRow, NewSession};
 use crate::fault::Fault;
 use crate::rows::{
     Ended, JobFacts, JobKey, JobRow, JobTerms, LiveRow, OpenCount, RequestRow, Rows, ScheduleRow,
-    SessionPlace,
+    SessionPlace, Spent,
 };
 use crate::tally::Tally;
 use punctual_core::gates::Gate;
@@ -101,8 +101,8 @@ impl Rows for Draft {
         self.use_of_limiter(line)
     }
 
-    fn set_next_start(&mut self, limiter: LimiterId, at: Timestamp) -> Result<(), Fault> {
-        self.put_next_start(limiter, at);
+    fn set_last_start(&mut self, limiter: LimiterId, at: Timestamp) -> Result<(), Fault> {
+        self.put_last_start(limiter, at);
         Ok(())
     }
 
@@ -184,8 +184,8 @@ impl Rows for Draft {
         Ok(())
     }
 
-    fn set_numbered_and_fired(&mut self, job: JobId, numbered: u32, fired: u32) -> Result<(), Fault> {
-        self.number(job, numbered, Some(fired));
+    fn keep_spent(&mut self, job: JobId, spent: Spent) -> Result<(), Fault> {
+        self.number(job, spent.numbered, Some(spent));
         Ok(())
     }
 

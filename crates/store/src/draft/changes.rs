@@ -1,6 +1,6 @@
 //! What a transaction writes: each kind of change to each table as one list, for one statement.
 
-use crate::rows::{JobKey, JobRow, LiveRow, ScheduleRow};
+use crate::rows::{JobKey, JobRow, LiveRow, ScheduleRow, Spent};
 use crate::tally::Counts;
 use punctual_core::ids::{Epoch, JobId, OccurrenceId, SessionId};
 use punctual_core::job::JobMark;
@@ -69,7 +69,7 @@ pub(crate) struct Changes {
 
     pub queues_put: Vec<QueueRow>,
     pub queues_deleted: Vec<String>,
-    pub next_starts: Vec<(LimiterId, Timestamp)>,
+    pub last_starts: Vec<(LimiterId, Timestamp)>,
     pub requests_inserted: Vec<(NewRequest, Timestamp)>,
     pub requests_answered: Vec<(RequestKey, StoredAnswer)>,
 
@@ -129,13 +129,13 @@ impl Leased {
     }
 }
 
-/// What a job keeps when its schedule is over.
+/// What a job keeps of numbers that were given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Numbered {
     pub job: JobId,
     pub numbered: u32,
-    /// `None` leaves what is there.
-    pub fired: Option<u32>,
+    /// `None` unless its schedule is over.
+    pub spent: Option<Spent>,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -69,7 +69,7 @@ pub(crate) struct FoundSession {
 pub(crate) struct FoundLimiter {
     pub id: LimiterId,
     pub counts: LimiterCounts,
-    pub next_at: Option<Timestamp>,
+    pub last_at: Option<Timestamp>,
 }
 
 /// A range of skipped occurrences that may be lengthened.

@@ -17,7 +17,7 @@ pub(super) struct Limiters {
     /// What of these queues was queued or ran when they were locked.
     started: BTreeMap<String, i64>,
     counts: BTreeMap<LimiterId, LimiterCounts>,
-    next: Table<LimiterId, Timestamp>,
+    last: Table<LimiterId, Timestamp>,
     heads: BTreeMap<LimiterId, Heads>,
 }
 
@@ -35,8 +35,8 @@ impl Limiters {
         self.started.extend(found.started.iter().cloned());
         self.counts.extend(wants.limiters.iter().map(|limiter| (*limiter, [0; 2])));
         self.counts.extend(found.limiters.iter().map(|found| (found.id, found.counts)));
-        let next = found.limiters.iter().filter_map(|found| Some((found.id, found.next_at?)));
-        self.next.take_in(&wants.limiters, next);
+        let last = found.limiters.iter().filter_map(|found| Some((found.id, found.last_at?)));
+        self.last.take_in(&wants.limiters, last);
         for (line, asked) in &wants.lines {
             let waiting = found.live.iter().filter(|row| row.live.line == Some(*line)).count();
             self.heads.insert(*line, Heads { asked: *asked, is_all: waiting < *asked });
@@ -44,12 +44,12 @@ impl Limiters {
     }
 
     pub fn undo(&mut self) {
-        self.next.undo();
+        self.last.undo();
     }
 
     /// Those that this transaction has set.
-    pub fn next_starts(&self) -> Vec<(LimiterId, Timestamp)> {
-        self.next.written().filter_map(|(limiter, at)| Some((*limiter, *at?))).collect()
+    pub fn last_starts(&self) -> Vec<(LimiterId, Timestamp)> {
+        self.last.written().filter_map(|(limiter, at)| Some((*limiter, *at?))).collect()
     }
 }
 
@@ -68,12 +68,12 @@ impl Draft {
             let lanes = self.remembered.lanes.through(&line.queue);
             lanes.iter().fold(*started, |sum, (lane, _)| self.tally.started(*lane, sum))
         };
-        let next_at = self.limiters.next.present(&id).copied();
-        Ok(LimiterUse { waiting: shown(waiting), in_use: shown(in_use), next_at })
+        let last_at = self.limiters.last.present(&id).copied();
+        Ok(LimiterUse { waiting: shown(waiting), in_use: shown(in_use), last_at })
     }
 
-    pub(super) fn put_next_start(&mut self, limiter: LimiterId, at: Timestamp) {
-        self.limiters.next.put(limiter, at);
+    pub(super) fn put_last_start(&mut self, limiter: LimiterId, at: Timestamp) {
+        self.limiters.last.put(limiter, at);
     }
 
     pub(super) fn heads_of_line(&mut self, line: LimiterId, count: usize) -> Result<Vec<LiveRow>, Fault> {

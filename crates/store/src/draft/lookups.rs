@@ -3,7 +3,7 @@
 use super::found::FoundSession;
 use super::{Draft, NoteChange, Numbered};
 use crate::fault::Fault;
-use crate::rows::{LiveRow, Rows};
+use crate::rows::{LiveRow, Rows, Spent};
 use punctual_core::gates::Gate;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::notes::{LastNote, Note};
@@ -13,16 +13,19 @@ use punctual_core::schedule::ScheduleState;
 use punctual_core::time::Timestamp;
 
 impl Draft {
-    pub(super) fn number(&mut self, job: JobId, numbered: u32, fired: Option<u32>) {
+    pub(super) fn number(&mut self, job: JobId, numbered: u32, spent: Option<Spent>) {
         if let Some(mut row) = self.jobs.present(&job).cloned() {
             row.job.numbered = Some(numbered);
-            row.job.fired = fired.unwrap_or(row.job.fired);
+            if let Some(spent) = spent {
+                row.job.fired = spent.fired;
+                row.job.updated_at = row.job.updated_at.max(spent.at);
+            }
             self.jobs.put(job, row);
             return;
         }
-        let change = self.numbered.entry(job).or_insert(Numbered { job, numbered, fired: None });
+        let change = self.numbered.entry(job).or_insert(Numbered { job, numbered, spent: None });
         change.numbered = numbered;
-        change.fired = fired.or(change.fired);
+        change.spent = spent.or(change.spent);
     }
 
     pub(super) fn advance(&mut self, next: &ScheduleState) -> Result<(), Fault> {

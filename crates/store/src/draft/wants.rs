@@ -56,7 +56,7 @@ pub(crate) struct Wants {
     pub queues: bool,
     /// What of these queues is queued or runs. Their rows are locked before it is read, after all other rows.
     pub limited_queues: BTreeSet<String>,
-    /// Counts and next starts of these limiters, read under the locks of their queues.
+    /// Counts and last starts of these limiters, read under the locks of their queues.
     pub limiters: BTreeSet<LimiterId>,
     /// The heads of these lines, up to so many of each: what others have locked is left out, so that nobody who has the
     /// turn of a queue waits for anybody.

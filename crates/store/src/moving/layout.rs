@@ -109,7 +109,7 @@ layouts! {
     // Counts, summed up over those who count.
     lane_tallies[1] { lane Big, waiting Big, queued Big, running Big }
     limiter_tallies[1] { limiter Big, waiting Big, in_use Big }
-    limiter_paces[1] { limiter Big, next_at Big }
+    limiter_paces[1] { limiter Big, last_at Big }
     job_tally[1] {
         id Small, active Big, paused Big, completed Big, failed Big, cancelled Big, dead_letters Big,
     }

@@ -43,8 +43,18 @@ const DELETE_SKIPPED: &str = concat!(
     " STRAIGHT_JOIN skipped FORCE INDEX (PRIMARY) ON skipped.number = given.number"
 );
 pub(crate) const RETAIN_REQUESTS: &str = "DELETE FROM requests WHERE begun_at < ? ORDER BY begun_at LIMIT ?";
-/// A start that was due as long ago as that paces nothing: no span is longer.
-const RETAIN_PACES: &str = "DELETE FROM limiter_paces WHERE next_at < ? LIMIT ?";
+/// A start as long ago as that paces nothing: no span is longer. There may be as many as there are keys, and an index would be
+/// written with every start: a part of them is looked at, from another place each time.
+pub(crate) const OLD_PACES: &str = "SELECT limiter FROM \
+     ((SELECT limiter, last_at FROM limiter_paces FORCE INDEX (PRIMARY) WHERE limiter >= ? ORDER BY limiter LIMIT ?) \
+      UNION ALL (SELECT limiter, last_at FROM limiter_paces FORCE INDEX (PRIMARY) WHERE limiter < ? ORDER BY limiter LIMIT ?)) \
+     AS looked_at WHERE last_at < ?";
+pub(crate) const DELETE_PACES: &str = concat!(
+    "DELETE limiter_paces FROM ",
+    list!(0 limiter int, 1 bound int),
+    " STRAIGHT_JOIN limiter_paces FORCE INDEX (PRIMARY) ON limiter_paces.limiter = given.limiter \
+     WHERE limiter_paces.last_at < given.bound"
+);
 /// Whoever follows history is told of what is missing by it.
 const KEEP_RETAINED: &str = "UPDATE history_bounds SET retained = GREATEST(retained, ?) WHERE id = 1";
 const KEEP_GIVEN: &str = "UPDATE history_bounds SET given = GREATEST(given, ?) WHERE id = 1";
@@ -191,9 +201,9 @@ impl MySqlHouse {
         used.connection.commit().await?;
         let skipped = retain_skipped(&mut used.connection, before, count).await?;
         let bounds = vec![Value::Int(horizon.requests.as_micros()), limit(count).into()];
-        let requests = used.connection.run(RETAIN_REQUESTS, bounds.clone()).await?;
-        used.connection.run(RETAIN_PACES, bounds).await?;
+        let requests = used.connection.run(RETAIN_REQUESTS, bounds).await?;
         used.connection.commit().await?;
+        retain_paces(&mut used.connection, horizon.requests, count).await?;
         used.keep();
         let is_cut_off = count > 0 && [old_history, old_lines, skipped, requests].contains(&(count as u64));
         Ok(Retained {
@@ -416,6 +426,18 @@ async fn retain_skipped(connection: &mut Connection, before: Timestamp, count: u
     run_lists(connection, DELETE_SKIPPED, numbers(old.iter().copied())).await?;
     connection.commit().await?;
     Ok(old.len() as u64)
+}
+
+async fn retain_paces(connection: &mut Connection, before: Timestamp, count: usize) -> Result<(), Fault> {
+    let (from, most) = (Value::Int(tally::paces_from(before)), Value::from(limit(count)));
+    let bounds = vec![from.clone(), most.clone(), from, most, Value::Int(before.as_micros())];
+    let rows = connection.all(OLD_PACES, bounds).await?;
+    let old: Vec<i64> = rows.iter().map(|row| get(row, 0)).collect::<Result<_, _>>()?;
+    let old = documents(&old, |row, limiter| {
+        row.int(*limiter).int(before.as_micros());
+    });
+    run_lists(connection, DELETE_PACES, old).await?;
+    connection.commit().await
 }
 
 /// Jobs that may be over.

@@ -28,10 +28,13 @@ const RETAIN_SKIPPED: &str = "DELETE FROM skipped WHERE number IN \
 const RETAIN_REQUESTS: &str = "DELETE FROM requests USING \
      (SELECT token, key FROM requests WHERE begun_at < $1 ORDER BY begun_at LIMIT $2 FOR UPDATE SKIP LOCKED) AS old \
      WHERE requests.token = old.token AND requests.key = old.key RETURNING 1";
-/// A start that was due as long ago as that paces nothing: no span is longer.
-const RETAIN_PACES: &str = "DELETE FROM limiter_paces USING \
-     (SELECT limiter FROM limiter_paces WHERE next_at < $1 LIMIT $2 FOR UPDATE SKIP LOCKED) AS old \
-     WHERE limiter_paces.limiter = old.limiter RETURNING 1";
+/// A start as long ago as that paces nothing: no span is longer. There may be as many as there are keys, and an index would be
+/// written with every start: a part of them is looked at, from another place each time.
+pub(crate) const RETAIN_PACES: &str = "DELETE FROM limiter_paces WHERE limiter = ANY(ARRAY(\
+       SELECT limiter FROM limiter_paces WHERE limiter = ANY(ARRAY(\
+           (SELECT limiter FROM limiter_paces WHERE limiter >= $3 ORDER BY limiter LIMIT $2) \
+           UNION ALL (SELECT limiter FROM limiter_paces WHERE limiter < $3 ORDER BY limiter LIMIT $2))) \
+       AND last_at < $1 FOR UPDATE SKIP LOCKED))";
 /// Whoever follows history is told of what is missing by it.
 const KEEP_RETAINED: &str =
     "UPDATE history_bounds SET retained = greatest(retained, $1) WHERE id = 1 AND retained < $1";
@@ -118,7 +121,12 @@ impl House {
         let old = |sql, before: Timestamp| Call::new(sql, [value(before.as_micros()), value(limit(count))]);
         let skipped = used.wire.run_one(old(RETAIN_SKIPPED, horizon.history)).await?.len();
         let requests = used.wire.run_one(old(RETAIN_REQUESTS, horizon.requests)).await?.len();
-        used.wire.run_one(old(RETAIN_PACES, horizon.requests)).await?;
+        let paces = [
+            value(horizon.requests.as_micros()),
+            value(limit(count)),
+            value(tally::paces_from(horizon.requests)),
+        ];
+        used.wire.run_one(Call::new(RETAIN_PACES, paces)).await?;
         used.keep();
         let is_cut_off = count > 0 && [skipped, requests].contains(&count);
         Ok(Retained {

@@ -25,9 +25,11 @@ const RETAIN_SKIPPED: &str =
     "DELETE FROM skipped WHERE last < ?1 AND seq IN (SELECT seq FROM skipped ORDER BY seq LIMIT ?2)";
 pub(crate) const RETAIN_REQUESTS: &str = "DELETE FROM requests WHERE (token, key) IN \
      (SELECT token, key FROM requests WHERE begun_at < ?1 ORDER BY begun_at LIMIT ?2)";
-/// A start that was due as long ago as that paces nothing: no span is longer.
-const RETAIN_PACES: &str = "DELETE FROM limiter_paces WHERE limiter IN \
-     (SELECT limiter FROM limiter_paces WHERE next_at < ?1 LIMIT ?2)";
+/// A start as long ago as that paces nothing: no span is longer. There may be as many as there are keys, and an index would be
+/// written with every start: a part of them is looked at, from another place each time.
+pub(crate) const RETAIN_PACES: &str = "DELETE FROM limiter_paces WHERE last_at < ?1 AND limiter IN \
+     (SELECT limiter FROM (SELECT limiter FROM limiter_paces WHERE limiter >= ?3 ORDER BY limiter LIMIT ?2) \
+      UNION ALL SELECT limiter FROM (SELECT limiter FROM limiter_paces WHERE limiter < ?3 ORDER BY limiter LIMIT ?2))";
 pub(crate) const JOBS_AFTER: &str =
     "SELECT id, coalesce(updated_at, created_at), mark FROM jobs WHERE id > ?1 ORDER BY id LIMIT ?2";
 pub(crate) const LAST_COMPLETED: &str = "SELECT completed_at FROM history WHERE job = ?1 \
@@ -78,7 +80,8 @@ fn retain(tx: &mut Tx<'_>, horizon: Horizon, count: usize) -> Result<Retained, F
     };
     let skipped = run(RETAIN_SKIPPED, horizon.history)?;
     let requests = run(RETAIN_REQUESTS, horizon.requests)?;
-    run(RETAIN_PACES, horizon.requests)?;
+    let paces = params![horizon.requests.as_micros(), limit(count), tally::paces_from(horizon.requests)];
+    tx.conn.prepare_cached(RETAIN_PACES)?.execute(paces)?;
     let more = count > 0 && [history, skipped, requests].contains(&count);
     Ok(Retained {
         history: history as u64,

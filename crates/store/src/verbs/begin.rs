@@ -162,6 +162,7 @@ pub(super) fn assignment(
         timeout: facts.settings.timeout_after(live.charged),
         scheduled_time: live.scheduled_time,
         available_at: live.available_at,
+        rank: live.rank,
         checkpoint,
     }
 }

@@ -5,7 +5,7 @@ use super::control::ask_to_stop;
 use super::each::each;
 use super::{lines, queues, settle};
 use crate::fault::Fault;
-use crate::rows::{LiveRow, Rows};
+use crate::rows::{LiveRow, Rows, Spent};
 use punctual_core::defects::{Defect, planted};
 use punctual_core::job::JobStatus;
 use punctual_core::occurrence::{Cancelled, Finished, Live};
@@ -44,7 +44,7 @@ fn fire_one<R: Rows>(
 
     let skipped = plan.skipped.iter().map(|range| range.count).sum();
     record_skips(rows, &state, &plan.skipped)?;
-    advance(rows, &state, &plan)?;
+    advance(rows, &state, &plan, now)?;
     let occurrences = plan.fired.iter().map(|live| (live.id, live.scheduled_time)).collect();
     let replaced = replace(rows, &replaceable, plan.replaced, now)?;
     let is_over = plan.next.is_none();
@@ -135,14 +135,19 @@ fn open_occurrences<R: Rows>(
     Ok(all_begun)
 }
 
-/// Moves the schedule on. When it is over, the job keeps the last number that was given and how often it ran.
-fn advance<R: Rows>(rows: &mut R, state: &ScheduleState, plan: &FirePlan) -> Result<(), Fault> {
+/// Moves the schedule on. When it is over, the job keeps what a later one needs to know of it.
+fn advance<R: Rows>(
+    rows: &mut R,
+    state: &ScheduleState,
+    plan: &FirePlan,
+    now: Timestamp,
+) -> Result<(), Fault> {
     if let Some(next) = &plan.next {
         return rows.advance_schedule(next);
     }
     rows.delete_schedule(state.job)?;
     if !state.schedule.is_one_shot() || plan.numbered > 1 {
-        rows.set_numbered_and_fired(state.job, plan.numbered, plan.runs)?;
+        rows.keep_spent(state.job, Spent { numbered: plan.numbered, fired: plan.runs, at: now })?;
     }
     Ok(())
 }

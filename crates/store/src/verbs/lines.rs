@@ -5,6 +5,7 @@ use super::begin::begun;
 use super::each::each;
 use crate::fault::Fault;
 use crate::rows::{LiveRow, Rows};
+use punctual_core::defects::{Defect, planted};
 use punctual_core::gates::Gate;
 use punctual_core::job::Job;
 use punctual_core::limiter::{LimiterId, Line, QueueLimits};
@@ -21,8 +22,12 @@ pub(super) fn pass<R: Rows>(
     now: Timestamp,
     key: impl FnOnce(&mut R) -> Result<Option<String>, Fault>,
 ) -> Result<Live, Fault> {
-    let Some(limits) = limits_of(rows, lane.queue())?.filter(|_| live.state == LiveState::Queued) else {
+    if live.state != LiveState::Queued {
         return Ok(live);
+    }
+    let Some(limits) = limits_of(rows, lane.queue())? else {
+        // It may come from a queue that had limits.
+        return Ok(Live { limiter: None, ..live });
     };
     let key = if limits.of_key().is_none() { None } else { key(rows)? };
     let limiter = key.map(|key| LimiterId::of_key(lane.queue(), &key));
@@ -63,7 +68,7 @@ fn past_key<R: Rows>(
     Ok(live.in_line(line.id())?)
 }
 
-/// Whether a line has room for one and nobody waits there. Then its next start moves on.
+/// Whether a line has room for one and nobody waits there. Then one more start is counted.
 fn goes_through<R: Rows>(
     rows: &mut R,
     line: &Line,
@@ -72,11 +77,12 @@ fn goes_through<R: Rows>(
 ) -> Result<bool, Fault> {
     let limit = limits.of(line);
     let used = rows.limiter(line)?;
-    if used.waiting > 0 || limit.room(&used, now) == 0 {
+    let is_waited_in = used.waiting > 0 && !planted(Defect::PassTheLine);
+    if is_waited_in || limit.room(&used, now) == 0 {
         return Ok(false);
     }
-    if let Some(next_at) = limit.next_after_one(used.next_at, now) {
-        rows.set_next_start(line.id(), next_at)?;
+    if let Some(at) = limit.start_of_one(used.last_at, now) {
+        rows.set_last_start(line.id(), at)?;
     }
     Ok(true)
 }
@@ -159,7 +165,7 @@ fn admit_one<R: Rows>(rows: &mut R, now: Timestamp, line: &Line, count: usize) -
     let room = limit.room(&used, now).min(used.waiting);
     let mut admitted = Admitted::default();
     if room > 0 {
-        let heads = rows.first_in_line(line, usize::try_from(room).unwrap_or(usize::MAX).min(count))?;
+        let heads = heads(rows, line, usize::try_from(room).unwrap_or(usize::MAX).min(count))?;
         for row in &heads {
             admitted.begun.add(let_out(rows, row, line, &limits, now)?);
         }
@@ -174,6 +180,15 @@ fn admit_one<R: Rows>(rows: &mut R, now: Timestamp, line: &Line, count: usize) -
     Ok(admitted)
 }
 
+/// Those who go on next.
+fn heads<R: Rows>(rows: &mut R, line: &Line, count: usize) -> Result<Vec<LiveRow>, Fault> {
+    if !planted(Defect::AdmitTheLast) {
+        return rows.first_in_line(line, count);
+    }
+    let all = rows.first_in_line(line, usize::MAX)?;
+    Ok(all.into_iter().rev().take(count).collect())
+}
+
 /// The first in line goes on. One that something else holds leaves the line, and comes back when that lets it go.
 fn let_out<R: Rows>(
     rows: &mut R,
@@ -185,8 +200,9 @@ fn let_out<R: Rows>(
     let mut live = row.live.gate_opened(Gate::Concurrency, now)?;
     if live.state == LiveState::Queued {
         let used = rows.limiter(line)?;
-        if let Some(next_at) = limits.of(line).next_after_one(used.next_at, now) {
-            rows.set_next_start(line.id(), next_at)?;
+        let start = limits.of(line).start_of_one(used.last_at, now).filter(|_| !planted(Defect::ForgetPace));
+        if let Some(at) = start {
+            rows.set_last_start(line.id(), at)?;
         }
         if line.key.is_some() {
             live = past_key(rows, live, &line.queue, limits, now)?;

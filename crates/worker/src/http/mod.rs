@@ -226,6 +226,7 @@ mod tests {
             timeout: Duration::from_secs(3_600),
             scheduled_time: Timestamp::EPOCH,
             available_at: Timestamp::EPOCH,
+            rank: 0,
             checkpoint: None,
         };
         ExecutionContext {

@@ -26,6 +26,7 @@ fn assignment(number: u32) -> Assignment {
         timeout: Duration::from_secs(60),
         scheduled_time: Timestamp::EPOCH,
         available_at: Timestamp::EPOCH,
+        rank: 0,
         checkpoint: None,
     }
 }
@@ -91,6 +92,40 @@ fn polls_for_its_slots_and_once_runs_are_known_to_be_short_for_a_reserve() {
     session.handle(Event::Reported(Ok(vec![ReportAnswer::Accepted])), now(4));
     let actions = session.handle(Event::Polled(Ok(vec![])), now(2_000));
     assert_eq!(polls(&actions), [], "what runs takes long by now: no reserve is needed");
+}
+
+fn ranked(number: u32, rank: i64) -> Assignment {
+    Assignment { rank, ..assignment(number) }
+}
+
+fn started(actions: &[Action]) -> Vec<u32> {
+    let number = |action: &Action| match action {
+        Action::Start { assignment, .. } => Some(assignment.execution.occurrence.number),
+        _ => None,
+    };
+    actions.iter().filter_map(number).collect()
+}
+
+#[test]
+fn of_what_is_held_the_lowest_rank_starts_first_and_equals_as_they_came() {
+    let (mut session, _) = opened();
+    let came = vec![ranked(1, 50), ranked(2, 50), ranked(3, 70), ranked(4, 60), ranked(5, 60)];
+    assert_eq!(started(&session.handle(Event::Polled(Ok(came)), now(1))), [1, 2]);
+    session.handle(Event::Polled(Ok(vec![ranked(6, 60), ranked(7, 10)])), now(2));
+    let mut order = Vec::new();
+    for number in [1, 2, 7, 4, 5] {
+        order.extend(started(&session.handle(ended(number), now(3))));
+    }
+    assert_eq!(order, [7, 4, 5, 6, 3]);
+}
+
+#[test]
+fn what_has_been_held_for_too_long_goes_back_wherever_it_stands_in_line() {
+    let (mut session, _) = opened();
+    session.handle(Event::Polled(Ok(vec![ranked(1, 0), ranked(2, 0), ranked(3, 70)])), now(1));
+    session.handle(Event::Polled(Ok(vec![ranked(4, 60), ranked(5, 80)])), now(300));
+    let actions = session.handle(Event::HoldDue, now(501));
+    assert_eq!(given_back(&actions), [assignment(3).lease()]);
 }
 
 fn given_back(actions: &[Action]) -> Vec<LeaseRef> {

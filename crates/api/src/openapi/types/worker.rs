@@ -208,6 +208,12 @@ fn polls(schemas: &mut Schemas) {
             ("deadline", time("When that time is over, if the handler starts at once.")),
             ("scheduled_time", time("The nominal time of the occurrence.")),
             ("available_at", time("When it could begin.")),
+            (
+                "rank",
+                Schema::of("integer", "Of what a worker holds, the lowest starts first.")
+                    .with("format", "int64")
+                    .sometimes(),
+            ),
             ("attempt_number", whole("Which attempt of the occurrence.", 1..=u32::MAX.into())),
             (
                 "idempotency_key",

@@ -6,7 +6,7 @@ use punctual_core::job::name_problem;
 use punctual_core::scaling::{Threshold, Trigger};
 use serde::Deserialize;
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const SUSTAINED_DEFAULT: Duration = Duration::from_secs(60);
@@ -18,7 +18,7 @@ const TIME_MAX: Duration = Duration::from_secs(24 * 3_600);
 const HOOKS_MAX: usize = 100;
 
 /// Whom to tell of what.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Hook {
     pub name: String,
     /// All queues together if not named.
@@ -28,11 +28,12 @@ pub struct Hook {
     pub told: Told,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Told {
     /// Program and arguments; no shell is involved.
     Command(Vec<String>),
-    Url(String),
+    #[cfg(feature = "http")]
+    Web(Box<super::web::WebHook>),
 }
 
 impl Hook {
@@ -68,6 +69,7 @@ struct WrittenHook {
     timeout: Option<Span>,
     command: Option<Vec<String>>,
     url: Option<String>,
+    ca: Option<PathBuf>,
 }
 
 fn parse(text: &str) -> Result<Vec<Hook>, String> {
@@ -103,11 +105,13 @@ fn read(written: WrittenHook) -> Result<Hook, String> {
     let (Some(threshold), None) = (thresholds.next(), thresholds.next()) else {
         return Err("must have one of depth_above, depth_below, wait_above and wait_below".to_owned());
     };
+    if written.ca.is_some() && written.url.is_none() {
+        return Err("ca belongs to url".to_owned());
+    }
     let told = match (written.command, written.url) {
         (Some(command), None) if !command.is_empty() => Told::Command(command),
-        (None, Some(url)) if url.starts_with("http://") || url.starts_with("https://") => Told::Url(url),
+        (None, Some(url)) => web(&url, written.ca.as_deref())?,
         (Some(_), None) => return Err("command must name a program, as a list of words".to_owned()),
-        (None, Some(_)) => return Err("url must begin with http:// or https://".to_owned()),
         _ => return Err("must have either command or url".to_owned()),
     };
     let sustained = time("for", written.sustained, SUSTAINED_DEFAULT)?;
@@ -115,6 +119,17 @@ fn read(written: WrittenHook) -> Result<Hook, String> {
     let timeout = time("timeout", written.timeout, TIMEOUT_DEFAULT)?;
     let trigger = Trigger { threshold, sustained, cool_down };
     Ok(Hook { name: written.name, queue: written.queue, trigger, timeout, told })
+}
+
+#[cfg(feature = "http")]
+fn web(url: &str, ca: Option<&Path>) -> Result<Told, String> {
+    super::web::WebHook::new(url, ca).map(|hook| Told::Web(Box::new(hook)))
+}
+
+#[cfg(not(feature = "http"))]
+fn web(_: &str, _: Option<&Path>) -> Result<Told, String> {
+    Err("this binary was built without web calls: build it with the feature http, or name a command"
+        .to_owned())
 }
 
 fn time(field: &str, written: Option<Span>, default: Duration) -> Result<Duration, String> {
@@ -146,21 +161,21 @@ mod tests {
             "#,
         )
         .unwrap();
-        let expected = Hook {
-            name: "more".to_owned(),
-            queue: Some("images".to_owned()),
-            trigger: Trigger {
-                threshold: Threshold::DepthAbove(1_000),
-                sustained: Duration::from_secs(30),
-                cool_down: Duration::from_secs(120),
-            },
-            timeout: Duration::from_secs(5),
-            told: Told::Command(vec!["/usr/local/bin/scale".to_owned(), "up".to_owned()]),
+        let more = &hooks[0];
+        assert_eq!((more.name.as_str(), more.queue.as_deref()), ("more", Some("images")));
+        let expected = Trigger {
+            threshold: Threshold::DepthAbove(1_000),
+            sustained: Duration::from_secs(30),
+            cool_down: Duration::from_secs(120),
         };
-        assert_eq!(hooks[0], expected);
+        assert_eq!((more.trigger, more.timeout), (expected, Duration::from_secs(5)));
+        assert!(
+            matches!(&more.told, Told::Command(words) if *words == ["/usr/local/bin/scale", "up"]),
+            "{more:?}"
+        );
         assert_eq!(hooks[1].trigger.threshold, Threshold::WaitBelow(Duration::from_secs(1)));
         assert_eq!((hooks[1].trigger.cool_down, hooks[1].timeout), (COOL_DOWN_DEFAULT, TIMEOUT_DEFAULT));
-        assert_eq!(parse("").unwrap(), []);
+        assert!(parse("").unwrap().is_empty());
     }
 
     #[test]
@@ -172,6 +187,7 @@ mod tests {
                 "depth_above = 1\nwait_above = \"1s\"\ncommand = [\"a\"]",
                 "hook \"x\": must have one of depth_above",
             ),
+            ("depth_above = 1\ncommand = [\"a\"]\nca = \"b\"", "hook \"x\": ca belongs to url"),
             ("depth_above = 1\ncommand = []", "hook \"x\": command must name a program"),
             ("depth_above = 1\nurl = \"ftp://a\"", "hook \"x\": url must begin with http"),
             ("depth_above = 1\ncommand = [\"a\"]\nfor = \"25h\"", "hook \"x\": for must be at most"),

@@ -1,6 +1,6 @@
 //! Web calls by `http` jobs, against real servers on this machine.
 
-mod web;
+pub mod web;
 
 use crate::server::{BINARY, Server, eventually};
 use punctual_client::{ExecutionBody, ExecutionStatus};

@@ -42,7 +42,7 @@ pub(super) struct Database {
     pub notes: BTreeMap<OccurrenceId, NoteChange>,
     pub checkpoints: BTreeMap<OccurrenceId, Checkpoint>,
     pub queues: BTreeMap<String, QueueRow>,
-    pub next_starts: BTreeMap<LimiterId, Timestamp>,
+    pub last_starts: BTreeMap<LimiterId, Timestamp>,
     pub requests: BTreeMap<RequestKey, RequestRow>,
     pub counts: Counts,
     /// The calls of transactions.
@@ -310,7 +310,7 @@ impl Database {
 
     fn limiter(&self, id: LimiterId) -> FoundLimiter {
         let counts = self.counts.limiters.get(&id).copied().unwrap_or_default();
-        FoundLimiter { id, counts, next_at: self.next_starts.get(&id).copied() }
+        FoundLimiter { id, counts, last_at: self.last_starts.get(&id).copied() }
     }
 
     fn unstarted(&self, lane: i64) -> u64 {
@@ -335,7 +335,7 @@ impl Database {
             kept.iter_mut().zip(counts).for_each(|(kept, count)| *kept += count);
         }
         self.counts.limiters.retain(|_, counts| *counts != [0; 2]);
-        self.next_starts.extend(changes.next_starts.iter().copied());
+        self.last_starts.extend(changes.last_starts.iter().copied());
         self.counts.jobs.iter_mut().zip(changes.counts.jobs).for_each(|(kept, count)| *kept += count);
         self.counts.dead_letters += changes.counts.dead_letters;
         Ok(())
@@ -391,7 +391,10 @@ impl Database {
         for numbered in &changes.numbered {
             let job = &mut self.jobs.get_mut(&numbered.job).expect("the job is there").job;
             job.numbered = Some(numbered.numbered);
-            job.fired = numbered.fired.unwrap_or(job.fired);
+            if let Some(spent) = numbered.spent {
+                job.fired = spent.fired;
+                job.updated_at = job.updated_at.max(spent.at);
+            }
         }
         self.tags.retain(|(job, _)| !changes.tags_forgotten.contains(job));
         self.tags.extend(changes.tags_put.iter().cloned());

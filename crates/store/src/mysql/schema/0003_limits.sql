@@ -19,9 +19,9 @@ CREATE TABLE IF NOT EXISTS limiter_tallies (
     PRIMARY KEY (limiter)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE /*!80000 utf8mb4_0900_bin */ /*M! utf8mb4_nopad_bin */;
 
--- When the next one may start, where starts are paced.
+-- The time that the last start was counted for, where starts are paced.
 CREATE TABLE IF NOT EXISTS limiter_paces (
     limiter BIGINT NOT NULL,
-    next_at BIGINT NOT NULL,
+    last_at BIGINT NOT NULL,
     PRIMARY KEY (limiter)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE /*!80000 utf8mb4_0900_bin */ /*M! utf8mb4_nopad_bin */;

@@ -198,7 +198,7 @@ fn read_session(row: &Row) -> Result<FoundSession, Fault> {
 
 pub(crate) fn read_limiter_row(row: &Row) -> Result<Option<FoundLimiter>, Fault> {
     let Some(id) = read_limiter(Some(get(row, 0)?))? else { return Ok(None) };
-    Ok(Some(FoundLimiter { id, counts: [get(row, 1)?, get(row, 2)?], next_at: time_or_none(row, 3)? }))
+    Ok(Some(FoundLimiter { id, counts: [get(row, 1)?, get(row, 2)?], last_at: time_or_none(row, 3)? }))
 }
 
 pub(crate) fn read_queue(row: &Row) -> Result<QueueRow, Fault> {

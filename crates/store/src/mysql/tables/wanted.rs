@@ -134,7 +134,7 @@ pub(crate) const STARTED: &str = concat!(
 );
 pub(crate) const LIMITERS: &str = concat!(
     "SELECT given.number, COALESCE(limiter_tallies.waiting, 0), COALESCE(limiter_tallies.in_use, 0), \
-     limiter_paces.next_at FROM ",
+     limiter_paces.last_at FROM ",
     list!(0 number int),
     " LEFT JOIN limiter_tallies FORCE INDEX (PRIMARY) ON limiter_tallies.limiter = given.number \
      LEFT JOIN limiter_paces FORCE INDEX (PRIMARY) ON limiter_paces.limiter = given.number"

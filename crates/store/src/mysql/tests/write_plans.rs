@@ -6,8 +6,8 @@ use super::fixture::query;
 use crate::mysql::MySqlOptions;
 use crate::mysql::galera::{TOUCH_LIVE, TOUCH_QUEUES, TOUCH_SESSIONS};
 use crate::mysql::house::{
-    HISTORY_OF_JOBS, JOBS_AFTER, LINES_OF_JOBS, LOCK_JOBS, OLD_HISTORY, OLD_SKIPPED, OVER, PURGEABLE,
-    RETAIN_REQUESTS, SKIPPED_OF_JOBS,
+    DELETE_PACES, HISTORY_OF_JOBS, JOBS_AFTER, LINES_OF_JOBS, LOCK_JOBS, OLD_HISTORY, OLD_PACES, OLD_SKIPPED,
+    OVER, PURGEABLE, RETAIN_REQUESTS, SKIPPED_OF_JOBS,
 };
 use crate::mysql::logs::COUNT_LINES;
 use crate::mysql::migrate::prepare;
@@ -101,6 +101,8 @@ fn searches() -> Vec<Search> {
         search(OLD_HISTORY, vec![number(10)], "history", "PRIMARY"),
         search(OLD_SKIPPED, vec![number(50), number(10)], "skipped", "skipped_last"),
         search(RETAIN_REQUESTS, vec![number(50), number(10)], "requests", "requests_begun"),
+        search(OLD_PACES, [-50, 10, -50, 10, 50].map(number).into(), "limiter_paces", "PRIMARY"),
+        search(DELETE_PACES, vec![numbers()], "limiter_paces", "PRIMARY"),
         search(JOBS_AFTER, vec![id(), number(10)], "jobs", "PRIMARY"),
         search(LOCK_JOBS, vec![list(1)], "jobs", "PRIMARY"),
         search(OVER, vec![list(1)], "history", "history_job"),

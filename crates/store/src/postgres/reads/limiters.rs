@@ -55,8 +55,8 @@ impl<C: GenericClient> Reads<'_, C> {
                 Some(_) => in_use,
                 None => started.get(&line.queue).copied().unwrap_or(0),
             };
-            let next_at = found.and_then(|found| found.next_at);
-            LimiterUse { waiting: shown(waiting), in_use: shown(in_use), next_at }
+            let last_at = found.and_then(|found| found.last_at);
+            LimiterUse { waiting: shown(waiting), in_use: shown(in_use), last_at }
         };
         Ok(lines.iter().map(used).collect())
     }

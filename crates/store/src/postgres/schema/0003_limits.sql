@@ -18,8 +18,8 @@ CREATE TABLE limiter_tallies (
     in_use  bigint NOT NULL
 ) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
--- When the next one may start, where starts are paced.
+-- The time that the last start was counted for, where starts are paced.
 CREATE TABLE limiter_paces (
     limiter bigint PRIMARY KEY,
-    next_at bigint NOT NULL
+    last_at bigint NOT NULL
 ) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);

@@ -118,7 +118,7 @@ const LIMITED_QUEUES: &str = "SELECT queue FROM queues WHERE queue = ANY($1) ORD
 pub(crate) const STARTED: &str = "SELECT lanes.queue, sum(lane_tallies.queued + lane_tallies.running)::bigint \
      FROM lanes JOIN lane_tallies ON lane_tallies.lane = lanes.id WHERE lanes.queue = ANY($1) GROUP BY lanes.queue";
 pub(crate) const LIMITERS: &str = "SELECT wanted.limiter, coalesce(limiter_tallies.waiting, 0), coalesce(limiter_tallies.in_use, 0), \
-     limiter_paces.next_at FROM unnest($1::bigint[]) AS wanted(limiter) \
+     limiter_paces.last_at FROM unnest($1::bigint[]) AS wanted(limiter) \
      LEFT JOIN limiter_tallies ON limiter_tallies.limiter = wanted.limiter \
      LEFT JOIN limiter_paces ON limiter_paces.limiter = wanted.limiter";
 pub(crate) const LINES: &str = concat!(

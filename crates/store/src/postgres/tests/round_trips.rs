@@ -106,7 +106,7 @@ async fn jobs_keep_every_column() {
 
         full.job.version = 2;
         full.job.mark = JobMark::Paused;
-        let numbered = vec![Numbered { job: id(1), numbered: 4, fired: None }];
+        let numbered = vec![Numbered { job: id(1), numbered: 4, spent: None }];
         let changes = Changes {
             jobs_updated: vec![full.clone()],
             marks: vec![(id(1), JobMark::Failed)],

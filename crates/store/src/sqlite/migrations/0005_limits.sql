@@ -17,8 +17,8 @@ CREATE TABLE limiter_tallies (
     in_use  INTEGER NOT NULL
 ) STRICT;
 
--- When the next one may start, where starts are paced.
+-- The time that the last start was counted for, where starts are paced.
 CREATE TABLE limiter_paces (
     limiter INTEGER PRIMARY KEY,
-    next_at INTEGER NOT NULL
+    last_at INTEGER NOT NULL
 ) STRICT;

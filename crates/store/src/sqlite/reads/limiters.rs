@@ -39,8 +39,8 @@ impl Reads<'_> {
                 in_use += tally::started(self.conn, lane)?;
             }
         }
-        let mut select = self.conn.prepare_cached("SELECT next_at FROM limiter_paces WHERE limiter = ?1")?;
-        let next_at = one(&mut select, [line.id().number()], |row| time(row, 0))?;
-        Ok(LimiterUse { waiting: shown(waiting), in_use: shown(in_use), next_at })
+        let mut select = self.conn.prepare_cached("SELECT last_at FROM limiter_paces WHERE limiter = ?1")?;
+        let last_at = one(&mut select, [line.id().number()], |row| time(row, 0))?;
+        Ok(LimiterUse { waiting: shown(waiting), in_use: shown(in_use), last_at })
     }
 }

@@ -2,7 +2,7 @@
 //! sorting. Costs must follow the work that is due.
 
 use super::{apply, claim, future_job, job, open_session, report, submit};
-use crate::sqlite::house::{JOBS_AFTER, LAST_COMPLETED, PURGEABLE, RETAIN_REQUESTS};
+use crate::sqlite::house::{JOBS_AFTER, LAST_COMPLETED, PURGEABLE, RETAIN_PACES, RETAIN_REQUESTS};
 use crate::sqlite::logs::{LAST_LINES, LINES_OF_EXECUTION};
 use crate::sqlite::reads::{
     ACTIVE_LIVE, ACTIVE_SCHEDULES, AHEAD, DEAD_LETTER, DEAD_LETTERS, DEAD_LETTERS_OF_JOB, DUE_LIVE,
@@ -51,6 +51,7 @@ const SEARCHES: &[(&str, &str)] = &[
     (JOBS_AFTER, "jobs USING PRIMARY KEY (id>?)"),
     (LAST_COMPLETED, "history USING INDEX history_job (job=?)"),
     (PURGEABLE, "jobs USING INDEX jobs_marked (mark=?)"),
+    (RETAIN_PACES, "limiter_paces USING INTEGER PRIMARY KEY (rowid=?)"),
     (RETAIN_REQUESTS, "requests USING COVERING INDEX requests_begun (begun_at<?)"),
     (AHEAD, "live USING COVERING INDEX live_claim (lane=? AND (rank,job,occurrence)<(?,?,?))"),
     (FINISHED_AFTER, "history USING INTEGER PRIMARY KEY (rowid>?)"),

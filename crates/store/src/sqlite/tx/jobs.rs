@@ -3,7 +3,7 @@
 use super::{Tx, at_hand};
 use crate::codes::{Code, fired_column};
 use crate::fault::Fault;
-use crate::rows::{JobFacts, JobKey, JobRow, JobTerms};
+use crate::rows::{JobFacts, JobKey, JobRow, JobTerms, Spent};
 use crate::sqlite::reads::JOB;
 use crate::sqlite::rows::{
     INSERT_JOB, StoredJob, UPDATE_JOB, decode, job_facts_columns, job_id, one, read_facts, read_settings,
@@ -74,16 +74,14 @@ pub(super) fn set_numbered(tx: &mut Tx<'_>, job: JobId, numbered: u32) -> Result
     Ok(())
 }
 
-pub(super) fn set_numbered_and_fired(
-    tx: &mut Tx<'_>,
-    job: JobId,
-    numbered: u32,
-    fired: u32,
-) -> Result<(), Fault> {
-    tx.conn.prepare_cached("UPDATE jobs SET numbered = ?2, fired = ?3 WHERE id = ?1")?.execute(params![
+pub(super) fn keep_spent(tx: &mut Tx<'_>, job: JobId, spent: Spent) -> Result<(), Fault> {
+    let sql = "UPDATE jobs SET numbered = ?2, fired = ?3, updated_at = max(coalesce(updated_at, created_at), ?4) \
+        WHERE id = ?1";
+    tx.conn.prepare_cached(sql)?.execute(params![
         job.as_bytes(),
-        numbered,
-        fired_column(fired)
+        spent.numbered,
+        fired_column(spent.fired),
+        spent.at.as_micros()
     ])?;
     Ok(())
 }

@@ -11,9 +11,9 @@ use punctual_core::limiter::{LimiterId, LimiterUse, Line};
 use punctual_core::time::Timestamp;
 use rusqlite::params;
 
-const NEXT_START: &str = "SELECT next_at FROM limiter_paces WHERE limiter = ?1";
-const SET_NEXT_START: &str = "INSERT INTO limiter_paces (limiter, next_at) VALUES (?1, ?2) \
-     ON CONFLICT (limiter) DO UPDATE SET next_at = ?2";
+const LAST_START: &str = "SELECT last_at FROM limiter_paces WHERE limiter = ?1";
+const SET_LAST_START: &str = "INSERT INTO limiter_paces (limiter, last_at) VALUES (?1, ?2) \
+     ON CONFLICT (limiter) DO UPDATE SET last_at = ?2";
 pub(crate) const FIRST_IN_LINE: &str = concat!(
     "SELECT ",
     live_columns!(),
@@ -24,8 +24,8 @@ pub(super) fn limiter(tx: &mut Tx<'_>, line: &Line) -> Result<LimiterUse, Fault>
     let id = line.id();
     let [waiting, in_use] = tx.memory.tally.of_limiter(id, tally::limiter(tx.conn, id)?);
     let in_use = if line.key.is_some() { in_use } else { started(tx, &line.queue)? };
-    let next_at = one(&mut *tx.conn.prepare_cached(NEXT_START)?, [id.number()], |row| time(row, 0))?;
-    Ok(LimiterUse { waiting: shown(waiting), in_use: shown(in_use), next_at })
+    let last_at = one(&mut *tx.conn.prepare_cached(LAST_START)?, [id.number()], |row| time(row, 0))?;
+    Ok(LimiterUse { waiting: shown(waiting), in_use: shown(in_use), last_at })
 }
 
 /// What of a queue is queued or runs.
@@ -37,8 +37,8 @@ fn started(tx: &mut Tx<'_>, queue: &str) -> Result<i64, Fault> {
     Ok(started)
 }
 
-pub(super) fn set_next_start(tx: &mut Tx<'_>, limiter: LimiterId, at: Timestamp) -> Result<(), Fault> {
-    tx.conn.prepare_cached(SET_NEXT_START)?.execute(params![limiter.number(), at.as_micros()])?;
+pub(super) fn set_last_start(tx: &mut Tx<'_>, limiter: LimiterId, at: Timestamp) -> Result<(), Fault> {
+    tx.conn.prepare_cached(SET_LAST_START)?.execute(params![limiter.number(), at.as_micros()])?;
     Ok(())
 }
 

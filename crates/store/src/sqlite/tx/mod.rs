@@ -25,7 +25,7 @@ pub(crate) use {
 use super::core::Memory;
 use crate::fault::Fault;
 use crate::rows::{Ended, JobFacts, JobKey, JobRow, JobTerms, LiveRow, OpenCount, RequestRow, Rows};
-use crate::rows::{ScheduleRow, SessionPlace};
+use crate::rows::{ScheduleRow, SessionPlace, Spent};
 use crate::tally::Tally;
 use punctual_core::gates::Gate;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
@@ -113,7 +113,7 @@ impl Rows for Tx<'_> {
         }
         limiters {
             limiter(line: &Line) -> LimiterUse;
-            set_next_start(limiter: LimiterId, at: Timestamp) -> ();
+            set_last_start(limiter: LimiterId, at: Timestamp) -> ();
             first_in_line(line: &Line, count: usize) -> Vec<LiveRow>;
         }
         jobs {
@@ -127,7 +127,7 @@ impl Rows for Tx<'_> {
             update_job(job: &Job, lane: i64) -> ();
             set_mark(job: JobId, mark: JobMark) -> ();
             set_numbered(job: JobId, numbered: u32) -> ();
-            set_numbered_and_fired(job: JobId, numbered: u32, fired: u32) -> ();
+            keep_spent(job: JobId, spent: Spent) -> ();
             is_unfinished(job: JobId) -> bool;
             put_tags(job: JobId, tags: &[String]) -> ();
             forget_tags(job: JobId) -> ();

@@ -35,9 +35,11 @@ pub(crate) const UPDATE_MARKS: &str = concat!(
 );
 const UPDATE_NUMBERED: &str = concat!(
     "UPDATE ",
-    list!(0 job id, 1 numbered int, 2 fires int, 3 fired int),
+    list!(0 job id, 1 numbered int, 2 fired int, 3 over_at int),
     " STRAIGHT_JOIN jobs FORCE INDEX (PRIMARY) ON jobs.id = UNHEX(given.job) \
-     SET jobs.numbered = given.numbered, jobs.fired = IF(given.fires, given.fired, jobs.fired)"
+     SET jobs.numbered = given.numbered, jobs.fired = IF(given.over_at IS NULL, jobs.fired, given.fired), \
+     jobs.updated_at = IF(given.over_at IS NULL, jobs.updated_at, \
+       GREATEST(COALESCE(jobs.updated_at, jobs.created_at), given.over_at))"
 );
 pub(crate) const DELETE_TAGS: &str = concat!(
     "DELETE job_tags FROM ",
@@ -110,8 +112,9 @@ impl Writing {
         });
         self.add(UPDATE_MARKS, marks);
         let numbered = documents(&changes.numbered, |row, change| {
-            let fired = change.fired.and_then(fired_column).map(i64::from);
-            row.id(change.job).int(change.numbered).int(change.fired.is_some()).int_or_none(fired);
+            let fired = change.spent.and_then(|spent| fired_column(spent.fired)).map(i64::from);
+            let over_at = change.spent.map(|spent| spent.at.as_micros());
+            row.id(change.job).int(change.numbered).int_or_none(fired).int_or_none(over_at);
         });
         self.add(UPDATE_NUMBERED, numbered);
         Ok(())

@@ -141,10 +141,10 @@ pub(crate) const FORGET_LIMITERS: &str = concat!(
     " STRAIGHT_JOIN limiter_tallies FORCE INDEX (PRIMARY) ON limiter_tallies.limiter = given.number \
      WHERE limiter_tallies.waiting = 0 AND limiter_tallies.in_use = 0"
 );
-const SET_NEXT_STARTS: &str = concat!(
-    "INSERT INTO limiter_paces (limiter, next_at) SELECT given.limiter, given.next_at FROM ",
-    list!(0 limiter int, 1 next_at int),
-    " ON DUPLICATE KEY UPDATE next_at = given.next_at"
+const SET_LAST_STARTS: &str = concat!(
+    "INSERT INTO limiter_paces (limiter, last_at) SELECT given.limiter, given.last_at FROM ",
+    list!(0 limiter int, 1 last_at int),
+    " ON DUPLICATE KEY UPDATE last_at = given.last_at"
 );
 const ADD_TO_JOBS: Insertion = Insertion {
     head: "INSERT INTO job_tally (shard, active, paused, completed, failed, cancelled, dead_letters)",
@@ -209,10 +209,10 @@ impl Writing {
             row.text(queue);
         });
         self.add(DELETE_QUEUES, deleted);
-        let next = documents(&changes.next_starts, |row, (limiter, at)| {
+        let last = documents(&changes.last_starts, |row, (limiter, at)| {
             row.int(limiter.number()).int(at.as_micros());
         });
-        self.add(SET_NEXT_STARTS, next);
+        self.add(SET_LAST_STARTS, last);
         Ok(())
     }
 

@@ -35,8 +35,10 @@ const UPDATE_JOBS: &str = concat!(
 const UPDATE_MARKS: &str = "UPDATE jobs SET mark = new.mark \
      FROM unnest($1::uuid[], $2::smallint[]) AS new(id, mark) WHERE jobs.id = new.id";
 const UPDATE_NUMBERED: &str = "UPDATE jobs SET numbered = new.numbered, \
-     fired = CASE WHEN new.fires THEN new.fired ELSE jobs.fired END \
-     FROM unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::bigint[]) AS new(id, numbered, fires, fired) \
+     fired = CASE WHEN new.over_at IS NOT NULL THEN new.fired ELSE jobs.fired END, \
+     updated_at = CASE WHEN new.over_at IS NOT NULL THEN greatest(coalesce(jobs.updated_at, jobs.created_at), new.over_at) \
+       ELSE jobs.updated_at END \
+     FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[]) AS new(id, numbered, fired, over_at) \
      WHERE jobs.id = new.id";
 const DELETE_TAGS: &str = "DELETE FROM job_tags WHERE job = ANY($1)";
 const INSERT_TAGS: &str = "INSERT INTO job_tags (job, tag) SELECT * FROM unnest($1::uuid[], $2::text[]) \
@@ -88,12 +90,15 @@ impl<'a> Writing<'a> {
         }
         let numbered = &changes.numbered;
         if !numbered.is_empty() {
-            let parameters = [
-                ids(numbered.iter().map(|change| &change.job)),
-                column(numbered.iter().map(|change| i64::from(change.numbered))),
-                column(numbered.iter().map(|change| change.fired.is_some())),
-                column(numbered.iter().map(|change| change.fired.and_then(fired_column).map(i64::from))),
-            ];
+            let parameters =
+                [
+                    ids(numbered.iter().map(|change| &change.job)),
+                    column(numbered.iter().map(|change| i64::from(change.numbered))),
+                    column(numbered.iter().map(|change| {
+                        change.spent.and_then(|spent| fired_column(spent.fired)).map(i64::from)
+                    })),
+                    column(numbered.iter().map(|change| change.spent.map(|spent| spent.at.as_micros()))),
+                ];
             self.add(UPDATE_NUMBERED, parameters);
         }
         Ok(())

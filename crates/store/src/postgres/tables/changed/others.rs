@@ -72,8 +72,8 @@ const ADD_TO_LIMITERS: &str = "INSERT INTO limiter_tallies (limiter, waiting, in
      SET waiting = limiter_tallies.waiting + excluded.waiting, in_use = limiter_tallies.in_use + excluded.in_use";
 const FORGET_LIMITERS: &str =
     "DELETE FROM limiter_tallies WHERE limiter = ANY($1) AND waiting = 0 AND in_use = 0";
-const SET_NEXT_STARTS: &str = "INSERT INTO limiter_paces (limiter, next_at) \
-     SELECT * FROM unnest($1::bigint[], $2::bigint[]) ON CONFLICT (limiter) DO UPDATE SET next_at = excluded.next_at";
+const SET_LAST_STARTS: &str = "INSERT INTO limiter_paces (limiter, last_at) \
+     SELECT * FROM unnest($1::bigint[], $2::bigint[]) ON CONFLICT (limiter) DO UPDATE SET last_at = excluded.last_at";
 const ADD_TO_JOBS: &str = "INSERT INTO job_tally (shard, active, paused, completed, failed, cancelled, dead_letters) \
      VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (shard) DO UPDATE SET active = job_tally.active + excluded.active, \
      paused = job_tally.paused + excluded.paused, completed = job_tally.completed + excluded.completed, \
@@ -181,10 +181,10 @@ impl<'a> Writing<'a> {
         if !changes.queues_deleted.is_empty() {
             self.add(DELETE_QUEUES, [column(changes.queues_deleted.iter().map(String::as_str))]);
         }
-        let next = &changes.next_starts;
-        if !next.is_empty() {
-            let limiters = column(next.iter().map(|(limiter, _)| limiter.number()));
-            self.add(SET_NEXT_STARTS, [limiters, column(next.iter().map(|(_, at)| at.as_micros()))]);
+        let last = &changes.last_starts;
+        if !last.is_empty() {
+            let limiters = column(last.iter().map(|(limiter, _)| limiter.number()));
+            self.add(SET_LAST_STARTS, [limiters, column(last.iter().map(|(_, at)| at.as_micros()))]);
         }
         Ok(())
     }

@@ -1,30 +1,39 @@
 //! Coordination through Redis: a key for each member that expires by itself, and leases that count only while the key of
 //! their member is there. Every call is one script, which Redis runs alone.
 //!
+//! Of several hosts, which are a primary and its replicas, the first is used that answers and can be written to.
+//!
 //! Redis loses the last moments when it is replaced by a replica, and everything if it keeps nothing on disk. An epoch is
 //! therefore never lower than Redis' clock: it goes on rising although the number before it is forgotten.
 
+mod scripts;
+
 use crate::entered::{Entered, check_card};
 use crate::open::OpenError;
-use crate::options::{RedisOptions, Tls};
+use crate::options::{HostAndPort, Identity, RedisOptions, Tls, advice, listed};
 use async_trait::async_trait;
-use punctual_core::limits::COORDINATION_ANSWER_MAX;
 use punctual_core::ports::{
     Coordination, CoordinationError, HeldLease, Joining, LeaseEpoch, LeaseName, Member, MemberId, Roster,
     Standing, Take,
 };
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, FromRedisValue, IntoConnectionInfo,
-    RedisConnectionInfo, RedisError, Script, ScriptInvocation, TlsCertificates,
+    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ErrorKind, FromRedisValue,
+    IntoConnectionInfo, RedisConnectionInfo, RedisError, Script, ScriptInvocation, TlsCertificates,
 };
+use scripts::Scripts;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Mutex;
 
 pub struct RedisCoordination {
-    client: Client,
-    /// Made when it is needed, and again after it broke.
-    connection: Mutex<Option<MultiplexedConnection>>,
+    /// One for each host.
+    clients: Vec<Client>,
+    way: Mutex<Way>,
+    /// The number of the last connection that has failed somebody.
+    failed: AtomicU64,
+    answer_max: Duration,
     scripts: Scripts,
     /// In braces: a cluster of Redis servers keeps all such keys in one place.
     prefix: String,
@@ -33,131 +42,43 @@ pub struct RedisCoordination {
     entered: Entered,
 }
 
-struct Scripts {
-    join: Script,
-    beat: Script,
-    look: Script,
-    take: Script,
-    release: Script,
-    leave: Script,
+/// The connection that all calls share. Made when it is needed, and again after it broke.
+#[derive(Default)]
+struct Way {
+    connection: Option<MultiplexedConnection>,
+    /// Connections are counted, so that many who were failed by one give up no other.
+    number: u64,
+    /// The place of the host that is in use, or is tried next.
+    place: usize,
 }
 
-/// What all scripts begin with. `KEYS[1]` is the set of all ids, from whose name the others follow.
-const NAMES: &str = r"
-local ids, prefix = KEYS[1], ARGV[1]
-local holders, epochs = prefix .. ':holders', prefix .. ':epochs'
-local function key(id) return prefix .. ':member:' .. id end
-local function alive(id) return redis.call('EXISTS', key(id)) == 1 end
-local function free_all(id)
-  local held = redis.call('HGETALL', holders)
-  for at = 1, #held, 2 do
-    if held[at + 1] == id then redis.call('HDEL', holders, held[at]) end
-  end
-end
-";
+/// A call is under way. If nobody waits for its end, its connection is given up: it may lead nowhere, and nobody would ever
+/// be told.
+struct UnderWay<'a> {
+    failed: &'a AtomicU64,
+    number: u64,
+    is_answered: bool,
+}
 
-/// An id that was not there, or has expired, holds nothing.
-const JOIN: &str = r"
-local id, card, ttl = ARGV[2], ARGV[3], ARGV[4]
-if not alive(id) then free_all(id) end
-redis.call('HSET', key(id), 'card', card, 'ttl', ttl)
-redis.call('PEXPIRE', key(id), ttl)
-redis.call('SADD', ids, id)
-return 1
-";
-
-const BEAT: &str = r"
-local id, card = ARGV[2], ARGV[3]
-if not alive(id) then return 0 end
-redis.call('HSET', key(id), 'card', card)
-redis.call('PEXPIRE', key(id), redis.call('HGET', key(id), 'ttl'))
-return 1
-";
-
-/// Ids and cards of those who are alive; name, epoch and holder of what they hold. Who has expired is forgotten.
-const LOOK: &str = r"
-local members, leases = {}, {}
-for _, id in ipairs(redis.call('SMEMBERS', ids)) do
-  local card = redis.call('HGET', key(id), 'card')
-  if card then
-    members[#members + 1] = id
-    members[#members + 1] = card
-  else
-    redis.call('SREM', ids, id)
-    free_all(id)
-  end
-end
-local held = redis.call('HGETALL', holders)
-for at = 1, #held, 2 do
-  if alive(held[at + 1]) then
-    leases[#leases + 1] = held[at]
-    leases[#leases + 1] = redis.call('HGET', epochs, held[at])
-    leases[#leases + 1] = held[at + 1]
-  end
-end
-return {members, leases}
-";
-
-/// For each name its holder and epoch. Nothing, if the member is not alive.
-const TAKE: &str = r"
-local id = ARGV[2]
-if not alive(id) then return {} end
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local answers = {}
-for at = 3, #ARGV do
-  local name = ARGV[at]
-  local holder = redis.call('HGET', holders, name)
-  if not holder or not alive(holder) then
-    local before = tonumber(redis.call('HGET', epochs, name) or '0')
-    redis.call('HSET', epochs, name, string.format('%.0f', math.max(before + 1, now)))
-    redis.call('HSET', holders, name, id)
-    holder = id
-  end
-  answers[#answers + 1] = holder
-  answers[#answers + 1] = redis.call('HGET', epochs, name)
-end
-return answers
-";
-
-const RELEASE: &str = r"
-local id = ARGV[2]
-local answers = {}
-for at = 3, #ARGV, 2 do
-  local name, epoch = ARGV[at], ARGV[at + 1]
-  local is_held = alive(id) and redis.call('HGET', holders, name) == id
-    and redis.call('HGET', epochs, name) == epoch
-  if is_held then redis.call('HDEL', holders, name) end
-  answers[#answers + 1] = is_held and 1 or 0
-end
-return answers
-";
-
-const LEAVE: &str = r"
-local id = ARGV[2]
-redis.call('DEL', key(id))
-redis.call('SREM', ids, id)
-free_all(id)
-return 1
-";
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.failed.fetch_max(self.number, Ordering::Relaxed);
+        }
+    }
+}
 
 impl RedisCoordination {
     /// Connects to nothing yet.
     pub fn new(options: &RedisOptions) -> Result<Self, OpenError> {
-        let script = |text: &str| Script::new(&format!("{NAMES}{text}"));
         Ok(RedisCoordination {
-            client: client(options)?,
-            connection: Mutex::new(None),
-            scripts: Scripts {
-                join: script(JOIN),
-                beat: script(BEAT),
-                look: script(LOOK),
-                take: script(TAKE),
-                release: script(RELEASE),
-                leave: script(LEAVE),
-            },
+            clients: clients(options)?,
+            way: Mutex::default(),
+            failed: AtomicU64::new(0),
+            answer_max: options.answer_max,
+            scripts: Scripts::new(),
             prefix: format!("{{{}}}", options.prefix),
-            address: options.host.to_string(),
+            address: listed(&options.hosts),
             entered: Entered::default(),
         })
     }
@@ -169,53 +90,84 @@ impl RedisCoordination {
     }
 
     async fn run<T: FromRedisValue>(&self, call: &ScriptInvocation<'_>) -> Result<T, CoordinationError> {
-        let mut connection = self.connected().await?;
+        let (mut connection, number) = self.connected().await?;
+        let mut under_way = UnderWay { failed: &self.failed, number, is_answered: false };
         let answered = call.invoke_async(&mut connection).await;
-        if let Err(error) = &answered
-            && error.is_unrecoverable_error()
-        {
-            // Another call may have connected anew meanwhile; it then does so once more.
-            *self.connection.lock().await = None;
-        }
-        answered.map_err(|error| self.failed(&error))
+        under_way.is_answered = match &answered {
+            Ok(_) => true,
+            // A replica answers, and cannot be written to.
+            Err(error) => {
+                !(error.is_unrecoverable_error() || error.is_timeout() || error.code() == Some("READONLY"))
+            }
+        };
+        answered.map_err(|error| self.said(&error))
     }
 
-    async fn connected(&self) -> Result<MultiplexedConnection, CoordinationError> {
-        let mut place = self.connection.lock().await;
-        if let Some(connection) = &*place {
-            return Ok(connection.clone());
+    /// The connection and its number. Tries one host after the other.
+    async fn connected(&self) -> Result<(MultiplexedConnection, u64), CoordinationError> {
+        let mut way = self.way.lock().await;
+        let has_failed = way.number <= self.failed.load(Ordering::Relaxed);
+        if has_failed && way.connection.take().is_some() {
+            way.place = (way.place + 1) % self.clients.len();
+        }
+        if let Some(connection) = &way.connection {
+            return Ok((connection.clone(), way.number));
         }
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(COORDINATION_ANSWER_MAX))
-            .set_response_timeout(Some(COORDINATION_ANSWER_MAX));
-        let made = self.client.get_multiplexed_async_connection_with_config(&config).await;
-        let connection = made.map_err(|error| self.failed(&error))?;
-        *place = Some(connection.clone());
-        Ok(connection)
+            .set_connection_timeout(Some(self.answer_max))
+            .set_response_timeout(Some(self.answer_max));
+        let mut last = None;
+        for _ in 0..self.clients.len() {
+            let place = way.place;
+            // Whoever is not waited for is not the first to be tried next time.
+            way.place = (place + 1) % self.clients.len();
+            match self.clients[place].get_multiplexed_async_connection_with_config(&config).await {
+                Ok(connection) => {
+                    (way.place, way.number) = (place, way.number + 1);
+                    way.connection = Some(connection.clone());
+                    return Ok((connection, way.number));
+                }
+                Err(error) => last = Some(self.said(&error)),
+            }
+            // All hosts know the same users.
+            if matches!(last, Some(CoordinationError::Broken(_))) {
+                break;
+            }
+        }
+        Err(last.unwrap_or_else(|| self.odd("no host")))
     }
 
-    fn failed(&self, error: &RedisError) -> CoordinationError {
+    fn said(&self, error: &RedisError) -> CoordinationError {
         let address = &self.address;
         if error.kind() == ErrorKind::AuthenticationFailed || error.code() == Some("WRONGPASS") {
-            let said = format!("Redis at {address} refuses the login: check user and password in the URL");
-            return CoordinationError::Broken(said);
+            return CoordinationError::Broken(format!(
+                "Redis at {address} refuses the login: check user and password (coordination.url, \
+                 coordination.password_file)"
+            ));
         }
         match error.code() {
             Some("NOAUTH") => CoordinationError::Broken(format!(
-                "Redis at {address} wants a password: give it in the URL, as in redis://:PASSWORD@HOST"
+                "Redis at {address} wants a password: write coordination.url as redis://USER@HOST, or redis://@HOST if \
+                 there are no users, and name a file with the password in coordination.password_file"
             )),
             Some("NOPERM") => CoordinationError::Broken(format!(
                 "Redis at {address} says: {error}; allow the user scripts and the keys {}*",
                 self.prefix
             )),
             Some("READONLY") => CoordinationError::Unavailable(format!(
-                "Redis at {address} is a replica: give the address of the primary"
+                "Redis at {address} is a replica: name the primary in coordination.url, alone or beside its replicas"
             )),
             _ if error.is_io_error() || error.is_timeout() || error.is_connection_dropped() => {
+                let why = error.to_string();
                 CoordinationError::Unavailable(format!(
-                    "Redis at {address} cannot be reached: {error}; check that it runs and that the address is right"
+                    "Redis at {address} cannot be reached: {why}; {}",
+                    advice(&why)
                 ))
             }
+            _ if error.kind() == ErrorKind::Parse => CoordinationError::Broken(format!(
+                "what answers at {address} is not Redis, or wants TLS: check the address in coordination.url, and whether it \
+                 should begin with rediss://"
+            )),
             _ => CoordinationError::Unavailable(format!("Redis at {address} says: {error}")),
         }
     }
@@ -236,9 +188,18 @@ impl RedisCoordination {
     }
 }
 
-fn client(options: &RedisOptions) -> Result<Client, OpenError> {
-    let (host, port) = (options.host.host.trim_matches(['[', ']']).to_owned(), options.host.port);
-    let address = match options.tls {
+fn clients(options: &RedisOptions) -> Result<Vec<Client>, OpenError> {
+    let tls = options.tls.as_ref().map(certificates).transpose()?;
+    options.hosts.iter().map(|host| client(options, host, tls.clone())).collect()
+}
+
+fn client(
+    options: &RedisOptions,
+    host: &HostAndPort,
+    tls: Option<TlsCertificates>,
+) -> Result<Client, OpenError> {
+    let (host, port) = (host.host.trim_matches(['[', ']']).to_owned(), host.port);
+    let address = match tls {
         None => ConnectionAddr::Tcp(host, port),
         Some(_) => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
     };
@@ -253,19 +214,30 @@ fn client(options: &RedisOptions) -> Result<Client, OpenError> {
     let wrong =
         |error: RedisError| OpenError::Options(format!("Redis cannot be used with this URL: {error}"));
     let info = address.into_connection_info().map_err(wrong)?.set_redis_settings(login);
-    match &options.tls {
+    match tls {
         None => Client::open(info).map_err(wrong),
-        Some(Tls { ca: None }) => {
-            let trusted = TlsCertificates { client_tls: None, root_cert: None };
-            Client::build_with_tls(info, trusted).map_err(wrong)
-        }
-        Some(Tls { ca: Some(path) }) => {
-            let unusable = |reason: String| OpenError::Certificates { path: path.clone(), reason };
-            let ca = std::fs::read(path).map_err(|error| unusable(error.to_string()))?;
-            let trusted = TlsCertificates { client_tls: None, root_cert: Some(ca) };
-            Client::build_with_tls(info, trusted).map_err(|error| unusable(error.to_string()))
-        }
+        Some(certificates) => Client::build_with_tls(info, certificates).map_err(wrong),
     }
+}
+
+fn certificates(tls: &Tls) -> Result<TlsCertificates, OpenError> {
+    let identity = |Identity { certificate, key }: &Identity| {
+        Ok(ClientTlsConfig { client_cert: read(certificate)?, client_key: read(key)? })
+    };
+    Ok(TlsCertificates {
+        client_tls: tls.identity.as_ref().map(identity).transpose()?,
+        root_cert: tls.ca.as_deref().map(read).transpose()?,
+    })
+}
+
+/// A file in PEM.
+fn read(path: &Path) -> Result<Vec<u8>, OpenError> {
+    let unusable = |reason: String| OpenError::Certificates { path: path.to_owned(), reason };
+    let text = std::fs::read(path).map_err(|error| unusable(error.to_string()))?;
+    if !text.windows(5).any(|bytes| bytes == b"-----") {
+        return Err(unusable("there is nothing in PEM in it".to_owned()));
+    }
+    Ok(text)
 }
 
 fn milliseconds(ttl: Duration) -> u64 {

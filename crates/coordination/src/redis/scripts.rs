@@ -1,0 +1,125 @@
+//! What Redis does in one step: each call of the port is one script. Every script is given the prefix of the cluster first.
+
+use redis::Script;
+
+pub struct Scripts {
+    pub join: Script,
+    pub beat: Script,
+    pub look: Script,
+    pub take: Script,
+    pub release: Script,
+    pub leave: Script,
+}
+
+impl Scripts {
+    pub fn new() -> Self {
+        let script = |text: &str| Script::new(&format!("{NAMES}{text}"));
+        Scripts {
+            join: script(JOIN),
+            beat: script(BEAT),
+            look: script(LOOK),
+            take: script(TAKE),
+            release: script(RELEASE),
+            leave: script(LEAVE),
+        }
+    }
+}
+
+/// What all scripts begin with. `KEYS[1]` is the set of all ids, from whose name the others follow.
+const NAMES: &str = r"
+local ids, prefix = KEYS[1], ARGV[1]
+local holders, epochs = prefix .. ':holders', prefix .. ':epochs'
+local function key(id) return prefix .. ':member:' .. id end
+local function alive(id) return redis.call('EXISTS', key(id)) == 1 end
+local function free_all(id)
+  local held = redis.call('HGETALL', holders)
+  for at = 1, #held, 2 do
+    if held[at + 1] == id then redis.call('HDEL', holders, held[at]) end
+  end
+end
+";
+
+/// An id that was not there, or has expired, holds nothing.
+const JOIN: &str = r"
+local id, card, ttl = ARGV[2], ARGV[3], ARGV[4]
+if not alive(id) then free_all(id) end
+redis.call('HSET', key(id), 'card', card, 'ttl', ttl)
+redis.call('PEXPIRE', key(id), ttl)
+redis.call('SADD', ids, id)
+return 1
+";
+
+const BEAT: &str = r"
+local id, card = ARGV[2], ARGV[3]
+if not alive(id) then return 0 end
+redis.call('HSET', key(id), 'card', card)
+redis.call('PEXPIRE', key(id), redis.call('HGET', key(id), 'ttl'))
+return 1
+";
+
+/// Ids and cards of those who are alive; name, epoch and holder of what they hold. Who has expired is forgotten.
+const LOOK: &str = r"
+local members, leases = {}, {}
+for _, id in ipairs(redis.call('SMEMBERS', ids)) do
+  local card = redis.call('HGET', key(id), 'card')
+  if card then
+    members[#members + 1] = id
+    members[#members + 1] = card
+  else
+    redis.call('SREM', ids, id)
+    free_all(id)
+  end
+end
+local held = redis.call('HGETALL', holders)
+for at = 1, #held, 2 do
+  if alive(held[at + 1]) then
+    leases[#leases + 1] = held[at]
+    leases[#leases + 1] = redis.call('HGET', epochs, held[at])
+    leases[#leases + 1] = held[at + 1]
+  end
+end
+return {members, leases}
+";
+
+/// For each name its holder and epoch. Nothing, if the member is not alive.
+const TAKE: &str = r"
+local id = ARGV[2]
+if not alive(id) then return {} end
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local answers = {}
+for at = 3, #ARGV do
+  local name = ARGV[at]
+  local holder = redis.call('HGET', holders, name)
+  if not holder or not alive(holder) then
+    local before = tonumber(redis.call('HGET', epochs, name) or '0')
+    redis.call('HSET', epochs, name, string.format('%.0f', math.max(before + 1, now)))
+    redis.call('HSET', holders, name, id)
+    holder = id
+  end
+  answers[#answers + 1] = holder
+  answers[#answers + 1] = redis.call('HGET', epochs, name)
+end
+return answers
+";
+
+const RELEASE: &str = r"
+local id = ARGV[2]
+local answers = {}
+for at = 3, #ARGV, 2 do
+  local name, epoch = ARGV[at], ARGV[at + 1]
+  local is_held = alive(id) and redis.call('HGET', holders, name) == id
+    and redis.call('HGET', epochs, name) == epoch
+  if is_held then redis.call('HDEL', holders, name) end
+  answers[#answers + 1] = is_held and 1 or 0
+end
+return answers
+";
+
+const LEAVE: &str = r"
+local id = ARGV[2]
+redis.call('DEL', key(id))
+redis.call('SREM', ids, id)
+free_all(id)
+return 1
+";

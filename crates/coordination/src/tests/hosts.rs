@@ -1,0 +1,205 @@
+//! Hosts that are dead, silent or only copies, connections that lead nowhere, and servers that are started again: whoever
+//! has another way takes it, without help.
+
+use super::private::Private;
+use super::server::{door, eventually, prefix, takes_part};
+use crate::CoordinationOptions;
+use punctual_core::ports::{Coordination, Joining, MemberId, Standing};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+/// How long a node waits for a call, with the time to live that nodes have if nobody sets it, and how long its adapter
+/// waits for a host.
+const CALL_TIME_MAX: Duration = Duration::from_secs(1);
+const ANSWER_MAX: Duration = Duration::from_millis(750);
+const TTL: Duration = Duration::from_secs(3);
+
+/// As a node opens it.
+fn as_node(url: &str) -> Arc<dyn Coordination> {
+    let options: CoordinationOptions = url.parse().unwrap();
+    super::server::adapter(&options.answering_within(ANSWER_MAX))
+}
+
+/// As a node calls it: it does not wait for an answer for long, and tries again.
+async fn answered<T, E>(what: &str, mut call: impl AsyncFnMut() -> Result<T, E>) {
+    eventually(what, async || matches!(tokio::time::timeout(CALL_TIME_MAX, call()).await, Ok(Ok(_)))).await;
+}
+
+/// A host that takes connections and says nothing.
+async fn silent() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    (listener, address)
+}
+
+const SERVICES: [&str; 3] = ["redis", "etcd", "zookeeper"];
+
+/// What answers a call at a host where something else listens that says this.
+async fn said_of_a_stranger(scheme: &str, words: &'static [u8]) -> String {
+    let (listener, address) = silent().await;
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            // All of these services let others speak first.
+            let _ = stream.read(&mut [0; 1_024]).await;
+            let _ = stream.write_all(words).await;
+        }
+    });
+    let said = takes_part(&format!("{scheme}://{address}")).await.unwrap_err().to_string();
+    assert!(said.contains(&address) && said.contains("coordination.url"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    said
+}
+
+#[tokio::test]
+async fn what_is_another_service_is_told_as_such() {
+    let said = said_of_a_stranger("redis", b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;
+    assert!(said.contains("is not Redis"), "{said}");
+    let page = b"HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\nno";
+    let said = said_of_a_stranger("etcd", page).await;
+    assert!(said.contains("no gateway of etcd"), "{said}");
+    said_of_a_stranger("etcd", b"-ERR unknown command\r\n").await;
+    said_of_a_stranger("zookeeper", b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+}
+
+/// With another host before the only one that is right.
+fn behind(url: &str, host: &str) -> String {
+    url.replacen("://", &format!("://{host},"), 1)
+}
+
+#[tokio::test]
+async fn a_host_that_is_dead_or_silent_is_passed_over() {
+    let (_listener, silent) = silent().await;
+    for service in SERVICES {
+        let server = Private::start(service).await;
+        for bad in ["127.0.0.1:1", silent.as_str()] {
+            let door = as_node(&behind(&server.url(), bad));
+            let member = MemberId::new(prefix()).unwrap();
+            let joining = Joining { member: member.clone(), card: String::new(), ttl: TTL };
+            answered(&format!("{service} behind {bad} takes a member"), async || {
+                match door.join(joining.clone()).await {
+                    Ok(Standing::Alive) => Ok(()),
+                    other => Err(other),
+                }
+            })
+            .await;
+            answered(&format!("{service} behind {bad} is looked at"), async || door.look().await).await;
+            assert_eq!(
+                door.beat(&member, String::new()).await,
+                Ok(Standing::Alive),
+                "{service} behind {bad}"
+            );
+            door.leave(&member).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_started_again_is_found_again() {
+    for service in SERVICES {
+        let mut server = Private::start(service).await;
+        let door = as_node(&server.url());
+        let take_part = async |name: &str| {
+            let member = MemberId::new(format!("{service}-{name}")).unwrap();
+            let joining = Joining { member: member.clone(), card: String::new(), ttl: TTL };
+            match door.join(joining).await {
+                Ok(Standing::Alive) => door.look().await.map_err(Some),
+                Ok(Standing::GivenUp) => Err(None),
+                Err(error) => Err(Some(error)),
+            }
+        };
+        answered(&format!("{service} takes a member"), async || take_part("before").await).await;
+        let name = server.servers[0].0.clone();
+        server.kill(&name).await;
+        let gone = tokio::time::timeout(CALL_TIME_MAX, door.look()).await;
+        assert!(!matches!(gone, Ok(Ok(_))), "{service}: {gone:?}");
+        server.start_again(&name).await;
+        answered(&format!("{service} takes a member again"), async || take_part("after").await).await;
+    }
+}
+
+#[tokio::test]
+async fn of_a_primary_of_redis_and_its_replica_the_primary_is_used_wherever_it_stands() {
+    let (primary, mut replica) = (Private::start("redis").await, Private::start("redis").await);
+    let host = |server: &Private| server.url().split("://").nth(1).unwrap().to_owned();
+    let (first, second) = (host(&replica), host(&primary));
+    replica.say("redis", &format!("REPLICAOF {}", second.replacen(':', " ", 1))).await;
+    let both = door(&format!("redis://{first},{second}"));
+    let member = MemberId::new("somebody").unwrap();
+    let joining = Joining { member: member.clone(), card: "here".to_owned(), ttl: TTL };
+    answered("it joins at the primary", async || both.join(joining.clone()).await).await;
+    let seen = door(&format!("redis://{second}")).look().await.unwrap();
+    assert_eq!(seen.members[0].id, member);
+    // The copy takes over, as after the loss of the primary.
+    drop(primary);
+    replica.say("redis", "REPLICAOF NO ONE").await;
+    answered("it is looked at elsewhere", async || both.look().await).await;
+    let again = MemberId::new("somebody-again").unwrap();
+    let joining = Joining { member: again, card: "here".to_owned(), ttl: TTL };
+    answered("it joins there", async || both.join(joining.clone()).await).await;
+    let said = takes_part(&format!("redis://{second}")).await.unwrap_err().to_string();
+    assert!(said.contains(&second) && said.contains("coordination.url"), "{said}");
+}
+
+/// Passes connections on to a server. Those that are there when it is turned stay open and lead nowhere from then on.
+async fn passage(to: String, turned: watch::Receiver<bool>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((mut near, _)) = listener.accept().await {
+            let (to, mut turned) = (to.clone(), turned.clone());
+            tokio::spawn(async move {
+                let mut far = TcpStream::connect(to).await.unwrap();
+                let is_old = !*turned.borrow_and_update();
+                let led = tokio::select! {
+                    _ = tokio::io::copy_bidirectional(&mut near, &mut far) => false,
+                    _ = turned.changed(), if is_old => true,
+                };
+                if led {
+                    std::future::pending::<()>().await;
+                }
+            });
+        }
+    });
+    address
+}
+
+/// Calls, and does not wait for longer than a moment: less than the adapter itself would.
+async fn briefly<T>(call: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(Duration::from_millis(300), call).await.ok()
+}
+
+#[tokio::test]
+async fn a_connection_that_leads_nowhere_is_given_up_by_whoever_does_not_wait_for_its_end() {
+    for service in ["redis", "etcd"] {
+        let server = Private::start(service).await;
+        let (turn, turned) = watch::channel(false);
+        let (scheme, to) = server.url().split_once("://").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+        let way = as_node(&format!("{scheme}://{}", passage(to, turned).await));
+        way.look().await.unwrap();
+        turn.send(true).unwrap();
+        assert!(briefly(way.look()).await.is_none(), "{service}: nobody is at the other end");
+        eventually(&format!("{service} is reached by another connection"), async || {
+            matches!(briefly(way.look()).await, Some(Ok(_)))
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn whoever_gives_up_waiting_for_a_host_begins_with_the_next_one() {
+    let (_listener, silent) = silent().await;
+    for service in ["redis", "etcd"] {
+        let server = Private::start(service).await;
+        // It would wait for its hosts for longer than anybody waits for it.
+        let way = door(&behind(&server.url(), &silent));
+        assert!(briefly(way.look()).await.is_none(), "{service}: the first host says nothing");
+        eventually(&format!("{service} is reached by its second host"), async || {
+            matches!(briefly(way.look()).await, Some(Ok(_)))
+        })
+        .await;
+    }
+}

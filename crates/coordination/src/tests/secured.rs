@@ -1,0 +1,190 @@
+//! Servers that want a login or speak TLS: whom they let in, whom they do not, and what is told of it.
+
+use super::private::Private;
+use super::server::{prefix, takes_part};
+use punctual_core::ports::CoordinationError;
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use std::path::Path;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// An authority, what it has signed for a server and for a client, and an authority that nobody knows.
+struct Certificates(TempDir);
+
+impl Certificates {
+    fn new() -> Self {
+        let certificates = Certificates(tempfile::tempdir().unwrap());
+        let authority = |name: &str| {
+            let mut params = CertificateParams::new(vec![]).unwrap();
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            // Whoever has the name of its issuer has signed itself.
+            params.distinguished_name.push(DnType::CommonName, name);
+            let key = KeyPair::generate().unwrap();
+            certificates.write(name, &params.self_signed(&key).unwrap().pem());
+            Issuer::new(params, key)
+        };
+        let issuer = authority("ca.pem");
+        authority("other-ca.pem");
+        for (name, host) in [("server", "127.0.0.1"), ("client", "a-scheduler")] {
+            let key = KeyPair::generate().unwrap();
+            let params = CertificateParams::new(vec![host.to_owned()]).unwrap();
+            certificates.write(&format!("{name}.pem"), &params.signed_by(&key, &issuer).unwrap().pem());
+            certificates.write(&format!("{name}.key"), &key.serialize_pem());
+        }
+        certificates
+    }
+
+    fn folder(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.folder().join(name), text).unwrap();
+    }
+
+    /// A URL's words that name files.
+    fn words(&self, files: &[(&str, &str)]) -> String {
+        let word =
+            |(setting, file): &(&str, &str)| format!("{setting}={}", self.folder().join(file).display());
+        files.iter().map(word).collect::<Vec<_>>().join("&")
+    }
+}
+
+/// A URL with somebody in it.
+fn as_user(url: &str, login: &str) -> String {
+    url.replacen("://", &format!("://{login}@"), 1)
+}
+
+async fn refused(url: &str) -> String {
+    match takes_part(url).await {
+        Err(CoordinationError::Broken(said)) => said,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn unreachable(url: &str) -> String {
+    match takes_part(url).await {
+        Err(CoordinationError::Unavailable(said)) => said,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn redis_with_a_password_lets_in_who_knows_it() {
+    let mut redis = Private::start("redis").await;
+    redis.say("redis", "CONFIG SET requirepass topsecret").await;
+    let url = redis.url();
+    takes_part(&as_user(&url, ":topsecret")).await.unwrap();
+    let said = refused(&url).await;
+    assert!(said.contains("wants a password") && said.contains("coordination.password_file"), "{said}");
+    let said = refused(&as_user(&url, ":bottomsecret")).await;
+    assert!(said.contains("refuses the login") && !said.contains("secret"), "{said}");
+}
+
+/// As the guide has it.
+const REDIS_RIGHTS: &str =
+    "ACL SETUSER ann on >topsecret ~{blue}:* +@scripting +@hash +@set +exists +del +pexpire +time";
+
+#[tokio::test]
+async fn a_user_of_redis_with_no_more_rights_than_needed_coordinates_one_cluster() {
+    let mut redis = Private::start("redis").await;
+    redis.say("redis", REDIS_RIGHTS).await;
+    let url = as_user(&redis.url(), "ann:topsecret");
+    takes_part(&format!("{url}?prefix=blue")).await.unwrap();
+    let said = refused(&format!("{url}?prefix=red")).await;
+    assert!(said.contains("allow the user scripts and the keys {red}*"), "{said}");
+}
+
+#[tokio::test]
+async fn redis_over_tls_lets_in_who_has_a_certificate_and_is_trusted_by_its_own() {
+    let certificates = Certificates::new();
+    let mut redis = Private::start_with("redis-secured", certificates.folder()).await;
+    let url = redis.url();
+    let ca = certificates.words(&[("ca", "ca.pem")]);
+    let identity = certificates.words(&[("cert", "client.pem"), ("key", "client.key")]);
+    takes_part(&format!("{url}?{ca}&{identity}")).await.unwrap();
+    unreachable(&format!("{url}?{ca}")).await;
+    redis.say("redis-secured", "CONFIG SET tls-auth-clients no").await;
+    takes_part(&format!("{url}?{ca}")).await.unwrap();
+    redis.say("redis-secured", REDIS_RIGHTS).await;
+    takes_part(&as_user(&format!("{url}?prefix=blue&{ca}"), "ann:topsecret")).await.unwrap();
+    let others = certificates.words(&[("ca", "other-ca.pem")]);
+    for wrong in [format!("{url}?{others}"), url.clone()] {
+        let said = unreachable(&wrong).await;
+        assert!(said.contains("certificate") && said.contains("check ca, cert and key"), "{said}");
+    }
+    unreachable(&url.replacen("rediss://", "redis://", 1)).await;
+}
+
+#[tokio::test]
+async fn etcd_over_tls_lets_in_who_has_a_certificate_and_is_trusted_by_its_own() {
+    let certificates = Certificates::new();
+    let etcd = Private::start_with("etcd-secured", certificates.folder()).await;
+    let [(_, open), (_, mutual)] = &etcd.servers[..] else { panic!("{:?}", etcd.servers) };
+    let ca = certificates.words(&[("ca", "ca.pem")]);
+    let identity = certificates.words(&[("cert", "client.pem"), ("key", "client.key")]);
+    takes_part(&format!("{open}/{}?{ca}", prefix())).await.unwrap();
+    takes_part(&format!("{mutual}/{}?{ca}&{identity}", prefix())).await.unwrap();
+    unreachable(&format!("{mutual}?{ca}")).await;
+    let others = certificates.words(&[("ca", "other-ca.pem")]);
+    for wrong in [format!("{open}?{others}"), open.clone()] {
+        let said = unreachable(&wrong).await;
+        assert!(said.contains("certificate") && said.contains("check ca, cert and key"), "{said}");
+    }
+    unreachable(&open.replacen("etcds://", "etcd://", 1)).await;
+}
+
+/// Says something to etcd as its operator would, over its gateway.
+async fn order(url: &str, path: &str, body: &str) {
+    let host = url.split("://").nth(1).unwrap();
+    let mut stream = TcpStream::connect(host).await.unwrap();
+    let length = body.len();
+    let request = format!(
+        "POST /v3/auth/{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{path} {body}: {answer}");
+}
+
+/// Users: `root`, whom etcd wants, and `ann`, who may read and write what begins with `blue/`.
+async fn with_users(url: &str) {
+    for (path, body) in [
+        ("user/add", r#"{"name": "root", "password": "rootsecret"}"#),
+        ("role/add", r#"{"name": "root"}"#),
+        ("user/grant", r#"{"user": "root", "role": "root"}"#),
+        ("role/add", r#"{"name": "punctual"}"#),
+        // From `blue/` to `blue0`, in base64.
+        (
+            "role/grant",
+            r#"{"name": "punctual", "perm": {"permType": "READWRITE", "key": "Ymx1ZS8=", "range_end": "Ymx1ZTA="}}"#,
+        ),
+        ("user/add", r#"{"name": "ann", "password": "topsecret"}"#),
+        ("user/grant", r#"{"user": "ann", "role": "punctual"}"#),
+        ("enable", "{}"),
+    ] {
+        order(url, path, body).await;
+    }
+}
+
+#[tokio::test]
+async fn etcd_with_users_lets_in_who_may_write_the_prefix_also_after_it_was_started_again() {
+    let mut etcd = Private::start("etcd").await;
+    let url = etcd.url();
+    with_users(&url).await;
+    let ann = as_user(&url, "ann:topsecret");
+    takes_part(&format!("{ann}/blue")).await.unwrap();
+    for wrong in [as_user(&url, "ann:bottomsecret"), format!("{ann}/red"), url.clone()] {
+        let said = refused(&wrong).await;
+        assert!(said.contains("check user and password") && !said.contains("secret"), "{said}");
+    }
+    // A token that etcd has forgotten is renewed by whoever holds it.
+    let door = super::server::door(&format!("{ann}/blue"));
+    door.look().await.unwrap();
+    etcd.kill("etcd").await;
+    door.look().await.unwrap_err();
+    etcd.start_again("etcd").await;
+    super::server::eventually("it is let in again", async || door.look().await.is_ok()).await;
+}

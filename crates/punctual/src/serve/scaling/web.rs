@@ -1,0 +1,151 @@
+//! A hook that is a web address: one POST for each time that it is told, over TLS where the address says so. There is no
+//! proxy and no redirect: what it is told goes where the operator has written, or nowhere.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT};
+use hyper::{Request, StatusCode, Uri};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use percent_encoding::percent_decode_str;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::Value;
+use std::error::Error;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+const WANTED: &str = "url must begin with http:// or https:// and name a host";
+
+pub struct WebHook {
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    /// Without user and password.
+    uri: Uri,
+    authorization: Option<HeaderValue>,
+}
+
+/// The address may hold a secret.
+impl fmt::Debug for WebHook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WebHook(…)")
+    }
+}
+
+impl WebHook {
+    /// Connects to nothing yet. With `ca`, only what that authority has signed is trusted.
+    pub fn new(url: &str, ca: Option<&Path>) -> Result<Self, String> {
+        let uri: Uri = url.parse().map_err(|_| WANTED)?;
+        match (uri.scheme_str(), ca) {
+            (Some("https"), _) | (Some("http"), None) => {}
+            (Some("http"), Some(_)) => return Err("ca is for addresses that begin with https://".to_owned()),
+            _ => return Err(WANTED.to_owned()),
+        }
+        let (uri, authorization) = without_login(&uri)?;
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(trusting(ca)?)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
+        // It is told once in a while: there is no connection to keep.
+        let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector);
+        Ok(WebHook { client, uri, authorization })
+    }
+
+    /// What it answers, or why it does not.
+    pub async fn post(&self, said: &Value) -> Result<StatusCode, String> {
+        let mut request = Request::post(self.uri.clone())
+            .header(CONTENT_TYPE, "application/json")
+            .header(USER_AGENT, concat!("punctual/", env!("CARGO_PKG_VERSION")));
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization.clone());
+        }
+        let request =
+            request.body(Full::new(Bytes::from(said.to_string()))).map_err(|error| error.to_string())?;
+        let answer = self.client.request(request).await.map_err(|error| chain(&error))?;
+        Ok(answer.status())
+    }
+}
+
+/// A user and a password in an address are sent as a header.
+fn without_login(uri: &Uri) -> Result<(Uri, Option<HeaderValue>), String> {
+    let authority = uri.authority().ok_or(WANTED)?.as_str();
+    let Some((login, place)) = authority.rsplit_once('@') else { return Ok((uri.clone(), None)) };
+    let login: Vec<u8> = percent_decode_str(login).collect();
+    let mut authorization = HeaderValue::try_from(format!("Basic {}", BASE64.encode(login)))
+        .map_err(|_| "user and password of url cannot be sent")?;
+    authorization.set_sensitive(true);
+    let mut parts = uri.clone().into_parts();
+    parts.authority = Some(place.parse().map_err(|_| WANTED)?);
+    let uri = Uri::from_parts(parts).map_err(|_| WANTED)?;
+    Ok((uri, Some(authorization)))
+}
+
+fn trusting(ca: Option<&Path>) -> Result<ClientConfig, String> {
+    let mut trusted = RootCertStore::empty();
+    match ca {
+        None => trusted.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
+        Some(path) => {
+            let wrong = |why: &dyn fmt::Display| format!("ca {}: {why}", path.display());
+            for certificate in CertificateDer::pem_file_iter(path).map_err(|error| wrong(&error))? {
+                trusted.add(certificate.map_err(|error| wrong(&error))?).map_err(|error| wrong(&error))?;
+            }
+            if trusted.is_empty() {
+                return Err(wrong(&"there is no certificate in it; it must be in PEM"));
+            }
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.map_err(|error| error.to_string())?;
+    Ok(builder.with_root_certificates(trusted).with_no_client_auth())
+}
+
+/// An error with what has caused it.
+fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut said = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        said = format!("{said}: {next}");
+        cause = next.source();
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_in_the_address_becomes_a_header_and_is_not_shown() {
+        let hook = WebHook::new("https://ann:to%40p@scaler.example.org:8443/up?by=1", None).unwrap();
+        assert_eq!(hook.uri, "https://scaler.example.org:8443/up?by=1");
+        assert_eq!(hook.authorization.as_ref().unwrap(), &format!("Basic {}", BASE64.encode("ann:to@p")));
+        assert!(!format!("{hook:?}").contains("to@p"));
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_address_or_its_authority_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let empty = folder.path().join("ca.pem");
+        std::fs::write(&empty, "").unwrap();
+        for (url, ca, told) in [
+            ("ftp://a", None, "url must begin with http:// or https://"),
+            ("scaler", None, "url must begin with http:// or https://"),
+            ("https://", None, "url must begin with http:// or https://"),
+            ("http://a", Some(empty.as_path()), "ca is for addresses that begin with https://"),
+            ("https://a", Some(empty.as_path()), "there is no certificate in it"),
+            ("https://a", Some(Path::new("/nonexistent/ca.pem")), "ca /nonexistent/ca.pem: "),
+        ] {
+            let problem = WebHook::new(url, ca).unwrap_err();
+            assert!(problem.contains(told), "{url}: {problem}");
+        }
+    }
+}

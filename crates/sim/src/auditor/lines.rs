@@ -1,0 +1,384 @@
+//! Limits of queues and of keys within them: what becomes ready goes on if there is room and nobody waits, or waits in
+//! line; a line moves by rank and only as far as there is room; and where there is room, nobody waits for long.
+
+use super::firing::state_behind;
+use super::shares::goes_before;
+use super::{Auditor, Occurrence, OccurrenceState, SETTLING, Verdict, Violation, rule};
+use punctual_core::gates::{Gate, Gates};
+use punctual_core::ids::{JobId, OccurrenceId};
+use punctual_core::limiter::{Limit, LimiterId, LimiterUse, Line, QueueLimits, Rate};
+use punctual_core::ports::Admitted;
+use punctual_core::time::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// How long somebody may wait in a line with room, in calm weather: until all lines are looked for, and a few trips to the
+/// store.
+const MOVES_WITHIN: Duration = Duration::from_secs(3);
+
+/// A limit of a queue, or of one key within it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Limiter {
+    pub queue: String,
+    pub key: Option<String>,
+}
+
+impl Limiter {
+    fn of_queue(queue: &str) -> Self {
+        Limiter { queue: queue.to_owned(), key: None }
+    }
+
+    /// As the store calls its line.
+    pub fn line(&self) -> Line {
+        let key = self.key.as_ref().map(|key| LimiterId::of_key(&self.queue, key));
+        Line { queue: self.queue.clone(), key }
+    }
+}
+
+/// What is known of limits, besides who waits.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    /// Every limiter that anybody has come to, by the name of its line.
+    known: BTreeMap<Line, Limiter>,
+    paces: BTreeMap<Limiter, Pace>,
+    /// The lines in which somebody waits although there is room, and since when that is seen.
+    stuck_since: BTreeMap<Limiter, Timestamp>,
+}
+
+/// The starts of a limiter whose starts are paced.
+#[derive(Debug)]
+struct Pace {
+    /// The time that the latest start was counted for.
+    slot: Timestamp,
+    /// The rate by which starts were paced last.
+    rate: Rate,
+    /// When they were, since that rate holds.
+    starts: Vec<Timestamp>,
+}
+
+/// Microseconds between two starts, and how far missed ones are made up for: a tenth of them.
+fn step_and_slack_us(rate: Rate) -> (i64, i64) {
+    let step_ns = rate.per_ms as i64 * 1_000_000 / i64::from(rate.count);
+    (step_ns / 1_000, step_ns * i64::from(rate.count / 10) / 1_000)
+}
+
+impl Auditor {
+    pub(super) fn limits_of(&self, queue: &str) -> Option<&QueueLimits> {
+        self.queue_settings.get(queue).map(|settings| &settings.limits)
+    }
+
+    fn limit_of(&self, limiter: &Limiter) -> Limit {
+        let Some(limits) = self.limits_of(&limiter.queue) else { return Limit::default() };
+        match limiter.key {
+            Some(_) => Limit { concurrency: limits.key_concurrency, rate: limits.key_rate },
+            None => Limit { concurrency: limits.concurrency, rate: limits.rate },
+        }
+    }
+
+    /// The limiter of the job's key, if its queue limits keys.
+    fn key_of(&self, job: JobId) -> Result<Option<Limiter>, Violation> {
+        let spec = self.job(job)?.spec();
+        let of_keys = self.limits_of(&spec.queue).map(|limits| (limits.key_concurrency, limits.key_rate));
+        let is_limited = of_keys.is_some_and(|limits| limits != (None, None));
+        let key = spec.settings.concurrency_key.clone().filter(|_| is_limited);
+        Ok(key.map(|key| Limiter { queue: spec.queue.clone(), key: Some(key) }))
+    }
+
+    fn all_open(&self) -> impl Iterator<Item = (OccurrenceId, &Occurrence)> {
+        self.jobs.iter().flat_map(|(id, job)| {
+            job.open.iter().map(|number| (id.occurrence(*number), &job.occurrences[number]))
+        })
+    }
+
+    /// What counts against a limit: all that is queued or runs, and with a key what waits for its queue by now.
+    fn in_use(&self, limiter: &Limiter) -> Result<u64, Violation> {
+        let mut in_use = 0;
+        if limiter.key.is_none() {
+            for id in self.queued.iter().chain(&self.running) {
+                in_use += u64::from(self.job(id.job)?.spec().queue == limiter.queue);
+            }
+            return Ok(in_use);
+        }
+        for (_, one) in self.all_open().filter(|(_, one)| one.limiter.as_ref() == Some(limiter)) {
+            let is_past = one.line.as_ref().is_some_and(|line| line != limiter);
+            let is_started = matches!(one.state, OccurrenceState::Queued | OccurrenceState::Running { .. });
+            in_use += u64::from(is_past || is_started);
+        }
+        Ok(in_use)
+    }
+
+    /// Those who wait in a line, the first one first.
+    fn line(&self, limiter: &Limiter) -> Vec<OccurrenceId> {
+        let waits = |(_, one): &(OccurrenceId, &Occurrence)| one.line.as_ref() == Some(limiter);
+        let mut line: Vec<_> =
+            self.all_open().filter(waits).map(|(id, one)| (one.place.rank_us, id)).collect();
+        line.sort_unstable();
+        line.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// How many more may go on at a time.
+    fn room(&self, limiter: &Limiter, at: Timestamp) -> Result<u64, Violation> {
+        let limit = self.limit_of(limiter);
+        let mut room = u64::MAX;
+        if let Some(most) = limit.concurrency {
+            room = u64::from(most).saturating_sub(self.in_use(limiter)?);
+        }
+        if let Some(rate) = limit.rate {
+            let (step_us, _) = step_and_slack_us(rate);
+            let late_us = at.as_micros() - self.next_slot(limiter, rate, at).as_micros();
+            room = room.min(if late_us < 0 { 0 } else { 1 + (late_us / step_us).unsigned_abs() });
+        }
+        Ok(room)
+    }
+
+    /// The earliest time that the next start can be counted for.
+    fn next_slot(&self, limiter: &Limiter, rate: Rate, at: Timestamp) -> Timestamp {
+        let (step_us, slack_us) = step_and_slack_us(rate);
+        let pace = self.lines.paces.get(limiter);
+        pace.map_or(at, |pace| pace.slot.shifted(step_us).max(at.shifted(-slack_us)))
+    }
+
+    /// One more goes on: in no span are they more than the rate says and a tenth, by the times of those who let them.
+    fn starts(&mut self, limiter: &Limiter) -> Verdict {
+        let Some(rate) = self.limit_of(limiter).rate else { return Ok(()) };
+        let at = self.at;
+        let slot = self.next_slot(limiter, rate, at);
+        let pace = self.lines.paces.entry(limiter.clone()).or_insert(Pace { slot, rate, starts: vec![] });
+        if pace.rate != rate {
+            (pace.rate, pace.starts) = (rate, vec![]);
+        }
+        pace.slot = slot;
+        pace.starts.push(at);
+        let span = Duration::from_millis(rate.per_ms);
+        let before = pace.starts.iter().filter(|start| **start <= at && at.since(**start) < span).count();
+        let after = pace.starts.iter().filter(|start| **start >= at && start.since(at) < span).count();
+        let most = (rate.count + rate.count / 10 + 1) as usize;
+        rule!(
+            before.max(after) <= most,
+            "in no span start more than a tenth too many",
+            "{limiter:?} allows {rate}: {before} started in the span before {at}, {after} in that after it"
+        );
+        self.count("paced starts");
+        Ok(())
+    }
+
+    /// Whether one goes on without waiting.
+    fn goes_through(&mut self, limiter: &Limiter) -> Result<bool, Violation> {
+        self.lines.known.entry(limiter.line()).or_insert_with(|| limiter.clone());
+        let is_free = self.line(limiter).is_empty() && self.room(limiter, self.at)? > 0;
+        if is_free {
+            self.starts(limiter)?;
+        }
+        Ok(is_free)
+    }
+
+    /// Nothing else keeps an occurrence any more: it goes through the limits of its queue, or waits in their lines. It counts
+    /// for neither while that is decided.
+    pub(super) fn becomes_ready(&mut self, id: OccurrenceId) -> Verdict {
+        let key = self.key_of(id.job)?;
+        let (occurrence, _) = self.occurrence_mut(id)?;
+        (occurrence.limiter, occurrence.line) = (key.clone(), None);
+        occurrence.state = OccurrenceState::Waiting(Gates::NONE);
+        self.placed(id);
+        let (line, passed) = match key {
+            Some(key) if !self.goes_through(&key)? => (Some(key), None),
+            key => (self.behind_queue(id)?, key),
+        };
+        self.stands(id, line, passed)
+    }
+
+    /// The line of its queue in which one has to wait that has passed the limit of its key, if any.
+    fn behind_queue(&mut self, id: OccurrenceId) -> Result<Option<Limiter>, Violation> {
+        let of_queue = Limiter::of_queue(&self.job(id.job)?.spec().queue);
+        let is_limited = self.limit_of(&of_queue) != Limit::default();
+        Ok(if is_limited && !self.goes_through(&of_queue)? { Some(of_queue) } else { None })
+    }
+
+    /// It waits in a line, or in none any more, and has passed the limit of its key if that is named.
+    fn stands(&mut self, id: OccurrenceId, line: Option<Limiter>, passed: Option<Limiter>) -> Verdict {
+        let (occurrence, _) = self.occurrence_mut(id)?;
+        let gates = if line.is_some() { Gates::only(Gate::Concurrency) } else { Gates::NONE };
+        occurrence.state = state_behind(gates);
+        occurrence.line = line.clone();
+        self.placed(id);
+        if let Some(key) = passed {
+            self.within_limit(id, &key)?;
+        }
+        let Some(line) = line else {
+            let of_queue = Limiter::of_queue(&self.job(id.job)?.spec().queue);
+            return self.within_limit(id, &of_queue);
+        };
+        self.lines.known.entry(line.line()).or_insert_with(|| line.clone());
+        self.joined(line.line());
+        self.count("executions that wait in line");
+        Ok(())
+    }
+
+    /// What has passed a limit is within what that allows at this moment.
+    fn within_limit(&mut self, id: OccurrenceId, limiter: &Limiter) -> Verdict {
+        let Some(most) = self.limit_of(limiter).concurrency else { return Ok(()) };
+        let in_use = self.in_use(limiter)?;
+        rule!(
+            in_use <= u64::from(most),
+            "no more are queued or run at once than a limit says",
+            "{id} makes {in_use} of {limiter:?}, which allows {most}"
+        );
+        self.count("executions within a limit");
+        Ok(())
+    }
+
+    /// What of a job has not started takes its place anew when the job comes to another queue or key.
+    pub(super) fn takes_place_again(&mut self, job: JobId) -> Verdict {
+        let key = self.key_of(job)?;
+        let of_queue = Limiter::of_queue(&self.job(job)?.spec().queue);
+        let of_queue = Some(of_queue).filter(|limiter| self.limit_of(limiter) != Limit::default());
+        for number in self.job(job)?.open.clone() {
+            let id = job.occurrence(number);
+            let (occurrence, _) = self.occurrence_mut(id)?;
+            let was = (occurrence.state, occurrence.limiter.clone(), occurrence.line.clone());
+            let gates = match occurrence.state {
+                OccurrenceState::Queued => Gates::NONE,
+                OccurrenceState::Waiting(gates) if occurrence.line.is_some() => {
+                    gates.without(Gate::Concurrency)
+                }
+                _ => continue,
+            };
+            let line = key.clone().or(of_queue.clone()).filter(|_| gates.is_empty());
+            let gates = if line.is_some() { Gates::only(Gate::Concurrency) } else { gates };
+            let is = (state_behind(gates), key.clone(), line.clone());
+            (occurrence.state, occurrence.limiter, occurrence.line) = is.clone();
+            if is != was {
+                self.placed(id);
+                self.count("executions that take another place in line");
+                if let Some(line) = line {
+                    self.lines.known.entry(line.line()).or_insert_with(|| line.clone());
+                    self.joined(line.line());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lines have moved: each as far as there was room, and by rank.
+    pub fn admitted(&mut self, now: Timestamp, lines: &[Line], count: usize, admitted: &Admitted) -> Verdict {
+        self.not_ahead(now)?;
+        let (mut waiting, mut more) = (vec![], vec![]);
+        for line in lines {
+            // Who was about to join it may have gone elsewhere in the same commit.
+            let Some(limiter) = self.lines.known.get(line).cloned() else { continue };
+            let heads = self.heads(&limiter, count)?;
+            for id in &heads {
+                self.let_out(*id, &limiter)?;
+            }
+            if !heads.is_empty() {
+                self.lines.stuck_since.remove(&limiter);
+                self.count("lines moved");
+            }
+            if !self.line(&limiter).is_empty() {
+                if !heads.is_empty() && self.room(&limiter, now)? > 0 {
+                    more.push(line.clone());
+                }
+                waiting.push((line.clone(), self.opens_at(&limiter)?));
+            }
+        }
+        rule!(
+            admitted.waiting == waiting && admitted.more == more,
+            "a line moves as far as there is room",
+            "expected {waiting:?} to wait and {more:?} to go on, got {admitted:?}"
+        );
+        self.announced(&admitted.begun)
+    }
+
+    /// Those who go on next.
+    fn heads(&self, limiter: &Limiter, count: usize) -> Result<Vec<OccurrenceId>, Violation> {
+        let room = usize::try_from(self.room(limiter, self.at)?).unwrap_or(usize::MAX);
+        let line = self.line(limiter);
+        let (heads, rest) = line.split_at(room.min(count).min(line.len()));
+        for (goes, stays) in heads.last().into_iter().flat_map(|last| rest.iter().map(move |id| (last, id))) {
+            let of = |id: OccurrenceId| self.occurrence(id).map(|one| (id.attempt(one.attempt), one.place));
+            goes_before(of(*goes)?, of(*stays)?)?;
+        }
+        Ok(heads.to_vec())
+    }
+
+    fn let_out(&mut self, id: OccurrenceId, limiter: &Limiter) -> Verdict {
+        let (occurrence, _) = self.occurrence_mut(id)?;
+        let OccurrenceState::Waiting(gates) = occurrence.state else { return Ok(()) };
+        let left = gates.without(Gate::Concurrency);
+        (occurrence.state, occurrence.line) = (OccurrenceState::Waiting(left), None);
+        if !left.is_empty() {
+            self.placed(id);
+            self.count("executions that leave a line for another gate");
+            return Ok(());
+        }
+        self.starts(limiter)?;
+        let passed = Some(limiter.clone()).filter(|limiter| limiter.key.is_some());
+        let line = if passed.is_some() { self.behind_queue(id)? } else { None };
+        self.stands(id, line, passed)
+    }
+
+    /// When time alone makes room.
+    fn opens_at(&self, limiter: &Limiter) -> Result<Option<Timestamp>, Violation> {
+        let limit = self.limit_of(limiter);
+        let (Some(rate), Some(pace)) = (limit.rate, self.lines.paces.get(limiter)) else { return Ok(None) };
+        let in_use = self.in_use(limiter)?;
+        let is_full = limit.concurrency.is_some_and(|most| in_use >= u64::from(most));
+        Ok((!is_full).then(|| pace.slot.shifted(step_and_slack_us(rate).0)))
+    }
+
+    /// The limiters that anybody has come to, with who waits and what counts.
+    pub fn limiters(&self) -> Result<Vec<(Limiter, u64, u64)>, Violation> {
+        let of =
+            |limiter: &Limiter| Ok((limiter.clone(), self.line(limiter).len() as u64, self.in_use(limiter)?));
+        self.lines.known.values().map(of).collect()
+    }
+
+    /// The counts that the store keeps are those of the model.
+    pub fn counted(&self, of: &[(Limiter, u64, u64)], kept: &[LimiterUse]) -> Verdict {
+        for ((limiter, waiting, in_use), kept) in of.iter().zip(kept) {
+            rule!(
+                (kept.waiting, kept.in_use) == (*waiting, *in_use),
+                "what is counted for a limit is what there is",
+                "{limiter:?}: {waiting} wait and {in_use} count, kept is {kept:?}"
+            );
+        }
+        Ok(())
+    }
+
+    /// What a read of all lines must contain.
+    pub fn read_lines(&mut self, limit: usize, lines: &[Line]) -> Verdict {
+        let got: BTreeSet<&Line> = lines.iter().collect();
+        let waited_in: BTreeSet<Line> =
+            self.all_open().filter_map(|(_, one)| one.line.as_ref().map(Limiter::line)).collect();
+        rule!(
+            waited_in.len() >= limit || got.iter().copied().eq(&waited_in),
+            "all lines are found in which anybody waits, and no others",
+            "expected {waited_in:?}, got {lines:?}"
+        );
+        Ok(())
+    }
+
+    /// In calm weather nobody waits for long in a line that has room.
+    pub fn no_stuck_lines(&mut self) -> Verdict {
+        let now = self.now;
+        let waited_in: BTreeSet<Limiter> = self.all_open().filter_map(|(_, one)| one.line.clone()).collect();
+        let mut stuck = BTreeMap::new();
+        for limiter in waited_in {
+            if self.room(&limiter, now)? > 0 {
+                let since = self.lines.stuck_since.get(&limiter).copied().unwrap_or(now);
+                stuck.insert(limiter, since);
+            }
+        }
+        self.lines.stuck_since = stuck;
+        let Some(settled) = self.calm_since.map(|since| since.plus(SETTLING)) else { return Ok(()) };
+        for (limiter, since) in &self.lines.stuck_since {
+            rule!(
+                now.since(settled.max(*since)) <= MOVES_WITHIN,
+                "where there is room nobody waits in line",
+                "{:?} wait for {limiter:?}, which has room since {since}",
+                self.line(limiter)
+            );
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,80 @@
+//! Who goes first: the rank of an execution, retold. What an owner has submitted to a queue before costs its next
+//! execution there a little, and less if the queue gives it more weight.
+
+use super::{Auditor, Verdict, rule};
+use punctual_core::ids::ExecutionId;
+use punctual_core::job::JobSpec;
+use punctual_core::time::Timestamp;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How far ahead one step of priority moves an execution, in microseconds.
+const STEP_US: i64 = 10_000_000;
+/// What one execution costs its owner, in microseconds.
+const QUANTUM_US: i64 = 2_000;
+/// The most that an owner's share moves an execution back, in microseconds.
+const LAG_US_MAX: i64 = 60_000_000;
+/// What becomes ready later than this after an execution never goes before it.
+const PASSED_OVER_MAX: Duration = Duration::from_secs(150);
+
+/// Where an execution stands among others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Lower goes first.
+    pub rank_us: i64,
+    /// When it became ready.
+    pub ready_at: Timestamp,
+}
+
+impl Place {
+    pub fn at(ready_at: Timestamp, spec: &JobSpec) -> Self {
+        Place { rank_us: ready_at.as_micros() - STEP_US * i64::from(spec.priority.get()), ready_at }
+    }
+}
+
+/// By queue and owner, up to which time the work reaches that was submitted.
+#[derive(Debug, Default)]
+pub(super) struct Shares {
+    reach_us: BTreeMap<(String, String), i64>,
+}
+
+impl Auditor {
+    /// The place of what fires now, behind what its owner has in the queue.
+    pub(super) fn place_by_share(&mut self, spec: &JobSpec) -> Place {
+        let now_us = self.at.as_micros();
+        let weights = self.limits_of(&spec.queue).map(|limits| &limits.weights);
+        let weight = weights.and_then(|weights| weights.get(&spec.owner)).copied().unwrap_or(1);
+        if weight > 1 {
+            self.count("executions of an owner with more weight");
+        }
+        let owner = (spec.queue.clone(), spec.owner.clone());
+        let reach_us = self.shares.reach_us.entry(owner).or_insert(now_us);
+        let lag_us = (*reach_us - now_us).clamp(0, LAG_US_MAX);
+        *reach_us = now_us + lag_us + QUANTUM_US / i64::from(weight);
+        let place = Place::at(self.at, spec);
+        Place { rank_us: place.rank_us + lag_us, ..place }
+    }
+
+    /// The store's process has begun anew: shares are held in its memory.
+    pub fn shares_are_forgotten(&mut self) {
+        self.shares = Shares::default();
+    }
+}
+
+/// One execution goes and another one, which might have gone instead, stays.
+pub(super) fn goes_before(goes: (ExecutionId, Place), stays: (ExecutionId, Place)) -> Verdict {
+    let ((first, place), (second, behind)) = (goes, stays);
+    rule!(
+        place.rank_us <= behind.rank_us,
+        "what ranks first goes first",
+        "{first} at {place:?} went before {second} at {behind:?}"
+    );
+    rule!(
+        place.ready_at <= behind.ready_at.plus(PASSED_OVER_MAX),
+        "nothing is passed over for longer than the bound",
+        "{first}, ready at {}, went before {second}, ready at {}",
+        place.ready_at,
+        behind.ready_at
+    );
+    Ok(())
+}
