@@ -69,6 +69,21 @@ impl CoordinationOptions {
         *answer_max = limit.min(COORDINATION_ANSWER_MAX);
         self
     }
+
+    /// The place of one of several clusters that are kept under the same prefix.
+    #[must_use]
+    pub fn below(mut self, cluster: &str) -> Self {
+        let prefix = match &mut self {
+            // A database has one cluster.
+            CoordinationOptions::Store => return self,
+            CoordinationOptions::Etcd(options) => &mut options.prefix,
+            CoordinationOptions::Redis(options) => &mut options.prefix,
+            CoordinationOptions::ZooKeeper(options) => &mut options.path,
+        };
+        prefix.push('/');
+        prefix.push_str(cluster);
+        self
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -319,6 +334,18 @@ mod tests {
 
     fn read(text: &str) -> CoordinationOptions {
         text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    #[test]
+    fn clusters_have_places_of_their_own_below_a_prefix() {
+        for (text, shown) in [
+            ("store", "store"),
+            ("etcd://a", "etcd://a:2379/punctual/7f"),
+            ("redis://a?prefix=blue", "redis://a:6379/0?prefix=blue/7f"),
+            ("zookeeper://a/x", "zookeeper://a:2181/x/7f"),
+        ] {
+            assert_eq!(read(text).below("7f").to_string(), shown);
+        }
     }
 
     #[test]

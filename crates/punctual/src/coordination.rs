@@ -3,7 +3,7 @@
 use crate::config::CoordinationSettings;
 use crate::config::value::{Raw, Value};
 use crate::exit::{CliError, Exit};
-use crate::store::OpenStore;
+use crate::store::{OpenStore, SharedSide};
 use punctual_api::NodeInfo;
 use punctual_coordination::{CoordinationOptions, Secret, StoreSide, UrlError};
 use punctual_core::cluster::Card;
@@ -71,7 +71,7 @@ pub fn seat(
     host: &Host,
     info: &NodeInfo,
 ) -> Result<Option<Seat>, CliError> {
-    let Some(register) = open.register.clone() else {
+    let Some(SharedSide { register, cluster }) = open.shared.clone() else {
         return match settings.url.0 {
             CoordinationOptions::Store => Ok(None),
             _ => Err(misunderstood(
@@ -83,7 +83,8 @@ pub fn seat(
     // Nobody waits for a call longer than a third of the time to live; a host that is silent is named before that.
     let options = with_password(settings)?.answering_within(settings.ttl.get() / 4);
     let store = StoreSide { register, clock: host.clock.clone() };
-    let coordination = punctual_coordination::open(&options, store)
+    // Under the id of the database, so that clusters on different ones never take each other's segments.
+    let coordination = punctual_coordination::open(&options.clone().below(&cluster), store)
         .map_err(|error| CliError::cannot_start(format!("coordination.url {options}: {error}")))?;
     Ok(Some(Seat { coordination, card: card(info) }))
 }

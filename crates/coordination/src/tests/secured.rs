@@ -84,14 +84,14 @@ async fn redis_with_a_password_lets_in_who_knows_it() {
 
 /// As the guide has it.
 const REDIS_RIGHTS: &str =
-    "ACL SETUSER ann on >topsecret ~{blue}:* +@scripting +@hash +@set +exists +del +pexpire +time";
+    "ACL SETUSER ann on >topsecret ~{blue/* +@scripting +@hash +@set +exists +del +pexpire +time";
 
 #[tokio::test]
 async fn a_user_of_redis_with_no_more_rights_than_needed_coordinates_one_cluster() {
     let mut redis = Private::start("redis").await;
     redis.say("redis", REDIS_RIGHTS).await;
     let url = as_user(&redis.url(), "ann:topsecret");
-    takes_part(&format!("{url}?prefix=blue")).await.unwrap();
+    takes_part(&format!("{url}?prefix=blue/7f")).await.unwrap();
     let said = refused(&format!("{url}?prefix=red")).await;
     assert!(said.contains("allow the user scripts and the keys {red}*"), "{said}");
 }
@@ -108,7 +108,7 @@ async fn redis_over_tls_lets_in_who_has_a_certificate_and_is_trusted_by_its_own(
     redis.say("redis-secured", "CONFIG SET tls-auth-clients no").await;
     takes_part(&format!("{url}?{ca}")).await.unwrap();
     redis.say("redis-secured", REDIS_RIGHTS).await;
-    takes_part(&as_user(&format!("{url}?prefix=blue&{ca}"), "ann:topsecret")).await.unwrap();
+    takes_part(&as_user(&format!("{url}?prefix=blue/7f&{ca}"), "ann:topsecret")).await.unwrap();
     let others = certificates.words(&[("ca", "other-ca.pem")]);
     for wrong in [format!("{url}?{others}"), url.clone()] {
         let said = unreachable(&wrong).await;

@@ -207,12 +207,21 @@ fn read_password(
     }
 }
 
+/// What processes that share a store have in it to coordinate.
+#[derive(Clone)]
+pub struct SharedSide {
+    /// Where they are listed.
+    pub register: Arc<dyn Register>,
+    /// The id of their database.
+    pub cluster: String,
+}
+
 /// A store that is open, and what there is to know of it.
 #[derive(Clone)]
 pub struct OpenStore {
     pub store: Arc<dyn Store>,
-    /// Where the processes that share it are listed; none where it belongs to this one.
-    pub register: Option<Arc<dyn Register>>,
+    /// What the processes that share it have there; none where it belongs to this one.
+    pub shared: Option<SharedSide>,
     /// Carries words between the processes that share it, where it can.
     pub wakes: Option<Arc<dyn Wakes>>,
     /// `sqlite`, `postgres` or `mysql`.
@@ -398,7 +407,7 @@ fn open_sqlite(directory: &Path, host: &Host) -> Result<OpenStore, CliError> {
     let store = SqliteStore::open(&SqliteOptions::new(directory), host.calendar.clone());
     Ok(OpenStore {
         store: Arc::new(store.map_err(|error| cannot_open(directory, error))?),
-        register: None,
+        shared: None,
         wakes: None,
         kind: "sqlite",
         schema_version: SqliteStore::schema_version(),

@@ -1,7 +1,7 @@
 //! MySQL and MariaDB, as the settings name them.
 
 use super::trouble::{unreachable, unusable};
-use super::{Migration, OpenStore, ServerPlace, ServerUrl};
+use super::{Migration, OpenStore, ServerPlace, ServerUrl, SharedSide};
 use crate::exit::CliError;
 use punctual_store::bare::BareDatabase;
 use punctual_store::mysql::migrate::{self, MigrateError};
@@ -24,9 +24,10 @@ pub async fn open(place: &ServerPlace) -> Result<OpenStore, CliError> {
         OpenError::Migrate(error) => failed(place, error),
         OpenError::Options(error) => unusable(place, error),
     })?;
+    let cluster = store.cluster().await.map_err(|error| unreachable(place, &error))?;
     let store = Arc::new(store);
     Ok(OpenStore {
-        register: Some(store.clone()),
+        shared: Some(SharedSide { register: store.clone(), cluster }),
         store,
         // It carries no words between processes: they look for each other's work.
         wakes: None,

@@ -1,7 +1,7 @@
 //! PostgreSQL, as the settings name it.
 
 use super::trouble::{unreachable, unusable};
-use super::{Migration, OpenStore, ServerPlace, ServerUrl};
+use super::{Migration, OpenStore, ServerPlace, ServerUrl, SharedSide};
 use crate::exit::CliError;
 use punctual_store::bare::BareDatabase;
 use punctual_store::postgres::migrate::{self, MigrateError};
@@ -25,9 +25,10 @@ pub async fn open(place: &ServerPlace) -> Result<OpenStore, CliError> {
         OpenError::Database { source, .. } => unreachable(place, source),
     })?;
     let wakes = store.wakes();
+    let cluster = store.cluster().await.map_err(|error| unreachable(place, &error))?;
     let store = Arc::new(store);
     Ok(OpenStore {
-        register: Some(store.clone()),
+        shared: Some(SharedSide { register: store.clone(), cluster }),
         wakes: Some(wakes),
         store,
         kind: place.url.dialect.word(),

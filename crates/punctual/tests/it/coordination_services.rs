@@ -67,6 +67,27 @@ async fn a_cluster_outlives_its_zookeeper_and_shares_again_when_it_is_back() {
     a_cluster_outlives("zookeeper").await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn clusters_on_different_databases_leave_each_other_alone_on_one_service() {
+    let server = Private::start("redis");
+    let through = ["--coordination", server.url("redis"), "--coordination-ttl", TTL];
+    let start = |cluster: &Cluster, role: &[&str]| cluster.start(&[role, &through].concat());
+    Cluster::with(async |one| {
+        Cluster::with(async |other| {
+            let mut running = Vec::new();
+            for cluster in [one, other] {
+                let api = start(cluster, &["api", "--listen", "127.0.0.1:0"]);
+                running.push((api, start(cluster, &["scheduler", "--health-listen", "127.0.0.1:0"])));
+            }
+            for (cluster, (api, _)) in [one, other].into_iter().zip(&running) {
+                shared_by(1, api, cluster).await;
+            }
+        })
+        .await;
+    })
+    .await;
+}
+
 /// `punctual serve` whose log is kept. Killed when dropped.
 struct Talking {
     child: Child,

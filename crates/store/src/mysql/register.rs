@@ -21,6 +21,7 @@ use punctual_core::ports::{
 use punctual_core::time::Timestamp;
 use std::time::Duration;
 
+const CLUSTER: &str = "SELECT LOWER(HEX(cluster)) FROM punctual WHERE id = 1";
 const ENTER: &str = "INSERT INTO cluster_members (id, beat, ttl_us, entered_at, beaten_at, card) \
      VALUES (?, 1, ?, ?, ?, ?) \
      ON DUPLICATE KEY UPDATE beat = beat + 1, ttl_us = VALUES(ttl_us), beaten_at = VALUES(beaten_at), \
@@ -87,6 +88,15 @@ impl Register {
             used.keep();
         }
         done
+    }
+
+    /// The id of the database, which is that of the cluster on it.
+    pub async fn cluster(&self) -> Result<String, Fault> {
+        let mut used = self.own.take().await?;
+        let row = used.connection.one(CLUSTER, vec![]).await?;
+        used.connection.commit().await?;
+        used.keep();
+        row.map_or_else(|| Err(Fault::Missing("the database's id".to_owned())), |row| get(&row, 0))
     }
 
     pub async fn entries(&self) -> Result<Entries, Fault> {

@@ -64,6 +64,11 @@ impl MySqlStore {
         })
     }
 
+    /// The id of the database. Whoever shares it belongs to one cluster, however they came to it.
+    pub async fn cluster(&self) -> Result<String, StoreError> {
+        Ok(self.register.cluster().await?)
+    }
+
     /// Waits until what was sent is done, and closes all connections.
     pub async fn close(self) {
         self.writers.close().await;

@@ -17,6 +17,7 @@ use punctual_core::time::Timestamp;
 use std::time::Duration;
 use tokio_postgres::Row;
 
+const CLUSTER: &str = "SELECT cluster::text FROM punctual WHERE id = 1";
 const ENTER: &str = "INSERT INTO cluster_members AS kept (id, beat, ttl_us, entered_at, beaten_at, card) \
      VALUES ($1, 1, $2, $3, $3, $4) \
      ON CONFLICT (id) DO UPDATE SET beat = kept.beat + 1, ttl_us = excluded.ttl_us, \
@@ -72,6 +73,14 @@ impl Register {
                 Err(fault) => return Err(fault),
             }
         }
+    }
+
+    /// The id of the database, which is that of the cluster on it.
+    pub async fn cluster(&self) -> Result<String, Fault> {
+        let mut used = self.own.take().await?;
+        let rows = used.wire.run_one(Call::new(CLUSTER, [])).await?;
+        used.keep();
+        rows.first().map_or_else(|| Err(Fault::Missing("the database's id".to_owned())), |row| get(row, 0))
     }
 
     pub async fn entries(&self) -> Result<Entries, Fault> {

@@ -76,6 +76,11 @@ impl PostgresStore {
         self.wakes.clone()
     }
 
+    /// The id of the database. Whoever shares it belongs to one cluster, however they came to it.
+    pub async fn cluster(&self) -> Result<String, StoreError> {
+        Ok(self.register.cluster().await?)
+    }
+
     /// Waits until all that was sent is written.
     pub async fn close(self) {
         self.writers.close().await;
