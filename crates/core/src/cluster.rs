@@ -223,6 +223,19 @@ impl Membership {
         }
     }
 
+    /// Whether what it holds is known.
+    pub fn has_looked(&self, member: &MemberId) -> bool {
+        self.seat.as_ref().is_some_and(|seat| seat.member == *member && seat.looked.is_some())
+    }
+
+    /// A call of its own failed: what it holds is not known until another look. It may be nothing at all, with nobody else
+    /// there to take it.
+    pub fn unsure(&mut self, member: &MemberId) {
+        if let Some(seat) = self.seat_of(member) {
+            seat.looked = None;
+        }
+    }
+
     /// What it holds after a call of its own.
     pub fn moved(&mut self, member: &MemberId, change: impl FnOnce(&mut Holdings)) {
         if let Some((_, holdings)) = self.seat_of(member).and_then(|seat| seat.looked.as_mut()) {

@@ -8,10 +8,11 @@ use crate::{Context, Duties, Engine};
 use futures_util::future::{Either, select};
 use punctual_core::cluster::{Card, Holdings, Membership, holdings};
 use punctual_core::defects::{Defect, planted};
-use punctual_core::ids::SegmentSet;
+use punctual_core::ids::{JobId, SegmentSet};
 use punctual_core::limits;
 use punctual_core::ports::{Coordination, CoordinationError, Due, DueKind, MemberId, Roster};
 use punctual_core::time::{Monotonic, Timestamp};
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -70,6 +71,7 @@ struct State {
     was_coordinated: bool,
     /// Until when what has gone is still fired here.
     handing_over_until: Timestamp,
+    fresh: Fresh,
     /// Segments have come that were not scanned yet.
     is_scan_due: bool,
     members: usize,
@@ -82,6 +84,33 @@ struct State {
     forgotten: SegmentSet,
 }
 
+/// Jobs whose schedules were submitted or changed here within a span of time, or at most two.
+#[derive(Debug, Default)]
+struct Fresh {
+    since: Timestamp,
+    young: BTreeSet<JobId>,
+    old: BTreeSet<JobId>,
+}
+
+impl Fresh {
+    fn add(&mut self, job: JobId, now: Timestamp, span: Duration) {
+        self.grow_old(now, span);
+        self.young.insert(job);
+    }
+
+    fn contains(&mut self, job: JobId, now: Timestamp, span: Duration) -> bool {
+        self.grow_old(now, span);
+        self.young.contains(&job) || self.old.contains(&job)
+    }
+
+    fn grow_old(&mut self, now: Timestamp, span: Duration) {
+        if now >= self.since.plus(span) {
+            self.old = std::mem::take(&mut self.young);
+            self.since = now;
+        }
+    }
+}
+
 impl Cluster {
     pub(crate) fn new(seat: Option<Seat>, ttl: Duration) -> Self {
         let state = State {
@@ -90,6 +119,7 @@ impl Cluster {
             settled: Holdings::NOTHING,
             was_coordinated: false,
             handing_over_until: Timestamp::EPOCH,
+            fresh: Fresh::default(),
             is_scan_due: true,
             members: 0,
             told_stands: false,
@@ -136,8 +166,8 @@ impl Cluster {
         self.state().membership.member().cloned()
     }
 
-    pub(crate) fn membership(&self, change: impl FnOnce(&mut Membership)) {
-        change(&mut self.state().membership);
+    pub(crate) fn membership<T>(&self, change: impl FnOnce(&mut Membership) -> T) -> T {
+        change(&mut self.state().membership)
     }
 
     pub(crate) fn saw(&self, roster: &Roster) {
@@ -260,16 +290,35 @@ impl Context {
         }
     }
 
-    /// Leaves to others the next times of schedules that they look after. Whoever has fired one would otherwise fire the next
-    /// one, too, and so on for as long as the schedule lasts, against those who have come to look after it. What falls due
-    /// before these have read it again is fired here as well.
-    pub(crate) fn leave_to_others(&self, due: &mut Vec<Due>) {
-        let (own, handing_over_until) = (self.scanned(), self.cluster.state().handing_over_until);
-        let until = handing_over_until.max(self.time.now().plus(self.config.refill_interval));
-        let is_left = |due: &Due| {
-            matches!(due.what, DueKind::Schedule { .. }) && due.at > until && !own.contains(segment_of(due))
-        };
-        due.retain(|due| !is_left(due));
+    /// Holds when schedules that were fired here are due next, where they are looked after here. Whoever has fired one that
+    /// others look after would otherwise fire the next one, too, and so on for as long as the schedule lasts, against them.
+    /// Only what was submitted or changed here a moment ago is gone on with until they have read it.
+    pub(crate) fn hold_next(&self, due: Vec<Due>) {
+        let (now, own) = (self.time.now(), self.scanned());
+        for due in due {
+            let is_held = own.contains(segment_of(&due)) || self.is_fired_here_as_well(&due, now);
+            if is_held {
+                self.agenda.add(now, due);
+            }
+        }
+    }
+
+    fn is_fired_here_as_well(&self, due: &Due, now: Timestamp) -> bool {
+        let DueKind::Schedule { job, .. } = due.what else { return true };
+        let (mut state, span) = (self.cluster.state(), self.config.refill_interval);
+        let is_near = due.at <= now.plus(span);
+        due.at <= state.handing_over_until || (is_near && state.fresh.contains(job, now, span))
+    }
+
+    /// Takes note of a schedule that was submitted or changed here, and that is due before those who look after it read it.
+    pub(crate) fn note_fresh(&self, due: &Due, now: Timestamp) {
+        let span = self.config.refill_interval;
+        if let DueKind::Schedule { job, .. } = due.what
+            && due.at <= now.plus(span)
+            && !self.scanned().contains(segment_of(due))
+        {
+            self.cluster.state().fresh.add(job, now, span);
+        }
     }
 
     /// Whether this node is a member; of a scheduler, also whether it knows what it is to look after.

@@ -308,7 +308,9 @@ impl Context {
             assigned.extend(one.assigned);
             lanes.extend(one.queued);
             for due in one.due {
-                self.agenda.add(self.time.now(), due);
+                let now = self.time.now();
+                self.note_fresh(&due, now);
+                self.agenda.add(now, due);
             }
             self.count_ended(&one.ended);
         }

@@ -127,10 +127,34 @@ async fn round(context: &Context, seat: &Seat) -> Result<(), CoordinationError> 
     }
     let moves = deal(&member, &roster, &standing);
     let kept = without(holdings(&member, &roster), &moves.release);
-    context.cluster.membership(|membership| membership.looked(&member, sent_at, kept));
-    // Nothing is released before it is no longer looked after here.
-    context.settle();
-    carry_out(context, seat, &member, moves).await
+    let looked = || context.cluster.membership(|membership| membership.looked(&member, sent_at, kept));
+    // Nothing is released before it is no longer looked after here. But whoever has looked after everything until now does so
+    // until its part is its own.
+    let is_sure = context.cluster.membership(|membership| membership.has_looked(&member));
+    if is_sure {
+        looked();
+        context.settle();
+    }
+    match carry_out(context, seat, &member, moves).await {
+        Ok(Some(taken)) => {
+            if !is_sure {
+                looked();
+            }
+            context.cluster.membership(|membership| membership.moved(&member, |held| add(held, &taken)));
+        }
+        Ok(None) => given_up(context, &member),
+        Err(error) => {
+            context.cluster.membership(|membership| membership.unsure(&member));
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+fn add(holdings: &mut Holdings, taken: &[LeaseName]) {
+    let segments = taken.iter().filter_map(|name| segment(*name));
+    holdings.segments = holdings.segments.iter().chain(segments).collect();
+    holdings.leads |= taken.contains(&LeaseName::Leader);
 }
 
 fn without(holdings: Holdings, released: &[HeldLease]) -> Holdings {
@@ -146,33 +170,25 @@ fn segment(name: LeaseName) -> Option<Segment> {
     }
 }
 
+/// What was taken; nothing where this member was given up.
 async fn carry_out(
     context: &Context,
     seat: &Seat,
     member: &MemberId,
     moves: Moves,
-) -> Result<(), CoordinationError> {
+) -> Result<Option<Vec<LeaseName>>, CoordinationError> {
     if !moves.release.is_empty() {
         context.ask(seat.coordination.release(member, moves.release)).await?;
     }
     if moves.take.is_empty() {
-        return Ok(());
+        return Ok(Some(Vec::new()));
     }
     let answers = context.ask(seat.coordination.take(member, moves.take.clone())).await?;
     if answers.contains(&Take::GivenUp) {
-        given_up(context, member);
-        return Ok(());
+        return Ok(None);
     }
     let taken = moves.take.iter().zip(&answers).filter(|(_, answer)| matches!(answer, Take::Held(_)));
-    let taken: Vec<LeaseName> = taken.map(|(name, _)| *name).collect();
-    context.cluster.membership(|membership| {
-        membership.moved(member, |holdings| {
-            let segments = taken.iter().filter_map(|name| segment(*name));
-            holdings.segments = holdings.segments.iter().chain(segments).collect();
-            holdings.leads |= taken.contains(&LeaseName::Leader);
-        });
-    });
-    Ok(())
+    Ok(Some(taken.map(|(name, _)| *name).collect()))
 }
 
 impl Engine {

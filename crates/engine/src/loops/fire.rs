@@ -22,13 +22,13 @@ const CLOCK_AGE_MAX: Duration = Duration::from_millis(100);
 pub(crate) async fn fire(context: &Context) {
     let clock = &context.host.clock;
     // Never on a node that fires its own commits only.
-    let mut refill_at = (context.config.duties == Duties::Everything).then(|| clock.monotonic());
+    let mut next = (context.config.duties == Duties::Everything).then(|| NextScan::at(clock.monotonic()));
     // Two, because a store that can be read may still not be written to.
     let (mut read_pause, mut write_pause) = (ErrorPause::default(), ErrorPause::default());
     loop {
         // Segments that have just come are read at once.
-        if refill_at.is_some_and(|at| context.cluster.take_scan() || clock.monotonic() >= at) {
-            refill_at = Some(refill(context, &mut read_pause).await);
+        if next.is_some_and(|next| context.cluster.take_scan() || next.is_due(context)) {
+            next = Some(refill(context, &mut read_pause).await);
         }
         if context.agenda.next_due().is_some_and(|at| at <= context.time.now())
             && let Err(error) = context.time.refresh(&*context.store, CLOCK_AGE_MAX).await
@@ -37,7 +37,7 @@ pub(crate) async fn fire(context: &Context) {
         }
         let due = context.agenda.take_due(context.time.now(), limits::STORE_BATCH_MAX);
         if due.is_empty() {
-            sleep_until_due(context, refill_at).await;
+            sleep_until_due(context, next).await;
             continue;
         }
         // Only what this node does not read again.
@@ -49,17 +49,42 @@ pub(crate) async fn fire(context: &Context) {
                 // Somebody else has fired what is looked after here, and leaves the next time to whoever reads it.
                 if conflicts > 0 && context.is_coordinated() {
                     let soon = clock.monotonic().plus(context.config.refill_interval / 20);
-                    refill_at = refill_at.map(|at| at.min(soon));
+                    next = next.map(|next| next.no_later_than(soon));
                 }
             }
             Err(error) => {
                 tracing::warn!(%error, "due work could not be fired; trying again");
                 context.counters.store_errors.add(1);
                 clock.sleep(write_pause.failed()).await;
-                refill_at = refill_at.map(|_| clock.monotonic());
+                next = next.map(|_| NextScan::at(clock.monotonic()));
                 hold_again(context, kept);
             }
         }
+    }
+}
+
+/// When due times are read next.
+#[derive(Clone, Copy)]
+struct NextScan {
+    /// From when on, once nothing that is due is held: a page that was full shows nothing new before its entries are fired.
+    idle_at: Monotonic,
+    /// In any case.
+    at: Monotonic,
+}
+
+impl NextScan {
+    fn at(at: Monotonic) -> Self {
+        NextScan { idle_at: at, at }
+    }
+
+    fn no_later_than(self, at: Monotonic) -> Self {
+        NextScan { idle_at: self.idle_at.min(at), at: self.at.min(at) }
+    }
+
+    fn is_due(self, context: &Context) -> bool {
+        let now = context.host.clock.monotonic();
+        let holds_due = || context.agenda.next_due().is_some_and(|at| at <= context.time.now());
+        now >= self.at || (now >= self.idle_at && !holds_due())
     }
 }
 
@@ -72,12 +97,12 @@ fn hold_again(context: &Context, due: Vec<Due>) {
 }
 
 /// Reads ahead; returns when to do so again.
-async fn refill(context: &Context, read_pause: &mut ErrorPause) -> Monotonic {
+async fn refill(context: &Context, read_pause: &mut ErrorPause) -> NextScan {
     let now = context.time.now();
     let (clock, config) = (&context.host.clock, &context.config);
     let segments = context.scanned();
     if segments.is_empty() {
-        return clock.monotonic().plus(config.refill_interval);
+        return NextScan::at(clock.monotonic().plus(config.refill_interval));
     }
     match context.store.due(segments, context.agenda.horizon(now), SCAN_LIMIT).await {
         Ok(due) => {
@@ -92,14 +117,15 @@ async fn refill(context: &Context, read_pause: &mut ErrorPause) -> Monotonic {
                 truncated |= *count >= SCAN_LIMIT;
                 context.agenda.add(now, entry);
             }
+            let next = NextScan::at(clock.monotonic().plus(config.refill_interval));
             // A full page hides what comes after it: look again before its last entry is due.
-            let pause = if truncated { config.refill_interval / 20 } else { config.refill_interval };
-            clock.monotonic().plus(pause)
+            let soon = clock.monotonic().plus(config.refill_interval / 20);
+            if truncated { NextScan { idle_at: soon, ..next } } else { next }
         }
         Err(error) => {
             tracing::warn!(%error, "due work could not be read");
             context.counters.store_errors.add(1);
-            clock.monotonic().plus(read_pause.failed())
+            NextScan::at(clock.monotonic().plus(read_pause.failed()))
         }
     }
 }
@@ -108,10 +134,10 @@ fn source(due: &Due) -> (bool, Segment) {
     (matches!(due.what, DueKind::Schedule { .. }), segment_of(due))
 }
 
-async fn sleep_until_due(context: &Context, refill_at: Option<Monotonic>) {
+async fn sleep_until_due(context: &Context, next: Option<NextScan>) {
     let host = &context.host;
-    let refill: Task = match refill_at {
-        Some(at) => host.clock.sleep(at.since(host.clock.monotonic())),
+    let refill: Task = match next {
+        Some(next) => host.clock.sleep(next.idle_at.since(host.clock.monotonic())),
         None => Box::pin(pending()),
     };
     let due: Task = match context.agenda.next_due() {
@@ -181,7 +207,7 @@ async fn fire_schedules(
                 context.counters.fired.add(occurrences.len() as u64);
                 context.events.touched(occurrences.iter().map(|(occurrence, _)| *occurrence));
                 context.counters.skipped.add(skipped);
-                context.leave_to_others(&mut begun.due);
+                context.hold_next(std::mem::take(&mut begun.due));
                 all_begun.push(begun);
             }
             FireOutcome::Conflict => conflicts += 1,

@@ -61,7 +61,14 @@ impl Shared {
     /// The same, which may be silent for so long.
     async fn member_for(&self, ttl: Duration, away: &Arc<AtomicBool>) -> (Arc<Engine>, JoinHandle<()>) {
         let coordination = StoreCoordination::new(self.register.clone(), self.host.clock.clone());
-        let coordination = Arc::new(Cuttable { coordination, is_away: away.clone() });
+        self.seated(ttl, Arc::new(Cuttable { coordination, is_away: away.clone() })).await
+    }
+
+    async fn seated(
+        &self,
+        ttl: Duration,
+        coordination: Arc<dyn Coordination>,
+    ) -> (Arc<Engine>, JoinHandle<()>) {
         let config = EngineConfig { member_ttl: ttl, ..sharing(Duties::Everything) };
         let seat = Some(Seat { coordination, card: Card::default() });
         let engine = Engine::in_cluster(config, self.host.clone(), self.store.clone(), None, seat);
@@ -284,13 +291,18 @@ async fn submit_frequent(engine: &Engine) -> JobId {
 }
 
 #[tokio::test]
-async fn what_a_process_has_fired_once_by_its_own_commit_is_then_left_to_schedulers() {
+async fn what_a_process_fires_by_its_own_commit_is_soon_left_to_schedulers() {
     let shared = Shared::new();
     let api = shared.engine(sharing(Duties::OwnCommits), None).await;
     let scheduler = shared.engine(sharing(Duties::Everything), None).await;
     submit_frequent(&api).await;
-    eventually("the scheduler fires it", async || scheduler.counters().fired >= 5).await;
-    assert!(api.counters().fired <= 1, "{}", api.counters().fired);
+    let fired = |engine: &Engine| engine.counters().fired;
+    eventually("the scheduler alone fires it", async || {
+        let before = (fired(&api), fired(&scheduler));
+        eventually("the scheduler goes on", async || fired(&scheduler) >= before.1 + 5).await;
+        fired(&api) == before.0
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -390,6 +402,50 @@ fn shares(engines: &[&Arc<Engine>]) -> (Vec<usize>, usize) {
     let mut shares: Vec<usize> = clusters.map(|cluster| cluster.segments).collect();
     shares.sort_unstable();
     (shares, engines.iter().filter(|engine| engine.leads()).count())
+}
+
+/// The store's coordination, which is too slow to give or take anything.
+struct Stuck(StoreCoordination);
+
+#[async_trait::async_trait]
+impl Coordination for Stuck {
+    async fn join(&self, joining: Joining) -> Result<Standing, CoordinationError> {
+        self.0.join(joining).await
+    }
+
+    async fn beat(&self, member: &MemberId, card: String) -> Result<Standing, CoordinationError> {
+        self.0.beat(member, card).await
+    }
+
+    async fn look(&self) -> Result<Roster, CoordinationError> {
+        self.0.look().await
+    }
+
+    async fn take(&self, _: &MemberId, _: Vec<LeaseName>) -> Result<Vec<Take>, CoordinationError> {
+        Err(CoordinationError::Unavailable("no answer in time".to_owned()))
+    }
+
+    async fn release(&self, _: &MemberId, _: Vec<HeldLease>) -> Result<Vec<bool>, CoordinationError> {
+        Err(CoordinationError::Unavailable("no answer in time".to_owned()))
+    }
+
+    async fn leave(&self, member: &MemberId) -> Result<(), CoordinationError> {
+        self.0.leave(member).await
+    }
+}
+
+#[tokio::test]
+async fn a_member_that_cannot_take_its_part_looks_after_everything() {
+    let shared = Shared::new();
+    let coordination = StoreCoordination::new(shared.register.clone(), shared.host.clock.clone());
+    let (engine, loops) = shared.seated(Duration::from_millis(500), Arc::new(Stuck(coordination))).await;
+    eventually("it has tried twice", async || engine.counters().coordination_errors >= 2).await;
+    for _ in 0..20 {
+        let cluster = engine.cluster();
+        assert_eq!((cluster.members, cluster.segments, cluster.is_coordinated), (1, 64, false));
+        tokio::task::yield_now().await;
+    }
+    loops.abort();
 }
 
 #[tokio::test]

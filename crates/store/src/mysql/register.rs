@@ -15,8 +15,8 @@ use crate::register::read::{self, EitherRow};
 use crate::register::{RegisterCall, RegisterReply};
 use mysql_async::{Row, Value};
 use punctual_core::ports::{
-    Entries, HeldLease, Joining, LeaseEpoch, LeaseName, LeaseRow, MemberId, MemberPulse, Standing, Take,
-    release_rows, take_rows,
+    Entries, HeldLease, Joining, LeaseName, LeaseRow, MemberId, MemberPulse, Standing, Take, release_rows,
+    take_rows,
 };
 use punctual_core::time::Timestamp;
 use std::time::Duration;
@@ -39,9 +39,23 @@ const LOCK: &str = concat!(
     for_update_of!("cluster_leases")
 );
 /// The row is as it was read, also where somebody on another node has written it since: then all is undone and run again.
-const HOLD: &str = "UPDATE cluster_leases SET epoch = ?, holder = ? WHERE name = ? AND holder IS NULL";
-const MAKE: &str = "INSERT INTO cluster_leases (name, epoch, holder) VALUES (?, ?, ?)";
-const FREE: &str = "UPDATE cluster_leases SET holder = NULL WHERE name = ? AND epoch = ? AND holder = ?";
+const HOLD: &str = concat!(
+    "UPDATE ",
+    list!(0 name name, 1 epoch int),
+    " STRAIGHT_JOIN cluster_leases FORCE INDEX (PRIMARY) ON cluster_leases.name = given.name \
+     SET cluster_leases.epoch = given.epoch, holder = ? WHERE holder IS NULL"
+);
+const MAKE: &str = concat!(
+    "INSERT INTO cluster_leases (name, epoch, holder) SELECT given.name, given.epoch, ? FROM ",
+    list!(0 name name, 1 epoch int)
+);
+const FREE: &str = concat!(
+    "UPDATE ",
+    list!(0 name name, 1 epoch int),
+    " STRAIGHT_JOIN cluster_leases FORCE INDEX (PRIMARY) \
+     ON cluster_leases.name = given.name AND cluster_leases.epoch = given.epoch \
+     SET holder = NULL WHERE holder = ?"
+);
 /// Both tables at one moment.
 const ENTRIES: &str = "SELECT 0, id, beat, ttl_us, card FROM cluster_members \
      UNION ALL SELECT 1, holder, epoch, 0, name FROM cluster_leases WHERE holder IS NOT NULL";
@@ -183,17 +197,26 @@ async fn give_up(connection: &mut Connection, silent: &[MemberPulse]) -> Result<
 
 async fn free_all(connection: &mut Connection, members: &[&MemberId]) -> Result<(), Fault> {
     let rows = leases(&connection.all(LOCK_ALL, vec![]).await?)?;
-    for row in rows {
-        if let Some(holder) = row.holder.as_ref().filter(|holder| members.contains(holder)) {
-            free(connection, HeldLease { name: row.name, epoch: row.epoch }, holder).await?;
-        }
+    for member in members {
+        let held = rows.iter().filter(|row| row.holder.as_ref() == Some(*member));
+        free(connection, member, &held.collect::<Vec<_>>()).await?;
     }
     Ok(())
 }
 
-async fn free(connection: &mut Connection, lease: HeldLease, holder: &MemberId) -> Result<(), Fault> {
-    let values = vec![lease.name.to_string().into(), counter(lease.epoch.0).into(), holder.as_str().into()];
-    changed_one(connection.run(FREE, values).await?)
+async fn free(connection: &mut Connection, holder: &MemberId, rows: &[&LeaseRow]) -> Result<(), Fault> {
+    let mut freed = 0;
+    for list in lists(rows) {
+        freed += connection.run(FREE, vec![list, holder.as_str().into()]).await?;
+    }
+    all_changed(rows, freed)
+}
+
+/// Names and epochs. All at once, because a database that is far away takes a while to answer, and callers do not wait long.
+fn lists(rows: &[&LeaseRow]) -> Vec<Value> {
+    documents(rows, |list, row| {
+        list.text(&row.name.to_string()).int(counter(row.epoch.0));
+    })
 }
 
 async fn take(
@@ -207,14 +230,15 @@ async fn take(
     let found = locked(connection, names.iter().copied()).await?;
     let known: Vec<LeaseName> = found.iter().map(|row| row.name).collect();
     let taken = take_rows(found, member, names);
-    for row in &taken.changed {
-        let LeaseRow { name, epoch: LeaseEpoch(epoch), .. } = row;
-        let (name, epoch, holder) = (Value::from(name.to_string()), counter(*epoch), member.as_str());
-        if known.contains(&row.name) {
-            changed_one(connection.run(HOLD, vec![epoch.into(), holder.into(), name]).await?)?;
-        } else {
-            connection.run(MAKE, vec![name, epoch.into(), holder.into()]).await?;
-        }
+    let (kept, new): (Vec<&LeaseRow>, Vec<&LeaseRow>) =
+        taken.changed.iter().partition(|row| known.contains(&row.name));
+    let mut held = 0;
+    for list in lists(&kept) {
+        held += connection.run(HOLD, vec![list, member.as_str().into()]).await?;
+    }
+    all_changed(&kept, held)?;
+    for list in lists(&new) {
+        connection.run(MAKE, vec![member.as_str().into(), list]).await?;
     }
     Ok(taken.answers)
 }
@@ -226,15 +250,17 @@ async fn release(
 ) -> Result<Vec<bool>, Fault> {
     let found = locked(connection, held.iter().map(|lease| lease.name)).await?;
     let released = release_rows(&found, member, held);
-    for row in found.iter().filter(|row| released.freed.contains(&row.name)) {
-        free(connection, HeldLease { name: row.name, epoch: row.epoch }, member).await?;
-    }
+    let freed: Vec<&LeaseRow> = found.iter().filter(|row| released.freed.contains(&row.name)).collect();
+    free(connection, member, &freed).await?;
     Ok(released.answers)
 }
 
 /// A row that is not as it was read was changed on another node.
-fn changed_one(found: u64) -> Result<(), Fault> {
-    if found == 1 { Ok(()) } else { Err(Fault::Conflict("a lease has changed since it was read".to_owned())) }
+fn all_changed(rows: &[&LeaseRow], changed: u64) -> Result<(), Fault> {
+    if usize::try_from(changed).is_ok_and(|changed| changed == rows.len()) {
+        return Ok(());
+    }
+    Err(Fault::Conflict("a lease has changed since it was read".to_owned()))
 }
 
 /// Locks rows in the order of their names.
