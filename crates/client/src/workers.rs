@@ -140,6 +140,9 @@ impl WorkerState {
     }
 }
 
+/// How a warning begins that says that only the process that answers is shown.
+pub const OTHERS_UNKNOWN: &str = "the other processes are not known now";
+
 /// A process of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeBody {

@@ -301,7 +301,7 @@ fn host(text: &str, port: u16) -> Result<HostAndPort, UrlError> {
         _ => (text, None),
     };
     if host.is_empty() {
-        return Err(UrlError("a host is missing in the URL: name one, as in etcd://HOST:2379".to_owned()));
+        return Err(UrlError("a host is missing in the URL: name one behind the //".to_owned()));
     }
     let port = match written {
         None => port,

@@ -60,12 +60,10 @@ pub enum Defect {
     ForgetLine,
     /// What a worker has given back after holding it for too long, it starts all the same.
     KeepWhatIsGivenBack,
-    /// A give-back that failed is not made up for.
-    ForgetGiveBack,
 }
 
 impl Defect {
-    pub const ALL: [Defect; 28] = [
+    pub const ALL: [Defect; 27] = [
         Defect::DropVersionCheck,
         Defect::DropEpoch,
         Defect::ExpireByWallClock,
@@ -93,7 +91,6 @@ impl Defect {
         Defect::KeepPlaceOfEnded,
         Defect::ForgetLine,
         Defect::KeepWhatIsGivenBack,
-        Defect::ForgetGiveBack,
     ];
 }
 

@@ -208,7 +208,7 @@ impl QueueLimits {
                 return Some(InvalidField::new(
                     field,
                     format!(
-                        "must be a number from 1 to {max}, or null; pause the queue to let nothing start"
+                        "must be a number from 1 to {max}, or none; pause the queue to let nothing start"
                     ),
                 ));
             }
@@ -222,9 +222,14 @@ impl QueueLimits {
             let max = limits::QUEUE_WEIGHTS_MAX;
             return Some(InvalidField::new("weights", format!("must name at most {max} owners")));
         }
+        if self.weights.contains_key("") {
+            return Some(InvalidField::new("weights", "must name the owner of each, as in ann=3"));
+        }
         let (min, max) = (1, limits::OWNER_WEIGHT_MAX);
-        let odd = self.weights.values().find(|weight| !(min..=max).contains(*weight));
-        odd.map(|_| InvalidField::new("weights", format!("each must be a number from {min} to {max}")))
+        let odd = self.weights.iter().find(|(_, weight)| !(min..=max).contains(*weight));
+        odd.map(|(owner, _)| {
+            InvalidField::new("weights", format!("that of {owner} must be a number from {min} to {max}"))
+        })
     }
 }
 
@@ -338,6 +343,8 @@ mod tests {
         let weights =
             |weight| QueueLimits { weights: [("a".to_owned(), weight)].into(), ..Default::default() };
         assert_eq!(field(weights(0)).unwrap(), "weights");
+        let nobody = QueueLimits { weights: [(String::new(), 2)].into(), ..Default::default() };
+        assert_eq!(field(nobody).unwrap(), "weights");
         assert_eq!((field(weights(3)), weights(3).weight("a"), weights(3).weight("b")), (None, 3, 1));
     }
 

@@ -280,10 +280,8 @@ impl Context {
             );
         }
         if before.leads != held.leads && self.cluster.seat.is_some() {
-            tracing::info!(
-                leads = held.leads,
-                "the duties of one for all are looked after here, or no longer"
-            );
+            let said = if held.leads { "this process leads now" } else { "this process no longer leads" };
+            tracing::info!("{said}");
         }
         if was_coordinated && !coordinated {
             tracing::warn!("coordination is away; until it is back, every scheduler looks after everything");

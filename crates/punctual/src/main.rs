@@ -78,7 +78,7 @@ enum Command {
     /// Look at workers, and hold or drain them
     #[command(subcommand)]
     Workers(workers::WorkersCommand),
-    /// Show the server that answers: what it does, its version, its store, its clock
+    /// Show the processes of the cluster: what each does, its version, its segments, its clock
     Nodes(nodes::NodesArgs),
     /// Show how much there is to do and how much was done
     Stats(stats::StatsArgs),

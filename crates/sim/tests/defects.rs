@@ -25,7 +25,6 @@ fn first_seed(defect: Defect) -> u64 {
         Defect::ForgetPace => 40,
         Defect::AcceptStaleNote => 46,
         Defect::KeepOldSegments => 62,
-        Defect::ForgetGiveBack => 320,
         _ => 0,
     }
 }
@@ -163,11 +162,6 @@ fn a_line_that_nobody_looks_at_is_caught() {
 #[test]
 fn a_worker_that_runs_what_it_has_given_back_is_caught() {
     check(Defect::KeepWhatIsGivenBack);
-}
-
-#[test]
-fn a_give_back_that_is_lost_is_caught() {
-    check(Defect::ForgetGiveBack);
 }
 
 #[test]

@@ -220,7 +220,7 @@ impl Session {
             Event::GaveBack(result) => {
                 self.giving_back = false;
                 // Nobody knows what went back: a resync returns all that is not held.
-                self.resync_owed |= result.is_err() && !planted(Defect::ForgetGiveBack);
+                self.resync_owed |= result.is_err();
             }
             Event::HoldDue => self.hold_watched = false,
             Event::Measured(measured) => self.measured(measured, &mut actions),

@@ -6,7 +6,7 @@ use crate::query::QueryParams;
 use crate::{Api, NodeInfo};
 use axum::Json;
 use axum::extract::State;
-use punctual_client::{MeBody, NodeBody, Page};
+use punctual_client::{MeBody, NodeBody, OTHERS_UNKNOWN, Page};
 use punctual_core::cluster::Card;
 use punctual_core::recurrence::tzdb_version;
 use punctual_engine::NodeSeen;
@@ -32,7 +32,7 @@ async fn read(api: &Api) -> Vec<NodeBody> {
         }
         Some(Err(error)) => {
             let mut node = answering(api, own);
-            node.warnings.push(format!("the other processes are not known now: {error}"));
+            node.warnings.push(format!("{OTHERS_UNKNOWN}: {error}"));
             vec![node]
         }
     };

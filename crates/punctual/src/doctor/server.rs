@@ -5,7 +5,7 @@ use super::finding::Finding;
 use crate::connect::Connection;
 use crate::output;
 use punctual_client::{
-    Client, ClientError, ClockMode, DeadLetterFilter, JobFilter, MeBody, NodeBody, StatsBody,
+    Client, ClientError, ClockMode, DeadLetterFilter, JobFilter, MeBody, NodeBody, OTHERS_UNKNOWN, StatsBody,
     WorkerSessionBody, WorkerState, host,
 };
 use punctual_core::job::JobStatus;
@@ -166,8 +166,15 @@ fn told_of(nodes: &[NodeBody]) -> Finding {
         .iter()
         .flat_map(|node| node.warnings.iter().map(move |warning| format!("{}: {warning}", node.node_id)));
     let mut wrong: Vec<String> = warnings.collect();
+    let mut told = nodes.iter().flat_map(|node| &node.warnings);
+    if told.any(|warning| warning.starts_with(OTHERS_UNKNOWN)) {
+        // They may well be there: schedulers go on without coordination.
+        let fix = "see that what coordination.url names is there, and the server's log";
+        return Finding::warning("cluster", wrong.join("; "), fix);
+    }
     if !nodes.iter().any(|node| node.roles.iter().any(|role| role == "scheduler")) {
         wrong.push("no scheduler is there: nothing falls due".to_owned());
+        return Finding::warning("cluster", wrong.join("; "), "start one: `punctual scheduler`");
     } else if !nodes.iter().any(|node| node.leader) {
         wrong.push("nobody leads just now".to_owned());
     }
@@ -230,9 +237,12 @@ fn handlers(
     let waiting = stats.queues.iter().filter(|lane| lane.queued + lane.waiting > 0);
     let waiting = waiting.map(|lane| (lane.job_type.clone(), lane.queue.clone()));
     let wanted: Lanes = waiting.chain(scheduled).collect();
-    // A worker that is paused or drains gets nothing new.
+    // A worker that is paused, drains or refuses work gets nothing new.
+    let is_refusing = |worker: &WorkerSessionBody| {
+        worker.condition.as_ref().is_some_and(|condition| !condition.refuses.is_empty())
+    };
     let open: Vec<&WorkerSessionBody> =
-        workers.iter().filter(|worker| worker.state == WorkerState::Open).collect();
+        workers.iter().filter(|worker| worker.state == WorkerState::Open && !is_refusing(worker)).collect();
     let runs =
         |worker: &WorkerSessionBody, job_type: &str| worker.job_types.iter().any(|own| own == job_type);
     let serves = |worker: &WorkerSessionBody, queue: &String| {
@@ -268,7 +278,8 @@ fn handlers(
     let fix = if is_drained {
         "restart the server: its own worker is gone, as after `punctual workers drain`"
     } else {
-        "start a worker for them, resume one that is paused, or allow them with serve --allow process,shell"
+        "start a worker for them, resume one that is paused, see in `punctual workers list` why one refuses work, or allow \
+         them with serve --allow process,shell"
     };
     Finding::warning("handlers", format!("no live worker runs jobs of type {}", listed(&names)), fix)
 }
@@ -346,6 +357,8 @@ mod tests {
             answering: true,
             warnings: warnings.iter().map(|warning| (*warning).to_owned()).collect(),
         };
+        let alone = told_of(&[node(&["api"], false, &["the other processes are not known now: no answer"])]);
+        assert!(!alone.found.contains("no scheduler"), "{alone:?}");
         let api = node(&["api"], false, &[]);
         assert_eq!(told_of(&[api.clone(), node(&["scheduler"], true, &[])]).level, Level::Good);
         for nodes in [
