@@ -11,6 +11,7 @@ use punctual_core::ports::{
 };
 use punctual_core::silence::{Reading, Watch};
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub struct StoreCoordination {
@@ -78,6 +79,14 @@ impl Coordination for StoreCoordination {
             // Who has beaten at the last moment is alive, and who was given up by somebody else is not.
             entries = self.register.entries().await.map_err(failed)?;
         }
+        let ghosts = ghosts(&entries);
+        if !ghosts.is_empty() {
+            for member in &ghosts {
+                tracing::warn!(%member, "somebody who is not in the cluster holds segments; they are freed");
+                self.register.remove_member(member).await.map_err(failed)?;
+            }
+            entries = self.register.entries().await.map_err(failed)?;
+        }
         Ok(roster(entries))
     }
 
@@ -92,6 +101,13 @@ impl Coordination for StoreCoordination {
     async fn leave(&self, member: &MemberId) -> Result<(), CoordinationError> {
         self.register.remove_member(member).await.map_err(failed)
     }
+}
+
+/// Holders that are no members. Whoever is removed is freed of what it holds in the same transaction, so somebody else has
+/// written to these tables, or part of them was restored; nobody would ever take what they hold.
+fn ghosts(entries: &Entries) -> BTreeSet<MemberId> {
+    let is_ghost = |holder: &&MemberId| !entries.members.iter().any(|row| row.id == **holder);
+    entries.held.iter().map(|(_, holder)| holder).filter(is_ghost).cloned().collect()
 }
 
 fn roster(entries: Entries) -> Roster {

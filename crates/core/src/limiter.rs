@@ -83,7 +83,7 @@ impl Rate {
     /// The time that the next start is counted for. It follows from the last one by the rate that holds now, so that a
     /// rate that is changed holds at once.
     fn next(self, last_at: Option<Timestamp>, now: Timestamp) -> Timestamp {
-        match last_at {
+        match last_at.filter(|last_at| *last_at <= now.plus(limits::RATE_AHEAD_MAX)) {
             None => now,
             Some(last_at) => last_at.plus(self.step()).max(now.minus(self.slack())),
         }

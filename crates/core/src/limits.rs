@@ -310,6 +310,8 @@ pub const RATE_SPAN_MIN: Duration = Duration::from_secs(1);
 pub const RATE_SPAN_MAX: Duration = Duration::from_secs(24 * 3_600);
 /// The time between two starts that a rate comes to, at least.
 pub const RATE_STEP_MIN: Duration = Duration::from_micros(100);
+/// A start that a rate goes by and that lies further ahead than this was written by a clock that has been set back since.
+pub const RATE_AHEAD_MAX: Duration = Duration::from_secs(60);
 /// Owners whose weights one queue may name.
 pub const QUEUE_WEIGHTS_MAX: usize = 1_000;
 /// The weight of an owner, at most.

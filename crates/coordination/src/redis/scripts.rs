@@ -54,6 +54,7 @@ local id, card = ARGV[2], ARGV[3]
 if not alive(id) then return 0 end
 redis.call('HSET', key(id), 'card', card)
 redis.call('PEXPIRE', key(id), redis.call('HGET', key(id), 'ttl'))
+redis.call('SADD', ids, id)
 return 1
 ";
 

@@ -13,16 +13,21 @@ use punctual_core::limits;
 use punctual_core::ports::{Host, StoreError};
 use punctual_core::scaling::{QueueLoad, Watch};
 use punctual_engine::Engine;
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use std::io;
 use std::process::Stdio;
 use std::sync::Arc;
-use tokio::io::AsyncWriteExt;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 use tokio::sync::{Mutex, watch};
 
 /// Bytes of what a failed command wrote that the log shows.
 const STDERR_BYTES_MAX: usize = 500;
+
+/// How long the last words of a command are waited for when it has ended.
+const LAST_WORDS_TIME_MAX: Duration = Duration::from_millis(100);
 
 /// A hook at work.
 struct Watched {
@@ -119,7 +124,8 @@ fn document(hook: &Hook, load: &QueueLoad) -> Value {
     })
 }
 
-/// Runs a command with the document on its standard input. It is killed if nobody waits for it any more.
+/// Runs a command with the document on its standard input. If nobody waits for it any more, it is killed with all that it has
+/// started; what it leaves in the background when it ends by itself goes on, because that may be the worker it was to start.
 async fn run_command(command: &[String], said: &Value) -> Result<(), String> {
     let (program, arguments) = command.split_first().ok_or("the command is empty")?;
     let child = Command::new(program)
@@ -127,10 +133,13 @@ async fn run_command(command: &[String], said: &Value) -> Result<(), String> {
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
+        .process_group(0)
         .kill_on_drop(true)
         .spawn();
     let mut child = child.map_err(|error| format!("{program} cannot be started: {error}"))?;
-    if let Some(mut stdin) = child.stdin.take() {
+    let group = Group(child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw));
+    let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
+    if let Some(mut stdin) = stdin {
         let written = stdin.write_all(format!("{said}\n").as_bytes()).await;
         // Who does not read it need not.
         written.or_else(|error| match error.kind() {
@@ -138,13 +147,49 @@ async fn run_command(command: &[String], said: &Value) -> Result<(), String> {
             _ => Err(format!("{program} cannot be told: {error}")),
         })?;
     }
-    let output = child.wait_with_output().await.map_err(|error| format!("{program}: {error}"))?;
-    if output.status.success() {
+    let mut words = Vec::new();
+    let waited = {
+        let reading = async {
+            if let Some(mut stderr) = stderr {
+                let _ = stderr.read_to_end(&mut words).await;
+            }
+        };
+        let mut reading = std::pin::pin!(reading);
+        tokio::select! {
+            waited = child.wait() => {
+                // Whoever it leaves in the background may hold its error output open for ever.
+                let _ = tokio::time::timeout(LAST_WORDS_TIME_MAX, reading).await;
+                waited
+            }
+            () = &mut reading => child.wait().await,
+        }
+    };
+    let status = waited.map_err(|error| format!("{program}: {error}"))?;
+    group.has_ended();
+    if status.success() {
         return Ok(());
     }
-    let stderr = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&words);
     let tail = &stderr[stderr.floor_char_boundary(stderr.len().saturating_sub(STDERR_BYTES_MAX))..];
-    Err(format!("{program} ended with {}: {}", output.status, tail.trim()))
+    Err(format!("{program} ended with {status}: {}", tail.trim()))
+}
+
+/// The processes of a command. Killed when dropped, unless it has ended by itself.
+struct Group(Option<Pid>);
+
+impl Group {
+    fn has_ended(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            // They may have ended just now.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
 }
 
 #[cfg(feature = "http")]
@@ -171,6 +216,39 @@ mod tests {
         let command = words(&["sh", "-c", "cat > \"$1\"", "hook", file.to_str().unwrap()]);
         run_command(&command, &json!({"queued": 7})).await.unwrap();
         assert_eq!(std::fs::read_to_string(file).unwrap(), "{\"queued\":7}\n");
+    }
+
+    #[tokio::test]
+    async fn a_command_may_leave_something_running_and_is_killed_with_all_it_started() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("pid");
+        let forks = words(&["sh", "-c", "sleep 3600 & echo $! > \"$1\"", "hook", file.to_str().unwrap()]);
+        run_command(&forks, &json!({})).await.unwrap();
+        let left = std::fs::read_to_string(&file).unwrap().trim().parse().ok().and_then(Pid::from_raw);
+        rustix::process::kill_process(left.unwrap(), Signal::KILL).expect("it goes on");
+
+        let hangs =
+            words(&["sh", "-c", "sleep 3600 & echo $! > \"$1\"; wait", "hook", file.to_str().unwrap()]);
+        std::fs::remove_file(&file).unwrap();
+        let started = async {
+            while std::fs::read_to_string(&file).unwrap_or_default().trim().is_empty() {
+                tokio::task::yield_now().await;
+            }
+        };
+        let said = json!({});
+        tokio::select! {
+            ended = run_command(&hangs, &said) => panic!("{ended:?}"),
+            () = started => {}
+        }
+        let child: i32 = std::fs::read_to_string(&file).unwrap().trim().parse().unwrap();
+        // It is a zombie until init has heard of it.
+        let is_gone = || match std::fs::read_to_string(format!("/proc/{child}/stat")) {
+            Ok(stat) => stat.contains(") Z "),
+            Err(_) => true,
+        };
+        while !is_gone() {
+            tokio::task::yield_now().await;
+        }
     }
 
     #[tokio::test]

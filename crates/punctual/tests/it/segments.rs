@@ -197,6 +197,23 @@ async fn leaders_die_one_after_the_other_and_no_fire_in_between_is_lost_or_doubl
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_held_by_nobody_who_is_there_is_taken() {
+    Cluster::with(async |cluster| {
+        let api = cluster.api();
+        let (_one, _two) = (cluster.short_lived_scheduler(), cluster.short_lived_scheduler());
+        shared_by(2, &api, cluster).await;
+        let (client, connection) =
+            tokio_postgres::connect(&cluster.url, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client.batch_execute("DELETE FROM cluster_members").await.unwrap();
+        shared_by(2, &api, cluster).await;
+        client.batch_execute("UPDATE cluster_leases SET holder = 'nobody'").await.unwrap();
+        shared_by(2, &api, cluster).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn every_process_of_a_cluster_is_shown_with_what_it_does() {
     Cluster::with(async |cluster| {
         let (api, scheduler, worker) = (cluster.api(), cluster.scheduler(), cluster.worker("one"));

@@ -41,8 +41,13 @@ impl Hook {
     pub fn read_all(path: Option<&Path>) -> Result<Vec<Hook>, CliError> {
         let Some(path) = path else { return Ok(vec![]) };
         let wrong = |what: String| CliError::cannot_start(format!("{}: {what}", path.display()));
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| wrong(format!("the file of scale hooks cannot be read: {error}")))?;
+        let unreadable =
+            |error: std::io::Error| wrong(format!("the file of scale hooks cannot be read: {error}"));
+        if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+            // A pipe, for one, would be waited for.
+            return Err(wrong("it is no file: name one with scale hooks in TOML".to_owned()));
+        }
+        let text = std::fs::read_to_string(path).map_err(unreadable)?;
         parse(&text).map_err(wrong)
     }
 }
