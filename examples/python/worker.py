@@ -24,8 +24,8 @@ def beat(session, job, sent, stopping, status=200, beats=0):
         if status == 200:  # Unless the next one is answered in time, SIGALRM ends the process and its handler.
             signal.setitimer(signal.ITIMER_REAL, max(0.001, sent + session["stop_after_secs"] - time.monotonic()))
         time.sleep(session["beat_secs"])
-        sent, beats = time.monotonic(), beats + 1
-        status, answer = call("heartbeat", {"session": session["session"], "beat": beats})
+        sent, beats, drains = time.monotonic(), beats + 1, {"draining": True} if stopping.is_set() else {}
+        status, answer = call("heartbeat", {"session": session["session"], "beat": beats, **drains})
         if status == 200 and job.get("lease") in answer["cancel"]: job["stopped"] = "cancelled"
         if status == 200 and answer["drain"]: stopping.set()  # People send it home: it polls no more.
     os._exit(1)  # The session is lost: from now on others may run what this worker holds.

@@ -1,7 +1,7 @@
 //! Which of the connected workers could run a job, and which of those take nothing new.
 
 use punctual_core::job::JobSpec;
-use punctual_core::ports::SessionRow;
+use punctual_core::ports::{Lane, SessionRow};
 use punctual_core::session::SessionMode;
 
 /// The workers that have a job's handler and serve its queue.
@@ -14,7 +14,11 @@ pub struct Able<'a> {
 
 impl<'a> Able<'a> {
     pub fn to_run(spec: &JobSpec, sessions: &'a [SessionRow]) -> Self {
-        let able = sessions.iter().filter(|row| row.has_handler(&spec.job_type) && row.serves(&spec.queue));
+        Able::in_lane(&lane(spec), sessions)
+    }
+
+    pub fn in_lane(lane: &Lane, sessions: &'a [SessionRow]) -> Self {
+        let able = sessions.iter().filter(|row| row.has_handler(lane.job_type()) && row.serves(lane.queue()));
         let (open, held) = able.partition(|row| row.mode == SessionMode::Open && row.refuses().is_empty());
         Able { open, held }
     }
@@ -23,6 +27,11 @@ impl<'a> Able<'a> {
     pub fn in_the_way(&self) -> &[&'a SessionRow] {
         if self.open.is_empty() { &self.held } else { &[] }
     }
+}
+
+/// The way that executions of a job take to a worker.
+pub fn lane(spec: &JobSpec) -> Lane {
+    Lane::new(&spec.queue, &spec.job_type)
 }
 
 /// The worker by the name that its routes take: a name that several sessions have would not do.

@@ -56,6 +56,8 @@ pub struct NodeInfo {
     pub schema_version: usize,
     /// Whether the store lives in this process.
     pub embedded_store: bool,
+    /// Through what it coordinates with the others on its store; empty where there are none.
+    pub coordination: String,
     /// The machine and the process.
     pub host: String,
     pub pid: u32,
@@ -74,6 +76,8 @@ pub struct Api {
     started_at: Timestamp,
     /// What there is to say about this node; absent where nobody asks.
     node: Option<Arc<NodeInfo>>,
+    /// What there is to say of processes on the same store that this one's coordination does not know.
+    apart: Option<watch::Receiver<Vec<String>>>,
     /// The clock that requests may drive; absent where time is the machine's.
     driven: Option<Arc<dyn DrivenClock>>,
     /// Turns true when the server is about to stop; absent where that is never asked.
@@ -94,6 +98,7 @@ impl Api {
             bodies: Arc::default(),
             streams: StreamPlaces::default(),
             node: None,
+            apart: None,
             driven: None,
             stopping: None,
             ending: None,
@@ -103,6 +108,11 @@ impl Api {
     /// Says this of the node that it runs on.
     pub fn on_node(self, node: NodeInfo) -> Self {
         Api { node: Some(Arc::new(node)), ..self }
+    }
+
+    /// Tells this of processes on the same store that coordinate through something else.
+    pub fn noticing(self, apart: watch::Receiver<Vec<String>>) -> Self {
+        Api { apart: Some(apart), ..self }
     }
 
     /// Lets requests drive this clock, which must be the engine's calendar.

@@ -5,7 +5,7 @@ use punctual_core::ids::JobId;
 use punctual_core::job::{JobSpec, JobStatus, Settings};
 use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::{Finished, Live};
-use punctual_core::ports::{JobView, SessionRow};
+use punctual_core::ports::{JobView, Lane, SessionRow};
 use punctual_core::schedule::SkipReason;
 use punctual_core::time::Timestamp;
 
@@ -22,10 +22,10 @@ pub fn of_status(view: &JobView, blamed: Option<&str>) -> Option<String> {
     }
 }
 
-/// Why a job stays queued although nothing else is in its way.
-pub fn of_queueing(spec: &JobSpec, sessions: &[SessionRow]) -> Option<String> {
-    let JobSpec { job_type, queue, .. } = spec;
-    let able = Able::to_run(spec, sessions);
+/// Why what waits in a lane stays queued although nothing else is in its way.
+pub fn of_queueing(lane: &Lane, sessions: &[SessionRow]) -> Option<String> {
+    let (queue, job_type) = (lane.queue(), lane.job_type());
+    let able = Able::in_lane(lane, sessions);
     if !able.open.is_empty() {
         return None;
     }
@@ -33,7 +33,7 @@ pub fn of_queueing(spec: &JobSpec, sessions: &[SessionRow]) -> Option<String> {
         let held: Vec<String> = able.held.iter().map(|row| able::held(row)).collect();
         return Some(format!("waits for a worker that takes work: {}", held.join(", ")));
     }
-    let serves = if sessions.iter().any(|row| row.has_handler(&spec.job_type)) {
+    let serves = if sessions.iter().any(|row| row.has_handler(job_type)) {
         format!(" and serves the queue {queue}")
     } else {
         String::new()

@@ -285,7 +285,7 @@ pub fn queues(depths: Vec<Depth>, rows: Vec<QueueRow>) -> Vec<QueueBody> {
         body.running += depth.running;
         body.oldest_queued_at = body.oldest_queued_at.into_iter().chain(depth.oldest_queued).min();
     }
-    for QueueRow { queue, paused_at, settings } in rows {
+    for QueueRow { queue, paused_at, settings, .. } in rows {
         let body = queues.entry(queue.clone()).or_insert_with(|| idle_queue(queue));
         (body.paused, body.paused_at) = (paused_at.is_some(), paused_at);
         body.max_depth = settings.max_depth;
@@ -327,25 +327,35 @@ pub fn worker(session: SessionRow) -> WorkerBody {
 }
 
 pub fn worker_session(row: SessionRow, running: u64) -> WorkerSessionBody {
-    let slots = row.slots_now();
-    WorkerSessionBody {
+    let (slots, mode) = (row.slots_now(), row.mode);
+    let session = WorkerSessionBody {
         session_id: row.pulse.session,
         worker_id: row.worker,
-        state: worker_state(row.mode),
+        state: worker_state(mode),
         embedded: row.embedded,
         version: row.about.version,
         host: row.about.host,
         slots,
         running,
+        free_slots: 0,
         job_types: row.job_types,
         queues: row.about.queues,
         started_at: row.opened_at,
         last_heartbeat_at: row.beaten_at,
         condition: row.condition.map(Into::into),
-    }
+    };
+    in_mode(session, mode)
 }
 
-pub const fn worker_state(mode: SessionMode) -> WorkerState {
+/// The session as it is once people have made that of it.
+pub fn in_mode(session: WorkerSessionBody, mode: SessionMode) -> WorkerSessionBody {
+    let refuses = session.condition.as_ref().is_some_and(|told| !told.refuses.is_empty());
+    let takes_work = mode.gets_work() && !refuses;
+    let free_slots = if takes_work { u64::from(session.slots).saturating_sub(session.running) } else { 0 };
+    WorkerSessionBody { state: worker_state(mode), free_slots, ..session }
+}
+
+const fn worker_state(mode: SessionMode) -> WorkerState {
     match mode {
         SessionMode::Open => WorkerState::Open,
         SessionMode::Paused => WorkerState::Paused,
@@ -418,6 +428,7 @@ mod tests {
             queue: queue.to_owned(),
             paused_at: Some(at(9)),
             settings: QueueSettings::holding(max_depth),
+            placing: None,
         };
         let listed = queues(depths, vec![paused("a", None), paused("b", Some(4))]);
         let (a, b) = (&listed[0], &listed[1]);

@@ -1,11 +1,11 @@
 //! All processes of a run, each with ways of its own to the database and, if it is an API node, from its clients.
 
 use crate::database::Database;
-use crate::link::Link;
 use crate::member::{Launch, Member, UnorderedEnd};
 use crate::plan::{Role, Topology};
 use anyhow::{Context, Result, ensure};
 use punctual_client::Client;
+use punctual_link::Link;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,9 +67,9 @@ impl Cluster {
     }
 
     async fn member(&self, options: &ClusterOptions, role: Role, name: &str) -> Result<Member> {
-        let link = Link::open(self.database.address()).await?;
+        let link = Link::open(self.database.address()).await.context("open a way")?;
         let front = match role {
-            Role::Api => Some(Arc::new(Link::open("").await?)),
+            Role::Api => Some(Arc::new(Link::open("").await.context("open a way")?)),
             Role::Scheduler | Role::Worker => None,
         };
         let launch = Launch {

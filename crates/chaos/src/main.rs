@@ -10,7 +10,6 @@ mod database;
 mod failover;
 mod history;
 mod lateness;
-mod link;
 mod load;
 mod member;
 mod nemesis;

@@ -1,10 +1,10 @@
 //! One process of the cluster: started, started again when it ends, as systemd would, and killed, stopped, paused and given a
 //! wrong clock by order.
 
-use crate::link::Link;
 use crate::plan::Role;
 use anyhow::{Context, Result};
 use punctual_core::time::Timestamp;
+use punctual_link::Link;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 use std::fs::OpenOptions;

@@ -1,12 +1,12 @@
 //! Carries a plan out against a cluster, undoes everything, and says when each fault really began and ended.
 
 use crate::cluster::Cluster;
-use crate::link::Weather;
 use crate::member::{Member, now};
 use crate::plan::{FaultKind, Plan, PlannedFault};
 use anyhow::{Context, Result};
 use futures_util::future::try_join_all;
 use punctual_core::time::Timestamp;
+use punctual_link::Weather;
 use serde::Serialize;
 use std::time::Duration;
 use tokio::time::Instant;

@@ -61,7 +61,7 @@ pub use retry::{Growth, RetryBody, RetryStrategy};
 pub use scaling::{ScalingBody, ScalingPage};
 pub use schedule::{OccurrencePreview, ParseRateError, PreviewBody, PreviewRequest, ReplayRate};
 pub use stats::{CountersBody, JobsBody, LaneBody, StatsBody, WorkerBody};
-pub use workers::{ConditionBody, MeBody, NodeBody, OTHERS_UNKNOWN, WorkerSessionBody, WorkerState};
+pub use workers::{ConditionBody, MeBody, NodeBody, WorkerSessionBody, WorkerState};
 
 /// Where the API lives on its server.
 pub const API_PREFIX: &str = "/api/v1";

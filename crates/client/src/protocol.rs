@@ -186,6 +186,9 @@ pub struct HeartbeatRequest {
     /// How the worker is, for people to see. What it said before stands if left out.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
     pub condition: Option<ConditionBody>,
+    /// The worker is ending: it polls no more and closes the session when what runs has finished. It stays so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub draining: bool,
 }
 
 /// `POST /worker/demand`: how much waits for workers like me?

@@ -9,6 +9,7 @@ use crate::protocol::{
     ReportBody, ReportRequest, ReportsAnswer, ResyncRequest, SessionBody,
 };
 use async_trait::async_trait;
+use punctual_core::causes::in_full;
 use punctual_core::ids::SessionId;
 use punctual_core::lifecycle::Ending;
 use punctual_core::limits;
@@ -44,11 +45,18 @@ pub struct RemotePort {
     refused: Refused,
     /// Whether the server takes what workers say of themselves; an older one does not.
     hears_conditions: AtomicBool,
+    /// Whether the server takes it that a worker drains; an older one does not.
+    hears_drains: AtomicBool,
 }
 
 impl RemotePort {
     pub fn new(client: Client) -> Self {
-        RemotePort { client, refused: Box::new(|_| {}), hears_conditions: AtomicBool::new(true) }
+        RemotePort {
+            client,
+            refused: Box::new(|_| {}),
+            hears_conditions: AtomicBool::new(true),
+            hears_drains: AtomicBool::new(true),
+        }
     }
 
     /// Calls `refused` when the server will not open a session however often it is asked: the token may not do it,
@@ -154,20 +162,24 @@ impl WorkerPort for RemotePort {
     }
 
     async fn beat(&self, heartbeat: Heartbeat) -> Result<BeatAnswer, WorkerPortError> {
-        let Heartbeat { session, beat, condition } = heartbeat;
+        let Heartbeat { session, beat, condition, draining } = heartbeat;
         let condition = condition.map(Into::into).filter(|_| self.hears_conditions.load(Ordering::Relaxed));
-        let said_more = condition.is_some();
-        let send = async |condition| {
-            let request = self.post("heartbeat", &HeartbeatRequest { session, beat, condition });
-            self.client.send(request).await
-        };
-        let answer = match send(condition).await {
-            // What it does not understand must not cost the lease.
-            Err(error) if said_more && error.problem().is_some_and(|problem| problem.status == 422) => {
-                self.hears_conditions.store(false, Ordering::Relaxed);
-                send(None).await
+        let draining = draining && self.hears_drains.load(Ordering::Relaxed);
+        let mut body = HeartbeatRequest { session, beat, condition, draining };
+        let answer = loop {
+            let answer = self.client.send(self.post("heartbeat", &body)).await;
+            match answer {
+                // What an older server does not understand must not cost the lease: what is newest is left out first.
+                Err(error) if is_not_understood(&error) && body.draining => {
+                    body.draining = false;
+                    self.hears_drains.store(false, Ordering::Relaxed);
+                }
+                Err(error) if is_not_understood(&error) && body.condition.is_some() => {
+                    body.condition = None;
+                    self.hears_conditions.store(false, Ordering::Relaxed);
+                }
+                answer => break answer,
             }
-            answer => answer,
         };
         let HeartbeatAnswer { now, turn, cancel, drain } = answer.map_err(port_error)?;
         Ok(BeatAnswer { now, turn, drain, cancel: cancel.into_iter().map(LeaseRef::from).collect() })
@@ -238,23 +250,16 @@ impl WorkerPort for RemotePort {
     }
 }
 
+fn is_not_understood(error: &ClientError) -> bool {
+    error.problem().is_some_and(|problem| problem.status == 422)
+}
+
 fn port_error(error: ClientError) -> WorkerPortError {
     match error.problem().map(|problem| problem.status) {
         Some(409) => WorkerPortError::StaleTurn,
         Some(410) => WorkerPortError::SessionLost,
         _ => WorkerPortError::Unavailable(in_full(&error)),
     }
-}
-
-/// The error with all that caused it, on one line.
-fn in_full(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text += &format!(": {cause}");
-        next = cause.source();
-    }
-    text
 }
 
 /// The reports in as many requests as it takes.
@@ -307,9 +312,13 @@ fn body_of(report: Report) -> Result<ReportBody, WorkerPortError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use punctual_core::health::WorkerCondition;
     use punctual_core::ids::{Epoch, JobId};
     use punctual_core::ports::Outcome;
     use punctual_core::time::Timestamp;
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::TcpListener;
+    use std::sync::{Arc, Mutex};
 
     fn report(outcome: Outcome) -> Report {
         let execution = JobId::new(Timestamp::EPOCH, 1).occurrence(1).attempt(1);
@@ -339,5 +348,68 @@ mod tests {
         assert_eq!(timed_out["outcome"], "timed_out");
         assert_eq!((timed_out.get("error"), timed_out.get("retryable")), (None, None));
         assert_eq!(text(Outcome::Interrupted { error: "stop".to_owned() })["outcome"], "interrupted");
+    }
+
+    /// A server that knows only some fields of a heartbeat; it keeps what it was sent.
+    fn older_server(unknown: &'static [&'static str], heard: Arc<Mutex<Vec<String>>>) -> Client {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for connection in listener.incoming() {
+                let mut connection = BufReader::new(connection.unwrap());
+                let mut length = 0;
+                loop {
+                    let mut line = String::new();
+                    connection.read_line(&mut line).unwrap();
+                    if let Some(said) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                        length = said.trim().parse().unwrap();
+                    }
+                    if line.trim().is_empty() {
+                        break;
+                    }
+                }
+                let mut body = vec![0; length];
+                connection.read_exact(&mut body).unwrap();
+                let body = String::from_utf8(body).unwrap();
+                let (status, kind, answer) = if unknown.iter().any(|field| body.contains(field)) {
+                    let problem = r#"{"type":"about:blank","title":"Unprocessable","status":422,"detail":"unknown field"}"#;
+                    ("422 Unprocessable Content", "application/problem+json", problem)
+                } else {
+                    let answer = r#"{"now":"2026-01-01T00:00:00Z","turn":0,"cancel":[],"drain":false}"#;
+                    ("200 OK", "application/json", answer)
+                };
+                heard.lock().unwrap().push(body);
+                let length = answer.len();
+                let head = format!(
+                    "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
+                );
+                connection.get_mut().write_all((head + answer).as_bytes()).unwrap();
+            }
+        });
+        Client::new(&address.to_string(), "pt_worker_x").unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_older_server_is_not_told_twice_what_it_does_not_understand() {
+        let says = |heard: &Mutex<Vec<String>>| {
+            let heard = std::mem::take(&mut *heard.lock().unwrap());
+            let says = |body: String| (body.contains("condition"), body.contains("draining"));
+            heard.into_iter().map(says).collect::<Vec<_>>()
+        };
+        let beat = |beat| Heartbeat {
+            session: SessionId(1),
+            beat,
+            condition: Some(WorkerCondition::default()),
+            draining: true,
+        };
+        let heard = Arc::<Mutex<Vec<String>>>::default();
+        let port = RemotePort::new(older_server(&["draining"], heard.clone()));
+        port.beat(beat(1)).await.unwrap();
+        assert_eq!(says(&heard), [(true, true), (true, false)]);
+        port.beat(beat(2)).await.unwrap();
+        assert_eq!(says(&heard), [(true, false)]);
+        let port = RemotePort::new(older_server(&["draining", "condition"], heard.clone()));
+        port.beat(beat(1)).await.unwrap();
+        assert_eq!(says(&heard), [(true, true), (true, false), (false, false)]);
     }
 }

@@ -23,6 +23,9 @@ pub struct WorkerSessionBody {
     pub slots: u32,
     /// Executions that it holds: those that run, and those that it has fetched ahead.
     pub running: u64,
+    /// How many more it could start now: none while it is paused, drains or refuses work.
+    #[serde(default)]
+    pub free_slots: u64,
     pub job_types: Vec<String>,
     /// The queues it serves; empty for all.
     pub queues: Vec<String>,
@@ -140,9 +143,6 @@ impl WorkerState {
     }
 }
 
-/// How a warning begins that says that only the process that answers is shown.
-pub const OTHERS_UNKNOWN: &str = "the other processes are not known now";
-
 /// A process of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeBody {
@@ -177,6 +177,13 @@ pub struct NodeBody {
     /// Whether it is the process that answered.
     #[serde(default)]
     pub answering: bool,
+    /// Of the process that answered: there may be others, but it cannot find out who they are just now.
+    #[serde(default)]
+    pub others_unknown: bool,
+    /// Through what it coordinates with the others: `store`, `etcd`, `redis` or `zookeeper`; empty where its store is its own,
+    /// and of older processes.
+    #[serde(default)]
+    pub coordination: String,
     /// What somebody should look into.
     #[serde(default)]
     pub warnings: Vec<String>,

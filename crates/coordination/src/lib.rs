@@ -9,6 +9,7 @@ pub mod conformance;
 mod entered;
 #[cfg(feature = "etcd")]
 mod etcd;
+mod odd;
 mod open;
 mod options;
 #[cfg(feature = "redis")]

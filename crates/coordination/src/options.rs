@@ -3,6 +3,7 @@
 use percent_encoding::percent_decode_str;
 use punctual_core::limits::COORDINATION_ANSWER_MAX;
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -204,6 +205,16 @@ struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     fn of(rest: &'a str) -> Result<Self, UrlError> {
+        // Part of a password would be taken for a host, a path or a setting, and shown.
+        if rest.rsplit_once('@').is_some_and(|(before, _)| before.contains(['/', '?', '#'])) {
+            return Err(UrlError(
+                "before an @, write / as %2F, ? as %3F and # as %23; behind a / or ?, write @ as %40"
+                    .to_owned(),
+            ));
+        }
+        if rest.contains('#') {
+            return Err(UrlError("a # means nothing in it: leave out what begins with it".to_owned()));
+        }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (place, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (login, hosts) = match place.rsplit_once('@') {
@@ -215,6 +226,9 @@ impl<'a> Parts<'a> {
             let Some((name, value)) = setting.split_once('=') else {
                 return Err(UrlError(format!("behind the ? belongs NAME=VALUE, not {setting}")));
             };
+            if settings.iter().any(|(known, _)| *known == name) {
+                return Err(UrlError(format!("{name} is there twice: leave one out")));
+            }
             settings.push((name, decoded(value)?));
         }
         Ok(Parts { login, hosts: hosts.split(',').collect(), path, query: settings })
@@ -295,19 +309,29 @@ fn hosts(texts: &[&str], port: u16) -> Result<Vec<HostAndPort>, UrlError> {
 }
 
 fn host(text: &str, port: u16) -> Result<HostAndPort, UrlError> {
+    let wrong = |said: &str| Err(UrlError(said.to_owned()));
     // An IPv6 address has colons of its own, and stands in brackets.
     let (host, written) = match text.rsplit_once(':') {
         Some((host, written)) if !written.ends_with(']') => (host, Some(written)),
         _ => (text, None),
     };
-    if host.is_empty() {
-        return Err(UrlError("a host is missing in the URL: name one behind the //".to_owned()));
+    let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    match address {
+        Some(address) if address.parse::<Ipv6Addr>().is_ok() => {}
+        Some(_) => return wrong("in brackets belongs an IPv6 address, such as [::1]"),
+        None if host.contains(['[', ']', ':']) => {
+            return wrong("an IPv6 address stands in brackets, such as [::1] or [::1]:6379");
+        }
+        None if host.is_empty() => return wrong("a host is missing in the URL: name one behind the //"),
+        None if host.contains(|letter: char| letter.is_whitespace() || letter.is_control()) => {
+            return wrong("there is a space or the like in a host: take it out");
+        }
+        None => {}
     }
-    let port = match written {
+    let port = match written.map(str::parse) {
         None => port,
-        Some(written) => written
-            .parse()
-            .map_err(|_| UrlError(format!("{written} is no port: it is a number up to 65535")))?,
+        Some(Ok(port)) if port > 0 => port,
+        Some(_) => return wrong("behind the colon of a host belongs its port, a number from 1 to 65535"),
     };
     Ok(HostAndPort { host: host.to_owned(), port })
 }
@@ -380,7 +404,22 @@ mod tests {
             ("etcd", "etcd://HOST:2379"),
             ("consul://a", "no coordination of the kind consul"),
             ("etcd://", "a host is missing"),
-            ("etcd://ann:topsecret@a:x", "x is no port"),
+            ("etcd://ann:topsecret@a:x", "a number from 1 to 65535"),
+            ("redis://a:0", "a number from 1 to 65535"),
+            ("redis://a:", "a number from 1 to 65535"),
+            ("redis://a:65536", "a number from 1 to 65535"),
+            ("redis://[::1", "stands in brackets"),
+            ("redis://::1", "stands in brackets"),
+            ("redis://[::1]x", "stands in brackets"),
+            ("redis://[a]:6379", "belongs an IPv6 address"),
+            ("redis://a b", "a space or the like"),
+            ("redis://a#blue", "a # means nothing"),
+            ("redis://a/0?prefix=x#blue", "a # means nothing"),
+            ("redis://ann:topsecret/x@a", "write / as %2F"),
+            ("redis://ann:x?topsecret@a", "? as %3F"),
+            ("redis://ann:topsecret#x@a", "# as %23"),
+            ("redis://a?prefix=x&prefix=y", "prefix is there twice"),
+            ("zookeeper://a?timeout=3", "no setting timeout here: leave it out"),
             ("etcd://a?tls=true", "no setting tls here: leave it out"),
             ("redis://a?ca=x.pem", "no setting ca here; there is prefix"),
             ("rediss://a?cert=x.pem", "add &key=FILE"),

@@ -4,10 +4,12 @@
 //! no clock of a database or of another node has a say.
 
 use crate::entered::{Entered, check_card};
+use crate::odd::{Odd, PassedOver};
 use async_trait::async_trait;
+use punctual_core::cluster::Card;
 use punctual_core::ports::{
     Clock, Coordination, CoordinationError, Entries, HeldLease, Joining, LeaseName, Member, MemberId,
-    MemberPulse, Register, Roster, Standing, StoreError, Take,
+    MemberPulse, OddRow, Register, RegisterTable, Roster, Standing, StoreError, Take,
 };
 use punctual_core::silence::{Reading, Watch};
 use std::collections::BTreeMap;
@@ -19,11 +21,18 @@ pub struct StoreCoordination {
     clock: Arc<dyn Clock>,
     watch: Mutex<Watch<MemberId>>,
     entered: Entered,
+    passed_over: PassedOver,
 }
 
 impl StoreCoordination {
     pub fn new(register: Arc<dyn Register>, clock: Arc<dyn Clock>) -> Self {
-        StoreCoordination { register, clock, watch: Mutex::default(), entered: Entered::default() }
+        StoreCoordination {
+            register,
+            clock,
+            watch: Mutex::default(),
+            entered: Entered::default(),
+            passed_over: PassedOver::default(),
+        }
     }
 
     /// Those whose counter stood still for their whole time, as far as this observer has seen.
@@ -67,13 +76,20 @@ impl Coordination for StoreCoordination {
 
     async fn look(&self) -> Result<Roster, CoordinationError> {
         let mut entries = self.register.entries().await.map_err(failed)?;
+        self.passed_over.found(odd(&entries));
+        let in_the_way: Vec<OddRow> = entries.odd.iter().filter(|row| row.is_in_the_way()).cloned().collect();
+        if !in_the_way.is_empty() {
+            self.register.clear_rows(in_the_way).await.map_err(failed)?;
+            entries = self.register.entries().await.map_err(failed)?;
+        }
         let silent = self.silent(&entries);
         if !silent.is_empty() {
             let members: Vec<MemberId> = silent.iter().map(|pulse| pulse.member.clone()).collect();
             let given_up = self.register.give_up_members(silent).await.map_err(failed)?;
             for (member, is_given_up) in members.iter().zip(given_up) {
                 if is_given_up {
-                    tracing::warn!(%member, "a member of the cluster was silent for too long and is given up");
+                    let host = host(&entries, member);
+                    tracing::warn!(%member, host, "a member of the cluster was silent for too long and is given up");
                 }
             }
             // Who has beaten at the last moment is alive, and who was given up by somebody else is not.
@@ -103,11 +119,29 @@ impl Coordination for StoreCoordination {
     }
 }
 
+/// The machine that a member says it is on, for people who read the log; nothing where it does not say.
+fn host(entries: &Entries, member: &MemberId) -> Option<String> {
+    let row = entries.members.iter().find(|row| row.id == *member)?;
+    Card::read(&row.card).map(|card| card.host)
+}
+
 /// Holders that are no members. Whoever is removed is freed of what it holds in the same transaction, so somebody else has
 /// written to these tables, or part of them was restored; nobody would ever take what they hold.
 fn ghosts(entries: &Entries) -> BTreeSet<MemberId> {
     let is_ghost = |holder: &&MemberId| !entries.members.iter().any(|row| row.id == **holder);
     entries.held.iter().map(|(_, holder)| holder).filter(is_ghost).cloned().collect()
+}
+
+fn odd(entries: &Entries) -> Odd {
+    let told = |row: &OddRow| {
+        let (table, cleared) = match row.table {
+            RegisterTable::Members => ("cluster_members", "it is removed"),
+            RegisterTable::Leases => ("cluster_leases", "it is freed"),
+        };
+        let becomes = if row.is_in_the_way() { cleared } else { "it is left as it is; remove the row" };
+        (format!("{table}: {}", row.key), format!("{}; {becomes}", row.why))
+    };
+    entries.odd.iter().map(told).collect()
 }
 
 fn roster(entries: Entries) -> Roster {
@@ -122,5 +156,26 @@ fn failed(error: StoreError) -> CoordinationError {
             CoordinationError::Unavailable(format!("the store: {denial}: {said}"))
         }
         StoreError::Broken(said) => CoordinationError::Broken(format!("the store: {said}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_core::ports::MemberRow;
+    use std::time::Duration;
+
+    #[test]
+    fn a_member_is_named_with_the_machine_that_it_says_it_is_on() {
+        let row = |id: &str, card: String| {
+            let id = MemberId::new(id).unwrap();
+            MemberRow { id, beat: 1, ttl: Duration::from_secs(3), card }
+        };
+        let card = Card { host: "db-7".to_owned(), ..Card::default() }.written();
+        let members = vec![row("known", card), row("strange", "x".to_owned())];
+        let entries = Entries { members, ..Entries::default() };
+        let host_of = |id: &str| host(&entries, &MemberId::new(id).unwrap());
+        assert_eq!(host_of("known").as_deref(), Some("db-7"));
+        assert_eq!((host_of("strange"), host_of("gone")), (None, None));
     }
 }

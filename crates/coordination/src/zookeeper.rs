@@ -5,6 +5,7 @@
 //! library as long as the process runs; so a member that does not beat any more is given up here, by ending its session.
 
 use crate::entered::{Entered, check_card};
+use crate::odd::{FREED, LEFT, Odd, PassedOver};
 use crate::options::{ZooKeeperOptions, listed};
 use async_trait::async_trait;
 use futures_util::future::join_all;
@@ -27,6 +28,7 @@ pub struct ZooKeeperCoordination {
     /// For those who look and are no members.
     observer: tokio::sync::Mutex<Option<Client>>,
     entered: Entered,
+    passed_over: PassedOver,
 }
 
 /// A member of this process.
@@ -54,6 +56,7 @@ impl ZooKeeperCoordination {
             sessions: Mutex::default(),
             observer: tokio::sync::Mutex::new(None),
             entered: Entered::default(),
+            passed_over: PassedOver::default(),
         }
     }
 
@@ -152,23 +155,16 @@ impl ZooKeeperCoordination {
                      ZooKeeper 3.6 or later"
                 ))
             }
+            Error::NotEmpty => CoordinationError::Broken(format!(
+                "ZooKeeper at {address} holds a node with others below it where a lease belongs, below /{}/leases: remove it, or \
+                 use another path",
+                self.options.path
+            )),
             _ => CoordinationError::Unavailable(format!(
                 "ZooKeeper at {address} cannot be reached: {error}; check that it runs and that the addresses in \
                  coordination.url are right"
             )),
         }
-    }
-
-    fn odd(&self, name: &str) -> CoordinationError {
-        let (address, path) = (&self.address, &self.options.path);
-        CoordinationError::Broken(format!(
-            "ZooKeeper at {address} holds {name} below /{path}, which is not ours: use another path"
-        ))
-    }
-
-    fn holder(&self, data: Vec<u8>, name: &str) -> Result<MemberId, CoordinationError> {
-        let text = String::from_utf8(data).ok();
-        text.and_then(MemberId::new).ok_or_else(|| self.odd(name))
     }
 
     async fn enter(&self, client: &Client, joining: &Joining) -> Result<(), CoordinationError> {
@@ -203,8 +199,10 @@ impl ZooKeeperCoordination {
             }
             match client.get_data(&path).await {
                 Ok((data, stat)) => {
-                    let holder = String::from_utf8(data).ok().and_then(MemberId::new);
-                    let holder = holder.ok_or(Error::BadArguments(&"a lease that is not ours"))?;
+                    let Some(holder) = holder(&data, &stat) else {
+                        self.clear(client, &path, &stat).await?;
+                        continue;
+                    };
                     let is_own = holder == *member && stat.ephemeral_owner == client.session_id().0;
                     return Ok(if is_own { Take::Held(epoch(&stat)) } else { Take::HeldBy(holder) });
                 }
@@ -214,6 +212,23 @@ impl ZooKeeperCoordination {
             }
         }
         Err(Error::Throttled)
+    }
+
+    /// Removes a node in the place of a lease that nobody could take otherwise, unless somebody has taken it
+    /// meanwhile; whether it was removed.
+    async fn clear(&self, client: &Client, path: &str, stat: &Stat) -> Result<bool, Error> {
+        let now = match client.get_data(path).await {
+            Err(Error::NoNode) => return Ok(false),
+            found => found?.1,
+        };
+        if now.czxid != stat.czxid {
+            return Ok(false);
+        }
+        match client.delete(path, Some(now.version)).await {
+            Ok(()) => Ok(true),
+            Err(Error::NoNode | Error::BadVersion) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Nobody else removes the node of a session that is alive: what was read of it holds until we remove it.
@@ -260,19 +275,43 @@ impl ZooKeeperCoordination {
         // Leases first: the holder of one may be gone by the time that members are read, and then it is not shown.
         let leases = self.below(client, &self.leases()).await.map_err(failed)?;
         let members = self.below(client, &self.members()).await.map_err(failed)?;
-        let mut roster = Roster::default();
-        for (name, data, _) in members {
-            let id = MemberId::new(name.as_str()).ok_or_else(|| self.odd(&name))?;
-            let card = String::from_utf8(data).map_err(|_| self.odd(&name))?;
-            roster.members.push(Member { id, card });
+        let (mut roster, mut odd) = (Roster::default(), Odd::new());
+        for (name, data, stat) in members {
+            let why = match MemberId::new(name.as_str()) {
+                Some(id) if is_of_a_session(&stat) => {
+                    roster.members.push(Member { id, card: String::from_utf8_lossy(&data).into_owned() });
+                    continue;
+                }
+                // It would be a member for ever.
+                Some(_) => "it goes with no session",
+                None => "its name is no id of a member",
+            };
+            odd.insert(format!("{}/{name}", self.members()), format!("{why}; {LEFT}"));
         }
         for (text, data, stat) in leases {
-            let name = LeaseName::parse(&text).ok_or_else(|| self.odd(&text))?;
-            let holder = self.holder(data, &text)?;
-            if roster.members.iter().any(|member| member.id == holder) {
-                roster.held.push((HeldLease { name, epoch: epoch(&stat) }, holder));
+            let path = format!("{}/{text}", self.leases());
+            let Some(name) = LeaseName::parse(&text) else {
+                odd.insert(path, format!("its name is no lease; {LEFT}"));
+                continue;
+            };
+            let is_there = |holder: &MemberId| roster.members.iter().any(|member| member.id == *holder);
+            match holder(&data, &stat) {
+                Some(holder) if is_there(&holder) => {
+                    roster.held.push((HeldLease { name, epoch: epoch(&stat) }, holder));
+                }
+                // Whoever leaves takes its leases along in the same step: then this finds nothing, and says nothing.
+                _ => {
+                    // Whoever takes it is told if it cannot be removed.
+                    if self.clear(client, &path, &stat).await.unwrap_or(true) {
+                        odd.insert(
+                            path,
+                            format!("it is of no session, or of nobody who is a member; {FREED}"),
+                        );
+                    }
+                }
             }
         }
+        self.passed_over.found(odd);
         roster.members.sort_by(|one, other| one.id.cmp(&other.id));
         roster.held.sort();
         Ok(roster)
@@ -281,6 +320,16 @@ impl ZooKeeperCoordination {
 
 fn epoch(stat: &Stat) -> LeaseEpoch {
     LeaseEpoch(stat.czxid.unsigned_abs())
+}
+
+fn is_of_a_session(stat: &Stat) -> bool {
+    stat.ephemeral_owner != 0
+}
+
+/// Who holds a lease; nobody, if this is not what one of us has written.
+fn holder(data: &[u8], stat: &Stat) -> Option<MemberId> {
+    let text = std::str::from_utf8(data).ok().filter(|_| is_of_a_session(stat))?;
+    MemberId::new(text)
 }
 
 /// Whether the session is over for good.

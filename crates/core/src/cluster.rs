@@ -31,6 +31,8 @@ pub struct Card {
     pub tzdb_version: String,
     pub store: String,
     pub schema_version: u32,
+    /// Through what it coordinates: `store`, `etcd`, `redis` or `zookeeper`. Older processes do not say.
+    pub coordination: String,
     /// What it has done since it started, by what it counts; without what it never did.
     pub counters: BTreeMap<String, u64>,
     /// By how much its own wall clock is ahead of the store's.

@@ -58,12 +58,16 @@ pub enum Defect {
     KeepPlaceOfEnded,
     /// A line in which there is room again is not looked at, unless somebody joins it.
     ForgetLine,
+    /// The lines of a paused queue move.
+    MoveWhilePaused,
+    /// A limit that becomes tighter does not reach what is queued.
+    ForgetBacklog,
     /// What a worker has given back after holding it for too long, it starts all the same.
     KeepWhatIsGivenBack,
 }
 
 impl Defect {
-    pub const ALL: [Defect; 27] = [
+    pub const ALL: [Defect; 29] = [
         Defect::DropVersionCheck,
         Defect::DropEpoch,
         Defect::ExpireByWallClock,
@@ -90,6 +94,8 @@ impl Defect {
         Defect::ForgetPace,
         Defect::KeepPlaceOfEnded,
         Defect::ForgetLine,
+        Defect::MoveWhilePaused,
+        Defect::ForgetBacklog,
         Defect::KeepWhatIsGivenBack,
     ];
 }

@@ -5,6 +5,7 @@
 //! database, protocol, clock or source of randomness: those are port traits in [`ports`], and `now` is
 //! always a parameter.
 
+pub mod causes;
 pub mod cluster;
 pub mod control;
 pub mod defects;
@@ -20,6 +21,7 @@ pub mod limits;
 pub mod mix;
 pub mod notes;
 pub mod occurrence;
+pub mod placing;
 pub mod ports;
 pub mod queue;
 pub mod rank;

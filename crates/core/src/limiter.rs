@@ -136,6 +136,16 @@ impl Limit {
         *self == Limit::default()
     }
 
+    /// Whether fewer go on at once than under another limit.
+    pub fn is_narrower_than(&self, other: &Limit) -> bool {
+        self.concurrency.is_some_and(|most| other.concurrency.is_none_or(|other| most < other))
+    }
+
+    /// Whether starts are further apart than under another limit.
+    pub fn is_slower_than(&self, other: &Limit) -> bool {
+        self.rate.is_some_and(|rate| other.rate.is_none_or(|other| rate.step() > other.step()))
+    }
+
     /// How many more may go on now.
     pub fn room(&self, used: &LimiterUse, now: Timestamp) -> u64 {
         let in_use = used.in_use.saturating_sub(u64::from(planted(Defect::AdmitOneTooMany)));

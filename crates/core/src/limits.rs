@@ -209,6 +209,9 @@ pub const MEMBER_TTL: Duration = Duration::from_secs(3);
 /// Shortest and longest such time: a pause of the machine must not look like a death, and nobody wants to wait longer.
 pub const MEMBER_TTL_MIN: Duration = Duration::from_millis(500);
 pub const MEMBER_TTL_MAX: Duration = Duration::from_secs(60);
+/// A time to live that is read and is longer than this was not written by any of us: who has died would never be given up.
+/// Longer than the above, so that it can be raised while an older version still runs.
+pub const MEMBER_TTL_BELIEVED_MAX: Duration = Duration::from_secs(3_600);
 /// How long a scheduler may hear nothing from the store before it no longer stands for segments: it could not fire them.
 pub const STORE_SILENCE_MAX: Duration = Duration::from_secs(5);
 /// How far a machine's wall clock may be off the store's time, unless the configuration says otherwise. A node that is further
@@ -265,6 +268,8 @@ pub const REPLICA_BEHIND_MAX: Duration = Duration::from_secs(10);
 pub const REPLICA_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// How long one statement may take. Then the database ends it, and the store is unavailable.
 pub const DATABASE_STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long one statement may take that reads whole tables, where people have asked for that.
+pub const DATABASE_CHECK_TIMEOUT: Duration = Duration::from_secs(3_600);
 /// How long a statement waits for a row that another transaction has locked. Then it is a conflict, and tried again.
 pub const DATABASE_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a transaction may stay open without a statement, so that a node that hangs, or was cut off, lets go of its locks.
@@ -318,6 +323,9 @@ pub const QUEUE_WEIGHTS_MAX: usize = 1_000;
 pub const OWNER_WEIGHT_MAX: u32 = 1_000;
 /// Executions that one step lets out of a line. The rest follows in the next one.
 pub const ADMITTED_PER_STEP_MAX: usize = 1_000;
+/// Executions that one step has take their places again when a limit has become tighter. Their rows are locked, and work
+/// that becomes ready in the queue waits, for as long as a step takes.
+pub const PLACED_PER_STEP_MAX: usize = 500;
 /// Lines that one look finds, and one step lets move. The rest follows.
 pub const LINES_PER_STEP_MAX: usize = 1_000;
 /// How long a service of coordination may take to answer a call, or to take a connection. Then its next host is asked, or the

@@ -85,6 +85,10 @@ impl Engine {
     pub async fn pause_queue(&self, queue: String, pausing: Pausing) -> Result<(), StoreError> {
         let begun = self.context.store.pause_queue(self.now(), queue, pausing).await?;
         self.context.follow_up([begun], Reservation::default());
+        if pausing == Pausing::Resume {
+            // Whoever waits for its limits may go on.
+            self.context.lines.look();
+        }
         Ok(())
     }
 

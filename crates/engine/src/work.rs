@@ -47,8 +47,8 @@ impl WorkerPort for Engine {
     }
 
     async fn beat(&self, heartbeat: Heartbeat) -> Result<BeatAnswer, WorkerPortError> {
-        let Heartbeat { session, beat, condition } = heartbeat;
-        let outcomes = self.beats.call(vec![Beat { session, beat }]).await.map_err(unavailable)?;
+        let Heartbeat { session, beat, condition, draining } = heartbeat;
+        let outcomes = self.beats.call(vec![Beat { session, beat, draining }]).await.map_err(unavailable)?;
         match outcomes.into_iter().next() {
             Some(BeatOutcome::Counted { turn, cancel, drain }) => {
                 self.keep_condition(session, condition);

@@ -1,17 +1,21 @@
-//! `punctual check`: is the embedded database whole?
+//! `punctual check`: is the database whole, and do its counts agree with its rows?
 
 use crate::data_dir::{DataDirArgs, must_hold_database};
-use crate::exit::Exit;
+use crate::exit::{CliError, Exit};
 use crate::output::OutputArgs;
-use crate::store::{StoreArgs, cannot_open};
+use crate::store::{self, ServerPlace, StoreArgs, StorePlace, cannot_open};
 use anyhow::Context;
 use punctual_client::host;
+use punctual_store::drift::Drift;
 use punctual_store::sqlite::{SqliteOptions, SqliteStore};
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
 pub struct CheckArgs {
+    /// Correct counts that are not those of their rows, and tell which; nothing else is changed
+    #[arg(long)]
+    repair: bool,
     #[command(flatten)]
     data_dir: DataDirArgs,
     #[command(flatten)]
@@ -23,31 +27,74 @@ pub struct CheckArgs {
 /// What was found out about a database.
 #[derive(Serialize)]
 struct Checked {
-    data_dir: PathBuf,
+    /// Of the embedded store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data_dir: Option<PathBuf>,
+    store: String,
     whole: bool,
+    /// What was wrong and is not any more.
+    repaired: Vec<String>,
     problems: Vec<String>,
 }
 
-/// Opens the store as a server would, recovering what a crash left behind, and verifies it.
 pub async fn run(args: CheckArgs) -> anyhow::Result<Exit> {
     let around = args.data_dir.surroundings()?;
     let place = args.store.place(&around, args.data_dir.within(&around)?.path())?;
-    let directory = place.directory("verify its tables with `punctual migrate verify`")?;
-    must_hold_database(directory)?;
-    let host = host::this_machine().context("cannot read randomness")?;
-    let store = SqliteStore::open(&SqliteOptions::new(directory), host.calendar.clone())
-        .map_err(|error| cannot_open(directory, error))?;
-    let problems = store.integrity_check().await.context("the database cannot be verified")?;
+    let (repaired, problems) = match &place {
+        StorePlace::Sqlite(directory) => check_files(directory, &args).await?,
+        StorePlace::Server(server) => check_database(server, &args).await?,
+    };
+    let data_dir = match &place {
+        StorePlace::Sqlite(directory) => Some(directory.clone()),
+        StorePlace::Server(_) => None,
+    };
     let whole = problems.is_empty();
-    let checked = Checked { data_dir: directory.to_owned(), whole, problems };
+    let checked = Checked { data_dir, store: place.to_string(), whole, repaired, problems };
     args.output.print(&checked, told)?;
     Ok(if whole { Exit::Done } else { Exit::Failed })
 }
 
-fn told(checked: &Checked) -> String {
-    let dir = checked.data_dir.display();
-    if checked.whole {
-        return format!("{dir} is whole");
+type Found = (Vec<String>, Vec<String>);
+
+/// Opens the store as a server would, recovering what a crash left behind, and verifies it.
+async fn check_files(directory: &Path, args: &CheckArgs) -> anyhow::Result<Found> {
+    must_hold_database(directory)?;
+    let host = host::this_machine().context("cannot read randomness")?;
+    let store = SqliteStore::open(&SqliteOptions::new(directory), host.calendar.clone())
+        .map_err(|error| cannot_open(directory, error))?;
+    let mended = if args.repair {
+        store.mend_counts().await.context("the counts cannot be corrected")?
+    } else {
+        vec![]
+    };
+    let problems = store.integrity_check().await.context("the database cannot be verified")?;
+    Ok((in_words(&mended), problems))
+}
+
+/// Compares the tables with what this version expects, and the counts with their rows: as exact while servers work on it.
+async fn check_database(place: &ServerPlace, args: &CheckArgs) -> Result<Found, CliError> {
+    let mut problems = store::verify_tables(place).await?;
+    // In tables that are not as expected, nothing can be counted.
+    if !problems.is_empty() {
+        return Ok((vec![], problems));
     }
-    format!("{dir} is damaged:\n  {}", checked.problems.join("\n  "))
+    let mended = if args.repair { store::mend_drift(place).await? } else { vec![] };
+    problems.extend(in_words(&store::find_drift(place).await?));
+    Ok((in_words(&mended), problems))
+}
+
+fn in_words(drifts: &[Drift]) -> Vec<String> {
+    drifts.iter().map(Drift::to_string).collect()
+}
+
+fn told(checked: &Checked) -> String {
+    let store = checked.data_dir.as_ref().map_or(checked.store.clone(), |dir| dir.display().to_string());
+    let state = match checked.problems.as_slice() {
+        [] => format!("{store} is whole"),
+        problems => format!("{store} is damaged:\n  {}", problems.join("\n  ")),
+    };
+    match checked.repaired.as_slice() {
+        [] => state,
+        repaired => format!("corrected in {store}:\n  {}\n{state}", repaired.join("\n  ")),
+    }
 }

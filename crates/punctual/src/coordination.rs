@@ -50,6 +50,21 @@ impl Value for CoordinationUrl {
     }
 }
 
+/// The kind of coordination that needs no other service.
+pub const STORE: &str = "store";
+
+impl CoordinationUrl {
+    /// What people call the service; where it is may be a secret.
+    pub const fn kind(&self) -> &'static str {
+        match self.0 {
+            CoordinationOptions::Store => STORE,
+            CoordinationOptions::Etcd(_) => "etcd",
+            CoordinationOptions::Redis(_) => "redis",
+            CoordinationOptions::ZooKeeper(_) => "zookeeper",
+        }
+    }
+}
+
 fn password(options: &mut CoordinationOptions) -> Option<&mut Secret> {
     let login = match options {
         CoordinationOptions::Store => return None,
@@ -58,6 +73,12 @@ fn password(options: &mut CoordinationOptions) -> Option<&mut Secret> {
         CoordinationOptions::ZooKeeper(options) => &mut options.login,
     };
     login.as_mut().map(|login| &mut login.password)
+}
+
+/// What others on this machine can see of the password. `origin` is where the URL was found.
+pub fn seen_password(settings: &CoordinationSettings, origin: &str) -> Option<String> {
+    let instead = "coordination.password_file or PUNCTUAL_COORDINATION";
+    has_password(&settings.url.0).then(|| crate::config::seen_password(origin, instead)).flatten()
 }
 
 fn has_password(options: &CoordinationOptions) -> bool {
@@ -114,7 +135,7 @@ fn with_password(settings: &CoordinationSettings) -> Result<CoordinationOptions,
 }
 
 /// What this process says of itself to the others.
-fn card(info: &NodeInfo) -> Card {
+pub fn card(info: &NodeInfo) -> Card {
     Card {
         node_id: info.id.clone(),
         roles: info.roles.clone(),
@@ -126,6 +147,7 @@ fn card(info: &NodeInfo) -> Card {
         tzdb_version: tzdb_version().to_owned(),
         store: info.store.clone(),
         schema_version: info.schema_version as u32,
+        coordination: info.coordination.clone(),
         ..Card::default()
     }
 }
@@ -149,6 +171,28 @@ mod tests {
         let error = read("consul://ann:secret@host").unwrap_err();
         assert!(error.contains("etcd://HOST:2379") && !error.contains("secret"), "{error}");
         assert_eq!(CoordinationUrl::found(&Raw::word("redis://ann:secret@host")), None);
+    }
+
+    #[test]
+    fn a_password_in_a_flag_is_seen_by_everybody() {
+        let settings = |url: &str| CoordinationSettings {
+            url: read(url).unwrap(),
+            password_file: None,
+            ttl: Value::read(&Raw::word("3s")).unwrap(),
+        };
+        let seen = seen_password(&settings("redis://ann:secret@host"), "--coordination").unwrap();
+        assert_eq!(
+            seen,
+            "everybody on this machine can see the password in --coordination: use coordination.password_file or \
+             PUNCTUAL_COORDINATION"
+        );
+        for (url, origin) in [
+            ("redis://ann@host", "--coordination"),
+            ("store", "--coordination"),
+            ("redis://ann:secret@host", "PUNCTUAL_COORDINATION"),
+        ] {
+            assert_eq!(seen_password(&settings(url), origin), None, "{url} in {origin}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::hints;
 use crate::output::tell;
 use punctual_client::{ClientError, Problem};
+use punctual_core::causes::innermost;
 use std::process::ExitCode;
 
 /// How a command ended, for scripts.
@@ -84,7 +85,7 @@ pub fn report(error: &anyhow::Error) -> Exit {
 fn report_client_error(error: &ClientError) -> Exit {
     match error {
         ClientError::Unreachable { server, .. } => {
-            tell(&format!("error: cannot reach the server at {server}: {}", root_cause(error)));
+            tell(&format!("error: cannot reach the server at {server}: {}", innermost(error)));
             eprintln!("  start one with `punctual serve`, or name one that runs with --server or --data-dir");
             Exit::Unreachable
         }
@@ -118,13 +119,4 @@ pub const fn of_problem(problem: &Problem) -> Exit {
         429 | 500.. => Exit::ServerFailed,
         _ => Exit::Refused,
     }
-}
-
-/// The innermost reason: the layers of the HTTP client around it say nothing to people.
-fn root_cause(error: &ClientError) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
 }

@@ -92,7 +92,7 @@ enum Command {
     Clock(clock::ClockCommand),
     /// Copy the embedded database, also while its server runs
     Backup(backup::BackupArgs),
-    /// Verify the embedded database of a stopped server
+    /// Verify the database: the embedded one of a stopped server, or a shared one, also while servers work on it
     Check(check::CheckArgs),
     /// Look at the tables of a shared database, or bring them up to this version
     #[command(subcommand)]

@@ -29,6 +29,7 @@ fn nodes_table(page: &Page<NodeBody>) -> String {
             if node.segments > 0 { node.segments.to_string() } else { String::new() },
             node.version.clone(),
             format!("{} {}", node.store, node.schema_version),
+            if node.coordination.is_empty() { "-".to_owned() } else { node.coordination.clone() },
             node.tzdb_version.clone(),
             format!("{} ms", node.clock_offset_ms),
             time_to_millis(node.started_at),
@@ -42,6 +43,7 @@ fn nodes_table(page: &Page<NodeBody>) -> String {
         "SEGMENTS",
         "VERSION",
         "STORE",
+        "COORDINATION",
         "TZDB",
         "CLOCK OFFSET",
         "STARTED",
@@ -78,6 +80,8 @@ mod tests {
             leader: true,
             segments: 22,
             answering: true,
+            others_unknown: false,
+            coordination: "store".to_owned(),
             warnings: vec!["its clock is wrong".to_owned()],
         };
         let text = nodes_table(&Page { items: vec![node], next_cursor: None });

@@ -78,8 +78,9 @@ struct SettingArgs {
     /// How many executions with the same concurrency key start in a span of time, or none for any number
     #[arg(long, value_name = "N/SPAN|none", value_parser = rate)]
     key_rate: Option<Setting<StartRate>>,
-    /// How large the share of an owner is against those of others, who have 1; can be given more than once
-    #[arg(long, value_name = "OWNER=N", value_parser = weight)]
+    /// How large the share of an owner is against those of others, who have 1, or none to take it away; can be given more
+    /// than once
+    #[arg(long, value_name = "OWNER=N|none", value_parser = weight)]
     weight: Vec<(String, u32)>,
 }
 
@@ -103,10 +104,15 @@ fn setting<T>(text: &str, parse: impl FnOnce(&str) -> Result<T, String>) -> Resu
     }
 }
 
+/// What everybody has of whom nothing is said.
+const SHARE_OF_ALL: u32 = 1;
+
 fn weight(text: &str) -> Result<(String, u32), String> {
-    let parsed =
-        text.rsplit_once('=').and_then(|(owner, weight)| Some((owner.to_owned(), weight.parse().ok()?)));
-    parsed.ok_or_else(|| "must be an owner and a number, such as ann=3".to_owned())
+    let wrong =
+        || "must be an owner and a number, or an owner and none, such as ann=3 or ann=none".to_owned();
+    let (owner, weight) = text.rsplit_once('=').ok_or_else(wrong)?;
+    let Setting(weight) = setting(weight, |weight| weight.parse().map_err(|_| wrong()))?;
+    Ok((owner.to_owned(), weight.unwrap_or(SHARE_OF_ALL)))
 }
 
 impl SettingArgs {
@@ -119,8 +125,7 @@ impl SettingArgs {
         settings.key_concurrency = key_concurrency.map_or(settings.key_concurrency, |setting| setting.0);
         settings.key_rate = key_rate.map_or(settings.key_rate, |setting| setting.0);
         settings.weights.extend(weight);
-        // A share of one is what everybody has.
-        settings.weights.retain(|_, weight| *weight != 1);
+        settings.weights.retain(|_, weight| *weight != SHARE_OF_ALL);
         settings
     }
 }
@@ -210,6 +215,17 @@ fn limits_of(concurrency: Option<u32>, rate: Option<StartRate>) -> String {
     }
 }
 
+/// Characters of the owners of a queue that have weights, in a table. All of them are in its other forms.
+const WEIGHTS_CHARS_MAX: usize = 40;
+
+fn weights_of(queue: &QueueBody) -> String {
+    if queue.weights.is_empty() {
+        return "-".to_owned();
+    }
+    let weights = queue.weights.iter().map(|(owner, weight)| format!("{owner}={weight}"));
+    weights.collect::<Vec<_>>().join(", ")
+}
+
 fn queues_table(page: &Page<QueueBody>) -> String {
     if page.items.is_empty() {
         return "no queue has work, is paused or has settings".to_owned();
@@ -224,6 +240,7 @@ fn queues_table(page: &Page<QueueBody>) -> String {
             or_dash(queue.max_depth),
             limits_of(queue.concurrency, queue.rate),
             limits_of(queue.key_concurrency, queue.key_rate),
+            shortened(&weights_of(queue), WEIGHTS_CHARS_MAX),
             optional_time(queue.oldest_queued_at),
             optional_time(queue.paused_at),
         ]
@@ -238,9 +255,62 @@ fn queues_table(page: &Page<QueueBody>) -> String {
             "MAX DEPTH",
             "LIMIT",
             "KEY LIMIT",
+            "WEIGHTS",
             "OLDEST QUEUED",
             "PAUSED SINCE",
         ],
         rows,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        settings: SettingArgs,
+    }
+
+    fn onto(line: &str, before: &[(&str, u32)]) -> Result<Vec<(String, u32)>, String> {
+        let line = Line::try_parse_from(["set"].into_iter().chain(line.split_whitespace()));
+        let weights = before.iter().map(|(owner, weight)| ((*owner).to_owned(), *weight)).collect();
+        let settings = SetQueue { weights, ..SetQueue::default() };
+        let set = line.map_err(|error| error.to_string())?.settings.onto(settings);
+        Ok(set.weights.into_iter().collect())
+    }
+
+    #[test]
+    fn weights_are_set_changed_and_taken_away_one_by_one() {
+        let before = [("ann", 3), ("bob", 2)];
+        for (line, left) in [
+            ("--weight eve=5", &[("ann", 3), ("bob", 2), ("eve", 5)][..]),
+            ("--weight ann=7", &[("ann", 7), ("bob", 2)]),
+            ("--weight ann=none", &[("bob", 2)]),
+            ("--weight ann=1 --weight bob=NONE", &[]),
+            ("--weight a=b=none --rate none", &before),
+        ] {
+            let left: Vec<(String, u32)> =
+                left.iter().map(|(owner, weight)| ((*owner).to_owned(), *weight)).collect();
+            assert_eq!(onto(line, &before), Ok(left), "{line}");
+        }
+        for wrong in ["--weight ann", "--weight ann=", "--weight ann=some", "--weight ann=-1"] {
+            let problem = onto(wrong, &before).unwrap_err();
+            assert!(problem.contains("ann=3 or ann=none"), "{problem}");
+        }
+    }
+
+    #[test]
+    fn weights_are_shown_beside_the_limits() {
+        let mut queue: QueueBody = serde_json::from_value(serde_json::json!({
+            "queue": "images", "paused": false, "waiting": 0, "queued": 0, "running": 0,
+            "weights": {"ann": 3, "bob": 2},
+        }))
+        .unwrap();
+        assert_eq!(weights_of(&queue), "ann=3, bob=2");
+        queue.weights.clear();
+        assert_eq!(weights_of(&queue), "-");
+    }
 }

@@ -20,6 +20,9 @@ pub struct NodeStore {
     pub node: usize,
 }
 
+/// How many one step lets out of a line, or has take their places again. Few, so that others often come in between.
+const ADMITTED_PER_STEP: usize = 3;
+
 /// Sends a write and takes the answer out of its variant.
 macro_rules! write {
     ($store:expr, $write:expr, $variant:path) => {
@@ -252,6 +255,7 @@ impl Store for NodeStore {
     }
 
     async fn admit(&self, now: Timestamp, lines: Vec<Line>, limit: usize) -> Result<Admitted, StoreError> {
+        let limit = limit.min(ADMITTED_PER_STEP);
         write!(self, Write::Admit { now, lines, limit }, WriteReply::Admitted)
     }
 

@@ -92,8 +92,12 @@ pub fn workload(rng: &mut Rng, start: Timestamp, setting: Setting) -> Workload {
     let mut actions: Vec<Duration> = actions.collect();
     actions.sort_unstable();
     let is_set = rng.per_mille(250) || setting.is_limited;
-    let limits =
+    let mut limits: Vec<_> =
         QUEUES.into_iter().filter(|_| is_set).map(|queue| (queue, queue_settings(rng, setting))).collect();
+    if setting.is_limited && rng.per_mille(300) {
+        // People set them later, over what is there by then.
+        limits.clear();
+    }
     Workload { submissions, actions, limits }
 }
 

@@ -160,6 +160,16 @@ fn a_line_that_nobody_looks_at_is_caught() {
 }
 
 #[test]
+fn a_line_of_a_paused_queue_that_moves_is_caught() {
+    check(Defect::MoveWhilePaused);
+}
+
+#[test]
+fn a_limit_that_does_not_reach_the_queued_is_caught() {
+    check(Defect::ForgetBacklog);
+}
+
+#[test]
 fn a_worker_that_runs_what_it_has_given_back_is_caught() {
     check(Defect::KeepWhatIsGivenBack);
 }

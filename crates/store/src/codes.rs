@@ -10,7 +10,8 @@ use punctual_core::job::{DEFAULT_OWNER, Expiry, JobMark, Settings};
 use punctual_core::lifecycle::Status;
 use punctual_core::limiter::{LimiterId, Line, QueueLimits};
 use punctual_core::occurrence::{Lease, LiveState, Origin, Ties};
-use punctual_core::ports::{Lane, LogStream, Role};
+use punctual_core::placing::Placing;
+use punctual_core::ports::{Lane, LogStream, QueueRow, Role};
 use punctual_core::schedule::{Overlap, OverlapPolicy, Replay, Schedule, ScheduleState, SkipReason};
 use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
@@ -152,11 +153,30 @@ pub(crate) fn read_limits(document: Option<&str>) -> Result<QueueLimits, Fault> 
     Ok(document.map(serde_json::from_str).transpose()?.unwrap_or_default())
 }
 
+/// `queues.unplaced`; hardly any queue has it, and not for long.
+pub(crate) fn placing_column(placing: Option<&Placing>) -> Result<Option<String>, Fault> {
+    Ok(placing.map(serde_json::to_string).transpose()?)
+}
+
+pub(crate) fn read_placing(document: Option<&str>) -> Result<Option<Placing>, Fault> {
+    Ok(document.map(serde_json::from_str).transpose()?)
+}
+
 /// The line of the limiter with this number, of which somebody waits in this lane.
 pub(crate) fn read_line(number: i64, lane: &Lane) -> Result<Line, Fault> {
     let own = Line::of_queue(lane.queue());
     let id = LimiterId::from_number(number).ok_or_else(|| Fault::damaged("live.line", number))?;
     Ok(if own.id() == id { own } else { Line { key: Some(id), ..own } })
+}
+
+/// The lines to be looked at: first those of queues in which places are taken again, then these in which somebody waits.
+pub(crate) fn lines_to_look_at(queues: &[QueueRow], waited_in: Vec<Line>, count: usize) -> Vec<Line> {
+    let placing = queues.iter().filter(|row| row.placing.is_some());
+    let mut lines: Vec<Line> = placing.map(|row| Line::of_queue(&row.queue)).collect();
+    let others: Vec<Line> = waited_in.into_iter().filter(|line| !lines.contains(line)).collect();
+    lines.extend(others);
+    lines.truncate(count);
+    lines
 }
 
 /// `jobs.schedule_type`.

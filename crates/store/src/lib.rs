@@ -10,6 +10,7 @@ pub mod conformance;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 #[cfg(any(test, feature = "postgres", feature = "mysql"))]
 mod draft;
+pub mod drift;
 mod fault;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod inventory;

@@ -1,7 +1,7 @@
 //! The verbs of the register as values, as [`crate::write`] has those of the store: the same call on every database, and one
 //! that the simulator can send.
 
-use punctual_core::ports::{HeldLease, Joining, LeaseName, MemberId, MemberPulse, Standing, Take};
+use punctual_core::ports::{HeldLease, Joining, LeaseName, MemberId, MemberPulse, OddRow, Standing, Take};
 use punctual_core::time::Timestamp;
 
 /// One call of a writing verb of [`punctual_core::ports::Register`].
@@ -13,6 +13,7 @@ pub enum RegisterCall {
     Take { member: MemberId, names: Vec<LeaseName> },
     Release { member: MemberId, held: Vec<HeldLease> },
     Remove { member: MemberId },
+    Clear { odd: Vec<OddRow> },
 }
 
 impl RegisterCall {
@@ -22,6 +23,7 @@ impl RegisterCall {
             RegisterCall::GiveUp { silent } => silent.len(),
             RegisterCall::Take { names, .. } => names.len(),
             RegisterCall::Release { held, .. } => held.len(),
+            RegisterCall::Clear { odd } => odd.len(),
             RegisterCall::Enter { .. } | RegisterCall::Beat { .. } | RegisterCall::Remove { .. } => 1,
         };
         rows.max(1)
@@ -37,46 +39,96 @@ pub enum RegisterReply {
     Taken(Vec<Take>),
     Released(Vec<bool>),
     Removed,
+    Cleared,
 }
 
-/// What the rows of the register hold, and what our own code cannot have written.
+/// What the rows of the register hold. A row that cannot be read keeps nobody from reading the others.
 pub(crate) mod read {
-    use crate::fault::Fault;
-    use punctual_core::ports::{Entries, HeldLease, LeaseEpoch, LeaseName, LeaseRow, MemberId, MemberRow};
+    use punctual_core::limits::MEMBER_TTL_BELIEVED_MAX;
+    use punctual_core::ports::{
+        Entries, HeldLease, LeaseEpoch, LeaseName, LeaseRow, MemberId, MemberRow, OddRow, RegisterTable,
+    };
     use std::time::Duration;
-
-    pub fn member(text: String) -> Result<MemberId, Fault> {
-        MemberId::new(text.as_str()).ok_or_else(|| Fault::damaged("cluster_members.id", text))
-    }
-
-    pub fn name(text: &str) -> Result<LeaseName, Fault> {
-        LeaseName::parse(text).ok_or_else(|| Fault::damaged("cluster_leases.name", text))
-    }
-
-    /// A row of `cluster_leases`: name, epoch, holder.
-    pub fn lease(row: (String, u64, Option<String>)) -> Result<LeaseRow, Fault> {
-        let (text, epoch, holder) = row;
-        Ok(LeaseRow { name: name(&text)?, epoch: LeaseEpoch(epoch), holder: holder.map(member).transpose()? })
-    }
 
     /// A row of the statement that reads both tables at one moment: whether it is a member (0) or a lease (1), the member,
     /// its beat or the lease's epoch, the time to live, its card or the lease's name.
-    pub type EitherRow = (i64, String, u64, u64, String);
+    pub type EitherRow = (i64, String, i64, i64, String);
 
-    pub fn entries(rows: Vec<EitherRow>) -> Result<Entries, Fault> {
+    pub fn entries(rows: Vec<EitherRow>) -> Entries {
         let mut entries = Entries::default();
         for (kind, id, number, ttl_us, text) in rows {
-            let id = member(id)?;
             if kind == 0 {
-                let ttl = Duration::from_micros(ttl_us);
-                entries.members.push(MemberRow { id, beat: number, ttl, card: text });
+                match member(&id, number, ttl_us) {
+                    Ok((id, beat, ttl)) => entries.members.push(MemberRow { id, beat, ttl, card: text }),
+                    Err(why) => entries.odd.push(OddRow { table: RegisterTable::Members, key: id, why }),
+                }
             } else {
-                entries.held.push((HeldLease { name: name(&text)?, epoch: LeaseEpoch(number) }, id));
+                match held(&text, number, &id) {
+                    Ok(held) => entries.held.push(held),
+                    Err(why) => entries.odd.push(OddRow { table: RegisterTable::Leases, key: text, why }),
+                }
             }
         }
         entries.members.sort_by(|one, other| one.id.cmp(&other.id));
         entries.held.sort();
-        Ok(entries)
+        entries.odd.sort();
+        entries
+    }
+
+    fn member(id: &str, beat: i64, ttl_us: i64) -> Result<(MemberId, u64, Duration), String> {
+        let member = MemberId::new(id).ok_or_else(|| format!("its id is {}", shown(id)))?;
+        let beat = count(beat).ok_or_else(|| format!("its beat is {beat}"))?;
+        let ttl = u64::try_from(ttl_us).ok().map(Duration::from_micros);
+        let ttl = ttl.filter(|ttl| *ttl <= MEMBER_TTL_BELIEVED_MAX);
+        Ok((member, beat, ttl.ok_or_else(|| format!("its ttl_us is {ttl_us}"))?))
+    }
+
+    fn held(name: &str, epoch: i64, holder: &str) -> Result<(HeldLease, MemberId), String> {
+        let name = LeaseName::parse(name).ok_or_else(|| format!("its name is {}", shown(name)))?;
+        let holder = MemberId::new(holder).ok_or_else(|| format!("its holder is {}", shown(holder)))?;
+        let epoch = count(epoch).ok_or_else(|| format!("its epoch is {epoch}"))?;
+        Ok((HeldLease { name, epoch: LeaseEpoch(epoch) }, holder))
+    }
+
+    /// One that can be raised by one.
+    pub fn count(number: i64) -> Option<u64> {
+        u64::try_from(number).ok().filter(|_| number < i64::MAX)
+    }
+
+    /// As much as a message needs of what may be anything.
+    fn shown(text: &str) -> String {
+        let short: String = text.chars().take(64).collect();
+        let dots = if short.len() < text.len() { "…" } else { "" };
+        format!("{short:?}{dots}")
+    }
+
+    /// A row of `cluster_leases`: name, epoch, holder.
+    pub type RawLease = (String, i64, Option<String>);
+
+    /// Leases as a verb finds them that has locked them.
+    #[derive(Debug, Default)]
+    pub struct Leases {
+        pub found: Vec<LeaseRow>,
+        /// Those whose rows are odd, as they should be written instead: free, and in their epoch as far as it can be read.
+        pub odd: Vec<LeaseRow>,
+    }
+
+    /// Without those of unknown names, which nobody asks for.
+    pub fn leases(rows: Vec<RawLease>) -> Leases {
+        let mut leases = Leases::default();
+        for (text, number, text_of_holder) in rows {
+            let Some(name) = LeaseName::parse(&text) else { continue };
+            let epoch = count(number);
+            let holder = text_of_holder.as_deref().and_then(MemberId::new);
+            let is_odd = epoch.is_none() || holder.is_none() != text_of_holder.is_none();
+            let epoch = LeaseEpoch(epoch.unwrap_or_default());
+            if is_odd {
+                leases.odd.push(LeaseRow { name, epoch, holder: None });
+            } else {
+                leases.found.push(LeaseRow { name, epoch, holder });
+            }
+        }
+        leases
     }
 }
 
@@ -87,7 +139,8 @@ macro_rules! serve_register {
             use $crate::register::{RegisterCall, RegisterReply};
             use async_trait::async_trait;
             use punctual_core::ports::{
-                Entries, HeldLease, Joining, LeaseName, MemberId, MemberPulse, Register, Standing, StoreError, Take,
+                Entries, HeldLease, Joining, LeaseName, MemberId, MemberPulse, OddRow, Register, Standing, StoreError,
+                Take,
             };
             use punctual_core::time::Timestamp;
 
@@ -145,6 +198,10 @@ macro_rules! serve_register {
                 async fn remove_member(&self, member: &MemberId) -> Result<(), StoreError> {
                     let call = RegisterCall::Remove { member: member.clone() };
                     called!(self, call, RegisterReply::Removed => ())
+                }
+
+                async fn clear_rows(&self, odd: Vec<OddRow>) -> Result<(), StoreError> {
+                    called!(self, RegisterCall::Clear { odd }, RegisterReply::Cleared => ())
                 }
             }
         };

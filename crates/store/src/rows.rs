@@ -16,6 +16,7 @@ use punctual_core::lifecycle::Status;
 use punctual_core::limiter::{LimiterId, LimiterUse, Line};
 use punctual_core::notes::{Checkpoint, LastNote, Note};
 use punctual_core::occurrence::{Finished, Live, Terms, Ties};
+use punctual_core::placing::Place;
 use punctual_core::ports::{
     DeadLetter, Lane, LeaseRef, NewRequest, QueueRow, RequestKey, SessionOpening, StoredAnswer,
 };
@@ -57,6 +58,10 @@ pub(crate) trait Rows {
     fn set_last_start(&mut self, limiter: LimiterId, at: Timestamp) -> Result<(), Fault>;
     /// The first `count` of those who wait in a line, by rank. Where others hold some of them it may be fewer.
     fn first_in_line(&mut self, line: &Line, count: usize) -> Result<Vec<LiveRow>, Fault>;
+
+    /// The last `count` of what is queued in a queue before a place, the last one first. Where others write at the same
+    /// time, some may not be queued any more.
+    fn last_queued(&mut self, queue: &str, before: Place, count: usize) -> Result<Vec<Place>, Fault>;
 
     // Jobs.
     fn is_job_there(&mut self, job: JobId) -> Result<bool, Fault>;

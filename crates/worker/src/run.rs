@@ -36,9 +36,9 @@ impl Hands<'_> {
     pub(crate) fn act(&mut self, action: Action) {
         let (port, session) = (self.worker.port.clone(), self.session);
         match action {
-            Action::Beat { beat, condition } => {
+            Action::Beat { beat, condition, draining } => {
                 let sent_at = self.worker.host.clock.monotonic();
-                let heartbeat = Heartbeat { session, beat, condition };
+                let heartbeat = Heartbeat { session, beat, condition, draining };
                 self.tell(async move { Event::Beaten { sent_at, result: port.beat(heartbeat).await } });
             }
             Action::Measure => {

@@ -66,6 +66,7 @@ pub(crate) enum Action {
     Beat {
         beat: u64,
         condition: Option<WorkerCondition>,
+        draining: bool,
     },
     /// Look at the machine.
     Measure,
@@ -145,6 +146,8 @@ pub(crate) struct Session {
     report_resting: bool,
     giving_back: bool,
     draining: bool,
+    /// Whether the house was told, or has said itself, that the session drains.
+    drain_is_told: bool,
     closing: bool,
     end: Option<End>,
 }
@@ -177,6 +180,7 @@ impl Session {
             report_resting: false,
             giving_back: false,
             draining: false,
+            drain_is_told: false,
             closing: false,
             end: None,
         }
@@ -198,9 +202,7 @@ impl Session {
                 }
             }
             Event::BeatDue => {
-                self.beat += 1;
-                let condition = self.condition.take_news(self.load(), now.clock);
-                actions.push(Action::Beat { beat: self.beat, condition });
+                self.beat(now.clock, &mut actions);
                 actions.push(Action::After(self.keeper.beat_interval(), Event::BeatDue));
                 self.measure(&mut actions);
             }
@@ -247,6 +249,13 @@ impl Session {
         actions
     }
 
+    fn beat(&mut self, now: Monotonic, actions: &mut Vec<Action>) {
+        self.beat += 1;
+        let condition = self.condition.take_news(self.load(), now);
+        // With every one: an answer may be lost.
+        actions.push(Action::Beat { beat: self.beat, condition, draining: self.draining });
+    }
+
     fn beaten(
         &mut self,
         sent_at: Monotonic,
@@ -264,9 +273,12 @@ impl Session {
                     self.cancel(lease, now.calendar, actions);
                 }
                 if answer.drain {
+                    self.drain_is_told = true;
                     self.drain(actions);
                 }
             }
+            // The worker has just closed it itself; the answer to that is on its way.
+            Err(WorkerPortError::SessionLost) if self.closing => {}
             Err(WorkerPortError::SessionLost) => self.lose("the session was declared lost", actions),
             // The lease runs on; the next beat may get through.
             Err(error @ (WorkerPortError::Unavailable(_) | WorkerPortError::StaleTurn)) => {
@@ -433,6 +445,10 @@ impl Session {
         }
         if self.is_drained() && !std::mem::replace(&mut self.closing, true) {
             actions.push(Action::Close);
+        }
+        // Until it is gone nobody is to count on it. What is closed at once need not be told first.
+        if self.draining && !self.closing && !std::mem::replace(&mut self.drain_is_told, true) {
+            self.beat(now.clock, actions);
         }
     }
 

@@ -9,11 +9,13 @@ const RULE: &str = "crate edges";
 
 /// Each crate with the ones that it may depend on, in whatever kind of dependency. Itself needs no mention: its
 /// tests may turn on a feature that way.
-const ALLOWED: [(&str, &[&str]); 12] = [
+const ALLOWED: [(&str, &[&str]); 13] = [
     ("punctual-core", &[]),
     ("punctual-store", &["punctual-core"]),
     ("punctual-queue", &["punctual-core"]),
     ("punctual-coordination", &["punctual-core"]),
+    // Bytes on their way, whoever sends them.
+    ("punctual-link", &[]),
     ("punctual-engine", &["punctual-core"]),
     ("punctual-worker", &["punctual-core"]),
     // The client's optional worker is the same one that the server runs (decision 0008).
@@ -26,6 +28,7 @@ const ALLOWED: [(&str, &[&str]); 12] = [
             "punctual-store",
             "punctual-queue",
             "punctual-coordination",
+            "punctual-link",
             "punctual-engine",
             "punctual-worker",
             "punctual-client",
@@ -37,7 +40,7 @@ const ALLOWED: [(&str, &[&str]); 12] = [
         &["punctual-core", "punctual-coordination", "punctual-engine", "punctual-worker", "punctual-store"],
     ),
     // It sees a cluster as its users do.
-    ("punctual-chaos", &["punctual-core", "punctual-client"]),
+    ("punctual-chaos", &["punctual-core", "punctual-client", "punctual-link"]),
     ("xtask", &[]),
 ];
 

@@ -1,10 +1,13 @@
 //! Why a job does what it does, in plain English: a pure function from facts to sentences. Gathering the facts is
 //! the route's part.
 
+mod line;
 mod open;
 mod past;
 #[cfg(test)]
 mod tests;
+
+pub use line::{Holder, in_order};
 
 use crate::able::{self, Able};
 use crate::{described, reasons, views};
@@ -14,11 +17,11 @@ use punctual_core::job::JobStatus;
 use punctual_core::limiter::{LimiterId, LimiterUse, QueueLimits};
 use punctual_core::notes::Noted;
 use punctual_core::occurrence::{Finished, Live, LiveState};
-use punctual_core::ports::{DeadLetter, Depth, JobView, SessionRow};
+use punctual_core::ports::{DeadLetter, Depth, JobView, Lane, SessionRow};
 use punctual_core::schedule::{Schedule, ScheduleState, SkipRange, SkipReason};
 use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// All that an explanation is made of.
@@ -53,6 +56,8 @@ pub struct Facts {
     pub limits: QueueLimits,
     /// How the limiters are used in whose lines its executions wait.
     pub lines: BTreeMap<LimiterId, LimiterUse>,
+    /// Who holds the places in those of them that are full, as far as they were looked at; in the order in which they are told.
+    pub holders: BTreeMap<LimiterId, Vec<Holder>>,
 }
 
 /// A job that another one depends on.
@@ -117,11 +122,7 @@ fn advice(facts: &Facts) -> Vec<Advice> {
     if queue_paused(facts).is_some() {
         advice.push(Advice::resume_queue(&job.spec.queue));
     }
-    if facts.view.open.iter().any(|live| matches!(live.state, LiveState::Queued)) {
-        let able = Able::to_run(&job.spec, &facts.sessions);
-        let paused = able.in_the_way().iter().filter(|row| row.mode == SessionMode::Paused);
-        advice.extend(paused.map(|row| Advice::resume_worker(able::unmistakable(row, &facts.sessions))));
-    }
+    advice.extend(paused_in_the_way(facts).into_iter().map(Advice::resume_worker));
     if let Some(last) = skipped_for_parent(facts) {
         let parent =
             reasons::to_blame(last, &job.spec).filter(|_| parent_status(facts) == Some(JobStatus::Failed));
@@ -131,6 +132,18 @@ fn advice(facts: &Facts) -> Vec<Advice> {
     let redriven = facts.dead.as_ref().filter(|_| facts.view.status() != JobStatus::Cancelled);
     advice.extend(redriven.map(|letter| Advice::redrive(letter.occurrence)));
     advice
+}
+
+/// Paused workers but for which something would run that is queued: an execution of the job, or one that holds a place it
+/// waits for.
+fn paused_in_the_way(facts: &Facts) -> BTreeSet<String> {
+    let is_queued = facts.view.open.iter().any(|live| matches!(live.state, LiveState::Queued));
+    let own = is_queued.then(|| able::lane(&facts.view.job.spec));
+    let holders = facts.holders.values().flatten().filter(|holder| holder.runs.is_none());
+    let lanes: BTreeSet<Lane> = own.into_iter().chain(holders.map(|holder| holder.lane.clone())).collect();
+    let in_the_way = lanes.iter().flat_map(|lane| Able::in_lane(lane, &facts.sessions).in_the_way().to_vec());
+    let paused = in_the_way.filter(|row| row.mode == SessionMode::Paused);
+    paused.map(|row| able::unmistakable(row, &facts.sessions)).collect()
 }
 
 /// The execution that matters most: what runs, else what is first in line. A status that is not ACTIVE matters more

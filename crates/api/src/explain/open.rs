@@ -1,6 +1,6 @@
 //! Why an open execution is where it is.
 
-use super::{Facts, in_brackets, listed, parents, queue_paused, rough, when};
+use super::{Facts, in_brackets, line, listed, parents, queue_paused, rough, when};
 use crate::able::{self, Able};
 use crate::views;
 use punctual_client::ExecutionStatus;
@@ -16,7 +16,7 @@ use punctual_core::session::SessionMode;
 pub fn sentences(live: &Live, is_named: bool, facts: &Facts) -> Vec<String> {
     let mut said = match live.state {
         LiveState::Running(lease) => running(live, lease, facts),
-        LiveState::Waiting(gates) => gates.iter().map(|gate| closed(gate, live, facts)).collect(),
+        LiveState::Waiting(gates) => gates.iter().flat_map(|gate| closed(gate, live, facts)).collect(),
         LiveState::Queued => queued(live, facts),
     };
     let is_of_queue = said.first() == queue_paused(facts).as_ref();
@@ -68,8 +68,9 @@ fn running(live: &Live, lease: Lease, facts: &Facts) -> Vec<String> {
 }
 
 /// What one closed gate means.
-fn closed(gate: Gate, live: &Live, facts: &Facts) -> String {
-    match gate {
+fn closed(gate: Gate, live: &Live, facts: &Facts) -> Vec<String> {
+    let said = match gate {
+        Gate::Concurrency => return line::sentences(live, facts),
         Gate::Time => waits_for_time(live, facts),
         Gate::Dependency if facts.parents.is_empty() => {
             "It waited for other jobs, all of which have succeeded by now: it becomes ready in a moment."
@@ -77,43 +78,10 @@ fn closed(gate: Gate, live: &Live, facts: &Facts) -> String {
         }
         Gate::Dependency => format!("It waits for {} to succeed.", parents(&facts.parents)),
         Gate::Overlap => waits_behind(live, facts),
-        Gate::Concurrency => waits_in_line(live, facts),
         // How to resume it is said of the job.
         Gate::Paused => "It is held because the job is paused.".to_owned(),
-    }
-}
-
-/// What one waits for that is behind the gate of a limit.
-fn waits_in_line(live: &Live, facts: &Facts) -> String {
-    let spec = &facts.view.job.spec;
-    let key = spec.settings.concurrency_key.as_deref().filter(|_| live.line == live.limiter);
-    let (limit, whose) = match key {
-        Some(key) => (facts.limits.of_key(), format!("with the key {key:?} in queue {}", spec.queue)),
-        None => (facts.limits.of_queue(), format!("of queue {}", spec.queue)),
     };
-    let Some(used) = live.line.and_then(|line| facts.lines.get(&line)) else {
-        return "It waits because as many run at once as may.".to_owned();
-    };
-    let others = match used.waiting {
-        0 | 1 => String::new(),
-        waiting => format!(" {waiting} wait for it in all."),
-    };
-    match (limit.concurrency, limit.opens_at(used)) {
-        (Some(most), _) if used.in_use >= u64::from(most) => {
-            format!(
-                "It waits because {} of {most} executions {whose} are queued or running.{others}",
-                used.in_use
-            )
-        }
-        (_, Some(next_at)) if next_at > facts.now => {
-            let rate = limit.rate.map(|rate| rate.to_string()).unwrap_or_default();
-            let next = when(next_at, facts.now);
-            format!(
-                "It waits for the rate of executions {whose}, {rate}: the next one starts at {next}.{others}"
-            )
-        }
-        _ => format!("It waits behind others {whose}, and there is room: they go on in a moment.{others}"),
-    }
+    vec![said]
 }
 
 fn waits_for_time(live: &Live, facts: &Facts) -> String {

@@ -8,7 +8,7 @@ use punctual_core::job::JobStatus;
 use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::{Finished, Origin};
 use punctual_core::ports::DeadLetter;
-use punctual_core::schedule::{OverlapPolicy, SkipRange};
+use punctual_core::schedule::{OverlapPolicy, SkipRange, SkipReason};
 use punctual_core::time::Timestamp;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub fn sentences(facts: &Facts) -> Vec<String> {
         said.extend(how_it_ended(attempts, facts));
         said.extend(late(attempts, facts));
     }
-    said.extend(facts.skipped.iter().take(TOLD_MAX).map(skipped));
+    said.extend(facts.skipped.iter().take(TOLD_MAX).map(|range| skipped(range, facts)));
     said
 }
 
@@ -158,8 +158,14 @@ fn died(letter: &DeadLetter, facts: &Facts) -> String {
     )
 }
 
-fn skipped(range: &SkipRange) -> String {
-    let because = reasons::because(range.reason);
+fn skipped(range: &SkipRange, facts: &Facts) -> String {
+    let because = match fired_late(range, facts) {
+        Some((scheduled, fired_at)) => format!(
+            "no scheduler came in time: at {fired_at}, when one did, the occurrence scheduled for {scheduled} was due as well \
+             and went first (overlap_policy)"
+        ),
+        None => reasons::because(range.reason).to_owned(),
+    };
     match range.count {
         1 => format!("The occurrence scheduled for {} was skipped because {because}.", range.first),
         count => format!(
@@ -167,4 +173,18 @@ fn skipped(range: &SkipRange) -> String {
             range.first, range.last
         ),
     }
+}
+
+/// The occurrence that was in the way of these, with the time of its fire, if that was so late that they were due by then,
+/// too: had it been fired in time, they might have run.
+fn fired_late(range: &SkipRange, facts: &Facts) -> Option<(Timestamp, Timestamp)> {
+    if range.reason != SkipReason::Overlap {
+        return None;
+    }
+    let is_first = |attempt: u32, origin: Origin| attempt == 1 && origin == Origin::Schedule;
+    let open = facts.view.open.iter().filter(|live| is_first(live.attempt, live.origin));
+    let ended = facts.history.iter().filter(|ended| is_first(ended.id.attempt, ended.origin));
+    let open = open.map(|live| (live.scheduled_time, live.available_at));
+    let fired = open.chain(ended.map(|ended| (ended.scheduled_time, ended.available_at)));
+    fired.filter(|(scheduled, at)| *scheduled < range.first && *at >= range.last).max()
 }

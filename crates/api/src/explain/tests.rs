@@ -1,5 +1,6 @@
 //! Every case that an explanation knows, as the sentences that people read.
 
+mod line;
 mod past;
 
 use super::*;
@@ -9,6 +10,7 @@ use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{Epoch, SessionId};
 use punctual_core::job::{Job, JobMark, JobSpec, Priority};
 use punctual_core::lifecycle::{Ending, Status};
+use punctual_core::limiter::{LimiterId, LimiterUse};
 use punctual_core::occurrence::{End, Lease, LiveState, Next, Origin, Terms};
 use punctual_core::ports::Lane;
 use punctual_core::recurrence::RecurrenceSpec;
@@ -66,6 +68,7 @@ fn facts(job: Job) -> Facts {
         notes: vec![],
         limits: Default::default(),
         lines: Default::default(),
+        holders: Default::default(),
     }
 }
 
@@ -295,6 +298,18 @@ fn a_pause_and_a_limit_are_told() {
     let paused = "The job is paused: nothing of it starts until it is resumed.";
     assert_eq!((explained.summary.as_str(), explained.next_run_time), (paused, None));
     assert_eq!(explained.advice, [Advice::resume_job(id)]);
+}
+
+#[test]
+fn a_line_of_a_paused_queue_waits_for_the_queue() {
+    let mut facts = facts(job(|_| {}));
+    let line = LimiterId::of_queue("default");
+    facts.view.open[0].state = behind(Gate::Concurrency);
+    facts.view.open[0].line = Some(line);
+    facts.lines = [(line, LimiterUse { waiting: 3, ..LimiterUse::default() })].into();
+    facts.queue_paused_at = Some(at("07:10:00"));
+    let said = explain(facts).executions.remove(0).sentences;
+    assert_eq!(said, ["It waits in line until queue default is resumed. 3 wait for it in all."]);
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 use crate::Api;
 use crate::error::ApiError;
-use crate::explain::{self, Facts, Parent};
+use crate::explain::{self, Facts, Holder, Parent};
 use crate::extract::IdInPath;
 use crate::query::QueryParams;
+use crate::reasons;
 use crate::routes::jobs;
 use axum::Json;
 use axum::extract::State;
@@ -12,16 +13,21 @@ use punctual_client::ExplainBody;
 use punctual_core::gates::Gate;
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::job::JobStatus;
-use punctual_core::limiter::{LimiterId, LimiterUse, Line};
+use punctual_core::limiter::{LimiterId, LimiterUse, Line, QueueLimits};
 use punctual_core::limits;
 use punctual_core::notes::Noted;
-use punctual_core::occurrence::LiveState;
-use punctual_core::ports::{DeadLetterQuery, JobView, OPEN_IN_VIEW_MAX, StoreError};
+use punctual_core::occurrence::{Live, LiveState};
+use punctual_core::ports::{
+    DeadLetterQuery, ExecutionQuery, ExecutionView, ExecutionWalk, JobView, Lane, ListedExecution,
+    OPEN_IN_VIEW_MAX, SessionRow, StoreError,
+};
 use punctual_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Finished executions that are looked at.
 const HISTORY_MAX: usize = 50;
+/// Executions that are looked at, of those that run and of those that are queued, to say who holds the places of a limit.
+const HOLDERS_LOOKED_AT: usize = 200;
 /// Skipped ranges that are shown.
 const SKIPPED_MAX: usize = 10;
 
@@ -35,9 +41,12 @@ pub async fn explain(
     let store = api.store();
     let dead = DeadLetterQuery { job: Some(id), limit: 1, ..DeadLetterQuery::default() };
     let paused = store.paused_queues().await?;
+    let sessions = store.sessions().await?;
+    let row = store.queues().await?.into_iter().find(|row| row.queue == view.job.spec.queue);
+    let limits = row.map(|row| row.settings.limits).unwrap_or_default();
+    let lines = lines(&api, &view).await?;
     let facts = Facts {
         parents: unfinished_parents(&api, &view).await?,
-        sessions: store.sessions().await?,
         depths: store.depths().await?,
         queue_paused_at: paused
             .into_iter()
@@ -51,14 +60,10 @@ pub async fn explain(
         parents_ended_at: parents_ended_at(&api, &view).await?,
         is_stopping: api.is_stopping(),
         notes: notes(&api, &view).await?,
-        lines: lines(&api, &view).await?,
-        limits: store
-            .queues()
-            .await?
-            .into_iter()
-            .find(|row| row.queue == view.job.spec.queue)
-            .map(|row| row.settings.limits)
-            .unwrap_or_default(),
+        holders: holders(&api, full(&lines, &limits), &sessions).await?,
+        lines: lines.into_iter().map(|(line, used)| (line.id(), used)).collect(),
+        limits,
+        sessions,
         now: api.engine.now(),
         view,
     };
@@ -102,17 +107,66 @@ async fn notes(api: &Api, view: &JobView) -> Result<Vec<Noted>, StoreError> {
 }
 
 /// How the limiters are used that executions of the job wait for.
-async fn lines(api: &Api, view: &JobView) -> Result<BTreeMap<LimiterId, LimiterUse>, StoreError> {
+async fn lines(api: &Api, view: &JobView) -> Result<Vec<(Line, LimiterUse)>, StoreError> {
     let waiting = view.open.iter().filter_map(|live| Some((live.line?, live.limiter)));
     let lines: BTreeSet<Line> = waiting
         .map(|(line, key)| Line { queue: view.job.spec.queue.clone(), key: key.filter(|key| *key == line) })
         .collect();
     let lines: Vec<Line> = lines.into_iter().collect();
     if lines.is_empty() {
-        return Ok(BTreeMap::new());
+        return Ok(vec![]);
     }
     let used = api.store().limiters(lines.clone()).await?;
-    Ok(lines.iter().map(Line::id).zip(used).collect())
+    Ok(lines.into_iter().zip(used).collect())
+}
+
+/// The lines in which nobody goes on before somebody who counts there has ended.
+fn full(lines: &[(Line, LimiterUse)], limits: &QueueLimits) -> Vec<Line> {
+    let is_full = |line: &Line, used: &LimiterUse| {
+        limits.of(line).concurrency.is_some_and(|most| used.in_use >= u64::from(most))
+    };
+    lines.iter().filter(|(line, used)| is_full(line, used)).map(|(line, _)| line.clone()).collect()
+}
+
+/// Who holds the places of these lines of a queue. What counts is what is queued or runs; with a key, what has it.
+async fn holders(
+    api: &Api,
+    lines: Vec<Line>,
+    sessions: &[SessionRow],
+) -> Result<BTreeMap<LimiterId, Vec<Holder>>, StoreError> {
+    let Some(queue) = lines.first().map(|line| line.queue.clone()) else { return Ok(BTreeMap::new()) };
+    let mut started = Vec::new();
+    for walk in [ExecutionWalk::Running { after: None }, ExecutionWalk::Queued { before: None }] {
+        let limit = HOLDERS_LOOKED_AT;
+        let query = ExecutionQuery { walk, limit, queue: Some(queue.clone()), job_type: None, worker: None };
+        started.extend(api.store().executions(query).await?.items);
+    }
+    let counts = |line: &Line, live: &Live| line.key.is_none() || live.limiter == line.key;
+    let holders_of = |line: &Line| {
+        let holder = |listed: &ListedExecution| match &listed.view {
+            ExecutionView::Live { live, worker } if counts(line, live) => Some(holder(listed, live, worker)),
+            _ => None,
+        };
+        let is_stuck =
+            |holder: &Holder| holder.runs.is_none() && reasons::of_queueing(&holder.lane, sessions).is_some();
+        explain::in_order(started.iter().filter_map(holder).collect(), is_stuck)
+    };
+    Ok(lines.iter().map(|line| (line.id(), holders_of(line))).collect())
+}
+
+fn holder(listed: &ListedExecution, live: &Live, worker: &Option<String>) -> Holder {
+    let runs = match live.state {
+        LiveState::Running(lease) => {
+            Some((worker.clone().unwrap_or_else(|| lease.session.to_string()), lease.claimed_at))
+        }
+        LiveState::Queued | LiveState::Waiting(_) => None,
+    };
+    Holder {
+        execution: live.execution(),
+        job_name: listed.job_name.clone(),
+        lane: Lane::new(&listed.queue, &listed.job_type),
+        runs,
+    }
 }
 
 async fn ahead(api: &Api, view: &JobView) -> Result<BTreeMap<OccurrenceId, usize>, StoreError> {

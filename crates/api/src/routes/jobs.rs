@@ -4,7 +4,7 @@ use crate::conditional::etag;
 use crate::error::ApiError;
 use crate::extract::IdInPath;
 use crate::query::{QueryParams, next_cursor};
-use crate::{Api, reasons, views};
+use crate::{Api, able, reasons, views};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -74,7 +74,7 @@ async fn why_queued(api: &Api, view: &JobView) -> Result<Option<String>, StoreEr
     if api.is_stopping() {
         return Ok(Some(reasons::of_stopping()));
     }
-    Ok(reasons::of_queueing(&view.job.spec, &api.store().sessions().await?))
+    Ok(reasons::of_queueing(&able::lane(&view.job.spec), &api.store().sessions().await?))
 }
 
 pub fn no_such_job(id: JobId) -> ApiError {

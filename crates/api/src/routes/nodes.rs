@@ -6,7 +6,7 @@ use crate::query::QueryParams;
 use crate::{Api, NodeInfo};
 use axum::Json;
 use axum::extract::State;
-use punctual_client::{MeBody, NodeBody, OTHERS_UNKNOWN, Page};
+use punctual_client::{MeBody, NodeBody, Page};
 use punctual_core::cluster::Card;
 use punctual_core::recurrence::tzdb_version;
 use punctual_engine::NodeSeen;
@@ -32,7 +32,8 @@ async fn read(api: &Api) -> Vec<NodeBody> {
         }
         Some(Err(error)) => {
             let mut node = answering(api, own);
-            node.warnings.push(format!("{OTHERS_UNKNOWN}: {error}"));
+            node.others_unknown = true;
+            node.warnings.push(format!("the other processes are not known now: {error}"));
             vec![node]
         }
     };
@@ -44,6 +45,7 @@ async fn read(api: &Api) -> Vec<NodeBody> {
 fn answering(api: &Api, node: &NodeInfo) -> NodeBody {
     let cluster = api.engine.cluster();
     let offset_us = -api.engine.clock_offset_us();
+    let apart = api.apart.as_ref().map(|apart| apart.borrow().clone()).unwrap_or_default();
     NodeBody {
         node_id: node.id.clone(),
         version: node.version.clone(),
@@ -60,7 +62,9 @@ fn answering(api: &Api, node: &NodeInfo) -> NodeBody {
         leader: cluster.leads,
         segments: cluster.segments as u32,
         answering: true,
-        warnings: clock_warning(offset_us, cluster.is_off).into_iter().collect(),
+        others_unknown: false,
+        coordination: node.coordination.clone(),
+        warnings: clock_warning(offset_us, cluster.is_off).into_iter().chain(apart).collect(),
     }
 }
 
@@ -73,7 +77,9 @@ fn shown(seen: &NodeSeen, own: &NodeInfo) -> NodeBody {
     });
     let is_scheduler = card.roles.iter().any(|role| role == "scheduler");
     let mut warnings: Vec<String> = clock_warning(card.clock_offset_us, false).into_iter().collect();
-    if is_scheduler && !card.stands {
+    // One that coordinates through something else is here to be seen, and takes its segments there.
+    let is_apart = !card.coordination.is_empty() && card.coordination != own.coordination;
+    if is_scheduler && !card.stands && !is_apart {
         warnings.push(
             "it takes no segments: it is stopping, its clock is too far off, or it does not reach the store"
                 .to_owned(),
@@ -98,6 +104,8 @@ fn shown(seen: &NodeSeen, own: &NodeInfo) -> NodeBody {
         leader: seen.holdings.leads,
         segments: seen.holdings.segments.len() as u32,
         answering: false,
+        others_unknown: false,
+        coordination: card.coordination,
         warnings,
     }
 }
@@ -156,6 +164,7 @@ mod tests {
             store: "postgres".to_owned(),
             schema_version: 2,
             embedded_store: false,
+            coordination: "store".to_owned(),
             host: "a".to_owned(),
             pid: 1,
         }
@@ -189,6 +198,8 @@ mod tests {
         let warnings = node(Some(off)).warnings;
         assert!(warnings[0].contains("45.0 s behind the store's"), "{warnings:?}");
         assert!(warnings[1].starts_with("it takes no segments"), "{warnings:?}");
+        let apart = node(Some(Card { coordination: "etcd".to_owned(), stands: false, ..scheduler() }));
+        assert_eq!((apart.coordination.as_str(), apart.warnings.len()), ("etcd", 0), "{:?}", apart.warnings);
         let unreadable = node(None);
         assert_eq!(unreadable.node_id, "0f");
         assert!(unreadable.warnings[0].contains("cannot be read"));

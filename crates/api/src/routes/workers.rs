@@ -66,7 +66,7 @@ async fn order(
     caller.check_operator()?;
     let found = find(api, id).await?;
     match api.engine.order_session(found.session_id, order).await? {
-        Some(Ok(mode)) => Ok(Json(WorkerSessionBody { state: views::worker_state(mode), ..found })),
+        Some(Ok(mode)) => Ok(Json(views::in_mode(found, mode))),
         Some(Err(SessionDraining)) => Err(ApiError::Conflict(format!(
             "session {} of worker {} is draining and will close: start the worker again to give it work",
             found.session_id, found.worker_id

@@ -1,5 +1,6 @@
 //! One handler: its payload read, its result written, and what it is told of its run.
 
+use punctual_core::causes::in_full;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
 use punctual_core::notes::{Checkpoint, CheckpointTooLarge, Percent, Progress};
 use punctual_core::ports::{
@@ -160,13 +161,7 @@ impl HandlerError {
 
 impl<E: std::error::Error> From<E> for HandlerError {
     fn from(error: E) -> Self {
-        let mut message = error.to_string();
-        let mut next = error.source();
-        while let Some(cause) = next {
-            message += &format!(": {cause}");
-            next = cause.source();
-        }
-        HandlerError::new(message)
+        HandlerError::new(in_full(&error))
     }
 }
 

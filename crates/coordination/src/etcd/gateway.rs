@@ -14,6 +14,7 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use punctual_core::causes::in_full;
 use punctual_core::limits::COORDINATION_ANSWER_BYTES_MAX;
 use punctual_core::ports::CoordinationError;
 use rustls::pki_types::pem::PemObject;
@@ -203,10 +204,10 @@ impl Gateway {
         let request =
             request.body(Full::new(Bytes::from(body.to_string()))).map_err(|error| error.to_string())?;
         let answered = async {
-            let response = self.http.request(request).await.map_err(|error| chain(&error))?;
+            let response = self.http.request(request).await.map_err(|error| in_full(&error))?;
             let status = response.status();
             let body = Limited::new(response.into_body(), COORDINATION_ANSWER_BYTES_MAX).collect().await;
-            let bytes = body.map_err(|error| chain(&*error))?.to_bytes();
+            let bytes = body.map_err(|error| in_full(&*error))?.to_bytes();
             Ok::<_, String>((status, bytes))
         };
         let late = || format!("no answer within {:?}", self.answer_max);
@@ -251,14 +252,6 @@ impl Gateway {
                  later"
             )),
         }
-    }
-
-    /// Something is kept under our prefix that is not ours.
-    pub fn odd(&self, key: &str) -> CoordinationError {
-        let address = &self.address;
-        CoordinationError::Broken(format!(
-            "etcd at {address} holds {key}, which is not ours: use another prefix"
-        ))
     }
 }
 
@@ -318,15 +311,4 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, OpenError> 
 
 fn unusable(path: &Path, reason: &dyn std::fmt::Display) -> OpenError {
     OpenError::Certificates { path: path.to_owned(), reason: reason.to_string() }
-}
-
-/// An error with what has caused it.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut said = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        said = format!("{said}: {next}");
-        cause = next.source();
-    }
-    said
 }

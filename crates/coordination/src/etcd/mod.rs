@@ -7,6 +7,7 @@ mod gateway;
 mod wire;
 
 use crate::entered::{Entered, check_card};
+use crate::odd::{FREED, LEFT, Odd, PassedOver};
 use crate::open::OpenError;
 use crate::options::EtcdOptions;
 use async_trait::async_trait;
@@ -27,6 +28,7 @@ pub struct EtcdCoordination {
     entered: Entered,
     /// What each member of this process last said of itself: only what is new is written.
     cards: Mutex<BTreeMap<MemberId, String>>,
+    passed_over: PassedOver,
 }
 
 /// Leases that one transaction is about. etcd takes 128 operations by default, and there are fewer names than that.
@@ -40,6 +42,7 @@ impl EtcdCoordination {
             prefix: options.prefix.clone(),
             entered: Entered::default(),
             cards: Mutex::default(),
+            passed_over: PassedOver::default(),
         })
     }
 
@@ -105,23 +108,65 @@ impl EtcdCoordination {
         };
         let answer = self.gateway.transact(&look).await.map_err(|refusal| self.gateway.failed(refusal))?;
         let rows = answer.ranges.into_iter().next().unwrap_or_default();
-        let held = rows.iter().map(|row| self.held(row)).collect::<Result<_, _>>()?;
-        Ok(Sight { is_there: answer.succeeded, held })
+        let mut sight = Sight { is_there: answer.succeeded, held: BTreeMap::new(), in_the_way: vec![] };
+        for row in rows {
+            match self.read_lease(&row) {
+                LeaseKey::Held(name, held) => drop(sight.held.insert(name, held)),
+                LeaseKey::InTheWay(_) => sight.in_the_way.push(row),
+                LeaseKey::Unknown => {}
+            }
+        }
+        Ok(sight)
     }
 
-    fn held(&self, row: &KeyValue) -> Result<(LeaseName, (LeaseEpoch, MemberId)), CoordinationError> {
-        let name = row.key.strip_prefix(&self.leases()).and_then(LeaseName::parse);
-        let holder = MemberId::new(row.value.as_str());
-        match (name, holder) {
-            (Some(name), Some(holder)) => Ok((name, (LeaseEpoch(row.create_revision), holder))),
-            _ => Err(self.gateway.odd(&row.key)),
+    fn read_lease(&self, row: &KeyValue) -> LeaseKey {
+        let Some(name) = row.key.strip_prefix(&self.leases()).and_then(LeaseName::parse) else {
+            return LeaseKey::Unknown;
+        };
+        match MemberId::new(row.value.as_str()) {
+            None => LeaseKey::InTheWay("its value is no id of a member"),
+            Some(_) if !row.is_leased => LeaseKey::InTheWay("it goes with no lease of etcd"),
+            Some(holder) => LeaseKey::Held(name, (LeaseEpoch(row.create_revision), holder)),
         }
+    }
+
+    fn read_member(&self, row: &KeyValue) -> Result<MemberId, &'static str> {
+        match row.key.strip_prefix(&self.members()).and_then(MemberId::new) {
+            None => Err("its name is no id of a member"),
+            // It would be a member for ever.
+            Some(_) if !row.is_leased => Err("it goes with no lease of etcd"),
+            Some(id) => Ok(id),
+        }
+    }
+
+    /// Removes keys of leases that nobody could take otherwise, unless somebody has written them meanwhile.
+    async fn clear(&self, rows: &[KeyValue]) -> Result<(), CoordinationError> {
+        for row in rows {
+            let transaction = Transaction {
+                compare: vec![Compare::unchanged(row)],
+                success: vec![Operation::delete_row(row)],
+                failure: vec![],
+            };
+            let done = self.gateway.transact(&transaction).await;
+            done.map_err(|refusal| self.gateway.failed(refusal))?;
+        }
+        Ok(())
     }
 }
 
 struct Sight {
     is_there: bool,
     held: BTreeMap<LeaseName, (LeaseEpoch, MemberId)>,
+    /// Keys of leases that hold something odd.
+    in_the_way: Vec<KeyValue>,
+}
+
+/// What a key below that of all leases is.
+enum LeaseKey {
+    Held(LeaseName, (LeaseEpoch, MemberId)),
+    /// One of ours with something odd in it, and why that is odd.
+    InTheWay(&'static str),
+    Unknown,
 }
 
 /// etcd counts in seconds, and takes no fewer than it needs to elect a leader. Rounded up: nobody is given up too early.
@@ -178,17 +223,33 @@ impl Coordination for EtcdCoordination {
         };
         let answer = self.gateway.transact(&look).await.map_err(|refusal| self.gateway.failed(refusal))?;
         let [members, leases] = <[Vec<KeyValue>; 2]>::try_from(answer.ranges)
-            .map_err(|_| self.gateway.odd("an answer without its parts"))?;
-        let mut roster = Roster::default();
+            .map_err(|_| self.gateway.failed(Refusal::Odd("to a look".to_owned())))?;
+        let (mut roster, mut odd, mut in_the_way) = (Roster::default(), Odd::new(), vec![]);
         for row in members {
-            let id = row.key.strip_prefix(&self.members()).and_then(MemberId::new);
-            let id = id.ok_or_else(|| self.gateway.odd(&row.key))?;
-            roster.members.push(Member { id, card: row.value });
+            match self.read_member(&row) {
+                Ok(id) => roster.members.push(Member { id, card: row.value }),
+                Err(why) => drop(odd.insert(row.key, format!("{why}; {LEFT}"))),
+            }
         }
-        for row in &leases {
-            let (name, (epoch, holder)) = self.held(row)?;
-            roster.held.push((HeldLease { name, epoch }, holder));
+        let is_there = |holder: &MemberId| roster.members.iter().any(|member| member.id == *holder);
+        for row in leases {
+            let why = match self.read_lease(&row) {
+                LeaseKey::Held(name, (epoch, holder)) if is_there(&holder) => {
+                    roster.held.push((HeldLease { name, epoch }, holder));
+                    continue;
+                }
+                LeaseKey::Unknown => {
+                    odd.insert(row.key, format!("its name is no lease; {LEFT}"));
+                    continue;
+                }
+                LeaseKey::Held(..) => "its holder is no member",
+                LeaseKey::InTheWay(why) => why,
+            };
+            odd.insert(row.key.clone(), format!("{why}; {FREED}"));
+            in_the_way.push(row);
         }
+        self.passed_over.found(odd);
+        self.clear(&in_the_way).await?;
         roster.members.sort_by(|one, other| one.id.cmp(&other.id));
         roster.held.sort();
         Ok(roster)
@@ -201,6 +262,10 @@ impl Coordination for EtcdCoordination {
             let sight = self.sight(member).await?;
             if !sight.is_there {
                 return Ok(vec![Take::GivenUp; names.len()]);
+            }
+            if !sight.in_the_way.is_empty() {
+                self.clear(&sight.in_the_way).await?;
+                continue;
             }
             let mut free: Vec<LeaseName> =
                 names.iter().copied().filter(|name| !sight.held.contains_key(name)).collect();

@@ -42,6 +42,12 @@ impl Compare {
         )
     }
 
+    /// Nobody has written it since it was read.
+    pub fn unchanged(row: &KeyValue) -> Self {
+        let revision = row.mod_revision.to_string();
+        Compare(json!({"key": row.raw_key, "target": "MOD", "result": "EQUAL", "mod_revision": revision}))
+    }
+
     pub fn value(key: &str, value: &str) -> Self {
         Compare(json!({"key": encoded(key), "target": "VALUE", "result": "EQUAL", "value": encoded(value)}))
     }
@@ -58,6 +64,11 @@ impl Operation {
 
     pub fn delete(key: &str) -> Self {
         Operation(json!({"request_delete_range": {"key": encoded(key)}}))
+    }
+
+    /// Also of a key that is no text.
+    pub fn delete_row(row: &KeyValue) -> Self {
+        Operation(json!({"request_delete_range": {"key": row.raw_key}}))
     }
 
     /// All keys that begin so.
@@ -83,11 +94,17 @@ pub struct Answer {
     pub ranges: Vec<Vec<KeyValue>>,
 }
 
+/// What is no text reads with question marks in it, as nothing of ours does.
 #[derive(Debug)]
 pub struct KeyValue {
     pub key: String,
     pub value: String,
     pub create_revision: u64,
+    /// Whether it goes with a lease.
+    pub is_leased: bool,
+    /// As etcd has sent it.
+    raw_key: String,
+    mod_revision: u64,
 }
 
 /// What is zero, false or empty is left out.
@@ -117,15 +134,24 @@ struct RawKeyValue {
     #[serde(default)]
     value: String,
     create_revision: String,
+    mod_revision: String,
+    #[serde(default)]
+    lease: String,
 }
 
 /// `None` if it is not what etcd answers.
 pub fn answer(body: &[u8]) -> Option<Answer> {
     let raw: RawAnswer = serde_json::from_slice(body).ok()?;
-    let text = |encoded: &str| String::from_utf8(BASE64.decode(encoded).ok()?).ok();
+    let text = |encoded: &str| Some(String::from_utf8_lossy(&BASE64.decode(encoded).ok()?).into_owned());
     let row = |raw: RawKeyValue| {
-        let create_revision = raw.create_revision.parse().ok()?;
-        Some(KeyValue { key: text(&raw.key)?, value: text(&raw.value)?, create_revision })
+        Some(KeyValue {
+            key: text(&raw.key)?,
+            value: text(&raw.value)?,
+            create_revision: raw.create_revision.parse().ok()?,
+            is_leased: !matches!(raw.lease.as_str(), "" | "0"),
+            mod_revision: raw.mod_revision.parse().ok()?,
+            raw_key: raw.key,
+        })
     };
     let ranges = raw.responses.into_iter().filter_map(|response| response.response_range);
     let ranges = ranges.map(|range| range.kvs.into_iter().map(row).collect::<Option<Vec<_>>>());

@@ -9,6 +9,7 @@
 mod scripts;
 
 use crate::entered::{Entered, check_card};
+use crate::odd::{LEFT, Odd, PassedOver};
 use crate::open::OpenError;
 use crate::options::{HostAndPort, Identity, RedisOptions, Tls, advice, listed};
 use async_trait::async_trait;
@@ -40,6 +41,7 @@ pub struct RedisCoordination {
     /// For messages.
     address: String,
     entered: Entered,
+    passed_over: PassedOver,
 }
 
 /// The connection that all calls share. Made when it is needed, and again after it broke.
@@ -80,6 +82,7 @@ impl RedisCoordination {
             prefix: format!("{{{}}}", options.prefix),
             address: listed(&options.hosts),
             entered: Entered::default(),
+            passed_over: PassedOver::default(),
         })
     }
 
@@ -90,6 +93,31 @@ impl RedisCoordination {
     }
 
     async fn run<T: FromRedisValue>(&self, call: &ScriptInvocation<'_>) -> Result<T, CoordinationError> {
+        match self.run_once(call).await? {
+            Ok(answer) => Ok(answer),
+            Err(error) if is_of_another_kind(&error) => {
+                self.mend().await?;
+                self.run_once(call).await?.map_err(|error| self.said(&error))
+            }
+            Err(error) => Err(self.said(&error)),
+        }
+    }
+
+    /// Makes room where somebody else has written something of another kind under our own names.
+    async fn mend(&self) -> Result<(), CoordinationError> {
+        let mended = self.run_once::<Vec<Vec<u8>>>(&self.call(&self.scripts.mend)).await?;
+        for key in mended.map_err(|error| self.said(&error))? {
+            let place = String::from_utf8_lossy(&key);
+            tracing::warn!(%place, "a key of the cluster in Redis is of another kind than ours; it is removed");
+        }
+        Ok(())
+    }
+
+    /// What Redis has answered. An error outside says that it cannot be reached.
+    async fn run_once<T: FromRedisValue>(
+        &self,
+        call: &ScriptInvocation<'_>,
+    ) -> Result<Result<T, RedisError>, CoordinationError> {
         let (mut connection, number) = self.connected().await?;
         let mut under_way = UnderWay { failed: &self.failed, number, is_answered: false };
         let answered = call.invoke_async(&mut connection).await;
@@ -100,7 +128,7 @@ impl RedisCoordination {
                 !(error.is_unrecoverable_error() || error.is_timeout() || error.code() == Some("READONLY"))
             }
         };
-        answered.map_err(|error| self.said(&error))
+        Ok(answered)
     }
 
     /// The connection and its number. Tries one host after the other.
@@ -179,6 +207,7 @@ impl RedisCoordination {
         ))
     }
 
+    /// The id that Redis has sent out of what we have given it.
     fn member(&self, text: &str) -> Result<MemberId, CoordinationError> {
         MemberId::new(text).ok_or_else(|| self.odd("a member"))
     }
@@ -186,6 +215,15 @@ impl RedisCoordination {
     fn epoch(&self, text: &str) -> Result<LeaseEpoch, CoordinationError> {
         text.parse().map(LeaseEpoch).map_err(|_| self.odd("an epoch"))
     }
+}
+
+fn is_of_another_kind(error: &RedisError) -> bool {
+    // Older servers tell it inside the error of the script.
+    error.to_string().contains("WRONGTYPE")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 fn clients(options: &RedisOptions) -> Result<Vec<Client>, OpenError> {
@@ -272,16 +310,29 @@ impl Coordination for RedisCoordination {
 
     async fn look(&self) -> Result<Roster, CoordinationError> {
         let call = self.call(&self.scripts.look);
-        let (members, leases): (Vec<String>, Vec<String>) = self.run(&call).await?;
-        let mut roster = Roster::default();
+        let [members, leases, freed, strangers]: [Vec<Vec<u8>>; 4] = self.run(&call).await?;
+        let (mut roster, mut odd) = (Roster::default(), Odd::new());
         for pair in members.chunks_exact(2) {
-            roster.members.push(Member { id: self.member(&pair[0])?, card: pair[1].clone() });
+            roster.members.push(Member { id: self.member(&text(&pair[0]))?, card: text(&pair[1]) });
         }
         for lease in leases.chunks_exact(3) {
-            let name = LeaseName::parse(&lease[0]).ok_or_else(|| self.odd("a lease"))?;
-            let held = HeldLease { name, epoch: self.epoch(&lease[1])? };
-            roster.held.push((held, self.member(&lease[2])?));
+            let [name, epoch, holder] = [text(&lease[0]), text(&lease[1]), text(&lease[2])];
+            let Some(known) = LeaseName::parse(&name) else {
+                odd.insert(format!("lease {name}"), format!("its name is no lease; {LEFT}"));
+                continue;
+            };
+            let held = HeldLease { name: known, epoch: self.epoch(&epoch)? };
+            roster.held.push((held, self.member(&holder)?));
         }
+        for name in freed.iter().map(|name| text(name)) {
+            let why = "it has no holder who is there, or no epoch; the lease is freed";
+            odd.insert(format!("lease {name}"), why.to_owned());
+        }
+        for id in strangers.iter().map(|id| text(id)) {
+            let why = "its key is of another kind, never expires or has no id; it is forgotten, and the key is left as it is";
+            odd.insert(format!("member {id}"), why.to_owned());
+        }
+        self.passed_over.found(odd);
         roster.members.sort_by(|one, other| one.id.cmp(&other.id));
         roster.held.sort();
         Ok(roster)

@@ -1,5 +1,6 @@
 //! What Redis does in one step: each call of the port is one script. Every script is given the prefix of the cluster first.
 
+use punctual_core::limits::MEMBER_TTL_BELIEVED_MAX;
 use redis::Script;
 
 pub struct Scripts {
@@ -9,11 +10,13 @@ pub struct Scripts {
     pub take: Script,
     pub release: Script,
     pub leave: Script,
+    pub mend: Script,
 }
 
 impl Scripts {
     pub fn new() -> Self {
-        let script = |text: &str| Script::new(&format!("{NAMES}{text}"));
+        let longest = MEMBER_TTL_BELIEVED_MAX.as_millis();
+        let script = |text: &str| Script::new(&format!("local longest = {longest}{NAMES}{text}"));
         Scripts {
             join: script(JOIN),
             beat: script(BEAT),
@@ -21,16 +24,26 @@ impl Scripts {
             take: script(TAKE),
             release: script(RELEASE),
             leave: script(LEAVE),
+            mend: script(MEND),
         }
     }
 }
 
-/// What all scripts begin with. `KEYS[1]` is the set of all ids, from whose name the others follow.
+/// What all scripts begin with. `KEYS[1]` is the set of all ids, from whose name the others follow. A key of a member that
+/// somebody else has written, so that it is of another kind or stays for ever, is nobody's, and so is what cannot be an id.
 const NAMES: &str = r"
 local ids, prefix = KEYS[1], ARGV[1]
 local holders, epochs = prefix .. ':holders', prefix .. ':epochs'
 local function key(id) return prefix .. ':member:' .. id end
-local function alive(id) return redis.call('EXISTS', key(id)) == 1 end
+local function alive(id)
+  if #id > 64 or not string.match(id, '^[%w_%-]+$') then return false end
+  local left = redis.call('PTTL', key(id))
+  return left >= 0 and left <= longest and redis.call('TYPE', key(id)).ok == 'hash'
+end
+local function epoch_of(name)
+  local text = redis.call('HGET', epochs, name)
+  if text and string.match(text, '^%d+$') and #text < 20 then return text end
+end
 local function free_all(id)
   local held = redis.call('HGETALL', holders)
   for at = 1, #held, 2 do
@@ -58,28 +71,36 @@ redis.call('SADD', ids, id)
 return 1
 ";
 
-/// Ids and cards of those who are alive; name, epoch and holder of what they hold. Who has expired is forgotten.
+/// Ids and cards of those who are alive; name, epoch and holder of what they hold. Who has expired is forgotten. Then the names
+/// of what was found odd: leases that were freed because they had no holder who is there or no epoch, and members that are of
+/// another kind, would stay for ever or cannot be an id, which are forgotten, too.
 const LOOK: &str = r"
-local members, leases = {}, {}
+local members, leases, freed, strangers = {}, {}, {}, {}
 for _, id in ipairs(redis.call('SMEMBERS', ids)) do
-  local card = redis.call('HGET', key(id), 'card')
+  local card = alive(id) and redis.call('HGET', key(id), 'card')
   if card then
     members[#members + 1] = id
     members[#members + 1] = card
   else
+    if redis.call('TYPE', key(id)).ok ~= 'none' then strangers[#strangers + 1] = id end
     redis.call('SREM', ids, id)
     free_all(id)
   end
 end
 local held = redis.call('HGETALL', holders)
 for at = 1, #held, 2 do
-  if alive(held[at + 1]) then
-    leases[#leases + 1] = held[at]
-    leases[#leases + 1] = redis.call('HGET', epochs, held[at])
-    leases[#leases + 1] = held[at + 1]
+  local name, holder = held[at], held[at + 1]
+  local epoch = epoch_of(name)
+  if epoch and alive(holder) then
+    leases[#leases + 1] = name
+    leases[#leases + 1] = epoch
+    leases[#leases + 1] = holder
+  else
+    redis.call('HDEL', holders, name)
+    freed[#freed + 1] = name
   end
 end
-return {members, leases}
+return {members, leases, freed, strangers}
 ";
 
 /// For each name its holder and epoch. Nothing, if the member is not alive.
@@ -92,8 +113,8 @@ local answers = {}
 for at = 3, #ARGV do
   local name = ARGV[at]
   local holder = redis.call('HGET', holders, name)
-  if not holder or not alive(holder) then
-    local before = tonumber(redis.call('HGET', epochs, name) or '0')
+  if not holder or not alive(holder) or not epoch_of(name) then
+    local before = tonumber(epoch_of(name) or '0')
     redis.call('HSET', epochs, name, string.format('%.0f', math.max(before + 1, now)))
     redis.call('HSET', holders, name, id)
     holder = id
@@ -115,6 +136,20 @@ for at = 3, #ARGV, 2 do
   answers[#answers + 1] = is_held and 1 or 0
 end
 return answers
+";
+
+/// Removes what stands under our own names and is of another kind, so that no other script can run. The names of what was
+/// removed: those who are alive come back with their next beat, and take anew what they held.
+const MEND: &str = r"
+local removed = {}
+for _, pair in ipairs({{ids, 'set'}, {holders, 'hash'}, {epochs, 'hash'}}) do
+  local kind = redis.call('TYPE', pair[1]).ok
+  if kind ~= 'none' and kind ~= pair[2] then
+    redis.call('DEL', pair[1])
+    removed[#removed + 1] = pair[1]
+  end
+end
+return removed
 ";
 
 const LEAVE: &str = r"

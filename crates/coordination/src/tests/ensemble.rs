@@ -4,7 +4,7 @@
 //! higher than all before it. And as long as two of three servers are there, everybody comes to hold something again.
 
 use super::private::Private;
-use super::{etcd, zookeeper};
+use super::services::{ETCD, ZOOKEEPER};
 use crate::conformance::Stage;
 use punctual_core::ports::{
     CoordinationError, HeldLease, Joining, LeaseEpoch, LeaseName, MemberId, Standing, Take,
@@ -181,7 +181,7 @@ async fn ask(host: &str, words: &str) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn etcd_loses_servers_under_contention() {
     let ensemble = Private::start("etcd-cluster").await;
-    let stage = etcd::stage(&ensemble.url());
+    let stage = ETCD.stage_at(&ensemble.url());
     loses_servers(ensemble, stage, async |host: &str| {
         let said = ask(
             host,
@@ -202,6 +202,6 @@ async fn etcd_loses_servers_under_contention() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn zookeeper_loses_servers_under_contention() {
     let ensemble = Private::start("zookeeper-cluster").await;
-    let stage = zookeeper::stage(&ensemble.url());
+    let stage = ZOOKEEPER.stage_at(&ensemble.url());
     loses_servers(ensemble, stage, async |host: &str| ask(host, "srvr").await.contains("Mode: leader")).await;
 }

@@ -12,7 +12,11 @@ mod private;
 mod redis;
 #[cfg(all(feature = "etcd", feature = "redis", feature = "zookeeper"))]
 mod secured;
+#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+mod services;
 mod store;
+#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+mod strange;
 #[cfg(feature = "zookeeper")]
 mod zookeeper;
 
@@ -20,9 +24,24 @@ mod zookeeper;
 mod server {
     //! Servers that the tests were given.
 
+    use crate::CoordinationOptions;
+    use punctual_core::ports::Coordination;
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
     #[cfg(all(feature = "etcd", feature = "redis", feature = "zookeeper"))]
-    pub use whatever::{adapter, door, eventually, takes_part};
+    pub use whatever::{door, eventually, takes_part};
+
+    pub fn adapter(options: &CoordinationOptions) -> Arc<dyn Coordination> {
+        match options {
+            #[cfg(feature = "etcd")]
+            CoordinationOptions::Etcd(options) => Arc::new(crate::EtcdCoordination::new(options).unwrap()),
+            #[cfg(feature = "redis")]
+            CoordinationOptions::Redis(options) => Arc::new(crate::RedisCoordination::new(options).unwrap()),
+            #[cfg(feature = "zookeeper")]
+            CoordinationOptions::ZooKeeper(options) => Arc::new(crate::ZooKeeperCoordination::new(options)),
+            other => panic!("{other} has no server"),
+        }
+    }
 
     /// The URL of one, or an end that says what to do.
     pub fn url(variable: &str) -> String {
@@ -41,7 +60,7 @@ mod server {
     mod whatever {
         //! What can be asked of any of them.
 
-        use crate::{CoordinationOptions, EtcdCoordination, RedisCoordination, ZooKeeperCoordination};
+        use super::adapter;
         use punctual_core::ports::{
             Coordination, CoordinationError, Joining, LeaseName, MemberId, Standing, Take,
         };
@@ -56,15 +75,6 @@ mod server {
             while !condition().await {
                 assert!(start.elapsed() < PATIENCE, "never came true: {what}");
                 tokio::time::sleep(LOOK_EVERY).await;
-            }
-        }
-
-        pub fn adapter(options: &CoordinationOptions) -> Arc<dyn Coordination> {
-            match options {
-                CoordinationOptions::Etcd(options) => Arc::new(EtcdCoordination::new(options).unwrap()),
-                CoordinationOptions::Redis(options) => Arc::new(RedisCoordination::new(options).unwrap()),
-                CoordinationOptions::ZooKeeper(options) => Arc::new(ZooKeeperCoordination::new(options)),
-                CoordinationOptions::Store => panic!("the store has no URL"),
             }
         }
 

@@ -1,64 +1,71 @@
-//! Coordination through Redis.
+//! What only Redis can be asked.
 
-use super::server::{prefix, url};
-use crate::conformance::{Stage, Time};
-use crate::{CoordinationOptions, RedisCoordination, RedisOptions};
-use punctual_core::ports::{Coordination, CoordinationError};
-use std::sync::Arc;
-use std::time::Duration;
+use super::server::adapter;
+use super::services::REDIS;
+use super::strange::redis::run;
+use crate::conformance::names;
+use crate::{CoordinationOptions, Login, RedisOptions, Secret};
+use punctual_core::ports::{CoordinationError, Standing, Take};
 
-fn options(prefix: &str) -> RedisOptions {
-    match url("PUNCTUAL_TEST_REDIS").parse() {
-        Ok(CoordinationOptions::Redis(options)) => RedisOptions { prefix: prefix.to_owned(), ..options },
+fn given() -> RedisOptions {
+    match REDIS.options() {
+        CoordinationOptions::Redis(options) => options,
         other => panic!("{other:?}"),
     }
 }
 
-fn door(prefix: &str) -> Arc<dyn Coordination> {
-    Arc::new(RedisCoordination::new(&options(prefix)).unwrap())
-}
-
-fn stage() -> Stage {
-    let here = prefix();
-    Stage {
-        doors: (0..3).map(|_| door(&here)).collect(),
-        elsewhere: door(&prefix()),
-        ttl: Duration::from_millis(1_200),
-        time: Time::Real,
-    }
-}
-
-macro_rules! define {
-    ($($module:ident { $($case:ident),* $(,)? })*) => {$(
-        mod $module {
-            $(#[tokio::test]
-            async fn $case() {
-                crate::conformance::$module::$case(super::stage()).await;
-            })*
-        }
-    )*};
-}
-crate::each_coordination_case!(define);
-
-#[tokio::test]
-async fn a_server_that_is_away_is_named_with_what_to_do_and_without_the_password() {
-    let options: CoordinationOptions = "redis://ann:topsecret@127.0.0.1:1".parse().unwrap();
-    let CoordinationOptions::Redis(options) = options else { panic!("not Redis") };
-    let error = RedisCoordination::new(&options).unwrap().look().await.unwrap_err();
-    assert!(
-        matches!(&error, CoordinationError::Unavailable(said) if said.contains("127.0.0.1:1")),
-        "{error}"
-    );
-    assert!(error.to_string().contains("check that it runs"), "{error}");
-    assert!(!error.to_string().contains("topsecret"), "{error}");
-}
-
 #[tokio::test]
 async fn a_wrong_password_is_told_as_such() {
-    let login = crate::Login { user: "nobody".to_owned(), password: crate::Secret("topsecret".to_owned()) };
-    let options = RedisOptions { login: Some(login), ..options("refused") };
-    let error = RedisCoordination::new(&options).unwrap().look().await.unwrap_err();
+    let login = Login { user: "nobody".to_owned(), password: Secret("topsecret".to_owned()) };
+    let options = CoordinationOptions::Redis(RedisOptions { login: Some(login), ..given() });
+    let error = adapter(&options).look().await.unwrap_err();
     assert!(matches!(&error, CoordinationError::Broken(_)), "{error}");
     assert!(error.to_string().contains("user and password"), "{error}");
     assert!(!error.to_string().contains("topsecret"), "{error}");
+}
+
+/// Redis may throw away what it has no room for, one key at a time.
+#[tokio::test]
+async fn a_beat_brings_back_a_member_whose_place_in_the_list_was_lost() {
+    let options = given();
+    let door = adapter(&CoordinationOptions::Redis(options.clone()));
+    let member = REDIS.joined(&door, "somebody").await;
+    let held = door.take(&member, names(2)).await.unwrap();
+    run(&options, &["DEL", "{}:ids"], b"").await;
+    assert_eq!(door.look().await.unwrap().members, []);
+    assert_eq!(door.beat(&member, "here".to_owned()).await, Ok(Standing::Alive));
+    let roster = door.look().await.unwrap();
+    assert_eq!(roster.members.iter().map(|member| &member.id).collect::<Vec<_>>(), [&member]);
+    assert_eq!(door.take(&member, names(2)).await.unwrap(), held, "what it holds, it keeps");
+}
+
+#[tokio::test]
+async fn keys_of_another_kind_make_way() {
+    let options = given();
+    let door = adapter(&CoordinationOptions::Redis(options.clone()));
+    let member = REDIS.joined(&door, "somebody").await;
+    door.take(&member, names(2)).await.unwrap();
+    for key in ["{}:ids", "{}:holders", "{}:epochs"] {
+        run(&options, &["SET", key], b"x").await;
+        assert_eq!(door.beat(&member, "here".to_owned()).await, Ok(Standing::Alive), "{key}");
+        let taken = door.take(&member, names(2)).await.unwrap();
+        assert!(taken.iter().all(|take| matches!(take, Take::Held(_))), "{key}: {taken:?}");
+        let roster = door.look().await.unwrap();
+        assert_eq!((roster.members.len(), roster.held.len()), (1, 2), "{key}");
+    }
+}
+
+#[tokio::test]
+async fn a_lease_whose_epoch_cannot_be_read_is_taken_in_a_new_one() {
+    let options = given();
+    let door = adapter(&CoordinationOptions::Redis(options.clone()));
+    let member = REDIS.joined(&door, "somebody").await;
+    door.take(&member, names(3)).await.unwrap();
+    run(&options, &["HSET", "{}:epochs", "leader", "seven"], b"").await;
+    run(&options, &["HDEL", "{}:epochs", "segment-00"], b"").await;
+    let roster = door.look().await.unwrap();
+    assert_eq!((roster.members.len(), roster.held.len()), (1, 1), "{roster:?}");
+    let taken = door.take(&member, names(3)).await.unwrap();
+    assert!(taken.iter().all(|take| matches!(take, Take::Held(_))), "{taken:?}");
+    assert_eq!(door.look().await.unwrap().held.len(), 3);
 }

@@ -2,12 +2,11 @@
 
 use super::private::Private;
 use super::server::{prefix, takes_part};
+use super::strange::etcd::order;
 use punctual_core::ports::CoordinationError;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use std::path::Path;
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 /// An authority, what it has signed for a server and for a client, and an authority that nobody knows.
 struct Certificates(TempDir);
@@ -84,7 +83,7 @@ async fn redis_with_a_password_lets_in_who_knows_it() {
 
 /// As the guide has it.
 const REDIS_RIGHTS: &str =
-    "ACL SETUSER ann on >topsecret ~{blue/* +@scripting +@hash +@set +exists +del +pexpire +time";
+    "ACL SETUSER ann on >topsecret ~{blue/* +@scripting +@hash +@set +type +pttl +del +pexpire +time";
 
 #[tokio::test]
 async fn a_user_of_redis_with_no_more_rights_than_needed_coordinates_one_cluster() {
@@ -135,22 +134,9 @@ async fn etcd_over_tls_lets_in_who_has_a_certificate_and_is_trusted_by_its_own()
     unreachable(&open.replacen("etcds://", "etcd://", 1)).await;
 }
 
-/// Says something to etcd as its operator would, over its gateway.
-async fn order(url: &str, path: &str, body: &str) {
-    let host = url.split("://").nth(1).unwrap();
-    let mut stream = TcpStream::connect(host).await.unwrap();
-    let length = body.len();
-    let request = format!(
-        "POST /v3/auth/{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
-    );
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200"), "{path} {body}: {answer}");
-}
-
 /// Users: `root`, whom etcd wants, and `ann`, who may read and write what begins with `blue/`.
 async fn with_users(url: &str) {
+    let host = url.split("://").nth(1).unwrap();
     for (path, body) in [
         ("user/add", r#"{"name": "root", "password": "rootsecret"}"#),
         ("role/add", r#"{"name": "root"}"#),
@@ -165,7 +151,7 @@ async fn with_users(url: &str) {
         ("user/grant", r#"{"user": "ann", "role": "punctual"}"#),
         ("enable", "{}"),
     ] {
-        order(url, path, body).await;
+        order(host, &format!("/v3/auth/{path}"), body).await;
     }
 }
 

@@ -5,7 +5,7 @@ use crate::{CoordinationOptions, StoreCoordination, StoreSide, open};
 use async_trait::async_trait;
 use punctual_core::ports::{
     Clock, Coordination, Entries, HeldLease, Joining, LeaseName, LeaseRow, MemberId, MemberPulse, MemberRow,
-    Register, Standing, StoreError, Take, Task, release_rows, take_rows,
+    OddRow, Register, RegisterTable, Standing, StoreError, Take, Task, release_rows, take_rows,
 };
 use punctual_core::time::{Monotonic, Timestamp};
 use std::collections::BTreeMap;
@@ -17,6 +17,9 @@ use std::time::Duration;
 struct Rows {
     members: BTreeMap<MemberId, MemberRow>,
     leases: BTreeMap<LeaseName, LeaseRow>,
+    odd: Vec<OddRow>,
+    /// How often rows were cleared.
+    cleared: u32,
 }
 
 #[derive(Default)]
@@ -65,7 +68,8 @@ impl Register for MemoryRegister {
             .leases
             .values()
             .filter_map(|row| Some((HeldLease { name: row.name, epoch: row.epoch }, row.holder.clone()?)));
-        Ok(Entries { members: rows.members.values().cloned().collect(), held: held.collect() })
+        let members = rows.members.values().cloned().collect();
+        Ok(Entries { members, held: held.collect(), odd: rows.odd.clone() })
     }
 
     async fn give_up_members(&self, silent: Vec<MemberPulse>) -> Result<Vec<bool>, StoreError> {
@@ -101,6 +105,13 @@ impl Register for MemoryRegister {
 
     async fn remove_member(&self, member: &MemberId) -> Result<(), StoreError> {
         self.rows().remove(member);
+        Ok(())
+    }
+
+    async fn clear_rows(&self, odd: Vec<OddRow>) -> Result<(), StoreError> {
+        let mut rows = self.rows();
+        rows.odd.retain(|row| !odd.contains(row));
+        rows.cleared += 1;
         Ok(())
     }
 }
@@ -218,6 +229,9 @@ async fn a_beat_at_the_last_moment_counts() {
         async fn remove_member(&self, member: &MemberId) -> Result<(), StoreError> {
             self.0.remove_member(member).await
         }
+        async fn clear_rows(&self, odd: Vec<OddRow>) -> Result<(), StoreError> {
+            self.0.clear_rows(odd).await
+        }
     }
 
     let clock = Arc::new(Driven::default());
@@ -229,4 +243,25 @@ async fn a_beat_at_the_last_moment_counts() {
     let members = coordination.look().await.unwrap().members;
     assert_eq!(members.len(), 1);
     assert_eq!(members[0].card, "here", "what is shown is what is there now");
+}
+
+/// Rows that cannot be read are cleared once, and those of unknown leases are left alone.
+#[tokio::test]
+async fn odd_rows_are_cleared_where_they_are_in_the_way() {
+    let row = |table, key: &str| OddRow { table, key: key.to_owned(), why: "its ttl_us is -1".to_owned() };
+    let (register, clock) = (Arc::new(MemoryRegister::default()), Arc::new(Driven::default()));
+    let spoiled = [
+        row(RegisterTable::Members, "spoiled"),
+        row(RegisterTable::Leases, "leader"),
+        row(RegisterTable::Leases, "tail"),
+    ];
+    register.rows().odd = spoiled.to_vec();
+    let coordination = StoreCoordination::new(register.clone(), clock);
+    coordination.join(joining("here")).await.unwrap();
+    for _ in 0..2 {
+        let roster = coordination.look().await.unwrap();
+        assert_eq!(roster.members.len(), 1, "{roster:?}");
+        assert_eq!(register.rows().odd, spoiled[2..]);
+    }
+    assert_eq!(register.rows().cleared, 1);
 }

@@ -85,7 +85,10 @@ impl LeaseName {
     /// The name that prints as this text.
     pub fn parse(text: &str) -> Option<Self> {
         match text.strip_prefix("segment-") {
-            Some(index) => Segment::new(index.parse().ok()?).map(LeaseName::Segment),
+            // Two digits, as it prints: one lease must not have two names.
+            Some(index) => Segment::new(index.parse().ok()?)
+                .map(LeaseName::Segment)
+                .filter(|name| name.to_string() == text),
             None => (text == "leader").then_some(LeaseName::Leader),
         }
     }
@@ -161,7 +164,9 @@ mod tests {
         for name in names {
             assert_eq!(LeaseName::parse(&name.to_string()), Some(name));
         }
-        for wrong in ["", "segment-64", "segment-", "segment-x", "leaders"] {
+        for wrong in
+            ["", "segment-64", "segment-", "segment-x", "segment-7", "segment-007", "segment-+7", "leaders"]
+        {
             assert_eq!(LeaseName::parse(wrong), None, "{wrong}");
         }
     }

@@ -12,4 +12,6 @@ pub struct Admitted {
     pub waiting: Vec<(Line, Option<Timestamp>)>,
     /// Lines in which there is more room than one step may give.
     pub more: Vec<Line>,
+    /// Lines may move that did not for a while: all are to be looked for.
+    pub is_look_due: bool,
 }

@@ -28,7 +28,8 @@ pub use house::{Horizon, Retained, Retired, Retirement};
 pub use lines::Admitted;
 pub use machine::Machine;
 pub use register::{
-    Entries, LeaseRow, MemberPulse, MemberRow, Register, Released, Taken, release_rows, take_rows,
+    Entries, LeaseRow, MemberPulse, MemberRow, OddRow, Register, RegisterTable, Released, Taken,
+    release_rows, take_rows,
 };
 pub use store::*;
 pub use token::{Role, Token};

@@ -40,6 +40,10 @@ pub trait Register: Send + Sync {
 
     /// Removes a member, and frees what it holds. Harmless if it is not there.
     async fn remove_member(&self, member: &MemberId) -> Result<(), StoreError>;
+
+    /// Removes odd rows of members, with what they hold, and frees leases whose rows are odd still. Whoever is removed and
+    /// alive is told with its next beat. Leases of unknown names stay as they are.
+    async fn clear_rows(&self, odd: Vec<OddRow>) -> Result<(), StoreError>;
 }
 
 /// What was read of a register.
@@ -49,6 +53,32 @@ pub struct Entries {
     pub members: Vec<MemberRow>,
     /// What is held, by name.
     pub held: Vec<(HeldLease, MemberId)>,
+    /// What cannot be read, and is neither a member nor held by one.
+    pub odd: Vec<OddRow>,
+}
+
+/// A row that none of us has written as it is: by somebody else, or damaged since. It stands for nobody, so that it keeps
+/// nobody from anything.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OddRow {
+    pub table: RegisterTable,
+    /// What stands where its id or name should.
+    pub key: String,
+    /// Which column, and what it holds.
+    pub why: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RegisterTable {
+    Members,
+    Leases,
+}
+
+impl OddRow {
+    /// Whether it can be cleared. A lease of an unknown name is in nobody's way, and a later version may know it.
+    pub fn is_in_the_way(&self) -> bool {
+        self.table == RegisterTable::Members || LeaseName::parse(&self.key).is_some()
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

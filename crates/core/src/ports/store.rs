@@ -16,6 +16,7 @@ use crate::lifecycle::Status;
 use crate::limiter::{LimiterUse, Line};
 use crate::notes::{Checkpoint, Note, NoteAnswer, Noted};
 use crate::occurrence::{Finished, Live, Origin};
+use crate::placing::Placing;
 use crate::ports::{
     Admitted, Assignment, Denial, Depth, ExecutionQuery, ExecutionView, ExecutionWalk, FinishedPage,
     HistorySpan, Horizon, JobCounts, LeaseRef, ListedExecution, OpenExecution, Report, ReportAnswer,
@@ -109,12 +110,14 @@ pub trait Store: Send + Sync {
     ) -> Result<Vec<ControlOutcome>, StoreError>;
     /// Deletes dead letters; per item whether it was there.
     async fn discard(&self, dead: Vec<OccurrenceId>) -> Result<Vec<bool>, StoreError>;
-    /// Nothing of a paused queue is claimed. Answers with what can be claimed again.
+    /// Nothing of a paused queue is claimed or let through its limits. Answers with what can be claimed again.
     async fn pause_queue(&self, now: Timestamp, queue: String, pausing: Pausing)
     -> Result<Begun, StoreError>;
-    /// Keeps what people have set for a queue.
+    /// Keeps what people have set for a queue. If its limits are tighter, what is queued is to take its place again, which
+    /// [`Self::admit`] sees to.
     async fn set_queue(&self, queue: String, settings: QueueSettings) -> Result<(), StoreError>;
-    /// Lets those at the heads of these lines go on for whom there is room, up to `limit` of each.
+    /// Lets those at the heads of these lines go on for whom there is room, up to `limit` of each. The own line of a queue
+    /// whose limits have become tighter does not move before so many at a time have taken their places again.
     async fn admit(&self, now: Timestamp, lines: Vec<Line>, limit: usize) -> Result<Admitted, StoreError>;
     /// Notes that a request with this key is under way, unless one was before.
     async fn begin_request(&self, now: Timestamp, request: NewRequest) -> Result<RequestState, StoreError>;
@@ -159,7 +162,7 @@ pub trait Store: Send + Sync {
     async fn dead_letters(&self, query: DeadLetterQuery) -> Result<Page<DeadLetter, u64>, StoreError>;
     /// The queues that are paused or have settings of their own, by name.
     async fn queues(&self) -> Result<Vec<QueueRow>, StoreError>;
-    /// Up to `limit` lines in which somebody waits.
+    /// Up to `limit` lines in which somebody waits, or whose queue has places taken again.
     async fn waiting_lines(&self, limit: usize) -> Result<Vec<Line>, StoreError>;
     /// How these limiters are used, in their order.
     async fn limiters(&self, lines: Vec<Line>) -> Result<Vec<LimiterUse>, StoreError>;
@@ -416,6 +419,8 @@ pub enum ResyncOutcome {
 pub struct Beat {
     pub session: SessionId,
     pub beat: u64,
+    /// Its worker is ending: from now on the session drains, as if people had ordered it.
+    pub draining: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -520,6 +525,26 @@ pub struct QueueRow {
     pub queue: String,
     pub paused_at: Option<Timestamp>,
     pub settings: QueueSettings,
+    /// What is queued is to take its place again, because limits have become tighter. Nobody outside is told.
+    pub placing: Option<Placing>,
+}
+
+impl QueueRow {
+    /// A queue of which nothing is set.
+    pub fn unset(queue: &str) -> Self {
+        QueueRow {
+            queue: queue.to_owned(),
+            paused_at: None,
+            settings: QueueSettings::default(),
+            placing: None,
+        }
+    }
+
+    /// Whether nothing goes through its limits for now: what a paused queue would let through could not start, and
+    /// would all start at once when it is resumed. While places are taken again, who goes first is not known.
+    pub fn holds_its_lines(&self) -> bool {
+        self.paused_at.is_some() || self.placing.is_some()
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

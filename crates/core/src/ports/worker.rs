@@ -89,6 +89,8 @@ pub struct Heartbeat {
     pub beat: u64,
     /// How the worker is, now and then.
     pub condition: Option<WorkerCondition>,
+    /// The worker is ending: it takes nothing new and goes when what runs has finished.
+    pub draining: bool,
 }
 
 /// What a worker takes.

@@ -1,5 +1,6 @@
 //! Lets the lines of limits move: those that a commit of this node has made room in at once, those that wait for a time
-//! when it has come, and all others within a second.
+//! when it has come, and all others within a second. The same calls have what is queued take its place again where limits
+//! have become tighter.
 
 use crate::Context;
 use crate::desk::Reservation;
@@ -33,6 +34,9 @@ pub(crate) async fn admit(context: &Context) {
             Ok(admitted) => {
                 pause.succeeded();
                 context.lines.moved(&lines, &admitted);
+                if admitted.is_look_due {
+                    context.lines.look();
+                }
                 context.follow_up([admitted.begun], Reservation::default());
             }
             Err(error) => {

@@ -83,7 +83,8 @@ fn given_up(context: &Context, member: &MemberId) {
     if context.cluster.is_leaving() {
         return;
     }
-    tracing::warn!(%member, "this process was silent for too long and was given up; joining anew");
+    let host = context.cluster.seat.as_ref().map(|seat| seat.card.host.as_str());
+    tracing::warn!(%member, host, "this process was silent for too long and was given up; joining anew");
     context.cluster.membership(|membership| membership.given_up(member));
     context.settle();
 }

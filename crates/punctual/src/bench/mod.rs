@@ -36,7 +36,6 @@ mod submit;
 mod sync;
 mod throughput;
 mod usage;
-mod way;
 mod words;
 
 use crate::bench::signals::Signals;

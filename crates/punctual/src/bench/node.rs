@@ -109,7 +109,7 @@ async fn answer_until_the_end(engine: Arc<Engine>, tell: UnboundedSender<Tell>) 
 async fn seat(open: &OpenStore, host: &Host) -> anyhow::Result<Option<Seat>> {
     let nothing = Surroundings { variables: BTreeMap::new(), file: None };
     let settings = nothing.read(&Flags::default())?;
-    let info = serve::node_info(open, &["scheduler"], None, open.store.clock().await?);
+    let info = serve::node_info(open, &settings, &["scheduler"], None, open.store.clock().await?);
     Ok(coordination::seat(&settings, open, host, &info)?)
 }
 

@@ -14,15 +14,15 @@ use crate::bench::node::Part;
 use crate::bench::noops::QUEUE;
 use crate::bench::recorder::JOB_TYPE;
 use crate::bench::stage::{Ground, Stage, StageOptions};
-use crate::bench::way::Way;
 use crate::bench::words::{grouped, percent};
 use crate::bench::{DUE_TIMES_MAX, PlaceArgs, bad_option, durable, progress};
 use crate::exit::{CliError, Exit};
 use crate::output::{OutputArgs, details, span};
-use anyhow::bail;
+use anyhow::{Context, bail};
 use punctual_client::{Span, SubmitJob, host};
 use punctual_core::limits::OWN_LOOK_AHEAD;
 use punctual_core::time::Timestamp;
+use punctual_link::{Link, Weather};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -121,7 +121,7 @@ pub async fn run(args: SchedulersArgs) -> anyhow::Result<Exit> {
         SchedulersReport { machine: Machine::here(&args.place.dir), jobs: args.jobs, ways: Vec::new() };
     for round_trip in args.round_trip.iter().map(|trip| trip.get()) {
         let way = match &address {
-            Some(address) if !round_trip.is_zero() => Some(Way::open(address.clone(), round_trip).await?),
+            Some(address) if !round_trip.is_zero() => Some(longer_way(address, round_trip).await?),
             _ => None,
         };
         report.ways.push(measure_way(&args, round_trip, way.as_ref()).await?);
@@ -131,10 +131,17 @@ pub async fn run(args: SchedulersArgs) -> anyhow::Result<Exit> {
     Ok(if is_exact { Exit::Done } else { Exit::Failed })
 }
 
+/// A way on which an answer comes later by this much: half of it there, half of it back.
+async fn longer_way(address: &str, round_trip: Duration) -> anyhow::Result<Link> {
+    let way = Link::open(address).await.context("cannot listen on 127.0.0.1")?;
+    way.set(Weather::Slow(round_trip / 2));
+    Ok(way)
+}
+
 async fn measure_way(
     args: &SchedulersArgs,
     round_trip: Duration,
-    way: Option<&Way>,
+    way: Option<&Link>,
 ) -> anyhow::Result<WayReport> {
     let way = way.map(|way| way.address.as_str());
     let mut ground = Ground::lay(&args.place).await?;

@@ -11,7 +11,7 @@ mod variables;
 
 pub use file::{ConfigFile, USUAL_FILE};
 pub use layers::{ConfigFlag, Flags, Surroundings, refusal};
-pub use secret_file::exposure;
+pub use secret_file::{exposure, foreign_hand, seen_password};
 pub use settings::{
     ApiRoleSettings, ApiSettings, ClientSettings, ClockSettings, CoordinationSettings, LogSettings, Place,
     RoleSettings, SchedulerRoleSettings, SchedulerSettings, ServeSettings, StoreSettings, WorkerRoleSettings,

@@ -1,4 +1,4 @@
-//! Files that hold secrets: who else can read them.
+//! Where secrets and commands stand: who else can see them, and who else can write them.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -6,6 +6,8 @@ use std::path::Path;
 
 /// The bits of a mode that let the group and others read.
 const READABLE_BY_OTHERS: u32 = 0o044;
+/// The same for writing.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// What to say of a secret's file that others can read, if they can.
 pub fn exposure(file: &Path) -> io::Result<Option<String>> {
@@ -14,6 +16,25 @@ pub fn exposure(file: &Path) -> io::Result<Option<String>> {
         let file = file.display();
         format!("others can read the secret in {file} (mode {:04o}): chmod 600 {file}", mode & 0o7777)
     }))
+}
+
+/// What to say of a file whose commands this process runs and that others can write, if they can.
+pub fn foreign_hand(file: &Path) -> io::Result<Option<String>> {
+    let mode = std::fs::metadata(file)?.mode();
+    Ok((mode & WRITABLE_BY_OTHERS != 0).then(|| {
+        let (file, mode) = (file.display(), mode & 0o7777);
+        format!(
+            "others can write {file} (mode {mode:04o}), and this process runs the commands in it: chmod go-w {file}"
+        )
+    }))
+}
+
+/// What to say of a password in a URL that everybody on the machine can see, as they can see the flags of a process.
+/// `origin` is where the URL was found.
+pub fn seen_password(origin: &str, instead: &str) -> Option<String> {
+    origin
+        .starts_with("--")
+        .then(|| format!("everybody on this machine can see the password in {origin}: use {instead}"))
 }
 
 #[cfg(test)]
@@ -27,6 +48,23 @@ mod tests {
         for (mode, is_exposed) in [(0o600, false), (0o400, false), (0o640, true), (0o604, true)] {
             std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(mode)).unwrap();
             assert_eq!(exposure(file.path()).unwrap().is_some(), is_exposed, "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn commands_are_in_foreign_hands_when_the_group_or_others_can_write_them() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (mode, is_foreign) in [(0o600, false), (0o644, false), (0o664, true), (0o602, true)] {
+            std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(foreign_hand(file.path()).unwrap().is_some(), is_foreign, "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn only_flags_are_seen_by_everybody() {
+        assert!(seen_password("--store-url", "a file").is_some());
+        for elsewhere in ["PUNCTUAL_STORE_URL", "punctual.toml:3: store.url"] {
+            assert_eq!(seen_password(elsewhere, "a file"), None);
         }
     }
 }

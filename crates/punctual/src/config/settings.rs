@@ -274,7 +274,7 @@ settings! {
             "A scheduler that is further off says so in /readyz and fires nothing; its segments go to others.";
         /// A file of hooks that are told when a queue has been long or short for a while, so that they start or stop workers
         scaling_hooks_file: Option<PathBuf> = "scaling.hooks_file", unset("/etc/punctual/hooks.toml"),
-            "Read at the start. Its commands run as the user of the server: only its owner should be able to write it.";
+            "Read at the start. Its commands run as the user of the server: only its owner should be able to write it; if others can, the server warns.";
     }
 }
 

@@ -5,7 +5,7 @@ use super::finding::Finding;
 use crate::connect::Connection;
 use crate::output;
 use punctual_client::{
-    Client, ClientError, ClockMode, DeadLetterFilter, JobFilter, MeBody, NodeBody, OTHERS_UNKNOWN, StatsBody,
+    Client, ClientError, ClockMode, DeadLetterFilter, JobFilter, MeBody, NodeBody, StatsBody,
     WorkerSessionBody, WorkerState, host,
 };
 use punctual_core::job::JobStatus;
@@ -18,8 +18,9 @@ use std::time::Duration;
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// A difference between two clocks that people notice.
 const CLOCK_DIFFERENCE: Duration = Duration::from_secs(1);
-/// Work that has waited longer is overdue.
-const OVERDUE: Duration = Duration::from_secs(60);
+/// Work that has waited longer for a worker is worth a look. Whether schedules are fired is another question, which the
+/// database answers.
+const WAITED_LONG: Duration = Duration::from_secs(60);
 /// Names that one finding lists.
 const NAMES_MAX: usize = 5;
 
@@ -166,8 +167,7 @@ fn told_of(nodes: &[NodeBody]) -> Finding {
         .iter()
         .flat_map(|node| node.warnings.iter().map(move |warning| format!("{}: {warning}", node.node_id)));
     let mut wrong: Vec<String> = warnings.collect();
-    let mut told = nodes.iter().flat_map(|node| &node.warnings);
-    if told.any(|warning| warning.starts_with(OTHERS_UNKNOWN)) {
+    if nodes.iter().any(|node| node.others_unknown) {
         // They may well be there: schedulers go on without coordination.
         let fix = "see that what coordination.url names is there, and the server's log";
         return Finding::warning("cluster", wrong.join("; "), fix);
@@ -217,7 +217,7 @@ async fn work(client: &Client) -> Vec<Finding> {
             handlers(&stats, scheduled, &workers, has_own_worker),
             paused_queues(&paused),
             dead_letters(&dead),
-            overdue(&stats),
+            queued_work(&stats),
         ])
     };
     look.await.unwrap_or_else(|error| {
@@ -301,19 +301,20 @@ fn dead_letters(count: &str) -> Finding {
     Finding::warning("dead letters", format!("runs that failed for good: {count}"), fix)
 }
 
-fn overdue(stats: &StatsBody) -> Finding {
+fn queued_work(stats: &StatsBody) -> Finding {
     let late = stats.queues.iter().filter_map(|lane| {
         let waited = stats.now.since(lane.oldest_queued_at?);
-        (waited > OVERDUE)
+        (waited > WAITED_LONG)
             .then(|| format!("{} in {} for {}", lane.job_type, lane.queue, output::span(waited)))
     });
     let late: Vec<String> = late.collect();
     if late.is_empty() {
-        return Finding::good("overdue", "nothing");
+        let found = format!("nothing has waited longer than {} for a worker", output::span(WAITED_LONG));
+        return Finding::good("queued work", found);
     }
     let names: Vec<&str> = late.iter().map(String::as_str).collect();
     let fix = "add slots or workers; `punctual job explain NAME` says what one job waits for";
-    Finding::warning("overdue", format!("waiting: {}", listed(&names)), fix)
+    Finding::warning("queued work", format!("waiting: {}", listed(&names)), fix)
 }
 
 fn listed(names: &[&str]) -> String {
@@ -355,10 +356,13 @@ mod tests {
             leader,
             segments: 0,
             answering: true,
+            others_unknown: false,
+            coordination: "store".to_owned(),
             warnings: warnings.iter().map(|warning| (*warning).to_owned()).collect(),
         };
-        let alone = told_of(&[node(&["api"], false, &["the other processes are not known now: no answer"])]);
-        assert!(!alone.found.contains("no scheduler"), "{alone:?}");
+        let lonely = NodeBody { others_unknown: true, ..node(&["api"], false, &["no answer"]) };
+        let alone = told_of(&[lonely]);
+        assert!(alone.level == Level::Warning && !alone.found.contains("no scheduler"), "{alone:?}");
         let api = node(&["api"], false, &[]);
         assert_eq!(told_of(&[api.clone(), node(&["scheduler"], true, &[])]).level, Level::Good);
         for nodes in [

@@ -36,6 +36,9 @@ struct BasicArgs {
     /// Which workers may take it: those that serve this queue; `default` if left out
     #[arg(long)]
     queue: Option<String>,
+    /// Names what the job uses, for the limits of its queue for each key
+    #[arg(long, value_name = "KEY")]
+    concurrency_key: Option<String>,
     /// 1 to 10, or low, medium, high
     #[arg(long)]
     priority: Option<PriorityBody>,
@@ -172,6 +175,7 @@ impl FieldArgs {
         SubmitJob {
             job_type: basic.job_type.clone(),
             queue: basic.queue.clone(),
+            concurrency_key: basic.concurrency_key.clone(),
             priority: basic.priority,
             execute_at: when.at,
             delay: when.delay,

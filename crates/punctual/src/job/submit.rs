@@ -66,9 +66,6 @@ struct LastingArgs {
     /// Refuse the job while another with this key is unfinished
     #[arg(long, value_name = "KEY")]
     unique_key: Option<String>,
-    /// Names what the job uses, for the limits of its queue for each key
-    #[arg(long, value_name = "KEY")]
-    concurrency_key: Option<String>,
     /// Start when this job has succeeded, by id or name; can be given more than once
     #[arg(long, value_name = "JOB")]
     depends_on: Vec<String>,
@@ -145,7 +142,6 @@ impl SubmitArgs {
             owner_id: lasting.owner.clone(),
             idempotency_key: lasting.idempotency_key.clone(),
             unique_key: lasting.unique_key.clone(),
-            concurrency_key: lasting.concurrency_key.clone(),
             depends_on: given(&depends_on),
             ..fields
         })

@@ -146,6 +146,8 @@ mod tests {
             ("--priority high", r#"{"priority":8}"#),
             ("--name report --timeout 500ms", r#"{"name":"report","timeout_secs":0.5}"#),
             (r#"--payload {"b":1.0e3,"a":null}"#, r#"{"payload":{"b":1.0e3,"a":null}}"#),
+            ("--concurrency-key shop-7", r#"{"concurrency_key":"shop-7"}"#),
+            ("--unset concurrency-key", r#"{"concurrency_key":null}"#),
             ("--unset queue --cron @daily", r#"{"cron_expression":"@daily","queue":null}"#),
             ("--timeout-growth 1.5 --unset fail-on", r#"{"retry":{"fail_on":null,"timeout_growth":1.5}}"#),
             ("--shell date", r#"{"job_type":"shell","payload":{"command":null,"script":"date"}}"#),

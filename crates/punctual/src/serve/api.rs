@@ -6,7 +6,7 @@ use super::listener::{limits, listen, node_info, server};
 use super::node::Node;
 use super::welcome::Welcome;
 use super::{
-    admin_token, api_of, begin, engine, tell_commands, warn_of_open_address, warn_of_seen_password,
+    admin_token, apart, api_of, begin, engine, tell_commands, warn_of_open_address, warn_of_seen_passwords,
     warn_of_token,
 };
 use crate::config::{ApiRoleSettings, Flags};
@@ -38,17 +38,18 @@ pub async fn run(args: ApiArgs) -> anyhow::Result<Exit> {
     let place = StorePlace::of(&settings.store, &args.password, data_dir.path())?;
     place.must_be_shared("api")?;
     let (mut signals, host) = begin(&settings.log)?;
-    warn_of_seen_password(&place, &around.origin(&args.settings, "store.url"));
+    warn_of_seen_passwords(&place, &settings.coordination, |key| around.origin(&args.settings, key));
     data_dir.prepare()?;
     let open = store::open(&place, &host).await?;
     let listener = listen(&settings.api.listen.0, "--listen").await?;
-    let info = node_info(&open, &["api"], Some(&listener), store_time(&open).await?);
+    let info = node_info(&open, &settings.coordination, &["api"], Some(&listener), store_time(&open).await?);
     let seat = coordination::seat(&settings.coordination, &open, &host, &info)?;
     let config = EngineConfig { member_ttl: settings.coordination.ttl.get(), ..EngineConfig::default() };
     let engine = engine::start(config, Duties::OwnCommits, &host, &open, seat).await?;
     let token = admin_token::ensure(&open, &data_dir, engine.now(), args.new_admin_token).await?;
     let mut node = Node::new(Duration::ZERO);
-    let api = api_of(&engine, &host, &node, info);
+    let apart = apart::watch(&open, &host, &engine, &info, node.draining());
+    let api = api_of(&engine, &host, &node, info).noticing(apart);
     let address = listener.local_addr().context("cannot tell where the server listens")?;
     let http = server(&api, &host, listener, limits(&settings.api));
     node.run_http(http.run(api.router(), node.stopping()));

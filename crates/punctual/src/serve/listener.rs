@@ -1,6 +1,6 @@
 //! Where a process listens, and what it says there.
 
-use crate::config::ApiSettings;
+use crate::config::{ApiSettings, CoordinationSettings};
 use crate::exit::CliError;
 use crate::store::OpenStore;
 use punctual_api::{Api, NodeInfo, Server, ServerLimits};
@@ -30,6 +30,7 @@ pub fn server(api: &Api, host: &Host, listener: TcpListener, limits: ServerLimit
 /// What this process says of itself.
 pub fn node_info(
     open: &OpenStore,
+    coordination: &CoordinationSettings,
     roles: &[&str],
     listener: Option<&TcpListener>,
     now: Timestamp,
@@ -44,6 +45,7 @@ pub fn node_info(
         store: open.kind.to_owned(),
         schema_version: open.schema_version,
         embedded_store: open.is_embedded,
+        coordination: open.shared.as_ref().map_or("", |_| coordination.url.kind()).to_owned(),
         host: host_name().unwrap_or_default(),
         pid: std::process::id(),
     }

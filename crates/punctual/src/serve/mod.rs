@@ -3,6 +3,7 @@
 
 mod admin_token;
 mod allowed;
+mod apart;
 mod api;
 mod clock;
 mod engine;
@@ -31,7 +32,7 @@ pub use logging::{Level, LogFormat};
 pub use scheduler::{SchedulerArgs, run as run_scheduler};
 pub use worker::{WorkerArgs, run as run_worker};
 
-use crate::config::{Flags, LogSettings, ServeSettings, unknown_variables};
+use crate::config::{CoordinationSettings, Flags, LogSettings, ServeSettings, unknown_variables};
 use crate::coordination;
 use crate::data_dir::{self, Announced, DataDir, DataDirArgs};
 use crate::exit::{CliError, Exit};
@@ -76,11 +77,17 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
     let executors = worker::executors(&settings.worker, origin, &host)?;
     let hooks = scaling::Hook::read_all(settings.scheduler.scaling_hooks_file.as_deref())?;
     let place = StorePlace::of(&settings.store, &args.password, data_dir.path())?;
-    warn_of_seen_password(&place, &origin("store.url"));
+    warn_of_seen_passwords(&place, &settings.coordination, origin);
     prepare(&data_dir, &place)?;
     let open = store::open(&place, &host).await?;
     let listener = listen(&settings.api.listen.0, "--listen").await?;
-    let info = node_info(&open, &["api", "scheduler", "worker"], Some(&listener), store_time(&open).await?);
+    let info = node_info(
+        &open,
+        &settings.coordination,
+        &["api", "scheduler", "worker"],
+        Some(&listener),
+        store_time(&open).await?,
+    );
     let seat = coordination::seat(&settings.coordination, &open, &host, &info)?;
     let config = retention::config(&settings.scheduler, &settings.coordination);
     let engine = engine::start(config, Duties::Everything, &host, &open, seat).await?;
@@ -88,7 +95,8 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
     let now = engine.now();
     let is_driven = driven.is_some();
     let mut node = Node::new(settings.worker.drain_grace.get());
-    let mut api = api_of(&engine, &host, &node, info);
+    let apart = apart::watch(&open, &host, &engine, &info, node.draining());
+    let mut api = api_of(&engine, &host, &node, info).noticing(apart);
     if let Some(clock) = driven {
         api = api.driving(clock);
     }
@@ -192,9 +200,14 @@ fn warn_of_open_address(address: SocketAddr) {
     }
 }
 
-/// In a flag or a file that others can read. `origin` is where the store's URL was found.
-fn warn_of_seen_password(place: &StorePlace, origin: &str) {
-    for warning in place.warnings(origin) {
+/// In a flag or a file that others can read. `origin` says where a setting was found.
+fn warn_of_seen_passwords(
+    place: &StorePlace,
+    coordination: &CoordinationSettings,
+    origin: impl Fn(&str) -> String,
+) {
+    let of_coordination = coordination::seen_password(coordination, &origin("coordination.url"));
+    for warning in place.warnings(&origin("store.url")).into_iter().chain(of_coordination) {
         tracing::warn!("{warning}");
     }
 }

@@ -4,7 +4,7 @@
 use super::engine::store_time;
 use super::listener::{host_name, listen, node_info, server};
 use super::node::{Drained, Node};
-use super::{api_of, begin, engine, warn_of_open_address, warn_of_seen_password};
+use super::{apart, api_of, begin, engine, warn_of_open_address, warn_of_seen_passwords};
 use crate::config::{Flags, Surroundings, WorkerRoleSettings, WorkerSettings};
 use crate::connect::ConnectArgs;
 use crate::coordination;
@@ -84,23 +84,25 @@ async fn on_store(
     }
     let (mut signals, host) = begin(&settings.log)?;
     let origin = |key: &str| around.origin(&args.settings, key);
-    warn_of_seen_password(&place, &origin("store.url"));
+    warn_of_seen_passwords(&place, &settings.coordination, origin);
     let executors = executors(&settings.worker, origin, &host)?;
     let open = store::open(&place, &host).await?;
     let listener = match &settings.health.listen {
         Some(address) => Some(listen(&address.0, "--health-listen").await?),
         None => None,
     };
-    let info = node_info(&open, &["worker"], listener.as_ref(), store_time(&open).await?);
+    let info =
+        node_info(&open, &settings.coordination, &["worker"], listener.as_ref(), store_time(&open).await?);
     let seat = coordination::seat(&settings.coordination, &open, &host, &info)?;
     let engine_config =
         EngineConfig { member_ttl: settings.coordination.ttl.get(), ..EngineConfig::default() };
     let engine = engine::start(engine_config, Duties::OwnCommits, &host, &open, seat).await?;
     let mut node = Node::new(settings.worker.drain_grace.get());
+    let apart = apart::watch(&open, &host, &engine, &info, node.draining());
     let mut said = format!("Punctual {} works on {place}", env!("CARGO_PKG_VERSION"));
     if let Some(listener) = listener {
         let address = listener.local_addr().context("cannot tell where the worker listens")?;
-        let api = api_of(&engine, &host, &node, info);
+        let api = api_of(&engine, &host, &node, info).noticing(apart);
         let http = server(&api, &host, listener, ServerLimits::default());
         node.run_http(http.run(api.health_router(), node.stopping()));
         said += &format!(", and says how it is on http://{address}");

@@ -19,6 +19,7 @@ use crate::output::tell;
 use punctual_client::host;
 use punctual_core::ports::{Host, Register, Store, Wakes};
 use punctual_store::bare::BareDatabase;
+use punctual_store::drift::Drift;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 use punctual_store::moving::{Home, MoveError};
 #[cfg(feature = "mysql")]
@@ -281,6 +282,30 @@ pub async fn verify_tables(place: &ServerPlace) -> Result<Vec<String>, CliError>
         Dialect::Postgres => postgres::verify(place).await,
         #[cfg(feature = "mysql")]
         Dialect::Mysql => mysql::verify(place).await,
+        #[cfg(not(all(feature = "postgres", feature = "mysql")))]
+        dialect => Err(not_built_in(dialect)),
+    }
+}
+
+/// Counts in the database that are not those of their rows.
+pub async fn find_drift(place: &ServerPlace) -> Result<Vec<Drift>, CliError> {
+    match place.url.dialect {
+        #[cfg(feature = "postgres")]
+        Dialect::Postgres => postgres::find_drift(place).await,
+        #[cfg(feature = "mysql")]
+        Dialect::Mysql => mysql::find_drift(place).await,
+        #[cfg(not(all(feature = "postgres", feature = "mysql")))]
+        dialect => Err(not_built_in(dialect)),
+    }
+}
+
+/// Makes them those of their rows again; what was changed.
+pub async fn mend_drift(place: &ServerPlace) -> Result<Vec<Drift>, CliError> {
+    match place.url.dialect {
+        #[cfg(feature = "postgres")]
+        Dialect::Postgres => postgres::mend_drift(place).await,
+        #[cfg(feature = "mysql")]
+        Dialect::Mysql => mysql::mend_drift(place).await,
         #[cfg(not(all(feature = "postgres", feature = "mysql")))]
         dialect => Err(not_built_in(dialect)),
     }

@@ -2,6 +2,7 @@
 
 use super::{ServerPlace, ServerUrl};
 use crate::exit::CliError;
+use punctual_core::causes::innermost;
 use punctual_core::ports::{Denial, StoreError};
 use std::error::Error;
 
@@ -60,12 +61,3 @@ pub fn denied(url: &ServerUrl, denial: Denial, said: &str, password: &str) -> St
 
 /// How the stores end what they say of a standby. There is no doubt about its user then.
 const READ_ONLY: &str = "give the address of the primary";
-
-/// The reason behind all others: those around it only repeat which database is meant.
-fn innermost(error: &dyn Error) -> String {
-    let mut cause = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
-}

@@ -1,6 +1,7 @@
 //! Where a store is, as people write it. A password in it is taken out at once, and of its options only those are shown
 //! that cannot be secret: so it can be shown anywhere.
 
+use crate::config;
 use crate::config::value::{Raw, Value};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde_json::Value as Json;
@@ -248,10 +249,9 @@ impl ServerUrl {
         self.password.is_some()
     }
 
-    /// What to say of a password that everybody on the machine can see, as they can see the flags of a process.
+    /// What to say of a password that everybody on the machine can see, if there is one.
     pub fn seen_password(&self, origin: &str, instead: &str) -> Option<String> {
-        (self.has_password() && origin.starts_with("--"))
-            .then(|| format!("everybody on this machine can see the password in {origin}: use {instead}"))
+        self.has_password().then(|| config::seen_password(origin, instead)).flatten()
     }
 
     /// How an administrator gives the user of this URL all rights that servers need.

@@ -235,6 +235,52 @@ async fn a_killed_worker_and_a_killed_scheduler_are_made_up_for_by_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn processes_that_coordinate_through_different_services_are_noticed() {
+    Cluster::with(async |cluster| {
+        let api = cluster.api();
+        // Nobody answers there: the scheduler goes on without, and is seen in the store.
+        let elsewhere =
+            ["scheduler", "--health-listen", "127.0.0.1:0", "--coordination", "redis://127.0.0.1:1"];
+        let other = cluster.start(&elsewhere);
+        let client = api.client(cluster);
+        let told = "coordinates through redis, and this process through the store";
+        let warns = async || {
+            let nodes = client.nodes().await.unwrap().items;
+            assert_eq!((nodes[0].answering, nodes[0].coordination.as_str()), (true, "store"));
+            nodes[0].warnings.iter().any(|warning| warning.contains(told))
+        };
+        eventually("the API notices", warns).await;
+        let doctor = Command::new(BINARY)
+            .args(["doctor", "--server", &api.address, "--data-dir"])
+            .arg(cluster.directory.path())
+            .env("PUNCTUAL_STORE", &cluster.url)
+            .output()
+            .expect("the binary starts");
+        let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
+        assert!(said.contains(told), "{said}");
+        other.kill();
+        eventually("it is forgotten once it is gone", async || !warns().await).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shared_database_is_checked_while_servers_work_on_it() {
+    Cluster::with(async |cluster| {
+        let api = cluster.api();
+        api.submit(cluster, json!({"name": "noop"})).await;
+        for more in [&[][..], &["--repair"]] {
+            let mut check = Command::new(BINARY);
+            check.arg("check").args(more).arg("--data-dir").arg(cluster.directory.path());
+            let output = check.env("PUNCTUAL_STORE", &cluster.url).output().expect("the binary starts");
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(output.status.success() && said.ends_with(" is whole\n"), "{said}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_without_a_scheduler_is_noticed() {
     Cluster::with(async |cluster| {
         let api = cluster.api();

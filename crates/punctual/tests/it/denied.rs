@@ -159,6 +159,14 @@ fn a_password_in_a_flag_is_warned_of_by_all_commands() {
         let (_, said) = run(directory.path(), command);
         assert!(said.contains(told) && !said.contains("hunter2"), "{command:?}: {said}");
     }
+    let coordination = "everybody on this machine can see the password in --coordination: use coordination.password_file \
+                        or PUNCTUAL_COORDINATION\n";
+    let lost = "postgres://me@127.0.0.1:1/d";
+    for role in [&["api", "--listen", "127.0.0.1:0"][..], &["scheduler"], &["worker"]] {
+        let command = [role, &["--store", lost, "--coordination", "redis://me:hunter2@127.0.0.1:1"]].concat();
+        let (_, said) = run(directory.path(), &command);
+        assert!(said.contains(coordination) && !said.contains("hunter2"), "{command:?}: {said}");
+    }
     let (_, said) = run(directory.path(), &["migrate", "status", "--store", "postgres://me@127.0.0.1:1/d"]);
     assert!(!said.contains("everybody on this machine"), "{said}");
 }

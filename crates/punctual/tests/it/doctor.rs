@@ -103,7 +103,7 @@ async fn a_running_server_is_examined_down_to_its_work() {
         "handlers",
         "queues",
         "dead letters",
-        "overdue",
+        "queued work",
     ] {
         assert_eq!(found[check]["level"], "good", "{:?}", found[check]);
     }

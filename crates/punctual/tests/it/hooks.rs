@@ -8,8 +8,11 @@ use punctual_core::ids::JobId;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 /// A file of hooks, and what they have written.
@@ -222,6 +225,59 @@ fn a_file_of_hooks_with_a_mistake_refuses_the_start_and_names_it() {
     assert!(said.contains("hooks.toml: hook \"more\": url must begin with http:// or https://"), "{said}");
     let said = refused(&hooks, Path::new("/nonexistent/hooks.toml"));
     assert!(said.contains("/nonexistent/hooks.toml: the file of scale hooks cannot be read"), "{said}");
+}
+
+/// Whoever reads a pipe waits until somebody writes to it.
+#[test]
+fn a_pipe_instead_of_a_file_of_hooks_refuses_the_start_at_once() {
+    let hooks = Hooks::new();
+    let pipe = hooks.folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo starts").success());
+    let said = refused(&hooks, &pipe);
+    assert!(said.contains("pipe: it is no file: name one with scale hooks in TOML"), "{said}");
+}
+
+fn set_mode(file: &Path, mode: u32) {
+    std::fs::set_permissions(file, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// All that a server with these hooks logs until it is ready.
+fn log_of_start(hooks: &Hooks) -> String {
+    let mut server = Command::new(BINARY)
+        .args(["serve", "--listen", "127.0.0.1:0", "--log-level", "info", "--scaling-hooks-file"])
+        .arg(hooks.file())
+        .arg("--data-dir")
+        .arg(hooks.folder.path().join("data"))
+        .stdout(Stdio::piped())
+        .stderr(File::create(hooks.log_file()).unwrap())
+        .spawn()
+        .expect("the binary starts");
+    let mut greeting = String::new();
+    BufReader::new(server.stdout.take().expect("stdout is piped"))
+        .read_line(&mut greeting)
+        .expect("a greeting");
+    server.kill().expect("it is there");
+    server.wait().expect("it has ended");
+    hooks.log()
+}
+
+#[test]
+fn the_start_says_how_many_hooks_there_are_and_who_else_could_write_or_read_them() {
+    let hooks = Hooks::new();
+    let more = hook("more", &["depth_above = 1", &hooks.recording("more")]);
+    let fewer = hook("fewer", &["depth_below = 1", "url = \"https://ann:topsecret@scaler.example.org/\""]);
+    hooks.write(&[more, fewer]);
+    let (writable, readable) = ("others can write ", "others can read the secret in ");
+    for (mode, is_writable, is_readable) in
+        [(0o600, false, false), (0o644, false, true), (0o620, true, false)]
+    {
+        set_mode(&hooks.file(), mode);
+        let log = log_of_start(&hooks);
+        assert!(log.contains("scale hooks were read") && log.contains("hooks=2"), "{log}");
+        assert_eq!(log.contains(writable), is_writable, "{mode:o}: {log}");
+        assert_eq!(log.contains(readable), is_readable, "{mode:o}: {log}");
+        assert!(!log.contains("topsecret"), "{log}");
+    }
 }
 
 /// The processes that have told a hook, by their ids.

@@ -1,6 +1,6 @@
 //! Limits of queues and keys: no more run at once than they say, and everybody can see why something waits.
 
-use crate::server::{Server, answer};
+use crate::server::{Server, answer, eventually};
 use punctual_client::{ExecutionStatus, SetQueue, SubmitJob};
 use punctual_core::ids::JobId;
 use punctual_core::job::JobStatus;
@@ -55,6 +55,29 @@ async fn no_more_run_at_once_than_a_queue_allows() {
     assert_eq!((mail.in_line, mail.waiting, mail.running), (0, 0, 0));
 }
 
+/// A limit is set while nobody takes what is queued.
+#[tokio::test]
+async fn a_limit_reaches_a_backlog() {
+    let server = Server::start();
+    let client = server.client();
+    client.pause_worker("embedded").await.unwrap();
+    let mut jobs = Vec::new();
+    for number in 0..200 {
+        let payload = Some(serde_json::value::to_raw_value(&json!({"ms": 5})).unwrap());
+        let letter = SubmitJob { payload, ..sleeper(&format!("letter-{number}"), None) };
+        jobs.push(client.submit(&letter).await.unwrap().job_id);
+    }
+    assert_eq!(client.queue("mail").await.unwrap().queued, 200);
+    server.said(&["queue", "set", "mail", "--concurrency", "1"]);
+    eventually("all but one wait in line", async || client.queue("mail").await.unwrap().in_line == 199).await;
+    client.resume_worker("embedded").await.unwrap();
+    for job in &jobs {
+        assert_eq!(client.wait(*job).await.unwrap().status, JobStatus::Completed);
+    }
+    let runs = runs(&server, &jobs).await;
+    assert_eq!((runs.len(), most_at_once(&runs)), (200, 1));
+}
+
 #[tokio::test]
 async fn whoever_submits_to_a_full_queue_is_told_that_the_job_waits() {
     let server = Server::start();
@@ -92,9 +115,12 @@ async fn each_key_has_its_own_limit_and_explain_names_it() {
     let other = client.submit(&sleeper("other", Some("customer-2"))).await.unwrap().job_id;
     assert_eq!(client.wait(other).await.unwrap().status, JobStatus::Completed, "another key does not wait");
     let explained = client.explain(behind).await.unwrap();
-    let told =
-        "It waits because 1 of 1 executions with the key \"customer-1\" in queue mail are queued or running.";
+    let told = "It waits because one execution with the key \"customer-1\" in queue mail is queued or running, and no more may \
+                be.";
     assert_eq!(explained.summary, told);
+    let holder = &explained.executions[0].sentences[1];
+    let held = format!("The place is held by {long}.1.1 (long), which worker embedded has had since ");
+    assert!(holder.starts_with(&held), "{holder}");
     let waiting = client.execution(behind.occurrence(1).attempt(1)).await.unwrap();
     assert_eq!(waiting.status, ExecutionStatus::Waiting);
     client.cancel(long).await.unwrap();

@@ -2,6 +2,7 @@
 
 use crate::driven::{HOUR, attempts, explained, pass, reaches, standing_at, start};
 use crate::redact::shown;
+use crate::server::Server;
 use punctual_client::ExecutionStatus::{Queued, Running, Succeeded};
 use punctual_core::job::JobStatus;
 use serde_json::json;
@@ -72,4 +73,25 @@ fn the_command_line_holds_queues() {
     server.said(&["queue", "resume", "mail"]);
     server.said(&["job", "wait", "letter"]);
     insta::assert_snapshot!("queue_left", shown(&server.cli(&["queue", "list"])));
+}
+
+#[tokio::test]
+async fn weights_are_shown_and_taken_away_one_by_one() {
+    let server = Server::start();
+    let set = |weights: &[&str]| {
+        let flags = weights.iter().flat_map(|weight| ["--weight", *weight]);
+        server.said(&["queue", "set", "mail"].into_iter().chain(flags).collect::<Vec<_>>())
+    };
+    assert!(set(&["ann=3", "bob=2", "eve=4"]).contains("ann=3, bob=2, eve=4"));
+    for command in [&["queue", "list"][..], &["queue", "show", "mail"]] {
+        let said = server.said(command);
+        assert!(said.contains("WEIGHTS") && said.contains("ann=3, bob=2, eve=4"), "{said}");
+    }
+    let said = set(&["ann=none", "bob=1"]);
+    assert!(said.contains("eve=4") && !said.contains("ann="), "{said}");
+    let left = server.client().queue("mail").await.unwrap().weights;
+    assert_eq!(left.into_iter().collect::<Vec<_>>(), [("eve".to_owned(), 4)]);
+    let refused = server.cli(&["queue", "set", "mail", "--weight", "ann"]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("such as ann=3 or ann=none"), "{said}");
 }

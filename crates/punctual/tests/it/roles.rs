@@ -1,6 +1,7 @@
 //! Which store a process works on, and the roles that can run by themselves.
 
 use crate::server::{BINARY, Server, eventually};
+use punctual_client::WorkerState;
 use punctual_core::job::JobStatus;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
@@ -187,6 +188,43 @@ async fn a_worker_asks_the_server_beside_it_and_finishes_what_runs_when_it_stops
     assert_eq!(worker.stop(), Some(0));
     let (_, page) = server.get(&format!("/api/v1/jobs/{slow}/executions")).await;
     assert_eq!(page["items"][0]["status"], "SUCCEEDED", "{page}");
+}
+
+#[tokio::test]
+async fn a_worker_that_is_ending_is_shown_as_draining_and_takes_nothing_more() {
+    let server = Server::start_with(&["--queues", "other"]);
+    let client = server.client();
+    let data_dir = server.data_dir().to_str().unwrap();
+    let arguments = ["worker", "--data-dir", data_dir, "--worker-name", "leaving", "--drain-grace", "1h"];
+    let (worker, _) = Role::start(punctual(server.data_dir(), &arguments));
+    let nap = json!({"name": "nap", "job_type": "sleep", "payload": {"ms": 3_600_000}, "timeout_secs": 7200});
+    let running = server.submit(nap.clone()).await;
+    eventually("it runs", async || {
+        client.worker("leaving").await.is_ok_and(|worker| worker.running == 1 && worker.free_slots > 0)
+    })
+    .await;
+    kill_process(Pid::from_child(&worker.0), Signal::TERM).expect("it still runs");
+    eventually("it drains", async || {
+        let worker = client.worker("leaving").await.unwrap();
+        (worker.state, worker.running, worker.free_slots) == (WorkerState::Draining, 1, 0)
+    })
+    .await;
+    let refused = client.resume_worker("leaving").await.unwrap_err().to_string();
+    assert!(refused.contains("is draining and will close"), "{refused}");
+    let waits = server.submit(nap).await;
+    let (_, explained) = server.get(&format!("/api/v1/jobs/{waits}/explain")).await;
+    let summary = explained["summary"].as_str().unwrap();
+    assert!(
+        summary.contains("leaving") && summary.contains("is draining: it takes nothing more"),
+        "{summary}"
+    );
+    let (_, scaling) = server.get("/api/v1/autoscaling/default").await;
+    assert_eq!((&scaling["workers"], &scaling["slots"]), (&json!(0), &json!(0)), "{scaling}");
+    assert!(server.said(&["workers", "list"]).contains("DRAINING"));
+    client.cancel(running).await.unwrap();
+    let mut worker = worker;
+    assert_eq!(worker.0.wait().unwrap().code(), Some(0));
+    assert!(client.worker("leaving").await.unwrap_err().is_not_found());
 }
 
 #[tokio::test]

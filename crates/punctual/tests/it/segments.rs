@@ -9,7 +9,7 @@ use reqwest::{Method, StatusCode};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// How long schedulers may be silent here: short, so that changes of hands come soon.
 const TTL: &str = "1s";
@@ -108,8 +108,14 @@ pub async fn go_on(api: &Process, cluster: &Cluster, jobs: &[JobId]) {
     }
 }
 
-/// Each time of each job from its first to its last was fired once.
-pub async fn none_is_missed_or_doubled(api: &Process, cluster: &Cluster, jobs: &[JobId], step: Duration) {
+/// Each time of each job from its first to its last was fired once; all of these times.
+pub async fn none_is_missed_or_doubled(
+    api: &Process,
+    cluster: &Cluster,
+    jobs: &[JobId],
+    step: Duration,
+) -> BTreeSet<Timestamp> {
+    let mut all = BTreeSet::new();
     for job in jobs {
         let fired = fired(api, cluster, *job).await;
         for (time, runs) in &fired {
@@ -119,7 +125,14 @@ pub async fn none_is_missed_or_doubled(api: &Process, cluster: &Cluster, jobs: &
         let times: Vec<Timestamp> = fired.into_keys().collect();
         let gaps: BTreeSet<Duration> = times.windows(2).map(|pair| pair[1].since(pair[0])).collect();
         assert!(gaps.iter().all(|gap| *gap == step), "{job}: {gaps:?}");
+        all.extend(times);
     }
+    all
+}
+
+/// The database and all processes are on this machine, so that there is one clock.
+fn now() -> Timestamp {
+    Timestamp::from_micros(i64::try_from(UNIX_EPOCH.elapsed().unwrap().as_micros()).unwrap())
 }
 
 fn signal(process: &Process, signal: Signal) {
@@ -176,22 +189,28 @@ async fn leaders_die_one_after_the_other_and_no_fire_in_between_is_lost_or_doubl
         for _ in 0..8 {
             jobs.push(api.submit(cluster, job.clone()).await);
         }
+        let mut without_leader = Vec::new();
         for change in 0..changes {
             let nodes = schedulers(&api, cluster).await;
             let leader = nodes.iter().find(|node| node["leader"] == true).expect("somebody leads");
             let pid = leader["pid"].as_u64().unwrap();
             let place = alive.iter().position(|process| u64::from(process.child.id()) == pid).unwrap();
             alive.remove(place).kill();
+            let killed_at = now();
             alive.push(cluster.short_lived_scheduler());
             eventually(&format!("leader {change} has a successor"), async || {
                 let nodes = schedulers(&api, cluster).await;
                 nodes.iter().any(|node| node["leader"] == true && node["pid"] != pid)
             })
             .await;
+            without_leader.push(killed_at..now());
         }
         shared_by(2, &api, cluster).await;
         go_on(&api, cluster, &jobs).await;
-        none_is_missed_or_doubled(&api, cluster, &jobs, Duration::from_millis(200)).await;
+        let fired = none_is_missed_or_doubled(&api, cluster, &jobs, Duration::from_millis(200)).await;
+        for gap in without_leader {
+            assert!(fired.range(gap.clone()).next().is_some(), "nothing was due in {gap:?}");
+        }
     })
     .await;
 }

@@ -151,3 +151,26 @@ fn a_new_command_or_script_takes_the_place_of_the_old() {
     assert!(line.status().unwrap().success());
     assert_eq!(payload(&server), json!(["process", {"command": ["echo", "-n", "three"], "env": {"A": "1"}}]));
 }
+
+/// Of two jobs that wait for one key, the first gets another one and the second none: both go on.
+#[tokio::test]
+async fn a_concurrency_key_is_changed_and_taken_away_from_the_command_line() {
+    let server = Server::start();
+    server.said(&["queue", "set", "mail", "--key-concurrency", "1"]);
+    let submit = async |name: &str, ms: u64| {
+        let job = json!({
+            "name": name, "job_type": "sleep", "queue": "mail", "payload": {"ms": ms},
+            "concurrency_key": "customer-1",
+        });
+        server.submit(job).await
+    };
+    let _holder = submit("holder", 600_000).await;
+    let (moved, freed) = (submit("moved", 1).await, submit("freed", 1).await);
+    assert_eq!(server.client().queue("mail").await.unwrap().waiting, 2);
+    server.said(&["job", "update", "moved", "--concurrency-key", "customer-2"]);
+    server.said(&["job", "update", "freed", "--unset", "concurrency-key"]);
+    for (job, key) in [(moved, Some("customer-2")), (freed, None)] {
+        let job = server.client().wait(job).await.unwrap();
+        assert_eq!((job.status, job.concurrency_key.as_deref()), (JobStatus::Completed, key), "{}", job.name);
+    }
+}

@@ -20,6 +20,7 @@ impl Auditor {
             (!limits.hold_anything() && had.hold_anything(), "limits taken away"),
         ];
         coverage.into_iter().filter(|(happens, _)| *happens).for_each(|(_, what)| self.count(what));
+        self.limits_set(queue, &had, limits)?;
         if settings == QueueSettings::default() {
             self.queue_settings.remove(queue);
         } else {
@@ -73,15 +74,18 @@ impl Auditor {
     }
 
     pub(super) fn compare_queues(&self, rows: &[QueueRow]) -> Verdict {
-        let got: Vec<_> =
-            rows.iter().map(|row| (&row.queue, row.paused_at.is_some(), row.settings.clone())).collect();
+        let got: Vec<_> = rows
+            .iter()
+            .map(|row| (&row.queue, row.paused_at.is_some(), row.settings.clone(), row.placing.is_some()))
+            .collect();
         let names = self.paused_queues.iter().chain(self.queue_settings.keys());
         let names: std::collections::BTreeSet<&String> = names.collect();
         let expected: Vec<_> = names
             .into_iter()
             .map(|name| {
                 let settings = self.queue_settings.get(name).cloned().unwrap_or_default();
-                (name, self.paused_queues.contains(name), settings)
+                let is_placing = self.lines.placing.contains_key(name);
+                (name, self.paused_queues.contains(name), settings, is_placing)
             })
             .collect();
         rule!(got == expected, "queues are as they were left", "expected {expected:?}, got {got:?}");

@@ -2,6 +2,7 @@
 //! line; a line moves by rank and only as far as there is room; and where there is room, nobody waits for long.
 
 use super::firing::state_behind;
+use super::placing::Placing;
 use super::shares::goes_before;
 use super::{Auditor, Occurrence, OccurrenceState, SETTLING, Verdict, Violation, rule};
 use punctual_core::gates::{Gate, Gates};
@@ -24,7 +25,7 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    fn of_queue(queue: &str) -> Self {
+    pub(super) fn of_queue(queue: &str) -> Self {
         Limiter { queue: queue.to_owned(), key: None }
     }
 
@@ -39,10 +40,12 @@ impl Limiter {
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     /// Every limiter that anybody has come to, by the name of its line.
-    known: BTreeMap<Line, Limiter>,
+    pub known: BTreeMap<Line, Limiter>,
+    /// The queues in which places are taken again.
+    pub placing: BTreeMap<String, Placing>,
     paces: BTreeMap<Limiter, Pace>,
     /// The lines in which somebody waits although there is room, and since when that is seen.
-    stuck_since: BTreeMap<Limiter, Timestamp>,
+    pub stuck_since: BTreeMap<Limiter, Timestamp>,
 }
 
 /// The starts of a limiter whose starts are paced.
@@ -67,7 +70,7 @@ impl Auditor {
         self.queue_settings.get(queue).map(|settings| &settings.limits)
     }
 
-    fn limit_of(&self, limiter: &Limiter) -> Limit {
+    pub(super) fn limit_of(&self, limiter: &Limiter) -> Limit {
         let Some(limits) = self.limits_of(&limiter.queue) else { return Limit::default() };
         match limiter.key {
             Some(_) => Limit { concurrency: limits.key_concurrency, rate: limits.key_rate },
@@ -76,7 +79,7 @@ impl Auditor {
     }
 
     /// The limiter of the job's key, if its queue limits keys.
-    fn key_of(&self, job: JobId) -> Result<Option<Limiter>, Violation> {
+    pub(super) fn key_of(&self, job: JobId) -> Result<Option<Limiter>, Violation> {
         let spec = self.job(job)?.spec();
         let of_keys = self.limits_of(&spec.queue).map(|limits| (limits.key_concurrency, limits.key_rate));
         let is_limited = of_keys.is_some_and(|limits| limits != (None, None));
@@ -91,7 +94,7 @@ impl Auditor {
     }
 
     /// What counts against a limit: all that is queued or runs, and with a key what waits for its queue by now.
-    fn in_use(&self, limiter: &Limiter) -> Result<u64, Violation> {
+    pub(super) fn in_use(&self, limiter: &Limiter) -> Result<u64, Violation> {
         let mut in_use = 0;
         if limiter.key.is_none() {
             for id in self.queued.iter().chain(&self.running) {
@@ -116,8 +119,17 @@ impl Auditor {
         line.into_iter().map(|(_, id)| id).collect()
     }
 
+    /// Whether nothing goes through the limits of a queue: while it is paused, it spends nothing of them, and while places
+    /// are taken again, it is not known who goes first.
+    fn holds_its_lines(&self, queue: &str) -> bool {
+        self.paused_queues.contains(queue) || self.lines.placing.contains_key(queue)
+    }
+
     /// How many more may go on at a time.
     fn room(&self, limiter: &Limiter, at: Timestamp) -> Result<u64, Violation> {
+        if self.holds_its_lines(&limiter.queue) {
+            return Ok(0);
+        }
         let limit = self.limit_of(limiter);
         let mut room = u64::MAX;
         if let Some(most) = limit.concurrency {
@@ -166,6 +178,9 @@ impl Auditor {
     fn goes_through(&mut self, limiter: &Limiter) -> Result<bool, Violation> {
         self.lines.known.entry(limiter.line()).or_insert_with(|| limiter.clone());
         let is_free = self.line(limiter).is_empty() && self.room(limiter, self.at)? > 0;
+        if self.paused_queues.contains(&limiter.queue) {
+            self.count("executions that wait for a paused queue with limits");
+        }
         if is_free {
             self.starts(limiter)?;
         }
@@ -262,10 +277,18 @@ impl Auditor {
     /// Lines have moved: each as far as there was room, and by rank.
     pub fn admitted(&mut self, now: Timestamp, lines: &[Line], count: usize, admitted: &Admitted) -> Verdict {
         self.not_ahead(now)?;
-        let (mut waiting, mut more) = (vec![], vec![]);
+        let (mut waiting, mut more, mut is_look_due) = (vec![], vec![], false);
         for line in lines {
             // Who was about to join it may have gone elsewhere in the same commit.
             let Some(limiter) = self.lines.known.get(line).cloned() else { continue };
+            let placing = self.lines.placing.get(&limiter.queue).filter(|_| limiter.key.is_none());
+            if let Some(placing) = placing.copied() {
+                let is_done = self.place_again(&limiter, placing, count)?;
+                is_look_due |= is_done;
+                more.extend((!is_done).then(|| line.clone()));
+                waiting.extend((!self.line(&limiter).is_empty()).then(|| (line.clone(), None)));
+                continue;
+            }
             let heads = self.heads(&limiter, count)?;
             for id in &heads {
                 self.let_out(*id, &limiter)?;
@@ -282,9 +305,9 @@ impl Auditor {
             }
         }
         rule!(
-            admitted.waiting == waiting && admitted.more == more,
+            admitted.waiting == waiting && admitted.more == more && admitted.is_look_due == is_look_due,
             "a line moves as far as there is room",
-            "expected {waiting:?} to wait and {more:?} to go on, got {admitted:?}"
+            "expected {waiting:?} to wait and {more:?} to go on, a look to be due: {is_look_due}, got {admitted:?}"
         );
         self.announced(&admitted.begun)
     }
@@ -319,6 +342,9 @@ impl Auditor {
 
     /// When time alone makes room.
     fn opens_at(&self, limiter: &Limiter) -> Result<Option<Timestamp>, Violation> {
+        if self.holds_its_lines(&limiter.queue) {
+            return Ok(None);
+        }
         let limit = self.limit_of(limiter);
         let (Some(rate), Some(pace)) = (limit.rate, self.lines.paces.get(limiter)) else { return Ok(None) };
         let in_use = self.in_use(limiter)?;
@@ -348,11 +374,12 @@ impl Auditor {
     /// What a read of all lines must contain.
     pub fn read_lines(&mut self, limit: usize, lines: &[Line]) -> Verdict {
         let got: BTreeSet<&Line> = lines.iter().collect();
-        let waited_in: BTreeSet<Line> =
+        let mut waited_in: BTreeSet<Line> =
             self.all_open().filter_map(|(_, one)| one.line.as_ref().map(Limiter::line)).collect();
+        waited_in.extend(self.lines.placing.keys().map(|queue| Line::of_queue(queue)));
         rule!(
             waited_in.len() >= limit || got.iter().copied().eq(&waited_in),
-            "all lines are found in which anybody waits, and no others",
+            "all lines are found in which anybody waits or places are taken again, and no others",
             "expected {waited_in:?}, got {lines:?}"
         );
         Ok(())
@@ -369,13 +396,18 @@ impl Auditor {
                 stuck.insert(limiter, since);
             }
         }
+        for queue in self.lines.placing.keys() {
+            let limiter = Limiter::of_queue(queue);
+            let since = self.lines.stuck_since.get(&limiter).copied().unwrap_or(now);
+            stuck.insert(limiter, since);
+        }
         self.lines.stuck_since = stuck;
         let Some(settled) = self.calm_since.map(|since| since.plus(SETTLING)) else { return Ok(()) };
         for (limiter, since) in &self.lines.stuck_since {
             rule!(
                 now.since(settled.max(*since)) <= MOVES_WITHIN,
                 "where there is room nobody waits in line",
-                "{:?} wait for {limiter:?}, which has room since {since}",
+                "{:?} wait for {limiter:?}, which has room or is to be placed again since {since}",
                 self.line(limiter)
             );
         }

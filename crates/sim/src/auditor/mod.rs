@@ -20,6 +20,7 @@ mod look;
 mod notes;
 mod orders;
 mod overlap;
+mod placing;
 mod polls;
 mod redrive;
 mod requests;

@@ -44,9 +44,13 @@ impl Auditor {
                         beat.session,
                         session.state
                     );
+                    let drains_by_itself = beat.draining && session.mode != SessionMode::Draining;
+                    if drains_by_itself {
+                        (session.mode, session.mode_since) = (SessionMode::Draining, true_now);
+                    }
                     rule!(
                         *drain == (session.mode == SessionMode::Draining),
-                        "a worker is told to drain if that was ordered",
+                        "a worker is told to drain if that was ordered, or if it said so itself",
                         "session {} is {:?} and was told {drain}",
                         beat.session,
                         session.mode
@@ -55,6 +59,9 @@ impl Auditor {
                         (session.beat, session.beaten_at) = (beat.beat, true_now);
                     }
                     self.told_to_stop(beat.session, cancel)?;
+                    if drains_by_itself {
+                        self.count("sessions that say that they drain");
+                    }
                 }
                 BeatOutcome::SessionLost => {
                     rule!(!live, "a live session is not called lost", "session {}", beat.session);

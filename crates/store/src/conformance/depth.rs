@@ -120,6 +120,7 @@ pub async fn settings_of_queues_are_listed_with_their_pauses(store: Arc<dyn Stor
         queue: queue.to_owned(),
         paused_at,
         settings: QueueSettings::holding(max_depth),
+        placing: None,
     };
     let listed = house.store.queues().await.unwrap();
     assert_eq!(listed, [row("a", Some(at(1)), None), row("bulk", Some(at(1)), Some(7))]);

@@ -347,7 +347,7 @@ impl Worker {
     /// Beats, and hears what it is asked to stop.
     pub async fn beat(&mut self, now: Timestamp) -> Vec<LeaseRef> {
         self.beat += 1;
-        let beat = Beat { session: self.session, beat: self.beat };
+        let beat = Beat { session: self.session, beat: self.beat, draining: false };
         match self.house.store.beat(now, vec![beat]).await.unwrap().remove(0) {
             BeatOutcome::Counted { cancel, .. } => cancel,
             BeatOutcome::SessionLost => panic!("the worker is alive"),

@@ -250,7 +250,32 @@ pub async fn a_rate_that_is_changed_holds_at_once(store: Arc<dyn Store>) {
     assert_eq!(admit(&house, at(5), &queue()).await.waiting, [(queue(), Some(at(6)))]);
     assert_eq!(admit(&house, at(6), &queue()).await.begun.queued.len(), 1);
     set(&house, rate(60_000)).await;
+    assert!(admit(&house, at(7), &queue()).await.is_look_due, "who is queued goes back in line");
     assert_eq!(admit(&house, at(11), &queue()).await.waiting, [(queue(), Some(at(66)))]);
+}
+
+pub async fn a_paused_queue_spends_nothing_of_its_limits(store: Arc<dyn Store>) {
+    let pace = Some(Rate { count: 1, per_ms: 10_000 });
+    let house = limited(store, QueueLimits { rate: pace, key_concurrency: Some(1), ..none() }).await;
+    let mut worker = house.worker().await;
+    house.submit(at(1), keyed(1, Some("a"))).await;
+    house.submit(at(1), keyed(2, None)).await;
+    pause(&house, Pausing::Pause).await;
+    house.submit(at(20), keyed(3, Some("b"))).await;
+    house.submit(at(20), keyed(4, None)).await;
+    for (line, waiting) in [(key("b"), 1), (queue(), 2)] {
+        let admitted = admit(&house, at(60), &line).await;
+        let still = Admitted { waiting: vec![(line.clone(), None)], ..Admitted::default() };
+        assert_eq!(admitted, still, "nobody goes on, and time alone changes nothing");
+        assert_eq!(used(&house, &line).await.0, waiting);
+    }
+    pause(&house, Pausing::Resume).await;
+    assert_eq!(admit(&house, at(60), &key("b")).await.begun.joined, [queue()]);
+    let admitted = admit(&house, at(60), &queue()).await;
+    assert_eq!((admitted.begun.queued.len(), admitted.waiting), (1, vec![(queue(), Some(at(70)))]));
+    let claimed = worker.claim(at(60), 10).await;
+    let jobs: Vec<JobId> = claimed.iter().map(|assignment| assignment.execution.occurrence.job).collect();
+    assert_eq!(jobs, [1, 2].map(|number| job(number).id), "what was let through before, and one more");
 }
 
 pub async fn what_has_left_a_queue_no_longer_counts_there(store: Arc<dyn Store>) {
@@ -351,7 +376,7 @@ pub async fn limits_are_kept_with_their_queue(store: Arc<dyn Store>) {
     let house = limited(store, limits.clone()).await;
     house.store.pause_queue(at(1), "bulk".to_owned(), Pausing::Pause).await.unwrap();
     let settings = QueueSettings { limits, ..QueueSettings::default() };
-    let row = QueueRow { queue: "bulk".to_owned(), paused_at: Some(at(1)), settings };
+    let row = QueueRow { queue: "bulk".to_owned(), paused_at: Some(at(1)), settings, placing: None };
     assert_eq!(house.store.queues().await.unwrap(), [row]);
 }
 
@@ -403,19 +428,19 @@ fn is_of_a(id: &JobId) -> bool {
     (1..=30).any(|number| job(number).id == *id && (number - 1) % 5 % 2 == 0)
 }
 
-fn none() -> QueueLimits {
+pub(super) fn none() -> QueueLimits {
     QueueLimits::default()
 }
 
-fn queue() -> Line {
+pub(super) fn queue() -> Line {
     Line::of_queue("bulk")
 }
 
-fn key(key: &str) -> Line {
+pub(super) fn key(key: &str) -> Line {
     Line { key: Some(LimiterId::of_key("bulk", key)), ..queue() }
 }
 
-fn in_line() -> LiveState {
+pub(super) fn in_line() -> LiveState {
     LiveState::Waiting(Gates::only(Gate::Concurrency))
 }
 
@@ -423,18 +448,18 @@ fn expiry(seconds: i64) -> punctual_core::job::Expiry {
     punctual_core::job::Expiry::At(at(seconds))
 }
 
-fn job(number: u32) -> Job {
+pub(super) fn job(number: u32) -> Job {
     in_bulk(number, |_| {})
 }
 
-fn in_bulk(number: u32, change: impl FnOnce(&mut JobSpec)) -> Job {
+pub(super) fn in_bulk(number: u32, change: impl FnOnce(&mut JobSpec)) -> Job {
     job_with(number, |spec| {
         spec.queue = "bulk".to_owned();
         change(spec);
     })
 }
 
-fn keyed(number: u32, key: Option<&str>) -> Job {
+pub(super) fn keyed(number: u32, key: Option<&str>) -> Job {
     in_bulk(number, |spec| spec.settings.concurrency_key = key.map(str::to_owned))
 }
 
@@ -442,28 +467,32 @@ fn update(spec: JobSpec) -> Verb {
     Verb::Update(Box::new(Update { spec, expected_version: None }))
 }
 
-async fn limited(store: Arc<dyn Store>, limits: QueueLimits) -> House {
+pub(super) async fn limited(store: Arc<dyn Store>, limits: QueueLimits) -> House {
     let house = House::new(store);
     set(&house, limits).await;
     house
 }
 
-async fn set(house: &House, limits: QueueLimits) {
+pub(super) async fn set(house: &House, limits: QueueLimits) {
     let settings = QueueSettings { limits, ..QueueSettings::default() };
     house.store.set_queue("bulk".to_owned(), settings).await.unwrap();
 }
 
-async fn admit(house: &House, now: Timestamp, line: &Line) -> Admitted {
+async fn pause(house: &House, pausing: Pausing) {
+    house.store.pause_queue(at(2), "bulk".to_owned(), pausing).await.unwrap();
+}
+
+pub(super) async fn admit(house: &House, now: Timestamp, line: &Line) -> Admitted {
     house.store.admit(now, vec![line.clone()], 100).await.unwrap()
 }
 
 /// How many wait in a line, and how many count against it.
-async fn used(house: &House, line: &Line) -> (u64, u64) {
+pub(super) async fn used(house: &House, line: &Line) -> (u64, u64) {
     let used = house.store.limiters(vec![line.clone()]).await.unwrap()[0];
     (used.waiting, used.in_use)
 }
 
-async fn assert_nothing_is_used(house: &House, lines: &[Line]) {
+pub(super) async fn assert_nothing_is_used(house: &House, lines: &[Line]) {
     for used in house.store.limiters(lines.to_vec()).await.unwrap() {
         assert_eq!(LimiterUse { last_at: None, ..used }, LimiterUse::default());
     }

@@ -5,6 +5,8 @@
 
 #![expect(clippy::missing_panics_doc, reason = "a case that fails panics: that is how it reports")]
 
+#[cfg(all(test, any(feature = "postgres", feature = "mysql")))]
+pub(crate) mod drifting;
 mod fixture;
 pub mod register;
 mod sight;
@@ -229,6 +231,7 @@ macro_rules! each_conformance_case {
                 a_limit_of_a_queue_counts_what_was_there_before,
                 starts_are_paced_by_a_rate,
                 a_rate_that_is_changed_holds_at_once,
+                a_paused_queue_spends_nothing_of_its_limits,
                 what_has_left_a_queue_no_longer_counts_there,
                 each_key_is_paced_by_itself,
                 an_update_takes_a_place_in_the_other_queue,
@@ -236,6 +239,18 @@ macro_rules! each_conformance_case {
                 what_follows_takes_its_place_in_line,
                 limits_are_kept_with_their_queue,
                 racing_workers_never_exceed_a_limit,
+            }
+            placing {
+                a_limit_reaches_what_is_queued,
+                a_rate_reaches_all_that_is_queued_in_steps,
+                a_limit_of_keys_reaches_those_who_have_one,
+                a_limit_of_the_queue_leaves_keys_as_they_are,
+                what_runs_goes_on_and_counts,
+                what_goes_back_in_line_can_expire_there,
+                a_limit_that_is_raised_reaches_nobody,
+                a_limit_that_is_taken_away_on_the_way_lets_all_go_on,
+                what_leaves_the_queue_on_the_way_is_left_alone,
+                two_at_once_have_everybody_take_one_place,
             }
             events {
                 what_finished_is_followed_in_the_order_of_the_commits,
@@ -300,6 +315,7 @@ macro_rules! each_conformance_case {
                 a_closed_session_gives_back_all_it_holds,
                 a_paused_session_gets_no_work_and_keeps_what_it_has,
                 a_draining_session_is_told_with_its_beat,
+                a_session_that_says_that_it_drains_gets_no_work_and_stays_so,
             }
             pause {
                 a_pause_holds_what_is_queued,

@@ -314,3 +314,92 @@ pub(crate) mod moved {
         assert_eq!(register.entries().await.unwrap(), Entries::default());
     }
 }
+
+#[cfg(test)]
+pub(crate) mod odd {
+    //! Rows that none of us has written as they are.
+
+    use super::{Doors, all_names, at, enter, held, id, segments, take};
+    use punctual_core::ports::{LeaseName, OddRow, RegisterTable, Standing, Take};
+
+    /// Each with what is said of it.
+    const SPOILED: [(&str, &str); 7] = [
+        ("UPDATE cluster_members SET ttl_us = -5 WHERE id = 'node-2'", "its ttl_us is -5"),
+        (
+            "UPDATE cluster_members SET ttl_us = 9223372036854775807 WHERE id = 'node-3'",
+            "its ttl_us is 9223372036854775807",
+        ),
+        ("UPDATE cluster_members SET beat = -1 WHERE id = 'node-4'", "its beat is -1"),
+        (
+            "INSERT INTO cluster_members (id, beat, ttl_us, entered_at, beaten_at, card) \
+             VALUES ('no id', 1, 3000000, 0, 0, 'x')",
+            "its id is \"no id\"",
+        ),
+        (
+            "INSERT INTO cluster_leases (name, epoch, holder) VALUES ('tail', 3, 'node-1')",
+            "its name is \"tail\"",
+        ),
+        ("UPDATE cluster_leases SET holder = 'no id' WHERE name = 'segment-00'", "its holder is \"no id\""),
+        ("UPDATE cluster_leases SET epoch = -7 WHERE name = 'segment-01'", "its epoch is -7"),
+    ];
+
+    /// Somebody holds all leases; others are there whose rows are spoiled.
+    async fn spoil(doors: &Doors, run: impl AsyncFn(&'static str)) {
+        for number in 1..=4 {
+            enter(&*doors[0], number).await;
+        }
+        take(&*doors[0], 1, &all_names()).await;
+        for (sql, _) in SPOILED {
+            run(sql).await;
+        }
+    }
+
+    pub async fn rows_that_cannot_be_read_are_named_and_the_others_go_on(
+        doors: Doors,
+        run: impl AsyncFn(&'static str),
+    ) {
+        spoil(&doors, run).await;
+        let register = &*doors[doors.len() - 1];
+        let entries = register.entries().await.unwrap();
+        assert_eq!(entries.members.iter().map(|row| row.id.clone()).collect::<Vec<_>>(), [id(1)]);
+        assert_eq!(entries.held.len(), all_names().len() - 2);
+        let mut said: Vec<&str> = entries.odd.iter().map(|row| row.why.as_str()).collect();
+        let mut expected = SPOILED.map(|(_, why)| why);
+        said.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(said, expected);
+
+        let (clear, left): (Vec<OddRow>, Vec<OddRow>) =
+            entries.odd.into_iter().partition(OddRow::is_in_the_way);
+        assert_eq!(left.iter().map(|row| row.key.as_str()).collect::<Vec<_>>(), ["tail"]);
+        for _ in 0..2 {
+            register.clear_rows(clear.clone()).await.unwrap();
+        }
+        let entries = register.entries().await.unwrap();
+        assert_eq!((entries.members.len(), entries.odd), (1, left), "a name that nobody knows stays");
+        assert_eq!(register.beat_member(at(1), &id(1), String::new()).await, Ok(Standing::Alive));
+        for number in [2, 3, 4] {
+            let beaten = register.beat_member(at(1), &id(number), String::new()).await;
+            assert_eq!(beaten, Ok(Standing::GivenUp), "it is told, and comes back under another id");
+        }
+        let taken = take(register, 1, &segments(3)).await;
+        assert_eq!(taken, [held(2), held(1), held(1)], "an epoch goes on as far as it can be read");
+    }
+
+    pub async fn a_lease_whose_row_cannot_be_read_is_taken_and_is_in_nobodys_way(
+        doors: Doors,
+        run: impl AsyncFn(&'static str),
+    ) {
+        spoil(&doors, run).await;
+        let register = &*doors[0];
+        enter(register, 5).await;
+        let taken = take(register, 5, &segments(3)).await;
+        assert_eq!(taken, [held(2), held(1), Take::HeldBy(id(1))]);
+        assert_eq!(take(register, 5, &segments(2)).await, [held(2), held(1)]);
+        register.remove_member(&id(1)).await.unwrap();
+        let entries = register.entries().await.unwrap();
+        assert_eq!(entries.held.len(), 2);
+        let left = entries.odd.iter().filter(|row| row.table == RegisterTable::Leases);
+        assert!(left.clone().all(|row| LeaseName::parse(&row.key).is_none()), "{:?}", entries.odd);
+    }
+}

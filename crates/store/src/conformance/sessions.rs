@@ -86,7 +86,10 @@ pub async fn a_beat_raises_the_counter_and_never_lowers_it(store: Arc<dyn Store>
     let session = house.open_session("w").await;
     for (beat, expected, seen_at) in [(1, 1, at(10)), (3, 3, at(10)), (2, 3, at(10))] {
         let counted = BeatOutcome::Counted { turn: 0, cancel: vec![], drain: false };
-        assert_eq!(house.store.beat(at(10), vec![Beat { session, beat }]).await.unwrap(), [counted]);
+        assert_eq!(
+            house.store.beat(at(10), vec![Beat { session, beat, draining: false }]).await.unwrap(),
+            [counted]
+        );
         let row = house.store.sessions().await.unwrap().remove(0);
         assert_eq!((row.pulse.beat, row.beaten_at), (expected, seen_at));
     }
@@ -95,7 +98,7 @@ pub async fn a_beat_raises_the_counter_and_never_lowers_it(store: Arc<dyn Store>
 pub async fn a_beat_defeats_an_observer_that_saw_the_old_count(store: Arc<dyn Store>) {
     let house = House::new(store);
     let session = house.open_session("w").await;
-    house.store.beat(at(1), vec![Beat { session, beat: 1 }]).await.unwrap();
+    house.store.beat(at(1), vec![Beat { session, beat: 1, draining: false }]).await.unwrap();
     assert_eq!(house.lose(at(9), session, 0).await, [false]);
     assert_eq!(house.store.sessions().await.unwrap().len(), 1);
     assert_eq!(house.lose(at(9), session, 1).await, [true]);
@@ -111,7 +114,7 @@ pub async fn a_lost_session_cannot_come_back(store: Arc<dyn Store>) {
         if recovered {
             house.store.recover(at(9), 10).await.unwrap();
         }
-        let beat = house.store.beat(at(10), vec![Beat { session, beat: 5 }]).await.unwrap();
+        let beat = house.store.beat(at(10), vec![Beat { session, beat: 5, draining: false }]).await.unwrap();
         assert_eq!(beat, [BeatOutcome::SessionLost]);
         assert_eq!(house.try_claim(at(10), session, 2, 1).await, ClaimOutcome::SessionLost);
         let resync = Resync { session, turn: 9, held: vec![assignment.lease()] };
@@ -273,7 +276,7 @@ pub async fn a_closed_session_gives_back_all_it_holds(store: Arc<dyn Store>) {
     let given_back = ResyncOutcome::GivenBack(vec![queued_in("default")]);
     assert_eq!(house.store.close_session(at(3), session).await.unwrap(), given_back);
     assert_eq!(house.report(at(4), session, &assignment, succeeded(4)).await.answer, ReportAnswer::Stale);
-    let beat = house.store.beat(at(4), vec![Beat { session, beat: 1 }]).await.unwrap();
+    let beat = house.store.beat(at(4), vec![Beat { session, beat: 1, draining: false }]).await.unwrap();
     assert_eq!(beat, [BeatOutcome::SessionLost]);
     let other = house.open_session("other").await;
     assert_eq!(house.claim_one(at(5), other, 1).await.execution.attempt, 1);
@@ -316,7 +319,7 @@ pub async fn a_draining_session_is_told_with_its_beat(store: Arc<dyn Store>) {
     let mut worker = house.worker().await;
     house.submit(at(1), job(1)).await;
     let beat = async |beat| {
-        let beats = vec![Beat { session: worker.session, beat }];
+        let beats = vec![Beat { session: worker.session, beat, draining: false }];
         match house.store.beat(at(2), beats).await.unwrap().remove(0) {
             BeatOutcome::Counted { drain, .. } => drain,
             BeatOutcome::SessionLost => panic!("the worker is alive"),
@@ -330,6 +333,29 @@ pub async fn a_draining_session_is_told_with_its_beat(store: Arc<dyn Store>) {
     assert!(worker.is_idle(at(3)).await);
     house.store.close_session(at(4), worker.session).await.unwrap();
     assert_eq!(order(&house, worker.session, SessionOrder::Drain).await, None);
+}
+
+pub async fn a_session_that_says_that_it_drains_gets_no_work_and_stays_so(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let mut worker = house.worker().await;
+    house.submit(at(1), job(1)).await;
+    house.submit(at(1), job(2)).await;
+    let held = worker.claim_one(at(2)).await;
+    let beat = async |beat, draining| {
+        let beats = vec![Beat { session: worker.session, beat, draining }];
+        house.store.beat(at(3), beats).await.unwrap().remove(0)
+    };
+    let told = |drain| BeatOutcome::Counted { turn: 1, cancel: vec![], drain };
+    assert_eq!(beat(5, false).await, told(false));
+    assert_eq!(beat(4, true).await, told(true), "however late it arrives");
+    let sessions = house.store.sessions().await.unwrap();
+    assert_eq!((sessions[0].mode, sessions[0].pulse.beat), (SessionMode::Draining, 5));
+    assert_eq!(beat(6, false).await, told(true), "one that was sent before changes nothing");
+    for verb in [SessionOrder::Resume, SessionOrder::Pause] {
+        assert_eq!(order(&house, worker.session, verb).await, Some(Err(SessionDraining)));
+    }
+    assert!(worker.is_idle(at(4)).await);
+    worker.end(at(5), &held, succeeded(5)).await;
 }
 
 async fn order(

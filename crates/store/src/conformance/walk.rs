@@ -328,7 +328,7 @@ impl Walk {
     async fn beat(&mut self, worker: usize) {
         self.workers[worker].beat += 1;
         let Worker { session, beat, .. } = self.workers[worker];
-        let outcomes = both!(self, beat(self.now, vec![Beat { session, beat }]));
+        let outcomes = both!(self, beat(self.now, vec![Beat { session, beat, draining: false }]));
         let Some(BeatOutcome::Counted { cancel, .. }) = outcomes.into_iter().next() else { return };
         self.workers[worker].held.retain(|assignment| !cancel.contains(&assignment.lease()));
         let end = Outcome::Cancelled.into_end(self.now, self.now);
@@ -362,7 +362,7 @@ impl Walk {
         both!(self, resync(self.now, resync));
         // Of what the offers took, some may have used the turn: the next one that is free is found by a beat.
         self.workers[worker].beat += 1;
-        let beat = Beat { session, beat: self.workers[worker].beat };
+        let beat = Beat { session, beat: self.workers[worker].beat, draining: false };
         let outcomes = both!(self, beat(self.now, vec![beat]));
         if let Some(BeatOutcome::Counted { turn, .. }) = outcomes.first() {
             self.workers[worker].turn = *turn;

@@ -17,6 +17,7 @@ use punctual_core::limiter::{LimiterId, LimiterUse, Line};
 use punctual_core::limits;
 use punctual_core::notes::{Checkpoint, LastNote, Note};
 use punctual_core::occurrence::{Finished, Live, Ties};
+use punctual_core::placing::Place;
 use punctual_core::ports::{
     DeadLetter, Lane, LeaseRef, NewRequest, QueueRow, RequestKey, SessionOpening, StoredAnswer,
 };
@@ -86,11 +87,8 @@ impl Rows for Draft {
     }
 
     fn unstarted_in(&mut self, lane: i64) -> Result<u64, Fault> {
-        let Some(before) = self.unstarted.get(&lane) else {
-            self.wants.unstarted.insert(lane);
-            return self.unloaded();
-        };
-        Ok(self.tally.unstarted(lane, i64::try_from(*before).unwrap_or(i64::MAX)))
+        let before = self.need_unstarted(lane)?;
+        Ok(self.tally.unstarted(lane, i64::try_from(before).unwrap_or(i64::MAX)))
     }
 
     fn queue_as_seen(&mut self, queue: &str) -> Result<Option<QueueRow>, Fault> {
@@ -108,6 +106,10 @@ impl Rows for Draft {
 
     fn first_in_line(&mut self, line: &Line, count: usize) -> Result<Vec<LiveRow>, Fault> {
         self.heads_of_line(line.id(), count)
+    }
+
+    fn last_queued(&mut self, queue: &str, before: Place, count: usize) -> Result<Vec<Place>, Fault> {
+        self.last_of_queue(queue, before, count)
     }
 
     fn is_job_there(&mut self, job: JobId) -> Result<bool, Fault> {

@@ -7,6 +7,7 @@ use crate::tally::LimiterCounts;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::limiter::LimiterId;
 use punctual_core::notes::{Checkpoint, LastNote};
+use punctual_core::placing::Place;
 use punctual_core::ports::{DeadLetter, Lane, LeaseRef, QueueRow, RequestKey};
 use punctual_core::schedule::SkipReason;
 use punctual_core::time::Timestamp;
@@ -35,6 +36,8 @@ pub(crate) struct Found {
     pub started: Vec<(String, i64)>,
     /// Limiters of which nothing is kept may be left out.
     pub limiters: Vec<FoundLimiter>,
+    /// One for each of those that were wanted, in their order: the last one first.
+    pub last_queued: Vec<Vec<Place>>,
     /// Lanes of which nothing is counted may be left out.
     pub unstarted: Vec<(i64, u64)>,
     pub ended: Vec<(ExecutionId, Ended)>,

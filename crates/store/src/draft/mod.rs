@@ -15,6 +15,7 @@ mod limiters;
 mod lookups;
 mod memory;
 mod open;
+mod placing;
 mod runner;
 mod skips;
 mod table;
@@ -32,6 +33,7 @@ use dependencies::Dependencies;
 use limiters::Limiters;
 use memory::{Learned, Remembered};
 use open::Open;
+use placing::LastQueued;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::notes::{Checkpoint, LastNote};
 use punctual_core::ports::{DeadLetter, LeaseRef, NewRequest, QueueRow, RequestKey, StoredAnswer};
@@ -96,6 +98,7 @@ pub(crate) struct Draft {
     has_queues: bool,
     unstarted: BTreeMap<i64, u64>,
     limiters: Limiters,
+    last_queued: LastQueued,
 
     history: Vec<EndedRow>,
     ended: Table<ExecutionId, Ended>,
@@ -153,6 +156,7 @@ impl Draft {
             has_queues: false,
             unstarted: BTreeMap::new(),
             limiters: Limiters::default(),
+            last_queued: LastQueued::default(),
             history: vec![],
             ended: Table::default(),
             skips: Skips::default(),
@@ -178,6 +182,7 @@ impl Draft {
         self.locked = self.locked.max(wants.last_stage().unwrap_or_default());
         self.take_in_names(&found);
         self.limiters.take_in(wants, &found);
+        self.last_queued.take_in(wants, found.last_queued);
         self.take_in_sessions(wants, found.sessions, found.cancels);
         self.jobs.take_in(&wants.jobs, found.jobs.into_iter().map(|row| (row.job.id, row)));
         self.terms.take_in(&wants.terms, found.terms);
@@ -403,6 +408,15 @@ impl Draft {
             return Ok(());
         }
         self.wants.queues = true;
+        self.unloaded()
+    }
+
+    /// What had not started in a lane when that was read.
+    fn need_unstarted(&mut self, lane: i64) -> Result<u64, Fault> {
+        if let Some(unstarted) = self.unstarted.get(&lane) {
+            return Ok(*unstarted);
+        }
+        self.wants.unstarted.insert(lane);
         self.unloaded()
     }
 

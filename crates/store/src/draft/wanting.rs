@@ -98,7 +98,15 @@ impl Wants {
                     self.dead_letters.insert(*id);
                 }
             }
-            Write::PauseQueue { .. } | Write::SetQueue { .. } => self.queues = true,
+            Write::PauseQueue { queue, .. } => {
+                self.queues = true;
+                // Whoever has places taken again writes the same row.
+                self.limited_queues.insert(queue.clone());
+            }
+            Write::SetQueue { queue, .. } => {
+                self.queues = true;
+                self.add_limiter(&Line::of_queue(queue));
+            }
             Write::Admit { lines, .. } => {
                 self.queues = true;
                 lines.iter().for_each(|line| self.add_limiter(line));
@@ -270,6 +278,7 @@ impl Wants {
         self.limited_queues.extend(other.limited_queues);
         self.limiters.extend(other.limiters);
         merge_counts(&mut self.lines, other.lines);
+        merge_counts(&mut self.last_queued, other.last_queued);
         self.unstarted.extend(other.unstarted);
         self.ended.extend(other.ended);
         self.skipped.extend(other.skipped);

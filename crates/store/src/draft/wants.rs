@@ -9,6 +9,7 @@
 use crate::rows::JobKey;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::limiter::LimiterId;
+use punctual_core::placing::Place;
 use punctual_core::ports::RequestKey;
 use punctual_core::schedule::SkipReason;
 use punctual_core::time::Timestamp;
@@ -61,6 +62,9 @@ pub(crate) struct Wants {
     /// The heads of these lines, up to so many of each: what others have locked is left out, so that nobody who has the
     /// turn of a queue waits for anybody.
     pub lines: BTreeMap<LimiterId, usize>,
+    /// The last in rank of what is queued in these queues before a place, up to so many of each. Their rows are locked, in
+    /// a later round, before any of them is written.
+    pub last_queued: BTreeMap<(String, Place), usize>,
     /// Counts of these lanes.
     pub unstarted: BTreeSet<i64>,
     pub ended: BTreeSet<ExecutionId>,

@@ -61,7 +61,7 @@ macro_rules! layouts {
 layouts! {
     lanes[1] { id Big, queue Text, job_type Text }
     workers[1] { id Big, name Text }
-    queues[1] { queue Text, paused_at Big, max_depth Big, limits Document }
+    queues[1] { queue Text, paused_at Big, max_depth Big, limits Document, unplaced Document }
     tokens[1] { id Text, secret_sha256 Bytes, role Small, created_at Big }
     jobs[1] {
         id Id, lane Big, created_at Big, version Int, mark Small, priority Small, schedule_type Small, execute_at Big,

@@ -225,6 +225,11 @@ struct Applied {
     sha256: Vec<u8>,
 }
 
+/// The version of a database; zero if it is not ours.
+pub(crate) async fn version(connection: &mut Connection) -> Result<usize, Fault> {
+    Ok(version_of(&applied(connection).await?))
+}
+
 fn version_of(applied: &BTreeMap<usize, Applied>) -> usize {
     applied.last_key_value().map_or(0, |(version, _)| *version)
 }

@@ -6,6 +6,7 @@
 
 mod connection;
 mod databases;
+pub mod drift;
 mod errors;
 pub(crate) mod export;
 mod floor;

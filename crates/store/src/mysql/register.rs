@@ -8,15 +8,15 @@
 use super::connection::{Connection, OwnConnection};
 use super::lists::{documents, list};
 use super::options::Target;
-use super::rows::{count, counter, get};
+use super::rows::{counter, get};
 use crate::fault::Fault;
 use crate::mysql::connection::for_update_of;
-use crate::register::read::{self, EitherRow};
+use crate::register::read::{self, EitherRow, Leases, RawLease};
 use crate::register::{RegisterCall, RegisterReply};
 use mysql_async::{Row, Value};
 use punctual_core::ports::{
-    Entries, HeldLease, Joining, LeaseName, LeaseRow, MemberId, MemberPulse, Standing, Take, release_rows,
-    take_rows,
+    Entries, HeldLease, Joining, LeaseName, LeaseRow, MemberId, MemberPulse, OddRow, RegisterTable, Standing,
+    Take, release_rows, take_rows,
 };
 use punctual_core::time::Timestamp;
 use std::time::Duration;
@@ -56,6 +56,8 @@ const FREE: &str = concat!(
      ON cluster_leases.name = given.name AND cluster_leases.epoch = given.epoch \
      SET holder = NULL WHERE holder = ?"
 );
+/// Of a lease whose row is odd.
+const MEND: &str = "UPDATE cluster_leases SET epoch = ?, holder = NULL WHERE name = ?";
 /// Both tables at one moment.
 const ENTRIES: &str = "SELECT 0, id, beat, ttl_us, card FROM cluster_members \
      UNION ALL SELECT 1, holder, epoch, 0, name FROM cluster_leases WHERE holder IS NOT NULL";
@@ -124,10 +126,9 @@ impl Register {
         used.connection.commit().await?;
         used.keep();
         let either = |row: &Row| -> Result<EitherRow, Fault> {
-            let number = count(row, 2, "a count of the cluster")?;
-            Ok((get(row, 0)?, get(row, 1)?, number, count(row, 3, "cluster_members.ttl_us")?, get(row, 4)?))
+            Ok((get(row, 0)?, get(row, 1)?, get(row, 2)?, get(row, 3)?, get(row, 4)?))
         };
-        read::entries(rows.iter().map(either).collect::<Result<_, _>>()?)
+        Ok(read::entries(rows.iter().map(either).collect::<Result<_, _>>()?))
     }
 
     pub async fn close(self) {
@@ -167,6 +168,10 @@ async fn perform(connection: &mut Connection, call: &RegisterCall) -> Result<Reg
             free_all(connection, &[member]).await?;
             RegisterReply::Removed
         }
+        RegisterCall::Clear { odd } => {
+            clear(connection, odd).await?;
+            RegisterReply::Cleared
+        }
     })
 }
 
@@ -198,8 +203,28 @@ async fn give_up(connection: &mut Connection, silent: &[MemberPulse]) -> Result<
 async fn free_all(connection: &mut Connection, members: &[&MemberId]) -> Result<(), Fault> {
     let rows = leases(&connection.all(LOCK_ALL, vec![]).await?)?;
     for member in members {
-        let held = rows.iter().filter(|row| row.holder.as_ref() == Some(*member));
+        let held = rows.found.iter().filter(|row| row.holder.as_ref() == Some(*member));
         free(connection, member, &held.collect::<Vec<_>>()).await?;
+    }
+    Ok(())
+}
+
+/// What somebody holds whose id is none is odd itself.
+async fn clear(connection: &mut Connection, odd: &[OddRow]) -> Result<(), Fault> {
+    let ids = odd.iter().filter(|row| row.table == RegisterTable::Members).map(|row| row.key.as_str());
+    for id in ids.clone() {
+        connection.run(REMOVE, vec![id.into()]).await?;
+    }
+    let members: Vec<MemberId> = ids.filter_map(MemberId::new).collect();
+    free_all(connection, &members.iter().collect::<Vec<_>>()).await?;
+    let leases = leases(&connection.all(LOCK_ALL, vec![]).await?)?;
+    mend(connection, &leases).await
+}
+
+async fn mend(connection: &mut Connection, leases: &Leases) -> Result<(), Fault> {
+    for row in &leases.odd {
+        let values = vec![counter(row.epoch.0).into(), row.name.to_string().into()];
+        connection.run(MEND, values).await?;
     }
     Ok(())
 }
@@ -227,7 +252,9 @@ async fn take(
     if connection.run(COUNT_AS_BEAT, vec![member.as_str().into()]).await? == 0 {
         return Ok(vec![Take::GivenUp; names.len()]);
     }
-    let found = locked(connection, names.iter().copied()).await?;
+    let leases = locked(connection, names.iter().copied()).await?;
+    mend(connection, &leases).await?;
+    let found = [leases.found, leases.odd].concat();
     let known: Vec<LeaseName> = found.iter().map(|row| row.name).collect();
     let taken = take_rows(found, member, names);
     let (kept, new): (Vec<&LeaseRow>, Vec<&LeaseRow>) =
@@ -248,7 +275,7 @@ async fn release(
     member: &MemberId,
     held: &[HeldLease],
 ) -> Result<Vec<bool>, Fault> {
-    let found = locked(connection, held.iter().map(|lease| lease.name)).await?;
+    let found = locked(connection, held.iter().map(|lease| lease.name)).await?.found;
     let released = release_rows(&found, member, held);
     let freed: Vec<&LeaseRow> = found.iter().filter(|row| released.freed.contains(&row.name)).collect();
     free(connection, member, &freed).await?;
@@ -267,7 +294,7 @@ fn all_changed(rows: &[&LeaseRow], changed: u64) -> Result<(), Fault> {
 async fn locked(
     connection: &mut Connection,
     names: impl IntoIterator<Item = LeaseName>,
-) -> Result<Vec<LeaseRow>, Fault> {
+) -> Result<Leases, Fault> {
     let mut names: Vec<String> = names.into_iter().map(|name| name.to_string()).collect();
     names.sort_unstable();
     names.dedup();
@@ -281,7 +308,7 @@ async fn locked(
     leases(&rows)
 }
 
-fn leases(rows: &[Row]) -> Result<Vec<LeaseRow>, Fault> {
-    let lease = |row: &Row| read::lease((get(row, 0)?, count(row, 1, "cluster_leases.epoch")?, get(row, 2)?));
-    rows.iter().map(lease).collect()
+fn leases(rows: &[Row]) -> Result<Leases, Fault> {
+    let lease = |row: &Row| -> Result<RawLease, Fault> { Ok((get(row, 0)?, get(row, 1)?, get(row, 2)?)) };
+    Ok(read::leases(rows.iter().map(lease).collect::<Result<_, _>>()?))
 }

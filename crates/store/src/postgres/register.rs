@@ -4,14 +4,14 @@
 //! Members are locked before leases, and each in the order of their names.
 
 use super::options::Target;
-use super::rows::{clean, count, counter, get};
-use super::wire::{Call, Frame, OwnWire, Wire, column, value};
+use super::rows::{clean, counter, get};
+use super::wire::{Call, Frame, OwnWire, Parameter, Wire, column, value};
 use crate::fault::Fault;
-use crate::register::read::{self, EitherRow};
+use crate::register::read::{self, EitherRow, Leases, RawLease};
 use crate::register::{RegisterCall, RegisterReply};
 use punctual_core::ports::{
-    Entries, HeldLease, Joining, LeaseName, LeaseRow, MemberId, MemberPulse, Standing, Take, release_rows,
-    take_rows,
+    Entries, HeldLease, Joining, LeaseName, LeaseRow, MemberId, MemberPulse, OddRow, RegisterTable, Standing,
+    Take, release_rows, take_rows,
 };
 use punctual_core::time::Timestamp;
 use std::time::Duration;
@@ -38,6 +38,9 @@ const MAKE: &str = "INSERT INTO cluster_leases (name, epoch, holder) \
 const HOLD: &str = "UPDATE cluster_leases SET epoch = new.epoch, holder = $3 \
      FROM unnest($1::text[], $2::bigint[]) AS new(name, epoch) WHERE cluster_leases.name = new.name";
 const FREE: &str = "UPDATE cluster_leases SET holder = NULL WHERE name = ANY($1)";
+/// Of leases whose rows are odd.
+const MEND: &str = "UPDATE cluster_leases SET epoch = new.epoch, holder = NULL \
+     FROM unnest($1::text[], $2::bigint[]) AS new(name, epoch) WHERE cluster_leases.name = new.name";
 /// Both tables at one moment.
 const ENTRIES: &str = "SELECT 0::bigint, id, beat, ttl_us, card FROM cluster_members \
      UNION ALL SELECT 1, holder, epoch, 0, name FROM cluster_leases WHERE holder IS NOT NULL";
@@ -88,10 +91,9 @@ impl Register {
         let rows = used.wire.run_one(Call::new(ENTRIES, [])).await?;
         used.keep();
         let either = |row: &Row| -> Result<EitherRow, Fault> {
-            let number = count(row, 2, "a count of the cluster")?;
-            Ok((get(row, 0)?, get(row, 1)?, number, count(row, 3, "cluster_members.ttl_us")?, get(row, 4)?))
+            Ok((get(row, 0)?, get(row, 1)?, get(row, 2)?, get(row, 3)?, get(row, 4)?))
         };
-        read::entries(rows.iter().map(either).collect::<Result<_, _>>()?)
+        Ok(read::entries(rows.iter().map(either).collect::<Result<_, _>>()?))
     }
 }
 
@@ -114,6 +116,10 @@ async fn perform(wire: &mut Wire, call: &RegisterCall) -> Result<RegisterReply, 
             remove(wire, vec![member.as_str()]).await?;
             RegisterReply::Removed
         }
+        RegisterCall::Clear { odd } => {
+            clear(wire, odd).await?;
+            RegisterReply::Cleared
+        }
     })
 }
 
@@ -135,8 +141,10 @@ async fn give_up(wire: &mut Wire, silent: &[MemberPulse]) -> Result<Vec<bool>, F
     let rows = wire.run(Frame::Begin, vec![Call::new(LOCK_MEMBERS, [ids])]).await?;
     let mut found = Vec::new();
     for row in rows.iter().flatten() {
-        let member = read::member(get(row, 0)?)?;
-        found.push(MemberPulse { member, beat: count(row, 1, "cluster_members.beat")? });
+        if let (Some(member), Some(beat)) = (MemberId::new(get::<String>(row, 0)?), read::count(get(row, 1)?))
+        {
+            found.push(MemberPulse { member, beat });
+        }
     }
     let answers: Vec<bool> = silent.iter().map(|pulse| found.contains(pulse)).collect();
     let gone: Vec<&str> =
@@ -153,6 +161,25 @@ async fn remove(wire: &mut Wire, members: Vec<&str>) -> Result<(), Fault> {
     wire.run(Frame::Commit, calls).await.map(drop)
 }
 
+async fn clear(wire: &mut Wire, odd: &[OddRow]) -> Result<(), Fault> {
+    let keys = |table| odd.iter().filter(move |row| row.table == table).map(|row| row.key.as_str());
+    let ids = || column(keys(RegisterTable::Members));
+    let locked = vec![
+        Call::new(LOCK_MEMBERS, [ids()]),
+        Call::new(LOCK_HELD, [ids()]),
+        Call::new(LOCK_LEASES, [column(keys(RegisterTable::Leases))]),
+    ];
+    let found = wire.run(Frame::Begin, locked).await?;
+    let leases = leases(found.last().into_iter().flatten())?;
+    wire.run(Frame::None, vec![mend(&leases.odd)]).await?;
+    remove(wire, keys(RegisterTable::Members).collect()).await
+}
+
+fn mend<'a>(odd: &[LeaseRow]) -> Call<'a> {
+    let (names, epochs) = names_and_epochs(odd.iter());
+    Call::new(MEND, [names, epochs])
+}
+
 async fn take(wire: &mut Wire, member: &MemberId, names: &[LeaseName]) -> Result<Vec<Take>, Fault> {
     let counted = Call::new(COUNT_AS_BEAT, [value(member.as_str())]);
     let found = wire.run(Frame::Begin, vec![counted, lock(names.iter().copied())]).await?;
@@ -161,7 +188,11 @@ async fn take(wire: &mut Wire, member: &MemberId, names: &[LeaseName]) -> Result
         wire.run(Frame::Commit, vec![]).await?;
         return Ok(vec![Take::GivenUp; names.len()]);
     }
-    let found = leases(found)?;
+    let leases = leases(found)?;
+    if !leases.odd.is_empty() {
+        wire.run(Frame::None, vec![mend(&leases.odd)]).await?;
+    }
+    let found = [leases.found, leases.odd].concat();
     let known: Vec<LeaseName> = found.iter().map(|row| row.name).collect();
     let taken = take_rows(found, member, names);
     let (kept, new): (Vec<_>, Vec<_>) = taken.changed.iter().partition(|row| known.contains(&row.name));
@@ -171,14 +202,20 @@ async fn take(wire: &mut Wire, member: &MemberId, names: &[LeaseName]) -> Result
 }
 
 fn hold<'a>(sql: &'static str, member: &'a MemberId, rows: &[&LeaseRow]) -> Call<'a> {
-    let names = column(rows.iter().map(|row| row.name.to_string()));
-    let epochs = column(rows.iter().map(|row| counter(row.epoch.0)));
+    let (names, epochs) = names_and_epochs(rows.iter().copied());
     Call::new(sql, [names, epochs, value(member.as_str())])
+}
+
+fn names_and_epochs<'a, 'row>(
+    rows: impl Iterator<Item = &'row LeaseRow> + Clone,
+) -> (Parameter<'a>, Parameter<'a>) {
+    let names = column(rows.clone().map(|row| row.name.to_string()));
+    (names, column(rows.map(|row| counter(row.epoch.0))))
 }
 
 async fn release(wire: &mut Wire, member: &MemberId, held: &[HeldLease]) -> Result<Vec<bool>, Fault> {
     let found = wire.run(Frame::Begin, vec![lock(held.iter().map(|lease| lease.name))]).await?;
-    let released = release_rows(&leases(found.iter().flatten())?, member, held);
+    let released = release_rows(&leases(found.iter().flatten())?.found, member, held);
     let freed = column(released.freed.iter().map(LeaseName::to_string));
     wire.run(Frame::Commit, vec![Call::new(FREE, [freed])]).await?;
     Ok(released.answers)
@@ -188,7 +225,7 @@ fn lock<'a>(names: impl IntoIterator<Item = LeaseName>) -> Call<'a> {
     Call::new(LOCK_LEASES, [column(names.into_iter().map(|name| name.to_string()))])
 }
 
-fn leases<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Result<Vec<LeaseRow>, Fault> {
-    let lease = |row: &Row| read::lease((get(row, 0)?, count(row, 1, "cluster_leases.epoch")?, get(row, 2)?));
-    rows.into_iter().map(lease).collect()
+fn leases<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Result<Leases, Fault> {
+    let lease = |row: &Row| -> Result<RawLease, Fault> { Ok((get(row, 0)?, get(row, 1)?, get(row, 2)?)) };
+    Ok(read::leases(rows.into_iter().map(lease).collect::<Result<_, _>>()?))
 }

@@ -62,6 +62,8 @@ pub(crate) struct PostgresTables {
     stage: Stage,
     /// What was set for queues when this transaction read it.
     queues: Option<BTreeMap<String, QueueRow>>,
+    /// Those whose rows it had locked by then.
+    held_queues: BTreeSet<String>,
 }
 
 /// Where a transaction stands.
@@ -76,7 +78,7 @@ enum Stage {
 impl PostgresTables {
     pub async fn connect(shared: Shared) -> Result<Self, Fault> {
         let wire = Some(Wire::connect(&shared.target).await?);
-        Ok(PostgresTables { shared, wire, stage: Stage::Idle, queues: None })
+        Ok(PostgresTables { shared, wire, stage: Stage::Idle, queues: None, held_queues: BTreeSet::new() })
     }
 
     /// The connection, with no transaction of an earlier caller on it.
@@ -140,7 +142,9 @@ impl PostgresTables {
 
     /// Whether what this transaction has read of queues still holds, now that nobody else can change it.
     async fn check_queues(&mut self, changes: &Changes) -> Result<(), Fault> {
-        if changes.queues_put.is_empty() && changes.queues_deleted.is_empty() {
+        if changes.queues_deleted.is_empty()
+            && changes.queues_put.iter().all(|row| self.held_queues.contains(&row.queue))
+        {
             return Ok(());
         }
         let frame = if self.stage == Stage::Begun { Frame::Begin } else { Frame::None };
@@ -193,6 +197,7 @@ impl Tables for PostgresTables {
         self.idle_wire().await?;
         self.stage = Stage::Begun;
         self.queues = None;
+        self.held_queues.clear();
         Ok(())
     }
 
@@ -217,6 +222,8 @@ impl Tables for PostgresTables {
         let found = gathering.finish();
         if wants.queues {
             self.queues = Some(found.queues.iter().map(|row| (row.queue.clone(), row.clone())).collect());
+            let is_there = |queue: &&String| found.queues.iter().any(|row| row.queue == **queue);
+            self.held_queues = wants.limited_queues.iter().filter(is_there).cloned().collect();
         }
         Ok(found)
     }
@@ -257,5 +264,6 @@ impl Tables for PostgresTables {
         }
         self.stage = Stage::Idle;
         self.queues = None;
+        self.held_queues.clear();
     }
 }

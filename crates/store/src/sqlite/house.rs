@@ -1,5 +1,6 @@
 //! Housekeeping: retention, readiness and tokens. Each database does it in its own way, so it is no part of the verbs.
 
+use super::drift;
 use super::reads::{TOKEN, read_token};
 use super::rows::{all, decode, job_id, limit, one, time};
 use super::tx::Tx;
@@ -64,6 +65,7 @@ pub(crate) fn perform(tx: &mut Tx<'_>, upkeep: &Upkeep) -> Result<UpkeepReply, F
             UpkeepReply::TokenPut
         }
         Upkeep::AddToken { token } => UpkeepReply::TokenAdded(add_token(tx, token)?),
+        Upkeep::MendCounts => UpkeepReply::CountsMended(drift::mend(tx.conn)?),
     })
 }
 

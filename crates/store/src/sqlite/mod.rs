@@ -7,6 +7,7 @@ mod backup;
 mod checkpoint;
 mod connection;
 mod core;
+mod drift;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) mod export;
 mod figures;

@@ -3,7 +3,7 @@
 //! learned in a transaction that did not commit must be forgotten.
 
 use super::rows::{all, count, one, time_or_none};
-use crate::codes::read_limits;
+use crate::codes::{read_limits, read_placing};
 use crate::fault::Fault;
 use punctual_core::ids::SessionId;
 use punctual_core::ports::{Lane, QueueRow};
@@ -128,8 +128,8 @@ impl QueueTable {
 
 /// All queues of which something is set, by name.
 pub(crate) fn read_queues(conn: &Connection) -> Result<Vec<QueueRow>, Fault> {
-    let mut select =
-        conn.prepare_cached("SELECT queue, paused_at, max_depth, limits FROM queues ORDER BY queue")?;
+    let mut select = conn
+        .prepare_cached("SELECT queue, paused_at, max_depth, limits, unplaced FROM queues ORDER BY queue")?;
     all(&mut select, [], |row| {
         let max_depth = match row.get::<_, Option<i64>>(2)? {
             Some(_) => Some(count(row, 2, "queues.max_depth")?),
@@ -142,6 +142,7 @@ pub(crate) fn read_queues(conn: &Connection) -> Result<Vec<QueueRow>, Fault> {
                 max_depth,
                 limits: read_limits(row.get::<_, Option<String>>(3)?.as_deref())?,
             },
+            placing: read_placing(row.get::<_, Option<String>>(4)?.as_deref())?,
         })
     })
 }

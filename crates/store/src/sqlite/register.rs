@@ -1,16 +1,17 @@
 //! The register in the embedded store. It knows its two tables and no rule.
 
 use super::reads::Reads;
-use super::rows::{all, count, counter};
+use super::rows::{all, counter};
 use crate::fault::Fault;
-use crate::register::read::{self, EitherRow};
+use crate::register::read::{self, EitherRow, Leases, RawLease};
 use crate::register::{RegisterCall, RegisterReply};
 use punctual_core::ports::{
-    Entries, Joining, LeaseName, LeaseRow, MemberId, MemberPulse, Standing, StoreError, Take, release_rows,
-    take_rows,
+    Entries, Joining, LeaseName, MemberId, MemberPulse, OddRow, RegisterTable, Standing, StoreError, Take,
+    release_rows, take_rows,
 };
 use punctual_core::time::Timestamp;
-use rusqlite::{Connection, params};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Row, params};
 
 const ENTER: &str = "INSERT INTO cluster_members (id, beat, ttl_us, entered_at, beaten_at, card) \
      VALUES (?1, 1, ?2, ?3, ?3, ?4) \
@@ -24,6 +25,8 @@ const LEASES: &str = "SELECT name, epoch, holder FROM cluster_leases";
 const HOLD: &str = "INSERT INTO cluster_leases (name, epoch, holder) VALUES (?1, ?2, ?3) \
      ON CONFLICT (name) DO UPDATE SET epoch = ?2, holder = ?3";
 const FREE: &str = "UPDATE cluster_leases SET holder = NULL WHERE name = ?1";
+/// Of a lease whose row is odd.
+const MEND: &str = "UPDATE cluster_leases SET epoch = ?2, holder = NULL WHERE name = ?1";
 /// Both tables at one moment.
 const ENTRIES: &str = "SELECT 0, id, beat, ttl_us, card FROM cluster_members \
      UNION ALL SELECT 1, holder, epoch, 0, name FROM cluster_leases WHERE holder IS NOT NULL";
@@ -41,16 +44,19 @@ pub(crate) fn perform(conn: &Connection, call: &RegisterCall) -> Result<Register
         }
         RegisterCall::Take { member, names } => RegisterReply::Taken(take(conn, member, names)?),
         RegisterCall::Release { member, held } => {
-            let released = release_rows(&leases(conn)?, member, held);
+            let released = release_rows(&leases(conn)?.found, member, held);
             for name in released.freed {
                 conn.prepare_cached(FREE)?.execute([name.to_string()])?;
             }
             RegisterReply::Released(released.answers)
         }
         RegisterCall::Remove { member } => {
-            conn.prepare_cached(REMOVE)?.execute([member.as_str()])?;
-            conn.prepare_cached(FREE_ALL)?.execute([member.as_str()])?;
+            remove(conn, member.as_str())?;
             RegisterReply::Removed
+        }
+        RegisterCall::Clear { odd } => {
+            clear(conn, odd)?;
+            RegisterReply::Cleared
         }
     })
 }
@@ -76,11 +82,34 @@ fn give_up(conn: &Connection, silent: &MemberPulse) -> Result<bool, Fault> {
     Ok(is_removed)
 }
 
+fn remove(conn: &Connection, id: &str) -> Result<(), Fault> {
+    conn.prepare_cached(REMOVE)?.execute([id])?;
+    conn.prepare_cached(FREE_ALL)?.execute([id])?;
+    Ok(())
+}
+
+fn clear(conn: &Connection, odd: &[OddRow]) -> Result<(), Fault> {
+    for row in odd.iter().filter(|row| row.table == RegisterTable::Members) {
+        remove(conn, &row.key)?;
+    }
+    mend(conn, &leases(conn)?)
+}
+
+fn mend(conn: &Connection, leases: &Leases) -> Result<(), Fault> {
+    for row in &leases.odd {
+        conn.prepare_cached(MEND)?.execute(params![row.name.to_string(), counter(row.epoch.0)])?;
+    }
+    Ok(())
+}
+
 fn take(conn: &Connection, member: &MemberId, names: &[LeaseName]) -> Result<Vec<Take>, Fault> {
     if conn.prepare_cached(COUNT_AS_BEAT)?.execute([member.as_str()])? == 0 {
         return Ok(vec![Take::GivenUp; names.len()]);
     }
-    let taken = take_rows(leases(conn)?, member, names);
+    let leases = leases(conn)?;
+    mend(conn, &leases)?;
+    let rows = [leases.found, leases.odd].concat();
+    let taken = take_rows(rows, member, names);
     for row in taken.changed {
         conn.prepare_cached(HOLD)?.execute(params![
             row.name.to_string(),
@@ -91,10 +120,20 @@ fn take(conn: &Connection, member: &MemberId, names: &[LeaseName]) -> Result<Vec
     Ok(taken.answers)
 }
 
-fn leases(conn: &Connection) -> Result<Vec<LeaseRow>, Fault> {
-    all(&mut *conn.prepare_cached(LEASES)?, [], |row| {
-        read::lease((row.get(0)?, count(row, 1, "cluster_leases.epoch")?, row.get(2)?))
-    })
+fn leases(conn: &Connection) -> Result<Leases, Fault> {
+    let rows: Vec<RawLease> = all(&mut *conn.prepare_cached(LEASES)?, [], |row| {
+        let holder = if row.get_ref(2)? == ValueRef::Null { None } else { Some(text(row, 2)?) };
+        Ok((text(row, 0)?, row.get(1)?, holder))
+    })?;
+    Ok(read::leases(rows))
+}
+
+/// Also where it is none: SQLite takes any bytes for text.
+fn text(row: &Row<'_>, column: usize) -> Result<String, Fault> {
+    match row.get_ref(column)? {
+        ValueRef::Text(bytes) => Ok(String::from_utf8_lossy(bytes).into_owned()),
+        _ => Ok(row.get(column)?),
+    }
 }
 
 impl Reads<'_> {
@@ -106,8 +145,7 @@ impl Reads<'_> {
 
 fn entries(conn: &Connection) -> Result<Entries, Fault> {
     let rows: Vec<EitherRow> = all(&mut *conn.prepare_cached(ENTRIES)?, [], |row| {
-        let number = count(row, 2, "a count of the cluster")?;
-        Ok((row.get(0)?, row.get(1)?, number, count(row, 3, "cluster_members.ttl_us")?, row.get(4)?))
+        Ok((row.get(0)?, text(row, 1)?, row.get(2)?, row.get(3)?, text(row, 4)?))
     })?;
-    read::entries(rows)
+    Ok(read::entries(rows))
 }

@@ -14,6 +14,7 @@ use super::open::{LOCK_FILE, LOGS_FILE, MAIN_FILE, OpenError, OpenFile, SqliteOp
 use super::reads::Reads;
 use super::threads::{Batcher, Pool, gone, panicked};
 use super::write::{Call, Purged, Reply, Upkeep, UpkeepReply};
+use crate::drift::Drift;
 use crate::register::{RegisterCall, RegisterReply, serve_register};
 use crate::write::{Write, WriteReply};
 use async_trait::async_trait;
@@ -138,6 +139,14 @@ impl SqliteStore {
             Ok(problems)
         };
         self.readers.run(check).await
+    }
+
+    /// Makes counts those of their rows again; what was changed.
+    pub async fn mend_counts(&self) -> Result<Vec<Drift>, StoreError> {
+        match self.call(Call::Upkeep(Upkeep::MendCounts)).await? {
+            Reply::Upkeep(UpkeepReply::CountsMended(mended)) => Ok(mended),
+            other => Err(StoreError::Broken(format!("housekeeping was answered with {other:?}"))),
+        }
     }
 
     /// Has one call carried out; it shares its transaction with whatever else is waiting.

@@ -1,6 +1,7 @@
 //! What the writer of the main database is asked for: the writing verbs, and the housekeeping and the register that share
 //! their transactions.
 
+use crate::drift::Drift;
 use crate::register::{RegisterCall, RegisterReply};
 use crate::write::{Write, WriteReply};
 use punctual_core::health::WorkerCondition;
@@ -45,6 +46,8 @@ pub enum Upkeep {
     AddToken {
         token: Token,
     },
+    /// Makes counts those of their rows again.
+    MendCounts,
 }
 
 impl Call {
@@ -66,7 +69,8 @@ impl Upkeep {
             Upkeep::Probe { .. }
             | Upkeep::KeepCondition { .. }
             | Upkeep::PutToken { .. }
-            | Upkeep::AddToken { .. } => 1,
+            | Upkeep::AddToken { .. }
+            | Upkeep::MendCounts => 1,
         };
         rows.max(1)
     }
@@ -109,6 +113,8 @@ pub enum UpkeepReply {
     TokenPut,
     /// The one that counts.
     TokenAdded(Token),
+    /// What was changed.
+    CountsMended(Vec<Drift>),
 }
 
 /// Jobs of which nothing is left.

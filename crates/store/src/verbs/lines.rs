@@ -3,14 +3,15 @@
 
 use super::begin::begun;
 use super::each::each;
+use super::placing::place_again;
 use crate::fault::Fault;
 use crate::rows::{LiveRow, Rows};
 use punctual_core::defects::{Defect, planted};
 use punctual_core::gates::Gate;
 use punctual_core::job::Job;
-use punctual_core::limiter::{LimiterId, Line, QueueLimits};
+use punctual_core::limiter::{LimiterId, Line};
 use punctual_core::occurrence::{Live, LiveState};
-use punctual_core::ports::{Admitted, Begun, Lane};
+use punctual_core::ports::{Admitted, Begun, Lane, QueueRow};
 use punctual_core::time::Timestamp;
 
 /// Lets what has become ready go on if the limits of its queue have room, or puts it in line. Queues without limits pay
@@ -25,19 +26,19 @@ pub(super) fn pass<R: Rows>(
     if live.state != LiveState::Queued {
         return Ok(live);
     }
-    let Some(limits) = limits_of(rows, lane.queue())? else {
+    let Some(queue) = limited(rows, lane.queue())? else {
         // It may come from a queue that had limits.
         return Ok(Live { limiter: None, ..live });
     };
-    let key = if limits.of_key().is_none() { None } else { key(rows)? };
+    let key = if queue.settings.limits.of_key().is_none() { None } else { key(rows)? };
     let limiter = key.map(|key| LimiterId::of_key(lane.queue(), &key));
     let live = Live { limiter, ..live };
     if let Some(key) = limiter
-        && !goes_through(rows, &Line { queue: lane.queue().to_owned(), key: Some(key) }, &limits, now)?
+        && !goes_through(rows, &Line { queue: lane.queue().to_owned(), key: Some(key) }, &queue, now)?
     {
         return Ok(live.in_line(key)?);
     }
-    past_key(rows, live, lane.queue(), &limits, now)
+    past_key(rows, live, &queue, now)
 }
 
 /// The same for what the wide row of its job has to be asked about.
@@ -54,28 +55,20 @@ pub(super) fn pass_by_job<R: Rows>(
 }
 
 /// The way of what has passed the limit of its key, if there was one.
-fn past_key<R: Rows>(
-    rows: &mut R,
-    live: Live,
-    queue: &str,
-    limits: &QueueLimits,
-    now: Timestamp,
-) -> Result<Live, Fault> {
-    let line = Line::of_queue(queue);
-    if limits.of_queue().is_none() || goes_through(rows, &line, limits, now)? {
+fn past_key<R: Rows>(rows: &mut R, live: Live, queue: &QueueRow, now: Timestamp) -> Result<Live, Fault> {
+    let line = Line::of_queue(&queue.queue);
+    if queue.settings.limits.of_queue().is_none() || goes_through(rows, &line, queue, now)? {
         return Ok(live);
     }
     Ok(live.in_line(line.id())?)
 }
 
-/// Whether a line has room for one and nobody waits there. Then one more start is counted.
-fn goes_through<R: Rows>(
-    rows: &mut R,
-    line: &Line,
-    limits: &QueueLimits,
-    now: Timestamp,
-) -> Result<bool, Fault> {
-    let limit = limits.of(line);
+/// Whether a line may move, has room for one and nobody waits there. Then one more start is counted.
+fn goes_through<R: Rows>(rows: &mut R, line: &Line, queue: &QueueRow, now: Timestamp) -> Result<bool, Fault> {
+    if holds_its_lines(queue) {
+        return Ok(false);
+    }
+    let limit = queue.settings.limits.of(line);
     let used = rows.limiter(line)?;
     let is_waited_in = used.waiting > 0 && !planted(Defect::PassTheLine);
     if is_waited_in || limit.room(&used, now) == 0 {
@@ -87,10 +80,14 @@ fn goes_through<R: Rows>(
     Ok(true)
 }
 
-/// The limits of a queue, if it has any.
-fn limits_of<R: Rows>(rows: &mut R, queue: &str) -> Result<Option<QueueLimits>, Fault> {
-    let row = rows.queue(queue)?;
-    Ok(row.map(|row| row.settings.limits).filter(QueueLimits::hold_anything))
+/// The queue, if it has limits.
+fn limited<R: Rows>(rows: &mut R, queue: &str) -> Result<Option<QueueRow>, Fault> {
+    Ok(rows.queue(queue)?.filter(|row| row.settings.limits.hold_anything()))
+}
+
+/// Whether nothing goes through the limits of a queue for now, so that none of what they allow is spent.
+fn holds_its_lines(queue: &QueueRow) -> bool {
+    queue.holds_its_lines() && !planted(Defect::MoveWhilePaused)
 }
 
 /// The lines that what follows from the end of this row, or from its going back to wait, may let move. A queue that got
@@ -142,7 +139,8 @@ pub(super) fn take_place_again<R: Rows>(
     Ok(all_begun)
 }
 
-/// Lets the heads of these lines go on as far as there is room, up to `count` of each.
+/// Lets the heads of these lines go on as far as there is room, up to `count` of each. In a queue whose limits have become
+/// tighter, that waits until everybody has a place.
 pub(super) fn admit<R: Rows>(
     rows: &mut R,
     now: Timestamp,
@@ -154,20 +152,28 @@ pub(super) fn admit<R: Rows>(
         admitted.begun.add(one.begun);
         admitted.waiting.extend(one.waiting);
         admitted.more.extend(one.more);
+        admitted.is_look_due |= one.is_look_due;
     }
     Ok(admitted)
 }
 
 fn admit_one<R: Rows>(rows: &mut R, now: Timestamp, line: &Line, count: usize) -> Result<Admitted, Fault> {
-    let limits = rows.queue(&line.queue)?.map(|row| row.settings.limits).unwrap_or_default();
-    let limit = limits.of(line);
+    let queue = rows.queue(&line.queue)?.unwrap_or_else(|| QueueRow::unset(&line.queue));
+    if let Some(placing) = queue.placing.filter(|_| line.key.is_none()) {
+        return place_again(rows, queue, placing, count);
+    }
+    let limit = queue.settings.limits.of(line);
     let used = rows.limiter(line)?;
-    let room = limit.room(&used, now).min(used.waiting);
     let mut admitted = Admitted::default();
+    if holds_its_lines(&queue) {
+        admitted.waiting.extend((used.waiting > 0).then(|| (line.clone(), None)));
+        return Ok(admitted);
+    }
+    let room = limit.room(&used, now).min(used.waiting);
     if room > 0 {
         let heads = heads(rows, line, usize::try_from(room).unwrap_or(usize::MAX).min(count))?;
         for row in &heads {
-            admitted.begun.add(let_out(rows, row, line, &limits, now)?);
+            admitted.begun.add(let_out(rows, row, line, &queue, now)?);
         }
         let left = rows.limiter(line)?;
         let has_more = !heads.is_empty() && left.waiting > 0 && limit.room(&left, now) > 0;
@@ -194,18 +200,19 @@ fn let_out<R: Rows>(
     rows: &mut R,
     row: &LiveRow,
     line: &Line,
-    limits: &QueueLimits,
+    queue: &QueueRow,
     now: Timestamp,
 ) -> Result<Begun, Fault> {
     let mut live = row.live.gate_opened(Gate::Concurrency, now)?;
     if live.state == LiveState::Queued {
         let used = rows.limiter(line)?;
-        let start = limits.of(line).start_of_one(used.last_at, now).filter(|_| !planted(Defect::ForgetPace));
+        let limit = queue.settings.limits.of(line);
+        let start = limit.start_of_one(used.last_at, now).filter(|_| !planted(Defect::ForgetPace));
         if let Some(at) = start {
             rows.set_last_start(line.id(), at)?;
         }
         if line.key.is_some() {
-            live = past_key(rows, live, &line.queue, limits, now)?;
+            live = past_key(rows, live, queue, now)?;
         }
     }
     rows.update_live(row, &live)?;

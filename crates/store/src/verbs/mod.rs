@@ -15,6 +15,7 @@ mod lease;
 mod lines;
 mod look;
 mod notes;
+mod placing;
 mod queues;
 mod report;
 mod requests;

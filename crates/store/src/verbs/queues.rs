@@ -1,8 +1,10 @@
-//! Queues: nothing of a paused one is claimed, and one that is full takes in nothing more.
+//! Queues: nothing of a paused one is claimed or let through its limits, and one that is full takes in nothing more.
 
 use crate::fault::Fault;
 use crate::rows::Rows;
 use punctual_core::job::Job;
+use punctual_core::limiter::Line;
+use punctual_core::placing::Placing;
 use punctual_core::ports::{Begun, Pausing, QueueRow, SubmitOutcome};
 use punctual_core::queue::QueueSettings;
 use punctual_core::schedule::is_due_at_once;
@@ -31,12 +33,16 @@ pub(super) fn pause_queue<R: Rows>(
 
 pub(super) fn set_queue<R: Rows>(rows: &mut R, queue: &str, settings: &QueueSettings) -> Result<(), Fault> {
     let row = found_or_unset(rows, queue)?;
-    keep(rows, QueueRow { settings: settings.clone(), ..row })
+    let mut placing = Placing::after(row.placing, &row.settings.limits, &settings.limits);
+    if placing.is_some() && rows.limiter(&Line::of_queue(queue))?.in_use == 0 {
+        // Nobody has a place.
+        placing = None;
+    }
+    keep(rows, QueueRow { settings: settings.clone(), placing, ..row })
 }
 
 fn found_or_unset<R: Rows>(rows: &mut R, queue: &str) -> Result<QueueRow, Fault> {
-    let unset = || QueueRow { queue: queue.to_owned(), paused_at: None, settings: QueueSettings::default() };
-    Ok(rows.queue(queue)?.unwrap_or_else(unset))
+    Ok(rows.queue(queue)?.unwrap_or_else(|| QueueRow::unset(queue)))
 }
 
 /// A queue of which nothing is set needs no row.

@@ -27,8 +27,12 @@ fn beat_one<R: Rows>(rows: &mut R, now: Timestamp, beat: Beat) -> Result<BeatOut
     if beat.beat > place.beat {
         rows.set_beat(beat.session, beat.beat, now)?;
     }
+    let mode = if beat.draining { SessionMode::Draining } else { place.mode };
+    if mode != place.mode {
+        rows.set_mode(beat.session, mode)?;
+    }
     let cancel = if place.attention { cancels(rows, beat.session)? } else { vec![] };
-    Ok(BeatOutcome::Counted { turn: place.turn, cancel, drain: place.mode == SessionMode::Draining })
+    Ok(BeatOutcome::Counted { turn: place.turn, cancel, drain: mode == SessionMode::Draining })
 }
 
 /// Carries out what people ask of a session.

@@ -9,6 +9,7 @@ use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::RETRY_AFTER;
 use hyper::{Response, StatusCode};
 use hyper_util::client::legacy;
+use punctual_core::causes::{causes, innermost};
 use punctual_core::limits;
 use punctual_core::ports::{Clock, Outcome};
 use serde_json::Value;
@@ -77,17 +78,7 @@ fn place(call: &Call) -> String {
 }
 
 fn find_refusal<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Refused> {
-    chain(error).find_map(|error| error.downcast_ref())
-}
-
-/// The innermost reason: the layers around it say nothing to people.
-fn innermost(error: &(dyn Error + 'static)) -> String {
-    chain(error).last().map(ToString::to_string).unwrap_or_default()
-}
-
-/// The error and all that it comes from.
-fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    std::iter::successors(Some(error), |error| (*error).source())
+    error.downcast_ref().or_else(|| causes(error).find_map(|cause| cause.downcast_ref()))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

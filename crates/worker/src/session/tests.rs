@@ -276,6 +276,46 @@ fn draining_gives_back_what_has_not_started_and_closes_when_the_rest_is_reported
     assert!(matches!(session.take_end(), Some(End::Drained)));
 }
 
+/// What each heartbeat says of whether the worker drains.
+fn beats(actions: &[Action]) -> Vec<bool> {
+    let draining = |action: &Action| match action {
+        Action::Beat { draining, .. } => Some(*draining),
+        _ => None,
+    };
+    actions.iter().filter_map(draining).collect()
+}
+
+#[test]
+fn a_draining_worker_says_so_at_once_and_with_every_beat() {
+    let (mut session, _) = opened();
+    session.handle(Event::Polled(Ok(assignments(1..2))), now(1));
+    assert_eq!(beats(&session.handle(Event::BeatDue, now(2))), [false]);
+    assert_eq!(beats(&session.handle(Event::Drain, now(3))), [true]);
+    let failed = Err(WorkerPortError::Unavailable("away".to_owned()));
+    assert!(beats(&session.handle(Event::Beaten { sent_at: at(3), result: failed }, now(4))).is_empty());
+    assert_eq!(beats(&session.handle(Event::BeatDue, now(5))), [true], "the other one may be lost");
+}
+
+#[test]
+fn one_that_was_told_to_drain_need_not_say_so_and_one_that_holds_nothing_just_closes() {
+    let told = || {
+        let answer = BeatAnswer { now: Timestamp::EPOCH, turn: 0, cancel: vec![], drain: true };
+        Event::Beaten { sent_at: at(2), result: Ok(answer) }
+    };
+    let (mut session, _) = opened();
+    session.handle(Event::Polled(Ok(assignments(1..2))), now(1));
+    assert!(beats(&session.handle(told(), now(3))).is_empty());
+    let (mut idle, _) = opened();
+    let actions = idle.handle(Event::Drain, now(1));
+    assert!(beats(&actions).is_empty() && has(&actions, |action| matches!(action, Action::Close)));
+    // A beat on its way may be answered after the close: that is no loss.
+    let lost = Event::Beaten { sent_at: at(1), result: Err(WorkerPortError::SessionLost) };
+    idle.handle(lost, now(2));
+    assert!(idle.take_end().is_none());
+    idle.handle(Event::Closed, now(3));
+    assert!(matches!(idle.take_end(), Some(End::Drained)));
+}
+
 #[test]
 fn past_the_grace_running_handlers_are_stopped_and_reported() {
     let (mut session, _) = opened();

@@ -345,3 +345,29 @@ fn a_paused_queue_is_told_once_for_several_runs() {
     assert!(explained.summary.starts_with("The queue default has been paused"), "{explained:?}");
     assert_eq!(explained.sentences.iter().filter(|said| said.contains("queue default")).count(), 1);
 }
+
+#[test]
+fn what_was_skipped_because_nobody_fired_in_time_says_so() {
+    let mut facts = facts(job(every_hour));
+    let range = |first, last, count| SkipRange {
+        first: at(first),
+        last: at(last),
+        count,
+        reason: SkipReason::Overlap,
+    };
+    let late = Live { available_at: at("08:09:00"), ..live(&facts.view.job, 1, LiveState::Queued) };
+    facts.view.open = vec![late];
+    facts.skipped = vec![range("08:09:30", "08:09:30", 1), range("08:01:00", "08:08:00", 8)];
+    let said = explain(facts).sentences;
+    let skipped: Vec<&String> = said.iter().filter(|sentence| sentence.contains("skipped because")).collect();
+    assert_eq!(
+        skipped,
+        [
+            "The occurrence scheduled for 2026-11-15T08:09:30Z was skipped because an earlier occurrence was still open \
+             (overlap_policy).",
+            "8 occurrences scheduled from 2026-11-15T08:01:00Z to 2026-11-15T08:08:00Z were skipped because no scheduler \
+             came in time: at 2026-11-15T08:09:00Z, when one did, the occurrence scheduled for 2026-11-15T08:00:00Z was \
+             due as well and went first (overlap_policy).",
+        ]
+    );
+}

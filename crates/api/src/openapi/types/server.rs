@@ -105,6 +105,10 @@ fn workers(schemas: &mut Schemas) {
             ("host", text("The machine it runs on, if it says so.").or_null()),
             ("slots", count("Handlers that it runs at once.")),
             ("running", count("Executions that it holds: those that run, and those that it has fetched ahead.")),
+            (
+                "free_slots",
+                count("How many more it could start now: none while it is paused, drains or refuses work."),
+            ),
             ("job_types", list("What it can run.", text("A job type."))),
             ("queues", list("The queues it serves; empty for all.", text("A queue."))),
             ("started_at", time("When its session began.")),
@@ -216,6 +220,20 @@ fn nodes(schemas: &mut Schemas) {
             ("leader", flag("It has the duties that one process has for all.")),
             ("segments", count("Of the 64 segments of all jobs, how many it fires.")),
             ("answering", flag("It is the process that answered.")),
+            (
+                "others_unknown",
+                flag(
+                    "Of the process that answered: there may be others, but it cannot find out who they are just now.",
+                ),
+            ),
+            (
+                "coordination",
+                text(
+                    "Through what it coordinates with the others: store, etcd, redis or zookeeper. Empty where its store is its \
+                     own, and of older processes.",
+                )
+                .example("store"),
+            ),
             ("warnings", list("What somebody should look into.", text("A sentence."))),
         ],
     );

@@ -116,6 +116,15 @@ fn sessions(schemas: &mut Schemas) {
                 )
                 .or_null(),
             ),
+            (
+                "draining",
+                flag(
+                    "The worker is ending: it polls no more, and closes the session when what runs has finished. \
+                     That cannot be taken back.",
+                )
+                .not_null()
+                .otherwise(false),
+            ),
         ],
     );
     schemas.request::<DemandRequest>(

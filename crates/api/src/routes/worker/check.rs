@@ -74,7 +74,7 @@ pub fn heartbeat(request: HeartbeatRequest) -> Result<Heartbeat, ApiError> {
     let beat = count("beat", request.beat)?;
     let condition = request.condition.map(condition).transpose();
     let condition = condition.map_err(|error| error.within("condition"))?;
-    Ok(Heartbeat { session: request.session, beat, condition })
+    Ok(Heartbeat { session: request.session, beat, condition, draining: request.draining })
 }
 
 fn condition(body: ConditionBody) -> Result<WorkerCondition, ApiError> {

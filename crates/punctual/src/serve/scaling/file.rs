@@ -1,5 +1,6 @@
 //! The file of scale hooks: read at the start, and refused as a whole if anything in it is wrong.
 
+use crate::config::{exposure, foreign_hand};
 use crate::exit::CliError;
 use punctual_client::Span;
 use punctual_core::job::name_problem;
@@ -37,7 +38,7 @@ pub enum Told {
 }
 
 impl Hook {
-    /// All hooks of a file; none if there is no file.
+    /// All hooks of a file; none if there is no file. Says in the log how many there are, and who else could write others.
     pub fn read_all(path: Option<&Path>) -> Result<Vec<Hook>, CliError> {
         let Some(path) = path else { return Ok(vec![]) };
         let wrong = |what: String| CliError::cannot_start(format!("{}: {what}", path.display()));
@@ -48,7 +49,25 @@ impl Hook {
             return Err(wrong("it is no file: name one with scale hooks in TOML".to_owned()));
         }
         let text = std::fs::read_to_string(path).map_err(unreadable)?;
-        parse(&text).map_err(wrong)
+        let hooks = parse(&text).map_err(wrong)?;
+        tracing::info!(hooks = hooks.len(), file = %path.display(), "scale hooks were read");
+        let mut warnings: Vec<String> = foreign_hand(path).map_err(unreadable)?.into_iter().collect();
+        if hooks.iter().any(Hook::has_secret) {
+            warnings.extend(exposure(path).map_err(unreadable)?);
+        }
+        for warning in warnings {
+            tracing::warn!("{warning}");
+        }
+        Ok(hooks)
+    }
+
+    /// Whether it holds what others must not read.
+    fn has_secret(&self) -> bool {
+        match &self.told {
+            Told::Command(_) => false,
+            #[cfg(feature = "http")]
+            Told::Web(hook) => hook.has_login(),
+        }
     }
 }
 
@@ -110,11 +129,18 @@ fn read(written: WrittenHook) -> Result<Hook, String> {
     let (Some(threshold), None) = (thresholds.next(), thresholds.next()) else {
         return Err("must have one of depth_above, depth_below, wait_above and wait_below".to_owned());
     };
+    possible(threshold)?;
     if written.ca.is_some() && written.url.is_none() {
         return Err("ca belongs to url".to_owned());
     }
     let told = match (written.command, written.url) {
-        (Some(command), None) if !command.is_empty() => Told::Command(command),
+        (Some(command), None) if command.first().is_some_and(|program| !program.is_empty()) => {
+            // No program can be started with such a word.
+            if let Some(at) = command.iter().position(|word| word.contains('\0')) {
+                return Err(format!("command has a NUL in word {}: take it out", at + 1));
+            }
+            Told::Command(command)
+        }
         (None, Some(url)) => web(&url, written.ca.as_deref())?,
         (Some(_), None) => return Err("command must name a program, as a list of words".to_owned()),
         _ => return Err("must have either command or url".to_owned()),
@@ -124,6 +150,20 @@ fn read(written: WrittenHook) -> Result<Hook, String> {
     let timeout = time("timeout", written.timeout, TIMEOUT_DEFAULT)?;
     let trigger = Trigger { threshold, sustained, cool_down };
     Ok(Hook { name: written.name, queue: written.queue, trigger, timeout, told })
+}
+
+/// Refuses what no queue can ever be.
+fn possible(threshold: Threshold) -> Result<(), String> {
+    match threshold {
+        Threshold::DepthBelow(0) => {
+            Err("depth_below must be at least 1: no queue holds fewer than 0; 1 is for an empty one".to_owned())
+        }
+        Threshold::WaitBelow(Duration::ZERO) => {
+            Err("wait_below must be longer than 0s: nothing waits for less; 1ms is for a queue in which nothing waits"
+                .to_owned())
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(feature = "http")]
@@ -194,6 +234,10 @@ mod tests {
             ),
             ("depth_above = 1\ncommand = [\"a\"]\nca = \"b\"", "hook \"x\": ca belongs to url"),
             ("depth_above = 1\ncommand = []", "hook \"x\": command must name a program"),
+            ("depth_above = 1\ncommand = [\"\"]", "hook \"x\": command must name a program"),
+            ("depth_above = 1\ncommand = [\"a\", \"b\\u0000c\"]", "hook \"x\": command has a NUL in word 2"),
+            ("depth_below = 0\ncommand = [\"a\"]", "hook \"x\": depth_below must be at least 1"),
+            ("wait_below = \"0s\"\ncommand = [\"a\"]", "hook \"x\": wait_below must be longer than 0s"),
             ("depth_above = 1\nurl = \"ftp://a\"", "hook \"x\": url must begin with http"),
             ("depth_above = 1\ncommand = [\"a\"]\nfor = \"25h\"", "hook \"x\": for must be at most"),
             ("depth_above = 1\ncommand = [\"a\"]\nqueue = \"\"", "hook \"x\": queue "),

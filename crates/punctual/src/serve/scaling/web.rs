@@ -12,11 +12,11 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use percent_encoding::percent_decode_str;
+use punctual_core::causes::in_full;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
-use std::error::Error;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -59,6 +59,10 @@ impl WebHook {
         Ok(WebHook { client, uri, authorization })
     }
 
+    pub fn has_login(&self) -> bool {
+        self.authorization.is_some()
+    }
+
     /// What it answers, or why it does not.
     pub async fn post(&self, said: &Value) -> Result<StatusCode, String> {
         let mut request = Request::post(self.uri.clone())
@@ -69,7 +73,7 @@ impl WebHook {
         }
         let request =
             request.body(Full::new(Bytes::from(said.to_string()))).map_err(|error| error.to_string())?;
-        let answer = self.client.request(request).await.map_err(|error| chain(&error))?;
+        let answer = self.client.request(request).await.map_err(|error| in_full(&error))?;
         Ok(answer.status())
     }
 }
@@ -106,17 +110,6 @@ fn trusting(ca: Option<&Path>) -> Result<ClientConfig, String> {
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let builder = builder.map_err(|error| error.to_string())?;
     Ok(builder.with_root_certificates(trusted).with_no_client_auth())
-}
-
-/// An error with what has caused it.
-fn chain(error: &(dyn Error + 'static)) -> String {
-    let mut said = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        said = format!("{said}: {next}");
-        cause = next.source();
-    }
-    said
 }
 
 #[cfg(test)]

@@ -59,7 +59,7 @@ pub(super) async fn a_claim_against_a_cancel(nodes: Nodes) {
                 CancelOutcome::Cancelled(_) => assert_eq!(claimed, [], "it has ended"),
                 CancelOutcome::Asked => {
                     assert_eq!(claimed.len(), 1, "somebody was asked");
-                    let beat = Beat { session: worker.session, beat: 1 };
+                    let beat = Beat { session: worker.session, beat: 1, draining: false };
                     let heard = round.there().store.beat(at(3), vec![beat]).await.unwrap().remove(0);
                     let lease = claimed[0].lease();
                     assert!(matches!(heard, BeatOutcome::Counted { cancel, .. } if cancel == [lease]));
@@ -79,8 +79,7 @@ pub(super) async fn a_claim_against_a_give_back(nodes: Nodes) {
             let (mut one, mut other) = (round.worker(0).await, round.worker(1).await);
             round.here().submit(at(1), round.job(0)).await;
             let first = one.claim_only().await;
-            let (given_back, claimed) =
-                round.both(one.give_back(at(3), &first), other.claim(10)).await;
+            let (given_back, claimed) = round.both(one.give_back(at(3), &first), other.claim(10)).await;
             assert!(matches!(given_back[..], [Some(_)]), "it held the lease: {given_back:?}");
             goes_to_the_other(&round, &one, &mut other, claimed).await;
         })

@@ -17,6 +17,7 @@ use punctual_core::limiter::LimiterId;
 use punctual_core::limits;
 use punctual_core::notes::Checkpoint;
 use punctual_core::occurrence::LiveState;
+use punctual_core::placing::Place;
 use punctual_core::ports::{DeadLetter, Lane, LeaseRef, QueueRow, RequestKey};
 use punctual_core::schedule::SkipRange;
 use punctual_core::time::Timestamp;
@@ -196,6 +197,11 @@ impl Database {
             queues: if wants.queues { self.queues.values().cloned().collect() } else { vec![] },
             started: wants.limited_queues.iter().map(|queue| (queue.clone(), self.started(queue))).collect(),
             limiters: wants.limiters.iter().map(|id| self.limiter(*id)).collect(),
+            last_queued: wants
+                .last_queued
+                .iter()
+                .map(|((queue, before), count)| self.last_queued(queue, *before, *count))
+                .collect(),
             unstarted: wants.unstarted.iter().map(|lane| (*lane, self.unstarted(*lane))).collect(),
             ended: self
                 .history
@@ -306,6 +312,16 @@ impl Database {
     fn started(&self, queue: &str) -> i64 {
         let is_in = |row: &&LiveRow| self.lanes[row.lane as usize - 1].queue() == queue;
         self.live.values().filter(is_in).filter(|row| row.live.counts_for_queue()).count() as i64
+    }
+
+    fn last_queued(&self, queue: &str, before: Place, count: usize) -> Vec<Place> {
+        let is_in = |row: &&LiveRow| self.lanes[row.lane as usize - 1].queue() == queue;
+        let queued = self.live.values().filter(is_in).filter(|row| row.live.state == LiveState::Queued);
+        let mut places: Vec<Place> =
+            queued.map(|row| Place { rank: row.live.rank, occurrence: row.live.id }).collect();
+        places.retain(|place| *place < before);
+        places.sort_unstable();
+        places.into_iter().rev().take(count).collect()
     }
 
     fn limiter(&self, id: LimiterId) -> FoundLimiter {

@@ -26,7 +26,7 @@ async fn the_common_verbs_fetch_once_and_a_claim_and_a_fire_twice() {
     assert!(outcomes.iter().all(|outcome| outcome.answer == ReportAnswer::Accepted));
     assert_eq!(store.tables.calls(), ONE_ROUND);
 
-    store.apply(Write::Beat { now: at(4), beats: vec![Beat { session, beat: 1 }] }).await;
+    store.apply(Write::Beat { now: at(4), beats: vec![Beat { session, beat: 1, draining: false }] }).await;
     assert_eq!(store.tables.calls(), ONE_ROUND);
 
     let later: Vec<_> = (100..110).map(|number| future_job(number, 60)).collect();

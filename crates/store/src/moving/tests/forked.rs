@@ -25,7 +25,7 @@ async fn nothing_runs_in_an_embedded_store_that_was_forked() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_runs_in_a_postgres_database_that_was_forked() {
-    let walked = &Walked::new(12, 150).await;
+    let walked = &Walked::new(11, 150).await;
     be_in_a_cluster(&open(walked.dir.path())).await;
     postgres::tests::database::TestDatabase::with(async |options| {
         let copy = Home::Postgres(options.clone());

@@ -1,7 +1,7 @@
 //! How limiters are used, and in which of their lines anybody waits.
 
 use super::Reads;
-use crate::codes::read_line;
+use crate::codes::{lines_to_look_at, read_line};
 use crate::fault::Fault;
 use crate::mysql::lists::{documents, numbers};
 use crate::mysql::rows::{get, limit};
@@ -15,7 +15,7 @@ const LINES: &str = "SELECT limiter, (SELECT lane FROM live FORCE INDEX (live_cl
      FROM limiter_tallies WHERE waiting > 0 ORDER BY limiter LIMIT ?";
 
 impl Reads {
-    /// Up to `count` lines in which somebody waits.
+    /// Up to `count` lines in which somebody waits, or whose queue has places taken again.
     pub async fn waiting_lines(&mut self, count: usize) -> Result<Vec<Line>, Fault> {
         let rows = self.all(LINES, (limit(count),)).await?;
         let mut lines = Vec::with_capacity(rows.len());
@@ -24,7 +24,7 @@ impl Reads {
                 lines.push(read_line(get(row, 0)?, &self.lane(lane).await?)?);
             }
         }
-        Ok(lines)
+        Ok(lines_to_look_at(&self.queues().await?, lines, count))
     }
 
     /// How these limiters are used, in their order.

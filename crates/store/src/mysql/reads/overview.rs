@@ -22,7 +22,7 @@ const SESSIONS: &str = "SELECT sessions.id, sessions.beat, sessions.lease_us, wo
      sessions.queues, sessions.version, sessions.host, sessions.mode, session_conditions.document \
      FROM sessions JOIN workers ON workers.id = sessions.worker \
      LEFT JOIN session_conditions ON session_conditions.session = sessions.id WHERE sessions.lost = 0 ORDER BY sessions.id";
-const QUEUES: &str = "SELECT queue, paused_at, max_depth, limits FROM queues ORDER BY queue";
+const QUEUES: &str = "SELECT queue, paused_at, max_depth, limits, unplaced FROM queues ORDER BY queue";
 pub(crate) const TOKEN: &str = "SELECT id, secret_sha256, role, created_at FROM tokens WHERE id = ?";
 /// Each writing connection counts in rows of its own.
 pub(crate) const LANE_TALLIES: &str = "SELECT lane, CAST(SUM(waiting) AS SIGNED), CAST(SUM(queued) AS SIGNED), \

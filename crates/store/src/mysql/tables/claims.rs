@@ -10,6 +10,7 @@ use crate::draft::WantedClaims;
 use crate::fault::Fault;
 use crate::mysql::rows::{get, limit, live_columns, occurrence_id};
 use punctual_core::ids::OccurrenceId;
+use punctual_core::placing::Place;
 use std::collections::BTreeMap;
 
 /// Lanes that one statement looks at.
@@ -49,7 +50,45 @@ pub(crate) fn lock_in_lane(lane: i64, count: usize) -> String {
     )
 }
 
+pub(crate) const LANES_OF_QUEUE: &str = "SELECT id FROM lanes FORCE INDEX (lanes_name) WHERE queue = ?";
+
+/// The last places of a lane before one.
+pub(crate) fn end_of_lane(lane: i64, before: Place, count: usize) -> String {
+    let Place { rank, occurrence: OccurrenceId { job, number } } = before;
+    let key: String = job.as_bytes().iter().map(|byte| format!("{byte:02X}")).collect();
+    format!(
+        "(SELECT claim_rank, job, occurrence FROM live FORCE INDEX (live_claim) \
+         WHERE queued_lane = {lane} AND claim_rank <= {rank} \
+         AND (claim_rank < {rank} OR job < X'{key}' OR job = X'{key}' AND occurrence < {number}) \
+         ORDER BY claim_rank DESC, job DESC, occurrence DESC LIMIT {})",
+        limit(count)
+    )
+}
+
 impl Fetching<'_> {
+    /// The last in rank of what is queued in a queue before a place, the last one first.
+    pub(super) async fn last_queued(
+        &mut self,
+        queue: &str,
+        before: Place,
+        count: usize,
+    ) -> Result<Vec<Place>, Fault> {
+        let mut lanes: Vec<i64> = Vec::new();
+        for row in self.connection.all(LANES_OF_QUEUE, vec![queue.into()]).await? {
+            lanes.push(get(&row, 0)?);
+        }
+        let mut places = Vec::new();
+        for some in self.with_work(&lanes).await?.chunks(LANES_AT_ONCE) {
+            let branches: Vec<String> = some.iter().map(|lane| end_of_lane(*lane, before, count)).collect();
+            for row in self.connection.all_of_text(&branches.join(" UNION ALL ")).await? {
+                places.push(Place { rank: get(&row, 0)?, occurrence: occurrence_id(&row, 1)? });
+            }
+            places.sort_unstable_by(|one, other| other.cmp(one));
+            places.truncate(count);
+        }
+        Ok(places)
+    }
+
     pub(super) async fn claim(&mut self, index: usize, wanted: &WantedClaims) -> Result<(), Fault> {
         let part = Part::Claims(index);
         if let [lane] = wanted.lanes[..] {

@@ -1,7 +1,7 @@
 //! Rows that came back, as the draft takes them.
 
 use super::wanted::Part;
-use crate::codes::{read_limiter, read_limits};
+use crate::codes::{read_limiter, read_limits, read_placing};
 use crate::draft::{Found, FoundLimiter, FoundSession, FoundSkip};
 use crate::fault::Fault;
 use crate::mysql::names::Lanes;
@@ -13,6 +13,7 @@ use crate::rows::{Ended, JobKey, JobTerms, LiveRow, RequestRow, SessionPlace};
 use mysql_async::Row;
 use punctual_core::ids::{Epoch, JobId, OccurrenceId, SessionId};
 use punctual_core::notes::{Checkpoint, LastNote};
+use punctual_core::placing::Place;
 use punctual_core::ports::{LeaseRef, QueueRow, RequestKey, StoredAnswer};
 use punctual_core::queue::QueueSettings;
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,6 +59,11 @@ impl Gathering {
     /// What may be claimed.
     pub fn claimed(&self) -> impl Iterator<Item = OccurrenceId> {
         self.found.claims.iter().flatten().copied()
+    }
+
+    /// The last in rank of what is queued somewhere.
+    pub fn take_last_queued(&mut self, places: Vec<Place>) {
+        self.found.last_queued.push(places);
     }
 
     pub fn finish(self) -> Found {
@@ -213,6 +219,7 @@ pub(crate) fn read_queue(row: &Row) -> Result<QueueRow, Fault> {
             max_depth,
             limits: read_limits(get::<Option<String>>(row, 3)?.as_deref())?,
         },
+        placing: read_placing(get::<Option<String>>(row, 4)?.as_deref())?,
     })
 }
 

@@ -17,7 +17,7 @@ use crate::fault::Fault;
 use async_trait::async_trait;
 use mysql_async::Row;
 use punctual_core::ports::QueueRow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use wanted::{Fetching, QUEUES};
 pub(crate) use wanted::{LIMITERS, STARTED};
@@ -56,6 +56,7 @@ impl MySqlConnect {
             lanes: self.lanes.clone(),
             writer: self.first_shard + writer,
             queues: None,
+            held_queues: BTreeSet::new(),
             relied: Relied::default(),
         })
     }
@@ -78,6 +79,8 @@ pub(crate) struct MySqlTables {
     writer: usize,
     /// What was set for queues when this transaction read it.
     queues: Option<BTreeMap<String, QueueRow>>,
+    /// Those whose rows it had locked by then.
+    held_queues: BTreeSet<String>,
     /// What this transaction has locked, on a node of a cluster.
     relied: Relied,
 }
@@ -89,13 +92,16 @@ impl MySqlTables {
             self.connection = Connection::writing(&self.target).await?;
         }
         self.queues = None;
+        self.held_queues.clear();
         self.relied = Relied::default();
         Ok(())
     }
 
     /// Whether what this transaction has read of queues still holds, now that nobody else can change it.
     async fn check_queues(&mut self, changes: &Changes) -> Result<(), Fault> {
-        if changes.queues_put.is_empty() && changes.queues_deleted.is_empty() {
+        if changes.queues_deleted.is_empty()
+            && changes.queues_put.iter().all(|row| self.held_queues.contains(&row.queue))
+        {
             return Ok(());
         }
         self.connection.run(TAKE_QUEUES, vec![]).await?;
@@ -158,6 +164,8 @@ impl Tables for MySqlTables {
         }
         if wants.queues {
             self.queues = Some(found.queues.iter().map(|row| (row.queue.clone(), row.clone())).collect());
+            let is_there = |queue: &&String| found.queues.iter().any(|row| row.queue == **queue);
+            self.held_queues = wants.limited_queues.iter().filter(is_there).cloned().collect();
         }
         Ok(found)
     }
@@ -187,6 +195,8 @@ impl Tables for MySqlTables {
 pub(crate) mod statements {
     //! What the tests of plans look at.
     pub(crate) use super::changed::statements::*;
-    pub(crate) use super::claims::{CLAIM, LANES_WITH_WORK, head_of_lane, lock_in_lane};
+    pub(crate) use super::claims::{
+        CLAIM, LANES_OF_QUEUE, LANES_WITH_WORK, end_of_lane, head_of_lane, lock_in_lane,
+    };
     pub(crate) use super::wanted::*;
 }

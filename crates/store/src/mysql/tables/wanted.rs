@@ -117,7 +117,8 @@ pub(crate) const CANCELS: &str = concat!(
     " STRAIGHT_JOIN live FORCE INDEX (live_session) ON live.session = given.number \
      WHERE live.cancel_requested = 1"
 );
-pub(crate) const QUEUES: &str = "SELECT queue, paused_at, max_depth, limits FROM queues ORDER BY queue";
+pub(crate) const QUEUES: &str =
+    "SELECT queue, paused_at, max_depth, limits, unplaced FROM queues ORDER BY queue";
 /// Whoever wants to know whether a queue is full has it to itself until the answer is used: two who both saw the last free
 /// place must not both take it.
 pub(crate) const LOCK_QUEUES: &str = concat!(
@@ -314,10 +315,11 @@ impl<'a> Fetching<'a> {
         self.ask(Part::Facts, FACTS, jobs(&facts)).await?;
         let sessions = numbers(wants.cancels_of.iter().map(|session| session.0));
         self.ask(Part::Cancels, CANCELS, sessions).await?;
+        // What is set for a queue is read when nobody else can change it.
+        self.read_limits(wants).await?;
         if wants.queues {
             self.ask_once(Part::Queues, QUEUES, vec![]).await?;
         }
-        self.read_limits(wants).await?;
         self.read_unstarted(&wants.unstarted).await?;
         let executions = documents(&wants.ended, |row, id| {
             row.occurrence(id.occurrence).int(integer(id.attempt));
@@ -345,6 +347,10 @@ impl<'a> Fetching<'a> {
         for (line, count) in &wants.lines {
             let bounds = vec![line.number().into(), limit(*count).into()];
             self.ask_once(Part::Live, CLAIM, bounds).await?;
+        }
+        for ((queue, before), count) in &wants.last_queued {
+            let places = self.last_queued(queue, *before, *count).await?;
+            self.gathering.take_last_queued(places);
         }
         Ok(())
     }

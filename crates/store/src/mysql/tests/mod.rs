@@ -4,6 +4,7 @@ mod alike;
 mod conflicts;
 mod conformance;
 pub(crate) mod database;
+mod drift;
 mod fixture;
 mod following;
 mod galera;

@@ -3,6 +3,7 @@
 use super::database::TestDatabase;
 use crate::conformance::register::Doors;
 use crate::mysql::MySqlStore;
+use mysql_async::prelude::Queryable;
 use std::sync::Arc;
 
 macro_rules! define {
@@ -25,3 +26,26 @@ macro_rules! define {
     )*};
 }
 crate::each_register_case!(define);
+
+macro_rules! define_odd {
+    ($($case:ident),* $(,)?) => {$(
+        #[tokio::test]
+        async fn $case() {
+            TestDatabase::with(async |options| {
+                let store = Arc::new(MySqlStore::open(&options).await.unwrap());
+                let conn = tokio::sync::Mutex::new(super::database::client(&options).await);
+                let run = async |sql: &'static str| conn.lock().await.query_drop(sql).await.unwrap();
+                crate::conformance::register::odd::$case(vec![store.clone()], run).await;
+                conn.into_inner().disconnect().await.unwrap();
+                if let Some(store) = Arc::into_inner(store) {
+                    store.close().await;
+                }
+            })
+            .await;
+        }
+    )*};
+}
+define_odd!(
+    rows_that_cannot_be_read_are_named_and_the_others_go_on,
+    a_lease_whose_row_cannot_be_read_is_taken_and_is_in_nobodys_way,
+);

@@ -14,6 +14,7 @@ use punctual_core::job::{Expiry, JobMark, Priority};
 use punctual_core::limits;
 use punctual_core::notes::{Checkpoint, LastNote, Percent, Progress};
 use punctual_core::occurrence::{Live, LiveState, Ties};
+use punctual_core::placing::{Place, Placing};
 use punctual_core::ports::{
     LeaseRef, NewRequest, QueueRow, RequestKey, SessionOpening, StoredAnswer, WorkerAbout,
 };
@@ -414,8 +415,10 @@ async fn queues_are_set_and_counts_add_up_over_connections() {
     TestDatabase::with(async |options| {
         let (mut one, mut other) = (tables(&options).await, tables(&options).await);
         let lane = lane(&mut one, "mail").await;
+        let reached = Some(Place { rank: -5, ..Place::LAST });
+        let placing = Some(Placing { keys: true, all: false, reached });
         let settings = QueueSettings::holding(Some(5));
-        let queue = QueueRow { queue: "mail".to_owned(), paused_at: Some(at(1)), settings };
+        let queue = QueueRow { queue: "mail".to_owned(), paused_at: Some(at(1)), settings, placing };
         write(&mut one, &Changes { queues_put: vec![queue.clone()], ..Changes::default() }).await;
         let mut counts = Counts { jobs: [1, 0, 0, 0, -1], dead_letters: 2, ..Counts::default() };
         counts.lanes.insert(lane, [1, 2, -1]);
@@ -462,11 +465,7 @@ async fn names_differ_by_every_byte_and_keep_them_all() {
 
         let key = |name: &str| JobKey { owner: name.to_owned(), kind: KeyKind::Unique, key: name.to_owned() };
         let request = |name: &str| RequestKey { token: name.to_owned(), key: name.to_owned() };
-        let queue = |name: &str| QueueRow {
-            queue: name.to_owned(),
-            paused_at: None,
-            settings: QueueSettings::default(),
-        };
+        let queue = |name: &str| QueueRow::unset(name);
         let number = |name: &str| names.iter().position(|other| *other == name).unwrap() as u32 + 1;
         let new = |name: &str| NewRequest {
             request: request(name),

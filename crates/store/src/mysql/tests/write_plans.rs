@@ -15,6 +15,7 @@ use crate::mysql::names::{FIND_WORKERS, LANES_ABOVE};
 use crate::mysql::tables::statements::*;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Params, Row, Value};
+use punctual_core::placing::Place;
 
 /// The key of the n-th job of [`FILLING`].
 fn key(number: u128) -> String {
@@ -47,12 +48,16 @@ fn searches() -> Vec<Search> {
     let names = || Value::from(format!("[[\"ann\",0,\"key 7\",\"{}\"]]", key(7)));
     let heads = [1, 2, 3].map(|lane| head_of_lane(lane, 100)).join(" UNION ALL ");
     let locks = [1, 2, 3].map(|lane| lock_in_lane(lane, 100)).join(" UNION ALL ");
+    let before = Place { rank: 5_000, ..Place::LAST };
+    let ends = [1, 2, 3].map(|lane| end_of_lane(lane, before, 100)).join(" UNION ALL ");
     vec![
         search(CLAIM, vec![number(1), number(100)], "live", "live_claim"),
         search(CLAIM, vec![number(1), number(1)], "live", "live_claim"),
         search(&heads, vec![], "live", "live_claim"),
         search(&locks, vec![], "live", "live_claim"),
         search(LANES_WITH_WORK, vec![], "live", "live_claim"),
+        search(&ends, vec![], "live", "live_claim"),
+        search(LANES_OF_QUEUE, vec![Value::from("mail")], "lanes", "lanes_name"),
         search(SESSIONS, vec![numbers()], "sessions", "PRIMARY"),
         search(LOST_SESSIONS, vec![], "sessions", "sessions_lost"),
         search(EMBEDDED_SESSIONS, vec![], "sessions", "sessions_embedded"),

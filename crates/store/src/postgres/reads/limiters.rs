@@ -1,7 +1,7 @@
 //! How limiters are used, and in which of their lines anybody waits.
 
 use super::Reads;
-use crate::codes::read_line;
+use crate::codes::{lines_to_look_at, read_line};
 use crate::fault::Fault;
 use crate::postgres::rows::{get, limit};
 use crate::postgres::tables::found::read_limiter_row;
@@ -16,9 +16,9 @@ pub(crate) const LINES: &str = "SELECT limiter, (SELECT lane FROM live WHERE liv
      FROM limiter_tallies WHERE waiting > 0 ORDER BY limiter LIMIT $1";
 
 impl<C: GenericClient> Reads<'_, C> {
-    /// Up to `count` lines in which somebody waits.
+    /// Up to `count` lines in which somebody waits, or whose queue has places taken again.
     pub async fn waiting_lines(&self, count: usize) -> Result<Vec<Line>, StoreError> {
-        Ok(self.waited_in(count).await?)
+        Ok(lines_to_look_at(&self.queues().await?, self.waited_in(count).await?, count))
     }
 
     /// How these limiters are used, in their order.

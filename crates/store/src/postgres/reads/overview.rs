@@ -2,7 +2,7 @@
 
 use super::Reads;
 use crate::codes::read_condition;
-use crate::codes::read_limits;
+use crate::codes::{read_limits, read_placing};
 use crate::fault::Fault;
 use crate::postgres::rows::{count, decode, get, limit, number, time, time_or_none, uuid};
 use crate::tally::shown;
@@ -23,7 +23,8 @@ pub(crate) const SESSIONS: &str = "SELECT sessions.id, sessions.beat, sessions.l
      CROSS JOIN LATERAL (SELECT name FROM workers WHERE workers.id = sessions.worker LIMIT 1) AS workers \
      WHERE NOT sessions.lost ORDER BY sessions.id";
 /// Names go by their bytes, as everywhere, not by the language of the database.
-const QUEUES: &str = "SELECT queue, paused_at, max_depth, limits FROM queues ORDER BY queue COLLATE \"C\"";
+const QUEUES: &str =
+    "SELECT queue, paused_at, max_depth, limits, unplaced FROM queues ORDER BY queue COLLATE \"C\"";
 /// Session by session, so that a backlog is not walked over for the few that run. Leases name sessions that are there.
 pub(crate) const HOLDINGS: &str = "SELECT sessions.id, held.count FROM sessions CROSS JOIN LATERAL \
      (SELECT count(*) AS count FROM live WHERE live.session = sessions.id AND live.state = 2) AS held \
@@ -99,7 +100,8 @@ impl<C: GenericClient> Reads<'_, C> {
                 None => None,
             };
             let settings = QueueSettings { max_depth, limits: read_limits(get(row, 3)?)? };
-            Ok(QueueRow { queue: get(row, 0)?, paused_at: time_or_none(row, 1)?, settings })
+            let placing = read_placing(get(row, 4)?)?;
+            Ok(QueueRow { queue: get(row, 0)?, paused_at: time_or_none(row, 1)?, settings, placing })
         };
         self.all(QUEUES, &[]).await?.iter().map(read).collect()
     }

@@ -1,7 +1,10 @@
 -- Limits of queues and of keys within them.
 
--- JSON. NULL: none.
-ALTER TABLE queues ADD COLUMN limits text;
+ALTER TABLE queues
+    -- JSON. NULL: none.
+    ADD COLUMN limits text,
+    -- JSON: how far what is queued has taken its place again, since limits became tighter. NULL: it has.
+    ADD COLUMN unplaced text;
 
 ALTER TABLE live
     -- The limiter of its key, if its queue limited keys when it became ready.

@@ -1,7 +1,7 @@
 //! Rows that came back, as the draft takes them.
 
 use super::wanted::Part;
-use crate::codes::{read_limiter, read_limits};
+use crate::codes::{read_limiter, read_limits, read_placing};
 use crate::draft::{Found, FoundLimiter, FoundSession, FoundSkip, WantedClaims};
 use crate::fault::Fault;
 use crate::postgres::names::Lanes;
@@ -12,6 +12,7 @@ use crate::postgres::rows::{
 use crate::rows::{Ended, JobKey, JobTerms, LiveRow, RequestRow, SessionPlace};
 use punctual_core::ids::{Epoch, OccurrenceId, SessionId};
 use punctual_core::notes::{Checkpoint, LastNote};
+use punctual_core::placing::Place;
 use punctual_core::ports::{LeaseRef, QueueRow, RequestKey, StoredAnswer};
 use punctual_core::queue::QueueSettings;
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,6 +79,11 @@ impl Gathering {
     pub fn take(&mut self, part: Part, rows: &[Row], lanes: &Lanes) -> Result<(), Fault> {
         if let Part::Claims(index) = part {
             return self.take_claims(index, rows);
+        }
+        if part == Part::LastQueued {
+            let place = |row| Ok(Place { rank: get(row, 0)?, occurrence: occurrence_id(row, 1)? });
+            self.found.last_queued.push(rows.iter().map(place).collect::<Result<_, Fault>>()?);
+            return Ok(());
         }
         for row in rows {
             match part {
@@ -222,6 +228,7 @@ pub(crate) fn read_queue(row: &Row) -> Result<QueueRow, Fault> {
         queue: get(row, 0)?,
         paused_at: time_or_none(row, 1)?,
         settings: QueueSettings { max_depth, limits: read_limits(get(row, 3)?)? },
+        placing: read_placing(get(row, 4)?)?,
     })
 }
 

@@ -13,6 +13,7 @@ use crate::postgres::rows::{
 use crate::postgres::wire::{Call, Parameter, column, value};
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
 use punctual_core::limits;
+use punctual_core::placing::Place;
 
 /// What the rows of a statement are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,7 @@ pub(crate) enum Part {
     FullQueues,
     Started,
     Limiters,
+    LastQueued,
     Unstarted,
     Ended,
     Skipped,
@@ -109,7 +111,8 @@ pub(crate) const FACTS: &str =
     concat!("SELECT jobs.id, jobs.lane, ", fact_columns!(), " FROM jobs WHERE jobs.id = ANY($1)");
 const CANCELS: &str = "SELECT session, job, occurrence, attempt, epoch FROM live \
      WHERE session = ANY($1) AND state = 2 AND cancel_requested ORDER BY job, occurrence";
-pub(crate) const QUEUES: &str = "SELECT queue, paused_at, max_depth, limits FROM queues ORDER BY queue";
+pub(crate) const QUEUES: &str =
+    "SELECT queue, paused_at, max_depth, limits, unplaced FROM queues ORDER BY queue";
 /// Submits to a queue that has a limit take turns, so that each counts what the one before has added.
 const FULL_QUEUES: &str = "SELECT queues.queue FROM lanes JOIN queues ON queues.queue = lanes.queue \
      WHERE lanes.id = ANY($1) ORDER BY queues.queue FOR UPDATE OF queues";
@@ -128,6 +131,12 @@ pub(crate) const LINES: &str = concat!(
      (SELECT * FROM live WHERE live.line = wanted.line ORDER BY live.rank, live.job, live.occurrence \
       LIMIT wanted.count FOR UPDATE SKIP LOCKED) AS live"
 );
+/// The last in rank of what is queued in a queue before a place.
+pub(crate) const LAST_QUEUED: &str = "SELECT last.rank, last.job, last.occurrence FROM lanes CROSS JOIN LATERAL \
+     (SELECT live.rank, live.job, live.occurrence FROM live WHERE live.lane = lanes.id AND live.state = 1 \
+      AND (live.rank, live.job, live.occurrence) < ($2::bigint, $3::uuid, $4::bigint) \
+      ORDER BY live.rank DESC, live.job DESC, live.occurrence DESC LIMIT $5) AS last \
+     WHERE lanes.queue = $1 ORDER BY last.rank DESC, last.job DESC, last.occurrence DESC LIMIT $5";
 const UNSTARTED: &str =
     "SELECT lane, sum(waiting + queued)::bigint FROM lane_tallies WHERE lane = ANY($1) GROUP BY lane";
 pub(crate) const ENDED: &str = "SELECT history.job, history.occurrence, history.attempt, history.epoch, history.session, \
@@ -258,10 +267,11 @@ impl<'a> Round<'a> {
             let sessions = column(wants.cancels_of.iter().map(|session| session.0));
             self.add(Part::Cancels, CANCELS, [sessions]);
         }
+        // What is set for a queue is read when nobody else can change it.
+        self.limits(wants);
         if wants.queues {
             self.add(Part::Queues, QUEUES, []);
         }
-        self.limits(wants);
         if !wants.unstarted.is_empty() {
             self.add(Part::FullQueues, FULL_QUEUES, [column(wants.unstarted.iter().copied())]);
             self.add(Part::Unstarted, UNSTARTED, [column(wants.unstarted.iter().copied())]);
@@ -296,6 +306,16 @@ impl<'a> Round<'a> {
             let lines = column(wants.lines.keys().map(|line| line.number()));
             let counts = column(wants.lines.values().map(|count| limit(*count)));
             self.add(Part::Live, LINES, [lines, counts]);
+        }
+        for ((queue, before), count) in &wants.last_queued {
+            let Place { rank, occurrence } = *before;
+            let place = [value(rank), value(uuid(occurrence.job)), value(i64::from(occurrence.number))];
+            let [rank, job, number] = place;
+            self.add(
+                Part::LastQueued,
+                LAST_QUEUED,
+                [value(queue.as_str()), rank, job, number, value(limit(*count))],
+            );
         }
     }
 

@@ -91,6 +91,7 @@ async fn a_queue_that_was_set_meanwhile_is_not_written_over() {
             queue: "mail".to_owned(),
             paused_at,
             settings: QueueSettings::holding(max_depth),
+            placing: None,
         };
         let wants = Wants { queues: true, ..Wants::default() };
         for tables in [&mut one, &mut other] {

@@ -5,6 +5,7 @@ mod conflicts;
 mod conformance;
 mod contention;
 pub(crate) mod database;
+mod drift;
 mod faults;
 mod fixture;
 mod heads;

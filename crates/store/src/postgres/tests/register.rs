@@ -21,3 +21,22 @@ macro_rules! define {
     )*};
 }
 crate::each_register_case!(define);
+
+macro_rules! define_odd {
+    ($($case:ident),* $(,)?) => {$(
+        #[tokio::test]
+        async fn $case() {
+            TestDatabase::with(async |options| {
+                let doors: Doors = vec![Arc::new(PostgresStore::open(&options).await.unwrap())];
+                let client = super::database::client(&options).await;
+                let run = async |sql: &'static str| client.batch_execute(sql).await.unwrap();
+                crate::conformance::register::odd::$case(doors, run).await;
+            })
+            .await;
+        }
+    )*};
+}
+define_odd!(
+    rows_that_cannot_be_read_are_named_and_the_others_go_on,
+    a_lease_whose_row_cannot_be_read_is_taken_and_is_in_nobodys_way,
+);

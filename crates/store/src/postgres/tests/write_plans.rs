@@ -5,7 +5,9 @@
 use super::database::{TestDatabase, own_client};
 use crate::postgres::house::RETAIN_PACES;
 use crate::postgres::tables::changed::{DELETE_LIVE, LEASE, UPDATE_LIVE};
-use crate::postgres::tables::wanted::{CLAIM, ENDED, FACTS, JOBS, LINES, LIVE, LIVE_OF, SCHEDULES};
+use crate::postgres::tables::wanted::{
+    CLAIM, ENDED, FACTS, JOBS, LAST_QUEUED, LINES, LIVE, LIVE_OF, SCHEDULES,
+};
 use serde_json::Value;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
@@ -18,6 +20,7 @@ const STATEMENTS: &[(&str, &[&str], u64)] = &[
     (CLAIM, &["ARRAY[1, 2, 3, 4]::bigint[]", "ARRAY[0, 7, 500, 90000]::bigint[]", "100"], 400),
     (CLAIM, &["ARRAY[1]::bigint[]", "ARRAY[50000]::bigint[]", "1"], 1),
     (LINES, &["ARRAY[-1, -2]::bigint[]", "ARRAY[10, 10]::bigint[]"], 20),
+    (LAST_QUEUED, &["'queue 1'", "50000", "'ffffffff-ffff-ffff-ffff-ffffffffffff'", "1", "100"], 400),
     (RETAIN_PACES, &["500", "10", "-50000"], 20),
     (LIVE, &[KEYS, NUMBERS], 2),
     (LIVE_OF, &[KEYS, NUMBERS, KEYS, "10001", "ARRAY[7, 8]::bigint[]", "ARRAY[50, 50]::bigint[]"], 102),
@@ -75,6 +78,7 @@ const FILL: &str = "
     SELECT job, lane, 0, 1, 0, 5, 0, 'null' FROM live;
     INSERT INTO schedules (job, lane, fired, version, job_version, segment, priority, overlap, ties, due_at)
     SELECT job, lane, 0, 1, 1, segment, 5, 0, 0, rank FROM live WHERE state = 1;
+    INSERT INTO lanes (queue, job_type) SELECT 'queue ' || greatest(n - 3, 1), 'type' || n FROM generate_series(1, 10000) AS n;
     INSERT INTO limiter_paces (limiter, last_at) SELECT -n, n % 1000 FROM generate_series(1, 100000) AS n;
     CREATE TABLE history_old (LIKE history INCLUDING ALL);
     ALTER TABLE history ATTACH PARTITION history_old FOR VALUES FROM (0) TO (50000);
@@ -89,7 +93,7 @@ async fn hot_statements_touch_what_they_want_and_no_more() {
     TestDatabase::with(async |options| {
         let client = own_client(&options).await;
         client.batch_execute(FILL).await.unwrap();
-        for prepare in ["", "ANALYZE live, jobs, schedules, history, limiter_paces"] {
+        for prepare in ["", "ANALYZE live, jobs, schedules, history, lanes, limiter_paces"] {
             client.batch_execute(prepare).await.unwrap();
             for mode in ["force_generic_plan", "force_custom_plan"] {
                 for (sql, parameters, most) in STATEMENTS {

@@ -2,6 +2,8 @@
 
 -- JSON. NULL: none.
 ALTER TABLE queues ADD COLUMN limits TEXT;
+-- JSON: how far what is queued has taken its place again, since limits became tighter. NULL: it has.
+ALTER TABLE queues ADD COLUMN unplaced TEXT;
 
 -- The limiter of its key, if its queue limited keys when it became ready.
 ALTER TABLE live ADD COLUMN limiter INTEGER;

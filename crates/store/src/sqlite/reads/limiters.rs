@@ -1,7 +1,7 @@
 //! How limiters are used, and in which of their lines anybody waits.
 
 use super::Reads;
-use crate::codes::read_line;
+use crate::codes::{lines_to_look_at, read_line};
 use crate::fault::Fault;
 use crate::sqlite::rows::{all, limit, one, time};
 use crate::sqlite::tally;
@@ -12,10 +12,14 @@ use punctual_core::ports::StoreError;
 const LINES: &str = "SELECT limiter, (SELECT lane FROM live WHERE live.line = limiter_tallies.limiter LIMIT 1) \
      FROM limiter_tallies WHERE waiting > 0 ORDER BY limiter LIMIT ?1";
 
+/// What of a queue is queued or runs.
+const STARTED: &str = "SELECT coalesce(sum(lane_tallies.queued + lane_tallies.running), 0) \
+     FROM lanes JOIN lane_tallies ON lane_tallies.lane = lanes.id WHERE lanes.queue = ?1";
+
 impl Reads<'_> {
-    /// Up to `count` lines in which somebody waits.
+    /// Up to `count` lines in which somebody waits, or whose queue has places taken again.
     pub fn waiting_lines(&mut self, count: usize) -> Result<Vec<Line>, StoreError> {
-        Ok(self.waited_in(count)?)
+        Ok(lines_to_look_at(&self.queues()?, self.waited_in(count)?, count))
     }
 
     /// How these limiters are used, in their order.
@@ -34,10 +38,9 @@ impl Reads<'_> {
     fn limiter(&mut self, line: &Line) -> Result<LimiterUse, Fault> {
         let [waiting, mut in_use] = tally::limiter(self.conn, line.id())?;
         if line.key.is_none() {
-            in_use = 0;
-            for (lane, _) in self.lanes.through(self.conn, &line.queue)? {
-                in_use += tally::started(self.conn, lane)?;
-            }
+            // The lanes that this connection remembers may not be all of them by now.
+            let mut select = self.conn.prepare_cached(STARTED)?;
+            in_use = one(&mut select, [&line.queue], |row| Ok(row.get(0)?))?.unwrap_or(0);
         }
         let mut select = self.conn.prepare_cached("SELECT last_at FROM limiter_paces WHERE limiter = ?1")?;
         let last_at = one(&mut select, [line.id().number()], |row| time(row, 0))?;

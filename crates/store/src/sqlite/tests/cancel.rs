@@ -55,7 +55,7 @@ fn with_requested_cancel() -> (SqliteCore, SessionId, Assignment) {
 }
 
 fn beat(core: &mut SqliteCore, session: SessionId, beat: u64) -> Vec<LeaseRef> {
-    match apply(core, Write::Beat { now: at(4), beats: vec![Beat { session, beat }] }) {
+    match apply(core, Write::Beat { now: at(4), beats: vec![Beat { session, beat, draining: false }] }) {
         WriteReply::Beaten(mut outcomes) => match outcomes.pop() {
             Some(BeatOutcome::Counted { cancel, .. }) => cancel,
             other => panic!("{other:?}"),

@@ -14,8 +14,8 @@ use crate::sqlite::rows::FORGET_SOLE;
 use crate::sqlite::tally::{JOB_TALLY, LANE_TALLIES, STATUS_OF_JOB};
 use crate::sqlite::tx::{
     CHECKPOINT, CHILDREN, COUNT_OPEN, FIRST_BEHIND, FIRST_IN_LINE, FIRST_OF_LANE, FORGET_NOTES,
-    FORGET_PARENTS, FORGET_TAGS, HAS_OPEN_NOT_IN_LINE, HAS_PARENT, IS_UNFINISHED, LENGTHEN_SKIPPED,
-    LIVE_OF_SESSION, NEXT_LANE_WITH_WORK, NEXT_OF_LANE, SCHEDULE_OF_JOB,
+    FORGET_PARENTS, FORGET_TAGS, HAS_OPEN_NOT_IN_LINE, HAS_PARENT, IS_UNFINISHED, LAST_OF_LANE,
+    LENGTHEN_SKIPPED, LIVE_OF_SESSION, NEXT_LANE_WITH_WORK, NEXT_OF_LANE, SCHEDULE_OF_JOB,
 };
 use crate::sqlite::{LogCore, SqliteCore};
 use punctual_core::ports::Outcome;
@@ -26,6 +26,7 @@ const SEARCHES: &[(&str, &str)] = &[
     (FIRST_OF_LANE, "live USING COVERING INDEX live_claim (lane=?)"),
     (NEXT_LANE_WITH_WORK, "live USING COVERING INDEX live_claim (lane>?)"),
     (NEXT_OF_LANE, "live USING COVERING INDEX live_claim (lane=? AND (rank,job,occurrence)>(?,?,?))"),
+    (LAST_OF_LANE, "live USING COVERING INDEX live_claim (lane=? AND (rank,job,occurrence)<(?,?,?))"),
     (DUE_SCHEDULES, "schedules USING INDEX schedules_due (segment=? AND due_at<?)"),
     (DUE_LIVE, "live USING INDEX live_due (segment=? AND look_at>? AND look_at<?)"),
     (FIRST_IN_LINE, "live USING INDEX live_line (line=?)"),

@@ -2,7 +2,7 @@
 //! written in any test of this crate), unmoved by what was undone, and found out when they are wrong.
 
 use super::{apply, apply_all, at, claim, future_job, job, open_session, report, submit};
-use crate::sqlite::{SqliteCore, Write, WriteReply};
+use crate::sqlite::{Reply, SqliteCore, Upkeep, UpkeepReply, Write, WriteReply};
 use punctual_core::control::Verb;
 use punctual_core::ids::JobId;
 use punctual_core::ports::{Control, ControlOutcome, Depth, JobCounts, Outcome};
@@ -110,6 +110,34 @@ fn counts_that_are_wrong_are_found() {
         core.connection().execute_batch(sql).unwrap();
         let problems = core.integrity_check().unwrap();
         assert!(problems.iter().any(|found| found.contains(problem)), "{sql}: {problems:?}");
+    }
+}
+
+#[test]
+fn counts_that_are_wrong_are_mended() {
+    let breaks = [
+        ("UPDATE lane_tallies SET queued = queued + 1", "queued is 3 and should be 2"),
+        ("DELETE FROM lane_tallies", "queued is 1 and should be 2"),
+        ("INSERT INTO lane_tallies (lane, waiting, queued, running) VALUES (77, 1, 0, 0)", "lane 77"),
+        ("INSERT INTO limiter_tallies (limiter, waiting, in_use) VALUES (-7, 0, 4)", "(-7): in_use is 4"),
+        (
+            "UPDATE job_tally SET completed = 1, dead_letters = 1",
+            "completed is 1 and should be 0, dead_letters",
+        ),
+    ];
+    for (sql, told) in breaks {
+        let mut core = SqliteCore::open_in_memory().unwrap();
+        apply(&mut core, submit([job(0)]));
+        core.connection().execute_batch(sql).unwrap();
+        // Beside a write in the same transaction, whose counts are not written yet.
+        let mend = [submit([job(1)]).into(), Upkeep::MendCounts.into()];
+        let mended = match core.apply(&mend).pop().unwrap().unwrap() {
+            Reply::Upkeep(UpkeepReply::CountsMended(mended)) => mended,
+            other => panic!("{other:?}"),
+        };
+        let mended: Vec<String> = mended.iter().map(ToString::to_string).collect();
+        assert!(mended.len() == 1 && mended[0].contains(told), "{sql}: {mended:?}");
+        assert_eq!(core.integrity_check().unwrap(), Vec::<String>::new(), "{sql}");
     }
 }
 

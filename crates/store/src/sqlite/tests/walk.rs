@@ -292,7 +292,8 @@ impl Walk {
     fn beat(&mut self) {
         self.worker.beat += 1;
         let Worker { session, beat, .. } = self.worker;
-        let reply = self.apply(Write::Beat { now: self.now, beats: vec![Beat { session, beat }] });
+        let reply =
+            self.apply(Write::Beat { now: self.now, beats: vec![Beat { session, beat, draining: false }] });
         let WriteReply::Beaten(mut outcomes) = reply else { panic!("{reply:?}") };
         let Some(BeatOutcome::Counted { cancel, .. }) = outcomes.pop() else { panic!("{outcomes:?}") };
         self.worker.held.retain(|assignment| !cancel.contains(&assignment.lease()));

@@ -1,5 +1,6 @@
 //! What may be claimed: the lowest ranks of many lanes, merged.
 
+use super::names::lanes_through;
 use super::{Tx, at_hand};
 use crate::fault::Fault;
 use crate::rows::{JobFacts, LiveRow};
@@ -8,6 +9,7 @@ use crate::sqlite::rows::{
     settings_columns,
 };
 use punctual_core::ids::OccurrenceId;
+use punctual_core::placing;
 use rusqlite::{Connection, Row, params};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -24,6 +26,8 @@ pub(crate) const NEXT_LANE_WITH_WORK: &str =
 pub(crate) const FIRST_OF_LANE: &str = "SELECT rank, job, occurrence FROM live WHERE lane = ?1 AND state = 1 ORDER BY rank, job, occurrence LIMIT ?2";
 pub(crate) const NEXT_OF_LANE: &str = "SELECT rank, job, occurrence FROM live WHERE lane = ?1 AND state = 1 \
      AND (rank, job, occurrence) > (?3, ?4, ?5) ORDER BY rank, job, occurrence LIMIT ?2";
+pub(crate) const LAST_OF_LANE: &str = "SELECT rank, job, occurrence FROM live WHERE lane = ?1 AND state = 1 \
+     AND (rank, job, occurrence) < (?3, ?4, ?5) ORDER BY rank DESC, job DESC, occurrence DESC LIMIT ?2";
 const CLAIMABLE: &str = concat!(
     "SELECT ",
     live_columns!(),
@@ -86,6 +90,23 @@ pub(super) fn lowest(tx: &mut Tx<'_>, lanes: &[i64], count: usize) -> Result<Vec
         }
     }
     Ok(keys)
+}
+
+pub(super) fn last_queued(
+    tx: &mut Tx<'_>,
+    queue: &str,
+    before: placing::Place,
+    count: usize,
+) -> Result<Vec<placing::Place>, Fault> {
+    let mut places = Vec::new();
+    let key = before.occurrence;
+    for (lane, _) in lanes_through(tx, queue)? {
+        let bounds = params![lane, limit(count), before.rank, key.job.as_bytes(), key.number];
+        places.extend(all(&mut *tx.conn.prepare_cached(LAST_OF_LANE)?, bounds, read_place)?);
+    }
+    places.sort_unstable_by(|one, other| other.cmp(one));
+    places.truncate(count);
+    Ok(places.into_iter().map(|(rank, occurrence)| placing::Place { rank, occurrence }).collect())
 }
 
 /// What has been read ahead of one lane.

@@ -16,10 +16,11 @@ mod sessions;
 pub(crate) use {claims::FIRST_OF_LANE, live::DELETE_LIVE, notes::read_checkpoint};
 #[cfg(test)]
 pub(crate) use {
-    claims::NEXT_LANE_WITH_WORK, claims::NEXT_OF_LANE, dependencies::CHILDREN, dependencies::FORGET_PARENTS,
-    dependencies::HAS_PARENT, history::LENGTHEN_SKIPPED, jobs::FORGET_TAGS, jobs::IS_UNFINISHED,
-    limiters::FIRST_IN_LINE, live::COUNT_OPEN, live::FIRST_BEHIND, live::HAS_OPEN_NOT_IN_LINE,
-    live::LIVE_OF_SESSION, notes::CHECKPOINT, notes::FORGET_NOTES, schedules::SCHEDULE_OF_JOB,
+    claims::LAST_OF_LANE, claims::NEXT_LANE_WITH_WORK, claims::NEXT_OF_LANE, dependencies::CHILDREN,
+    dependencies::FORGET_PARENTS, dependencies::HAS_PARENT, history::LENGTHEN_SKIPPED, jobs::FORGET_TAGS,
+    jobs::IS_UNFINISHED, limiters::FIRST_IN_LINE, live::COUNT_OPEN, live::FIRST_BEHIND,
+    live::HAS_OPEN_NOT_IN_LINE, live::LIVE_OF_SESSION, notes::CHECKPOINT, notes::FORGET_NOTES,
+    schedules::SCHEDULE_OF_JOB,
 };
 
 use super::core::Memory;
@@ -33,6 +34,7 @@ use punctual_core::job::{Job, JobMark, JobStatus};
 use punctual_core::limiter::{LimiterId, LimiterUse, Line};
 use punctual_core::notes::{Checkpoint, LastNote, Note};
 use punctual_core::occurrence::{Finished, Live, Ties};
+use punctual_core::placing::Place;
 use punctual_core::ports::{
     DeadLetter, Lane, LeaseRef, NewRequest, QueueRow, RequestKey, SessionOpening, StoredAnswer,
 };
@@ -162,6 +164,7 @@ impl Rows for Tx<'_> {
         }
         claims {
             lanes_with_work(lanes: Vec<i64>) -> Vec<i64>;
+            last_queued(queue: &str, before: Place, count: usize) -> Vec<Place>;
             lowest(lanes: &[i64], count: usize) -> Vec<OccurrenceId>;
             claimable(id: OccurrenceId) -> Option<(LiveRow, JobFacts)>;
         }

@@ -1,7 +1,7 @@
 //! Names of lanes and workers, and queues. Most of it is remembered, see `names.rs` beside the core.
 
 use super::Tx;
-use crate::codes::limits_column;
+use crate::codes::{limits_column, placing_column};
 use crate::fault::Fault;
 use crate::sqlite::rows::counter;
 use crate::sqlite::tally;
@@ -10,8 +10,9 @@ use punctual_core::ports::{Lane, QueueRow};
 use punctual_core::time::Timestamp;
 use rusqlite::params;
 
-const PUT_QUEUE: &str = "INSERT INTO queues (queue, paused_at, max_depth, limits) VALUES (?1, ?2, ?3, ?4) \
-     ON CONFLICT (queue) DO UPDATE SET paused_at = ?2, max_depth = ?3, limits = ?4";
+const PUT_QUEUE: &str = "INSERT INTO queues (queue, paused_at, max_depth, limits, unplaced) \
+     VALUES (?1, ?2, ?3, ?4, ?5) \
+     ON CONFLICT (queue) DO UPDATE SET paused_at = ?2, max_depth = ?3, limits = ?4, unplaced = ?5";
 
 pub(super) fn intern_lane(tx: &mut Tx<'_>, queue: &str, job_type: &str) -> Result<(i64, Lane), Fault> {
     tx.memory.lanes.intern(tx.conn, queue, job_type)
@@ -48,6 +49,7 @@ pub(super) fn put_queue(tx: &mut Tx<'_>, row: &QueueRow) -> Result<(), Fault> {
         row.paused_at.map(Timestamp::as_micros),
         row.settings.max_depth.map(counter),
         limits_column(&row.settings.limits)?,
+        placing_column(row.placing.as_ref())?,
     ])?;
     Ok(())
 }

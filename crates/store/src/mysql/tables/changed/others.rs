@@ -1,7 +1,7 @@
 //! Dead letters, dependencies, notes, queues, requests and counts.
 
 use super::{Writing, int_or_none, text_or_none};
-use crate::codes::{Code, limits_column};
+use crate::codes::{Code, limits_column, placing_column};
 use crate::draft::{Buried, Changes, Dependency, NoteChange};
 use crate::fault::Fault;
 use crate::mysql::lists::{Insertion, documents, jobs, list, numbers, occurrences};
@@ -103,10 +103,11 @@ pub(crate) const FORGET_NOTES: [&str; 2] = [
 ];
 
 const PUT_QUEUES: &str = concat!(
-    "INSERT INTO queues (queue, paused_at, max_depth, limits) \
-     SELECT given.queue, given.paused_at, given.max_depth, given.limits FROM ",
-    list!(0 queue name, 1 paused_at int, 2 max_depth int, 3 limits text),
-    " ON DUPLICATE KEY UPDATE paused_at = given.paused_at, max_depth = given.max_depth, limits = given.limits"
+    "INSERT INTO queues (queue, paused_at, max_depth, limits, unplaced) \
+     SELECT given.queue, given.paused_at, given.max_depth, given.limits, given.unplaced FROM ",
+    list!(0 queue name, 1 paused_at int, 2 max_depth int, 3 limits text, 4 unplaced text),
+    " ON DUPLICATE KEY UPDATE paused_at = given.paused_at, max_depth = given.max_depth, limits = given.limits, \
+     unplaced = given.unplaced"
 );
 const DELETE_QUEUES: &str = concat!(
     "DELETE queues FROM ",
@@ -198,11 +199,15 @@ impl Writing {
     pub(super) fn queues(&mut self, changes: &Changes) -> Result<(), Fault> {
         let limits = changes.queues_put.iter().map(|row| limits_column(&row.settings.limits));
         let limits = limits.collect::<Result<Vec<_>, _>>()?;
-        let put = documents(changes.queues_put.iter().zip(&limits), |row, (queue, limits)| {
+        let placing = changes.queues_put.iter().map(|row| placing_column(row.placing.as_ref()));
+        let placing = placing.collect::<Result<Vec<_>, _>>()?;
+        let put = changes.queues_put.iter().zip(limits.iter().zip(&placing));
+        let put = documents(put, |row, (queue, (limits, placing))| {
             row.text(&queue.queue)
                 .int_or_none(queue.paused_at.map(Timestamp::as_micros))
                 .int_or_none(queue.settings.max_depth.map(counter))
-                .text_or_none(limits.as_deref());
+                .text_or_none(limits.as_deref())
+                .text_or_none(placing.as_deref());
         });
         self.add(PUT_QUEUES, put);
         let deleted = documents(&changes.queues_deleted, |row, queue| {

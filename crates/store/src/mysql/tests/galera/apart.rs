@@ -54,7 +54,7 @@ impl Stage {
             attention: vec![session],
             jobs_inserted: vec![job(1, lane), job(2, lane)],
             live_inserted: vec![queued(1, lane), stage.running()],
-            queues_put: vec![QueueRow { queue: "mail".to_owned(), paused_at: None, settings: bounded }],
+            queues_put: vec![QueueRow { settings: bounded, ..QueueRow::unset("mail") }],
             ..Changes::default()
         };
         write(tables, &changes).await;
@@ -243,7 +243,7 @@ async fn what_is_set_for_a_queue() {
     let wants = |_: &Stage| Wants { queues: true, ..Wants::default() };
     let put = |paused_at, max_depth| {
         let row =
-            QueueRow { queue: "mail".to_owned(), paused_at, settings: QueueSettings::holding(max_depth) };
+            QueueRow { paused_at, settings: QueueSettings::holding(max_depth), ..QueueRow::unset("mail") };
         Changes { queues_put: vec![row], ..Changes::default() }
     };
     Cluster::with(async |cluster| {

@@ -2,7 +2,7 @@
 
 use super::Writing;
 use super::jobs::ids;
-use crate::codes::limits_column;
+use crate::codes::{limits_column, placing_column};
 use crate::draft::{Buried, Changes, Dependency, NoteChange};
 use crate::fault::Fault;
 use crate::postgres::rows::{clean, code, counter, integer};
@@ -50,10 +50,10 @@ pub(crate) const FORGET_NOTES: [&str; 2] = [
      (SELECT 1 FROM live WHERE live.job = checkpoints.job AND live.occurrence = checkpoints.occurrence)",
 ];
 
-const PUT_QUEUES: &str = "INSERT INTO queues (queue, paused_at, max_depth, limits) \
-     SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[]) \
+const PUT_QUEUES: &str = "INSERT INTO queues (queue, paused_at, max_depth, limits, unplaced) \
+     SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[]) \
      ON CONFLICT (queue) DO UPDATE SET paused_at = excluded.paused_at, max_depth = excluded.max_depth, \
-     limits = excluded.limits";
+     limits = excluded.limits, unplaced = excluded.unplaced";
 const DELETE_QUEUES: &str = "DELETE FROM queues WHERE queue = ANY($1)";
 const INSERT_REQUESTS: &str = "INSERT INTO requests (token, key, fingerprint, seed, begun_at) \
      SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[], $5::bigint[])";
@@ -170,11 +170,14 @@ impl<'a> Writing<'a> {
         if !put.is_empty() {
             let limits = put.iter().map(|row| limits_column(&row.settings.limits));
             let limits = limits.collect::<Result<Vec<_>, _>>()?;
+            let placing = put.iter().map(|row| placing_column(row.placing.as_ref()));
+            let placing = placing.collect::<Result<Vec<_>, _>>()?;
             let parameters = [
                 column(put.iter().map(|row| row.queue.as_str())),
                 column(put.iter().map(|row| row.paused_at.map(Timestamp::as_micros))),
                 column(put.iter().map(|row| row.settings.max_depth.map(counter))),
                 column(limits),
+                column(placing),
             ];
             self.add(PUT_QUEUES, parameters);
         }

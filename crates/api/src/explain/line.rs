@@ -1,0 +1,120 @@
+//! Why an execution waits in the line of a limit, and who holds the places that it waits for.
+
+use super::{Facts, TOLD_MAX, listed, when};
+use crate::reasons;
+use punctual_core::ids::ExecutionId;
+use punctual_core::limiter::LimiterId;
+use punctual_core::occurrence::Live;
+use punctual_core::ports::Lane;
+use punctual_core::time::Timestamp;
+
+/// An execution that counts against a limit.
+#[derive(Debug, Clone)]
+pub struct Holder {
+    pub execution: ExecutionId,
+    pub job_name: String,
+    pub lane: Lane,
+    /// The worker that runs it and since when; `None` while it is queued.
+    pub runs: Option<(String, Timestamp)>,
+}
+
+/// What one waits for that is behind the gate of a limit: the most telling sentence first.
+pub(super) fn sentences(live: &Live, facts: &Facts) -> Vec<String> {
+    let spec = &facts.view.job.spec;
+    let key = spec.settings.concurrency_key.as_deref().filter(|_| live.line == live.limiter);
+    let (limit, whose) = match key {
+        Some(key) => (facts.limits.of_key(), format!("with the key {key:?} in queue {}", spec.queue)),
+        None => (facts.limits.of_queue(), format!("of queue {}", spec.queue)),
+    };
+    let line = live.line.and_then(|line| Some((line, facts.lines.get(&line)?)));
+    let Some((line, used)) = line else {
+        return vec!["It waits because as many run at once as may.".to_owned()];
+    };
+    let others = match used.waiting {
+        0 | 1 => String::new(),
+        waiting => format!(" {waiting} wait for it in all."),
+    };
+    match (limit.concurrency.map(u64::from), limit.opens_at(used)) {
+        (Some(most), _) if used.in_use >= most => {
+            let full = full(used.in_use, most, &whose);
+            let mut said = vec![format!("It waits because {full}.{others}")];
+            said.extend(holders(line, used.in_use, facts));
+            said.extend(stuck(line, facts));
+            said
+        }
+        _ if facts.queue_paused_at.is_some() => {
+            vec![format!("It waits in line until queue {} is resumed.{others}", spec.queue)]
+        }
+        (_, Some(next_at)) if next_at > facts.now => {
+            let rate = limit.rate.map(|rate| rate.to_string()).unwrap_or_default();
+            let next = when(next_at, facts.now);
+            vec![format!(
+                "It waits for the rate of executions {whose}, {rate}: the next one starts at {next}.{others}"
+            )]
+        }
+        _ => vec![format!(
+            "It waits behind others {whose}, and there is room: they go on in a moment.{others}"
+        )],
+    }
+}
+
+/// How many there are, of how many; a limit that was lowered may hold more than it allows by now.
+fn full(in_use: u64, most: u64, whose: &str) -> String {
+    if in_use > most {
+        let over = in_use - most + 1;
+        return format!(
+            "{in_use} executions {whose} are queued or running, and only {most} may be by now: {over} of them have to end \
+             first"
+        );
+    }
+    match most {
+        1 => format!("one execution {whose} is queued or running, and no more may be"),
+        _ => format!("{in_use} of {most} executions {whose} are queued or running"),
+    }
+}
+
+/// Who has the places, as far as there is room for it in a sentence.
+fn holders(line: LimiterId, in_use: u64, facts: &Facts) -> Option<String> {
+    let known = facts.holders.get(&line).filter(|known| !known.is_empty())?;
+    let one = |holder: &Holder| match &holder.runs {
+        Some((worker, since)) => {
+            let (execution, name) = (holder.execution, &holder.job_name);
+            format!("{execution} ({name}), which worker {worker} has had since {}", when(*since, facts.now))
+        }
+        None => format!("{} ({}), which is queued", holder.execution, holder.job_name),
+    };
+    let count = usize::try_from(in_use).unwrap_or(usize::MAX).max(known.len());
+    let which = listed(known.iter().map(one).collect(), count);
+    Some(match count {
+        1 => format!("The place is held by {which}."),
+        _ => format!("The places are held by {which}."),
+    })
+}
+
+/// That holders cannot run: nobody behind them goes on until that is mended, however long they wait.
+fn stuck(line: LimiterId, facts: &Facts) -> Vec<String> {
+    let known = facts.holders.get(&line).into_iter().flatten();
+    let stuck = known.filter_map(|holder| Some((holder, why_stuck(holder, facts)?)));
+    let said = stuck.map(|(holder, why)| {
+        let Holder { execution, job_name, .. } = holder;
+        format!("{execution} ({job_name}) holds its place and cannot run, as it {why}.")
+    });
+    said.take(TOLD_MAX).collect()
+}
+
+/// Why a holder cannot run, if it cannot.
+fn why_stuck(holder: &Holder, facts: &Facts) -> Option<String> {
+    if holder.runs.is_some() {
+        return None;
+    }
+    reasons::of_queueing(&holder.lane, &facts.sessions)
+}
+
+/// Holders in the order in which they are told: those that cannot run, then the longest there.
+pub fn in_order(mut holders: Vec<Holder>, is_stuck: impl Fn(&Holder) -> bool) -> Vec<Holder> {
+    holders.sort_by_cached_key(|holder| {
+        let since = holder.runs.as_ref().map(|(_, since)| *since);
+        (!is_stuck(holder), since.is_none(), since, holder.execution)
+    });
+    holders
+}

@@ -1,0 +1,98 @@
+//! What is said of executions that wait in the line of a limit.
+
+use super::*;
+use punctual_core::limiter::LimiterUse;
+
+/// A job whose execution waits in the line of its queue, of which so many count against so many that may.
+fn in_line(in_use: u64, most: u32) -> Facts {
+    let mut facts = facts(job(|_| {}));
+    let line = LimiterId::of_queue("default");
+    facts.view.open[0].state = behind(Gate::Concurrency);
+    facts.view.open[0].line = Some(line);
+    facts.limits.concurrency = Some(most);
+    facts.lines.insert(line, LimiterUse { waiting: 1, in_use, last_at: None });
+    facts
+}
+
+fn holder(number: u64, name: &str, runs: Option<(&str, Timestamp)>) -> Holder {
+    Holder {
+        execution: JobId::new(at("07:00:00"), number).occurrence(1).attempt(1),
+        job_name: name.to_owned(),
+        lane: Lane::new("default", name),
+        runs: runs.map(|(worker, since)| (worker.to_owned(), since)),
+    }
+}
+
+fn held_by(mut facts: Facts, holders: Vec<Holder>) -> Vec<String> {
+    facts.holders.insert(LimiterId::of_queue("default"), holders);
+    about_open(facts)
+}
+
+#[test]
+fn a_full_limit_names_who_holds_it() {
+    let nap = holder(1, "nap", Some(("embedded", at("08:09:00"))));
+    let id = nap.execution;
+    assert_eq!(
+        held_by(in_line(1, 1), vec![nap.clone()]),
+        [
+            "It waits because one execution of queue default is queued or running, and no more may be."
+                .to_owned(),
+            format!(
+                "The place is held by {id} (nap), which worker embedded has had since 2026-11-15T08:09:00Z (1m ago)."
+            ),
+        ]
+    );
+    let mut facts = in_line(9, 9);
+    facts.sessions = vec![worker(HOLDER, "embedded", &["mail"])];
+    let mail = holder(2, "mail", None);
+    let said = held_by(facts, vec![nap, mail.clone()]);
+    assert_eq!(said[0], "It waits because 9 of 9 executions of queue default are queued or running.");
+    let end = format!("{} (mail), which is queued and 7 more.", mail.execution);
+    assert!(said[1].starts_with("The places are held by ") && said[1].ends_with(&end), "{said:?}");
+    assert_eq!(said.len(), 2, "what is queued for a worker that takes it is not stuck");
+}
+
+#[test]
+fn a_limit_that_was_lowered_says_how_many_have_to_end() {
+    assert_eq!(
+        about_open(in_line(3, 1)),
+        [
+            "It waits because 3 executions of queue default are queued or running, and only 1 may be by now: 3 of them have to \
+          end first."
+        ]
+    );
+}
+
+#[test]
+fn a_holder_that_nobody_can_run_is_told_to_block_the_rest() {
+    let stuck = holder(3, "greet", None);
+    let id = stuck.execution;
+    let why = |facts: Facts| held_by(facts, vec![stuck.clone()]).remove(2);
+    assert_eq!(
+        why(in_line(1, 1)),
+        format!(
+            "{id} (greet) holds its place and cannot run, as it waits for a worker that has a handler for greet; none is connected."
+        )
+    );
+    let mut held = in_line(1, 1);
+    held.sessions = vec![worker(HOLDER, "remote", &["greet"])];
+    held.sessions[0].mode = SessionMode::Paused;
+    assert_eq!(
+        why(held.clone()),
+        format!(
+            "{id} (greet) holds its place and cannot run, as it waits for a worker that takes work: remote is paused."
+        )
+    );
+    held.holders.insert(LimiterId::of_queue("default"), vec![stuck.clone()]);
+    assert_eq!(explain(held).advice, [Advice::resume_worker("remote".to_owned())]);
+}
+
+#[test]
+fn those_that_cannot_run_are_told_first_then_the_longest_there() {
+    let late = holder(1, "late", Some(("a", at("08:09:00"))));
+    let early = holder(2, "early", Some(("b", at("08:01:00"))));
+    let (queued, stuck) = (holder(3, "queued", None), holder(4, "stuck", None));
+    let told = in_order(vec![late, queued, early, stuck], |holder| holder.job_name == "stuck");
+    let names: Vec<&str> = told.iter().map(|holder| holder.job_name.as_str()).collect();
+    assert_eq!(names, ["stuck", "early", "late", "queued"]);
+}

@@ -1,0 +1,123 @@
+//! What is queued takes its place again when the limits of its queue become tighter: in steps, the last in rank first, so
+//! that those who go first go on meanwhile. How far that has come is kept with the queue (decision 0023).
+
+use crate::defects::{Defect, planted};
+use crate::ids::{JobId, OccurrenceId};
+use crate::limiter::QueueLimits;
+use serde::{Deserialize, Serialize};
+
+/// The place of an execution in the order of claims. Equal ranks go by key, so that everybody agrees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Place {
+    pub rank: i64,
+    pub occurrence: OccurrenceId,
+}
+
+impl Place {
+    /// Behind all others.
+    pub const LAST: Place =
+        Place { rank: i64::MAX, occurrence: JobId::from_bytes([0xFF; 16]).occurrence(u32::MAX) };
+}
+
+/// That what is queued is to take its place again, and how far that has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Placing {
+    /// Those with a key go back before the limit of their key.
+    pub keys: bool,
+    /// All others go back before the limit of their queue. Otherwise as many do as are too many at once.
+    pub all: bool,
+    /// Who has this place or a later one has been looked at; `None`: nobody has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reached: Option<Place>,
+}
+
+impl Placing {
+    /// What is to be done when limits follow others. A limit that is raised or taken away holds nobody back who is queued.
+    pub fn after(was: Option<Placing>, had: &QueueLimits, limits: &QueueLimits) -> Option<Placing> {
+        if planted(Defect::ForgetBacklog) || !limits.hold_anything() {
+            return None;
+        }
+        let (of_queue, of_key) = (limits.of_queue(), limits.of_key());
+        let all = of_queue.is_slower_than(&had.of_queue());
+        let keys = of_key.is_slower_than(&had.of_key()) || of_key.is_narrower_than(&had.of_key());
+        if !all && !keys && !of_queue.is_narrower_than(&had.of_queue()) {
+            return was;
+        }
+        let was = was.unwrap_or_default();
+        Some(Placing { keys: keys || was.keys, all: all || was.all, reached: None })
+    }
+
+    /// Whether everybody who is queued has to be looked at, however many are too many at once.
+    pub fn is_for_all(&self) -> bool {
+        self.keys || self.all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limiter::Rate;
+
+    fn none() -> QueueLimits {
+        QueueLimits::default()
+    }
+
+    fn at_once(concurrency: u32) -> QueueLimits {
+        QueueLimits { concurrency: Some(concurrency), ..none() }
+    }
+
+    fn paced(count: u32) -> QueueLimits {
+        QueueLimits { rate: Some(Rate { count, per_ms: 1_000 }), ..none() }
+    }
+
+    fn of_keys(concurrency: u32) -> QueueLimits {
+        QueueLimits { key_concurrency: Some(concurrency), ..none() }
+    }
+
+    #[test]
+    fn only_limits_that_are_tighter_reach_what_is_queued() {
+        let few = Some(Placing::default());
+        let all = Some(Placing { all: true, ..Placing::default() });
+        let keys = Some(Placing { keys: true, ..Placing::default() });
+        for (had, limits, placing) in [
+            (none(), none(), None),
+            (none(), at_once(3), few),
+            (at_once(3), at_once(2), few),
+            (at_once(3), at_once(3), None),
+            (at_once(3), at_once(4), None),
+            (at_once(3), none(), None),
+            (none(), paced(5), all),
+            (paced(5), paced(4), all),
+            (paced(5), paced(6), None),
+            (at_once(3), QueueLimits { concurrency: Some(9), ..paced(5) }, all),
+            (none(), of_keys(2), keys),
+            (of_keys(2), of_keys(1), keys),
+            (of_keys(2), of_keys(3), None),
+            (paced(5), QueueLimits { key_rate: paced(5).rate, ..paced(5) }, keys),
+        ] {
+            assert_eq!(Placing::after(None, &had, &limits), placing, "{had:?} {limits:?}");
+        }
+    }
+
+    #[test]
+    fn a_change_on_the_way_adds_to_what_is_to_be_done_and_begins_again() {
+        let reached = Some(Place { rank: 7, ..Place::LAST });
+        let was = Some(Placing { keys: true, all: false, reached });
+        let both = QueueLimits { key_concurrency: Some(1), ..paced(5) };
+        let added = Placing { keys: true, all: true, reached: None };
+        assert_eq!(Placing::after(was, &of_keys(1), &both), Some(added));
+        assert_eq!(Placing::after(was, &of_keys(1), &of_keys(2)), was, "what is not tighter changes nothing");
+        assert_eq!(Placing::after(was, &of_keys(1), &none()), None);
+    }
+
+    #[test]
+    fn places_go_by_rank_and_then_by_key() {
+        let place =
+            |rank, byte, number| Place { rank, occurrence: JobId::from_bytes([byte; 16]).occurrence(number) };
+        let places = [place(1, 9, 9), place(2, 1, 2), place(2, 1, 3), place(2, 2, 1), Place::LAST];
+        assert!(places.is_sorted());
+        let text = serde_json::to_string(&places).unwrap();
+        assert_eq!(serde_json::from_str::<[Place; 5]>(&text).unwrap(), places);
+    }
+}

@@ -1,0 +1,268 @@
+//! Ways from one process to another that can be cut, held and made longer: a proxy of TCP on this machine. Benchmarks lay a
+//! distance between a node and its database with it, and the chaos suite takes networks away. It knows nothing of what is sent.
+//!
+//! On a longer way every byte arrives later by the same time, as it does between two machines: bytes that are under way do not
+//! wait for each other.
+
+use std::io;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, sleep_until};
+
+const PIECE_BYTES: usize = 64 * 1024;
+/// Pieces under way in one direction: more than fits on any line that is worth measuring.
+const PIECES_MAX: usize = 256;
+
+/// How a way can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weather {
+    Fair,
+    /// Connections break off, and new ones end at once.
+    Cut,
+    /// Nothing comes through in either direction. What was sent meanwhile arrives afterwards, as it does when a network comes
+    /// back.
+    Held,
+    RequestsHeld,
+    AnswersHeld,
+    /// All that is sent arrives later by this, in each direction.
+    Slow(Duration),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Requests,
+    Answers,
+}
+
+impl Weather {
+    fn lets_through(self, direction: Direction) -> bool {
+        match self {
+            Weather::Fair | Weather::Slow(_) => true,
+            Weather::Cut | Weather::Held => false,
+            Weather::RequestsHeld => direction == Direction::Answers,
+            Weather::AnswersHeld => direction == Direction::Requests,
+        }
+    }
+
+    fn delay(self) -> Duration {
+        match self {
+            Weather::Slow(delay) => delay,
+            _ => Duration::ZERO,
+        }
+    }
+}
+
+/// A way to a server, whose address may change. Closed, with all connections over it, when it is dropped.
+#[derive(Debug)]
+pub struct Link {
+    /// Where it begins.
+    pub address: String,
+    target: watch::Sender<String>,
+    weather: watch::Sender<Weather>,
+    passing: AbortHandle,
+}
+
+impl Link {
+    /// Opens a way. Whoever takes it before there is a target is turned away.
+    pub async fn open(target: &str) -> io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?.to_string();
+        let (target, weather) = (watch::Sender::new(target.to_owned()), watch::Sender::new(Weather::Fair));
+        let passing = tokio::spawn(pass_all(listener, target.subscribe(), weather.subscribe()));
+        Ok(Link { address, target, weather, passing: passing.abort_handle() })
+    }
+
+    /// Where connections lead that are made from now on.
+    pub fn lead_to(&self, target: &str) {
+        self.target.send_replace(target.to_owned());
+    }
+
+    pub fn set(&self, weather: Weather) {
+        self.weather.send_replace(weather);
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.passing.abort();
+    }
+}
+
+async fn pass_all(listener: TcpListener, target: watch::Receiver<String>, weather: watch::Receiver<Weather>) {
+    let mut connections = JoinSet::new();
+    while let Ok((client, _)) = listener.accept().await {
+        let target = target.borrow().clone();
+        connections.spawn(pass(client, target, weather.clone()));
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+/// Passes on both directions, each until its end, which arrives as late as all else.
+async fn pass(client: TcpStream, target: String, mut weather: watch::Receiver<Weather>) {
+    if *weather.borrow() == Weather::Cut || target.is_empty() {
+        return;
+    }
+    let Ok(server) = TcpStream::connect(target).await else { return };
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    let (there, back) = (weather.clone(), weather.clone());
+    let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+    let both = async {
+        tokio::join!(
+            pass_on(from_client, to_server, there, Direction::Requests),
+            pass_on(from_server, to_client, back, Direction::Answers),
+        )
+    };
+    tokio::select! {
+        _ = both => {}
+        _ = weather.wait_for(|weather| *weather == Weather::Cut) => {}
+    }
+}
+
+async fn pass_on(
+    source: impl AsyncRead + Unpin,
+    sink: impl AsyncWrite + Unpin,
+    weather: watch::Receiver<Weather>,
+    direction: Direction,
+) {
+    let (sender, receiver) = channel(PIECES_MAX);
+    tokio::join!(take(source, sender, weather.clone()), deliver(sink, receiver, weather, direction));
+}
+
+/// A piece, and when it is to arrive.
+type Piece = (Instant, Vec<u8>);
+
+async fn take(
+    mut source: impl AsyncRead + Unpin,
+    under_way: Sender<Piece>,
+    weather: watch::Receiver<Weather>,
+) {
+    let mut bytes = vec![0; PIECE_BYTES];
+    while let Ok(read @ 1..) = source.read(&mut bytes).await {
+        let arrives_at = Instant::now() + weather.borrow().delay();
+        if under_way.send((arrives_at, bytes[..read].to_vec())).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn deliver(
+    mut sink: impl AsyncWrite + Unpin,
+    mut under_way: Receiver<Piece>,
+    mut weather: watch::Receiver<Weather>,
+    direction: Direction,
+) {
+    while let Some((arrives_at, bytes)) = under_way.recv().await {
+        sleep_until(arrives_at).await;
+        if weather.wait_for(|weather| weather.lets_through(direction)).await.is_err() {
+            return;
+        }
+        if sink.write_all(&bytes).await.is_err() {
+            return;
+        }
+    }
+    // Nor does the end of a connection come through what is held.
+    if weather.wait_for(|weather| weather.lets_through(direction)).await.is_ok() {
+        let _ = sink.shutdown().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that says everything again.
+    async fn echo() -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let (mut from, mut to) = stream.split();
+                    let _ = tokio::io::copy(&mut from, &mut to).await;
+                });
+            }
+        });
+        address
+    }
+
+    /// A way to somebody who says everything again, and a connection over it that works.
+    async fn connected() -> (Link, TcpStream) {
+        let link = Link::open(&echo().await).await.unwrap();
+        let mut stream = TcpStream::connect(&link.address).await.unwrap();
+        stream.write_u8(1).await.unwrap();
+        assert_eq!(stream.read_u8().await.unwrap(), 1);
+        (link, stream)
+    }
+
+    #[tokio::test]
+    async fn what_is_held_arrives_when_the_way_is_free_again() {
+        let (link, mut stream) = connected().await;
+        for weather in [Weather::Held, Weather::RequestsHeld, Weather::AnswersHeld] {
+            link.set(weather);
+            stream.write_u8(2).await.unwrap();
+            // Nothing can be waited for that must not come.
+            let early = tokio::time::timeout(Duration::from_millis(50), stream.read_u8()).await;
+            assert!(early.is_err(), "{weather:?} let it through");
+            link.set(Weather::Slow(Duration::from_millis(1)));
+            assert_eq!(stream.read_u8().await.unwrap(), 2);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_cut_way_breaks_connections_and_takes_no_new_ones() {
+        let (link, mut stream) = connected().await;
+        link.set(Weather::Cut);
+        assert!(stream.read_u8().await.is_err());
+        let mut second = TcpStream::connect(&link.address).await.unwrap();
+        assert!(second.read_u8().await.is_err());
+        link.set(Weather::Fair);
+        let mut third = TcpStream::connect(&link.address).await.unwrap();
+        third.write_u8(3).await.unwrap();
+        assert_eq!(third.read_u8().await.unwrap(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_way_that_leads_elsewhere_takes_new_connections_there() {
+        let link = Link::open("").await.unwrap();
+        let mut early = TcpStream::connect(&link.address).await.unwrap();
+        assert!(early.read_u8().await.is_err(), "there is nobody yet");
+        link.lead_to(&echo().await);
+        let mut stream = TcpStream::connect(&link.address).await.unwrap();
+        stream.write_u8(1).await.unwrap();
+        assert_eq!(stream.read_u8().await.unwrap(), 1);
+    }
+
+    #[tokio::test]
+    async fn on_a_longer_way_everything_arrives_in_order_and_not_before_its_time() {
+        let delay = Duration::from_millis(20);
+        let link = Link::open(&echo().await).await.unwrap();
+        link.set(Weather::Slow(delay));
+        let (mut from, mut to) = TcpStream::connect(&link.address).await.unwrap().into_split();
+        let sent: Vec<u8> = (0..3_000_000_u32).map(|number| number.to_le_bytes()[0] ^ 7).collect();
+        let begun = Instant::now();
+        let mut got = vec![0; sent.len()];
+        tokio::spawn({
+            let sent = sent.clone();
+            async move {
+                to.write_all(&sent).await.unwrap();
+                to.shutdown().await.unwrap();
+            }
+        });
+        from.read_exact(&mut got[..1]).await.unwrap();
+        assert!(begun.elapsed() >= delay * 2);
+        from.read_exact(&mut got[1..]).await.unwrap();
+        assert!(got == sent, "other bytes have arrived than were sent");
+        assert_eq!(from.read(&mut got).await.unwrap(), 0, "the end arrives, too");
+    }
+
+    #[tokio::test]
+    async fn a_way_that_is_dropped_is_closed() {
+        let (link, mut stream) = connected().await;
+        drop(link);
+        assert!(stream.read_u8().await.is_err());
+    }
+}

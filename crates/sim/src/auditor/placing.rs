@@ -1,0 +1,127 @@
+//! Limits that become tighter: what is queued goes back in line, the last in rank first and a step at a time, and keeps its
+//! rank. Until that is done, no line of the queue moves.
+
+use super::lines::Limiter;
+use super::{Auditor, OccurrenceState, Violation};
+use punctual_core::gates::{Gate, Gates};
+use punctual_core::ids::OccurrenceId;
+use punctual_core::limiter::{QueueLimits, Rate};
+use punctual_core::limits::PLACED_PER_STEP_MAX;
+
+/// What is to be done in a queue, and how far that has come.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Placing {
+    /// Those with a key go back before the limit of their key.
+    keys: bool,
+    /// All others go back, and not only as many as are too many at once.
+    all: bool,
+    /// Everybody from here on has been looked at.
+    reached: Option<(i64, OccurrenceId)>,
+}
+
+fn is_fewer(most: Option<u32>, had: Option<u32>) -> bool {
+    most.is_some_and(|most| had.is_none_or(|had| most < had))
+}
+
+fn is_slower(rate: Option<Rate>, had: Option<Rate>) -> bool {
+    let step_ns = |rate: Rate| rate.per_ms * 1_000_000 / u64::from(rate.count);
+    rate.is_some_and(|rate| had.is_none_or(|had| step_ns(rate) > step_ns(had)))
+}
+
+impl Auditor {
+    /// The limits of a queue are no longer those that they were.
+    pub(super) fn limits_set(
+        &mut self,
+        queue: &str,
+        had: &QueueLimits,
+        limits: &QueueLimits,
+    ) -> Result<(), Violation> {
+        let all = is_slower(limits.rate, had.rate);
+        let keys =
+            is_slower(limits.key_rate, had.key_rate) || is_fewer(limits.key_concurrency, had.key_concurrency);
+        if !limits.hold_anything() || self.in_use(&Limiter::of_queue(queue))? == 0 {
+            self.lines.placing.remove(queue);
+        } else if all || keys || is_fewer(limits.concurrency, had.concurrency) {
+            let limiter = Limiter::of_queue(queue);
+            self.lines.known.entry(limiter.line()).or_insert(limiter);
+            let was = self.lines.placing.get(queue).copied();
+            if was.is_some_and(|was| was.reached.is_some()) {
+                self.count("limits that become tighter once more on the way");
+            }
+            let was = was.unwrap_or_default();
+            let placing = Placing { keys: keys || was.keys, all: all || was.all, reached: None };
+            self.lines.placing.insert(queue.to_owned(), placing);
+            if self.queued.iter().any(|id| self.job(id.job).is_ok_and(|job| job.spec().queue == queue)) {
+                self.count("limits that become tighter over a backlog");
+            }
+        }
+        Ok(())
+    }
+
+    /// One step of a queue; whether it was the last one.
+    pub(super) fn place_again(
+        &mut self,
+        of_queue: &Limiter,
+        placing: Placing,
+        count: usize,
+    ) -> Result<bool, Violation> {
+        let most = self.limit_of(of_queue).concurrency.map_or(u64::MAX, u64::from);
+        let mut too_many = self.in_use(of_queue)?.saturating_sub(most);
+        let is_for_all = placing.keys || placing.all;
+        let mut asked = count.min(PLACED_PER_STEP_MAX);
+        if !is_for_all {
+            asked = asked.min(usize::try_from(too_many).unwrap_or(usize::MAX));
+        }
+        let places = self.last_queued(&of_queue.queue, placing, asked)?;
+        for (_, id) in &places {
+            let key = if placing.keys { self.key_of(id.job)? } else { None };
+            let line = match &key {
+                None if !placing.all && too_many == 0 => continue,
+                key => key.clone().unwrap_or_else(|| of_queue.clone()),
+            };
+            self.goes_back(*id, key, line)?;
+            too_many = too_many.saturating_sub(1);
+        }
+        let is_done = places.len() < asked || !is_for_all && too_many == 0;
+        if is_done {
+            self.lines.placing.remove(&of_queue.queue);
+        } else {
+            let reached = places.last().copied().or(placing.reached);
+            self.lines.placing.insert(of_queue.queue.clone(), Placing { reached, ..placing });
+            self.count("steps of taking places again that were not the last");
+        }
+        self.lines.stuck_since.remove(of_queue);
+        Ok(is_done)
+    }
+
+    /// The last of those who are queued and have not been looked at.
+    fn last_queued(
+        &self,
+        queue: &str,
+        placing: Placing,
+        count: usize,
+    ) -> Result<Vec<(i64, OccurrenceId)>, Violation> {
+        let mut places = Vec::new();
+        for id in &self.queued {
+            if self.job(id.job)?.spec().queue == queue {
+                places.push((self.occurrence(*id)?.place.rank_us, *id));
+            }
+        }
+        places.retain(|place| placing.reached.is_none_or(|reached| *place < reached));
+        places.sort_unstable();
+        Ok(places.into_iter().rev().take(count).collect())
+    }
+
+    fn goes_back(&mut self, id: OccurrenceId, key: Option<Limiter>, line: Limiter) -> Result<(), Violation> {
+        let (occurrence, _) = self.occurrence_mut(id)?;
+        occurrence.state = OccurrenceState::Waiting(Gates::only(Gate::Concurrency));
+        if key.is_some() {
+            occurrence.limiter = key;
+        }
+        occurrence.line = Some(line.clone());
+        self.placed(id);
+        self.lines.known.entry(line.line()).or_insert(line);
+        self.count("executions that go back in line");
+        Ok(())
+    }
+}

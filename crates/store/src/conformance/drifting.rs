@@ -1,0 +1,90 @@
+//! Counts in databases on servers that are made wrong by hand, beside stores that go on working.
+
+use super::counts_agree;
+use super::fixture::{House, at, job_with, succeeded};
+use punctual_core::job::Job;
+use punctual_core::limiter::QueueLimits;
+use punctual_core::ports::Store;
+use punctual_core::queue::QueueSettings;
+use std::sync::Arc;
+
+/// Runs that go on while others look and mend.
+const RUNS: u32 = 60;
+
+/// A job with a key that is limited.
+fn keyed(number: u32) -> Job {
+    job_with(number, |spec| spec.settings.concurrency_key = Some("a".to_owned()))
+}
+
+async fn limited(store: Arc<dyn Store>) -> House {
+    let limits = QueueLimits { key_concurrency: Some(1), ..QueueLimits::default() };
+    let settings = QueueSettings { limits, ..QueueSettings::default() };
+    let queue = keyed(1).spec.queue;
+    store.set_queue(queue, settings).await.unwrap();
+    House::new(store)
+}
+
+/// The statements `spoil` counts; each time all that is wrong is found, mended, and right again.
+pub(crate) async fn wrong_counts_are_found_and_mended(
+    store: Arc<dyn Store>,
+    spoil: impl AsyncFn(&'static str),
+    find: impl AsyncFn() -> Vec<String>,
+    mend: impl AsyncFn() -> Vec<String>,
+) {
+    let house = limited(store.clone()).await;
+    for number in 1..=4 {
+        house.submit(at(1), keyed(number)).await;
+    }
+    let mut worker = house.worker().await;
+    worker.claim_one(at(2)).await;
+    assert_eq!(find().await, Vec::<String>::new());
+    let depths = store.depths().await.unwrap();
+    for (sql, told) in [
+        ("UPDATE lane_tallies SET queued = queued + 5", "queued is "),
+        ("UPDATE limiter_tallies SET in_use = in_use - 2", "in_use is -1 and should be 1"),
+        ("UPDATE limiter_tallies SET waiting = waiting + 2", "waiting is 5 and should be 3"),
+        ("UPDATE job_tally SET active = active - 3", "the counts of jobs: active is "),
+        ("DELETE FROM lane_tallies", "running is 0 and should be 1"),
+        ("DELETE FROM limiter_tallies", "waiting is 0 and should be 3, in_use is 0 and should be 1"),
+        ("INSERT INTO limiter_tallies (limiter, waiting, in_use) VALUES (-7, 0, 4)", "(-7): in_use is 4"),
+    ] {
+        spoil(sql).await;
+        let found = find().await;
+        assert!(found.len() == 1 && found[0].contains(told), "{sql}: {found:?}");
+        assert_eq!(mend().await, found, "{sql}");
+        assert_eq!((find().await, mend().await), (vec![], vec![]), "{sql}");
+        assert_eq!(store.depths().await.unwrap(), depths, "{sql}");
+        counts_agree(&*store).await;
+    }
+}
+
+/// Whoever looks while others write finds nothing that is not so, and whoever mends mends no more than that; two at a time.
+pub(crate) async fn counts_are_mended_beside_those_who_change_them(
+    store: Arc<dyn Store>,
+    spoil: impl AsyncFn(&'static str),
+    find: impl AsyncFn() -> Vec<String>,
+    mend: impl AsyncFn() -> Vec<String>,
+) {
+    let house = limited(store.clone()).await;
+    house.submit(at(1), keyed(RUNS + 1)).await;
+    let worked = tokio::spawn(async move {
+        let mut worker = house.worker().await;
+        for number in 1..=RUNS {
+            house.submit(at(1), keyed(number)).await;
+            let _ = worker.run(at(2), succeeded(2)).await;
+            house.store.admit(at(3), house.store.waiting_lines(10).await.unwrap(), 10).await.unwrap();
+        }
+    });
+    let mut looks = 0;
+    while !worked.is_finished() {
+        assert_eq!(find().await, Vec::<String>::new());
+        spoil("UPDATE job_tally SET completed = completed + 1000").await;
+        let (one, other) = futures_util::join!(mend(), mend());
+        assert_eq!(one.len() + other.len(), 1, "{one:?} {other:?}");
+        looks += 1;
+    }
+    worked.await.unwrap();
+    assert!(looks > 0);
+    assert_eq!(find().await, Vec::<String>::new());
+    counts_agree(&*store).await;
+}

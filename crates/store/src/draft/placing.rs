@@ -1,0 +1,47 @@
+//! The last in rank of what is queued, as it was when it was fetched without locks: whoever uses a place looks at its row.
+
+use super::Draft;
+use super::wants::Wants;
+use crate::fault::Fault;
+use punctual_core::occurrence::LiveState;
+use punctual_core::placing::Place;
+use std::collections::BTreeMap;
+
+/// By queue and the place before which they are: how many were asked for, and which there are.
+#[derive(Debug, Default)]
+pub(super) struct LastQueued(BTreeMap<(String, Place), (usize, Vec<Place>)>);
+
+impl LastQueued {
+    pub fn take_in(&mut self, wants: &Wants, found: Vec<Vec<Place>>) {
+        for ((wanted, count), places) in wants.last_queued.iter().zip(found) {
+            self.0.insert(wanted.clone(), (*count, places));
+        }
+    }
+}
+
+impl Draft {
+    pub(super) fn last_of_queue(
+        &mut self,
+        queue: &str,
+        before: Place,
+        count: usize,
+    ) -> Result<Vec<Place>, Fault> {
+        let wanted = (queue.to_owned(), before);
+        let Some((_, fetched)) = self.last_queued.0.get(&wanted).filter(|(asked, _)| *asked >= count) else {
+            self.wants.last_queued.insert(wanted, count);
+            return self.unloaded();
+        };
+        // What this transaction has queued itself is not in the database.
+        let lanes = self.remembered.lanes.through(queue);
+        let is_there = |lane: i64| lanes.iter().any(|(number, _)| *number == lane);
+        let here = self.open.rows.rows().map(|(_, row)| row);
+        let here = here.filter(|row| row.live.state == LiveState::Queued && is_there(row.lane));
+        let here = here.map(|row| Place { rank: row.live.rank, occurrence: row.live.id });
+        let mut places: Vec<Place> =
+            here.filter(|place| *place < before).chain(fetched.iter().copied()).collect();
+        places.sort_unstable_by(|one, other| other.cmp(one));
+        places.dedup();
+        places.truncate(count);
+        Ok(places)
+    }
+}

@@ -1,0 +1,92 @@
+//! Counts that differ from their rows, found and mended beside a cluster that runs: see [`crate::drift`].
+
+use super::connection::Connection;
+use super::migrate::{MigrateError, VERSION, version};
+use super::options::MySqlOptions;
+use super::rows::get;
+use crate::drift::{Drift, FoundDrift, Kind, LANE_NAMES, LaneNames};
+use crate::fault::Fault;
+use mysql_async::{Row, Value};
+use punctual_core::limits;
+
+/// Those who mend take turns, and what they read afterwards was written before: nobody else waits for this row. On nodes of
+/// Galera it keeps nobody out who is on another one, but of two who change the same counts only one commits.
+const TAKE_TURNS: &str = "SELECT id FROM punctual WHERE id = 1 FOR UPDATE";
+const ADD_TO_LANE: &str = "INSERT INTO lane_tallies (lane, shard, waiting, queued, running) VALUES (?, 0, ?, ?, ?) \
+     ON DUPLICATE KEY UPDATE waiting = waiting + ?, queued = queued + ?, running = running + ?";
+const ADD_TO_LIMITER: &str = "INSERT INTO limiter_tallies (limiter, waiting, in_use) VALUES (?, ?, ?) \
+     ON DUPLICATE KEY UPDATE waiting = waiting + ?, in_use = in_use + ?";
+const FORGET_LIMITER: &str = "DELETE FROM limiter_tallies WHERE limiter = ? AND waiting = 0 AND in_use = 0";
+const ADD_TO_JOBS: &str = "INSERT INTO job_tally (shard, active, paused, completed, failed, cancelled, dead_letters) \
+     VALUES (0, ?, ?, ?, ?, ?, ?) ON DUPLICATE KEY UPDATE active = active + ?, paused = paused + ?, \
+     completed = completed + ?, failed = failed + ?, cancelled = cancelled + ?, dead_letters = dead_letters + ?";
+
+/// The counts that are not those of their rows. Reads all that is live and all jobs, beside whatever else is going on.
+pub async fn find(options: &MySqlOptions) -> Result<Vec<Drift>, MigrateError> {
+    let mut connection = patient(options).await?;
+    let names = names(&mut connection).await?;
+    let mut drifts = Vec::new();
+    for kind in Kind::ALL {
+        drifts.extend(names.name(kind, &found(&mut connection, kind).await?));
+        connection.commit().await?;
+    }
+    connection.close().await;
+    Ok(drifts)
+}
+
+/// Mends them; what was changed.
+pub async fn mend(options: &MySqlOptions) -> Result<Vec<Drift>, MigrateError> {
+    let mut connection = patient(options).await?;
+    let names = names(&mut connection).await?;
+    connection.commit().await?;
+    let mut mended = Vec::new();
+    for kind in Kind::ALL {
+        connection.begin().await?;
+        connection.all(TAKE_TURNS, vec![]).await?;
+        let found = found(&mut connection, kind).await?;
+        for drift in &found {
+            add(&mut connection, kind, drift).await?;
+        }
+        connection.commit().await?;
+        mended.extend(names.name(kind, &found));
+    }
+    connection.close().await;
+    Ok(mended)
+}
+
+/// A connection for statements that read whole tables, to a database that this binary understands.
+async fn patient(options: &MySqlOptions) -> Result<Connection, MigrateError> {
+    let options = MySqlOptions { statement_timeout: limits::DATABASE_CHECK_TIMEOUT, ..options.clone() };
+    let mut connection = Connection::writing(&options.target()?).await?;
+    match version(&mut connection).await? {
+        VERSION => Ok(connection),
+        found if found > VERSION => Err(MigrateError::Newer { found, known: VERSION }),
+        found => Err(MigrateError::Older { found, needed: VERSION }),
+    }
+}
+
+async fn names(connection: &mut Connection) -> Result<LaneNames, Fault> {
+    let rows = connection.all(LANE_NAMES, vec![]).await?;
+    let read = |row: &Row| Ok((get(row, 0)?, get(row, 1)?, get(row, 2)?));
+    Ok(LaneNames::new(rows.iter().map(read).collect::<Result<Vec<_>, Fault>>()?))
+}
+
+async fn found(connection: &mut Connection, kind: Kind) -> Result<Vec<FoundDrift>, Fault> {
+    let rows = connection.all(&kind.sql("SIGNED"), vec![]).await?;
+    rows.iter().map(|row| FoundDrift::read(kind, |column| get(row, column))).collect()
+}
+
+async fn add(connection: &mut Connection, kind: Kind, drift: &FoundDrift) -> Result<(), Fault> {
+    let missing = || drift.missing().into_iter().map(Value::Int);
+    let key = [Value::Int(drift.key)];
+    let keyed = || key.clone().into_iter().chain(missing()).chain(missing()).collect();
+    match kind {
+        Kind::Lanes => connection.run(ADD_TO_LANE, keyed()).await?,
+        Kind::Limiters => {
+            connection.run(ADD_TO_LIMITER, keyed()).await?;
+            connection.run(FORGET_LIMITER, key.to_vec()).await?
+        }
+        Kind::Jobs => connection.run(ADD_TO_JOBS, missing().chain(missing()).collect()).await?,
+    };
+    Ok(())
+}

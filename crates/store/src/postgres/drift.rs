@@ -1,0 +1,96 @@
+//! Counts that differ from their rows, found and mended beside a cluster that runs: see [`crate::drift`].
+
+use super::connection::connect;
+use super::migrate::{MigrateError, VERSION, version};
+use super::options::PostgresOptions;
+use super::rows::get;
+use crate::drift::{Drift, FoundDrift, Kind, LANE_NAMES, LaneNames};
+use crate::fault::Fault;
+use punctual_core::limits;
+use tokio_postgres::{Client, Row};
+
+/// Those who mend take turns, and what they read afterwards was written before: nobody else waits for this row.
+const TAKE_TURNS: &str = "SELECT id FROM punctual WHERE id = 1 FOR UPDATE";
+const ADD_TO_LANE: &str = "INSERT INTO lane_tallies (lane, shard, waiting, queued, running) VALUES ($1, 0, $2, $3, $4) \
+     ON CONFLICT (lane, shard) DO UPDATE SET waiting = lane_tallies.waiting + excluded.waiting, \
+     queued = lane_tallies.queued + excluded.queued, running = lane_tallies.running + excluded.running";
+const ADD_TO_LIMITER: &str = "INSERT INTO limiter_tallies (limiter, waiting, in_use) VALUES ($1, $2, $3) \
+     ON CONFLICT (limiter) DO UPDATE SET waiting = limiter_tallies.waiting + excluded.waiting, \
+     in_use = limiter_tallies.in_use + excluded.in_use";
+const FORGET_LIMITER: &str = "DELETE FROM limiter_tallies WHERE limiter = $1 AND waiting = 0 AND in_use = 0";
+const ADD_TO_JOBS: &str = "INSERT INTO job_tally (shard, active, paused, completed, failed, cancelled, dead_letters) \
+     VALUES (0, $1, $2, $3, $4, $5, $6) ON CONFLICT (shard) DO UPDATE SET active = job_tally.active + excluded.active, \
+     paused = job_tally.paused + excluded.paused, completed = job_tally.completed + excluded.completed, \
+     failed = job_tally.failed + excluded.failed, cancelled = job_tally.cancelled + excluded.cancelled, \
+     dead_letters = job_tally.dead_letters + excluded.dead_letters";
+
+/// The counts that are not those of their rows. Reads all that is live and all jobs, beside whatever else is going on.
+pub async fn find(options: &PostgresOptions) -> Result<Vec<Drift>, MigrateError> {
+    let client = patient(options).await?;
+    let names = names(&client).await?;
+    let mut drifts = Vec::new();
+    for kind in Kind::ALL {
+        drifts.extend(names.name(kind, &found(&client, kind).await?));
+    }
+    Ok(drifts)
+}
+
+/// Mends them; what was changed.
+pub async fn mend(options: &PostgresOptions) -> Result<Vec<Drift>, MigrateError> {
+    let client = patient(options).await?;
+    let names = names(&client).await?;
+    let mut mended = Vec::new();
+    for kind in Kind::ALL {
+        client.batch_execute("BEGIN").await?;
+        client.query_one(TAKE_TURNS, &[]).await?;
+        let found = found(&client, kind).await?;
+        for drift in &found {
+            add(&client, kind, drift).await?;
+        }
+        client.batch_execute("COMMIT").await?;
+        mended.extend(names.name(kind, &found));
+    }
+    Ok(mended)
+}
+
+/// A connection for statements that read whole tables, to a database that this binary understands.
+async fn patient(options: &PostgresOptions) -> Result<Client, MigrateError> {
+    let options = PostgresOptions { statement_timeout: limits::DATABASE_CHECK_TIMEOUT, ..options.clone() };
+    let client = connect(&options.target()?).await?;
+    match version(&client).await? {
+        VERSION => Ok(client),
+        found if found > VERSION => Err(MigrateError::Newer { found, known: VERSION }),
+        found => Err(MigrateError::Older { found, needed: VERSION }),
+    }
+}
+
+async fn names(client: &Client) -> Result<LaneNames, Fault> {
+    let rows = client.query(LANE_NAMES, &[]).await?;
+    let read = |row: &Row| Ok((get(row, 0)?, get(row, 1)?, get(row, 2)?));
+    Ok(LaneNames::new(rows.iter().map(read).collect::<Result<Vec<_>, Fault>>()?))
+}
+
+async fn found(client: &Client, kind: Kind) -> Result<Vec<FoundDrift>, Fault> {
+    let rows = client.query(&kind.sql("bigint"), &[]).await?;
+    rows.iter().map(|row| FoundDrift::read(kind, |column| get(row, column))).collect()
+}
+
+async fn add(client: &Client, kind: Kind, drift: &FoundDrift) -> Result<(), Fault> {
+    let (key, missing) = (drift.key, drift.missing());
+    match (kind, missing.as_slice()) {
+        (Kind::Lanes, [waiting, queued, running]) => {
+            client.execute(ADD_TO_LANE, &[&key, waiting, queued, running]).await?;
+        }
+        (Kind::Limiters, [waiting, in_use]) => {
+            client.execute(ADD_TO_LIMITER, &[&key, waiting, in_use]).await?;
+            client.execute(FORGET_LIMITER, &[&key]).await?;
+        }
+        (_, [active, paused, completed, failed, cancelled, dead_letters]) => {
+            let missing = [active, paused, completed, failed, cancelled, dead_letters];
+            let missing = missing.map(|count| count as &(dyn tokio_postgres::types::ToSql + Sync));
+            client.execute(ADD_TO_JOBS, &missing).await?;
+        }
+        (kind, missing) => unreachable!("{} counts of {kind:?}", missing.len()),
+    }
+    Ok(())
+}

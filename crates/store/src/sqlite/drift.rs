@@ -1,0 +1,47 @@
+//! Counts that differ from their rows: see [`crate::drift`].
+
+use super::rows::all;
+use super::tally;
+use crate::drift::{Drift, FoundDrift, Kind, LANE_NAMES, LaneNames};
+use crate::fault::Fault;
+use crate::tally::Counts;
+use punctual_core::limiter::LimiterId;
+use rusqlite::Connection;
+
+/// Mends them within the transaction that is open, in which all counts are written; what was changed.
+pub(super) fn mend(conn: &Connection) -> Result<Vec<Drift>, Fault> {
+    let names =
+        all(&mut *conn.prepare_cached(LANE_NAMES)?, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let names = LaneNames::new(names);
+    let mut mended = Vec::new();
+    for kind in Kind::ALL {
+        let found = all(&mut conn.prepare(&kind.sql("INTEGER"))?, [], |row| {
+            FoundDrift::read(kind, |column| Ok(row.get(column)?))
+        })?;
+        for drift in &found {
+            tally::write(conn, missing(kind, drift)?)?;
+        }
+        mended.extend(names.name(kind, &found));
+    }
+    Ok(mended)
+}
+
+fn missing(kind: Kind, drift: &FoundDrift) -> Result<Counts, Fault> {
+    let mut counts = Counts::default();
+    match (kind, drift.missing().as_slice()) {
+        (Kind::Lanes, &[waiting, queued, running]) => {
+            counts.lanes.insert(drift.key, [waiting, queued, running]);
+        }
+        (Kind::Limiters, &[waiting, in_use]) => {
+            let limiter = LimiterId::from_number(drift.key)
+                .ok_or_else(|| Fault::damaged("limiter_tallies.limiter", drift.key))?;
+            counts.limiters.insert(limiter, [waiting, in_use]);
+        }
+        (_, &[active, paused, completed, failed, cancelled, dead_letters]) => {
+            counts.jobs = [active, paused, completed, failed, cancelled];
+            counts.dead_letters = dead_letters;
+        }
+        (kind, missing) => unreachable!("{} counts of {kind:?}", missing.len()),
+    }
+    Ok(counts)
+}

@@ -1,0 +1,87 @@
+//! What is queued takes its place again after the limits of its queue have become tighter: a step at a time, the last in
+//! rank first (decision 0023).
+
+use super::begin::begun;
+use super::each::each;
+use crate::fault::Fault;
+use crate::rows::{LiveRow, Rows};
+use punctual_core::limiter::{LimiterId, Line};
+use punctual_core::limits;
+use punctual_core::occurrence::{Live, LiveState};
+use punctual_core::placing::{Place, Placing};
+use punctual_core::ports::{Admitted, Begun, QueueRow};
+
+/// One step, of at most `count`. Until the last one is done, the lines of the queue do not move: whoever came out of one
+/// would have to go back, or go before others who do. Who joins which line is told to nobody before.
+pub(super) fn place_again<R: Rows>(
+    rows: &mut R,
+    queue: QueueRow,
+    placing: Placing,
+    count: usize,
+) -> Result<Admitted, Fault> {
+    let line = Line::of_queue(&queue.queue);
+    let used = rows.limiter(&line)?;
+    let most = queue.settings.limits.concurrency;
+    let mut too_many = most.map_or(0, |most| used.in_use.saturating_sub(u64::from(most)));
+    let mut asked = count.min(limits::PLACED_PER_STEP_MAX);
+    if !placing.is_for_all() {
+        asked = asked.min(usize::try_from(too_many).unwrap_or(usize::MAX));
+    }
+    let places = last_queued(rows, &queue, placing, asked)?;
+    let mut all_begun = Begun::default();
+    for (row, key) in
+        each(rows, &places, |rows, place| queued(rows, &queue, placing, place))?.into_iter().flatten()
+    {
+        let placed = match key {
+            Some(key) => Live { limiter: Some(key), ..row.live.clone() }.in_line(key)?,
+            None if placing.all || too_many > 0 => row.live.in_line(line.id())?,
+            None => continue,
+        };
+        rows.update_live(&row, &placed)?;
+        let lane = rows.lane(row.lane)?;
+        all_begun.due.extend(begun(&placed, &lane).due);
+        too_many = too_many.saturating_sub(1);
+    }
+    let is_done = places.len() < asked || !placing.is_for_all() && too_many == 0;
+    let reached = places.last().copied().or(placing.reached);
+    let left = (!is_done).then_some(Placing { reached, ..placing });
+    rows.put_queue(&QueueRow { placing: left, ..queue })?;
+    let mut admitted = Admitted { begun: all_begun, is_look_due: is_done, ..Admitted::default() };
+    if rows.limiter(&line)?.waiting > 0 {
+        admitted.waiting.push((line.clone(), None));
+    }
+    admitted.more.extend((!is_done).then_some(line));
+    Ok(admitted)
+}
+
+/// The places of the last that nobody has looked at.
+fn last_queued<R: Rows>(
+    rows: &mut R,
+    queue: &QueueRow,
+    placing: Placing,
+    count: usize,
+) -> Result<Vec<Place>, Fault> {
+    if count == 0 {
+        return Ok(vec![]);
+    }
+    rows.last_queued(&queue.queue, placing.reached.unwrap_or(Place::LAST), count)
+}
+
+/// What has this place if it is still queued there, and the limiter of its key if it has to go back before that.
+fn queued<R: Rows>(
+    rows: &mut R,
+    queue: &QueueRow,
+    placing: Placing,
+    place: &Place,
+) -> Result<Option<(LiveRow, Option<LimiterId>)>, Fault> {
+    // Both are asked for before either is needed, so that one round brings them.
+    let found = rows.live(place.occurrence);
+    let is_keyed = placing.keys && !queue.settings.limits.of_key().is_none();
+    let terms = if is_keyed { rows.terms_of(place.occurrence.job)? } else { None };
+    let Some(row) = found?.filter(|row| row.live.state == LiveState::Queued) else { return Ok(None) };
+    if rows.lane(row.lane)?.queue() != queue.queue {
+        return Ok(None);
+    }
+    let key = terms.and_then(|terms| terms.settings.concurrency_key);
+    Ok(Some((row, key.map(|key| LimiterId::of_key(&queue.queue, &key)))))
+}
