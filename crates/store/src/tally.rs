@@ -43,6 +43,8 @@ pub(crate) struct Counts {
     pub lanes: BTreeMap<i64, LaneCounts>,
     /// Limiters that came out even are among them.
     pub limiters: BTreeMap<LimiterId, LimiterCounts>,
+    /// The times that the last starts were counted for, where starts are paced.
+    pub last_starts: BTreeMap<LimiterId, Timestamp>,
     /// In the order of [`JobStatus`].
     pub jobs: [i64; 5],
     pub dead_letters: i64,
@@ -70,8 +72,15 @@ impl Tally {
             self.current.add(from_lane, from.state, -1);
             self.current.add(to_lane, to.state, 1);
         }
-        self.current.add_to_limiters(from, -1);
-        self.current.add_to_limiters(to, 1);
+        if places(from) != places(to) {
+            self.current.add_to_limiters(from, -1);
+            self.current.add_to_limiters(to, 1);
+        }
+    }
+
+    /// A start through this limiter was counted for this time.
+    pub fn paced(&mut self, limiter: LimiterId, at: Timestamp) {
+        self.current.last_starts.insert(limiter, at);
     }
 
     /// A job has another status. `None` stands for one that is not there, or no longer.
@@ -109,6 +118,12 @@ impl Tally {
         noted.into_iter().flatten().fold(before, |[waiting, in_use], [w, u]| [waiting + w, in_use + u])
     }
 
+    /// The time that the last start was counted for, as the transaction under way sees it.
+    pub fn last_start(&self, limiter: LimiterId, before: Option<Timestamp>) -> Option<Timestamp> {
+        let noted = [&self.current, &self.kept].map(|counts| counts.last_starts.get(&limiter).copied());
+        noted.into_iter().flatten().next().or(before)
+    }
+
     /// The write that was under way is done.
     pub fn keep(&mut self) {
         for (lane, counts) in std::mem::take(&mut self.current.lanes) {
@@ -119,7 +134,8 @@ impl Tally {
             let kept = self.kept.limiters.entry(limiter).or_default();
             kept.iter_mut().zip(counts).for_each(|(kept, count)| *kept += count);
         }
-        let Counts { jobs, dead_letters, .. } = std::mem::take(&mut self.current);
+        let Counts { jobs, dead_letters, last_starts, .. } = std::mem::take(&mut self.current);
+        self.kept.last_starts.extend(last_starts);
         self.kept.jobs.iter_mut().zip(jobs).for_each(|(kept, count)| *kept += count);
         self.kept.dead_letters += dead_letters;
     }
@@ -147,19 +163,33 @@ impl Counts {
 
     /// What has nothing to do with limits pays nothing here.
     fn add_to_limiters(&mut self, live: &Live, count: i64) {
-        if let Some(line) = live.line {
+        let [line, limiter] = places(live);
+        if let Some(line) = line {
             self.limiters.entry(line).or_default()[0] += count;
         }
-        if let Some(limiter) = live.limiter.filter(|_| live.counts_for_key()) {
+        if let Some(limiter) = limiter {
             self.limiters.entry(limiter).or_default()[1] += count;
         }
     }
 
     /// The limiters whose counts have changed.
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub fn changed_limiters(&self) -> impl Iterator<Item = (i64, LimiterCounts)> {
         let changed = self.limiters.iter().filter(|(_, change)| **change != [0; 2]);
         changed.map(|(limiter, change)| (limiter.number(), *change))
     }
+
+    /// Those of them of which something has gone, so that nothing may be left.
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    pub fn lessened_limiters(&self) -> Vec<i64> {
+        let lessened = self.changed_limiters().filter(|(_, change)| change.iter().any(|count| *count < 0));
+        lessened.map(|(limiter, _)| limiter).collect()
+    }
+}
+
+/// The limiter in whose line an occurrence waits, and that of its key if it counts there.
+fn places(live: &Live) -> [Option<LimiterId>; 2] {
+    [live.line, live.limiter.filter(|_| live.counts_for_key())]
 }
 
 /// The status of a job with this mark, of which something is open or to come or not; `None` if it is deleted.

@@ -29,6 +29,8 @@ use tokio::sync::watch;
 /// How the measuring process starts this one.
 pub const SUBCOMMAND: &str = "node";
 const TOKEN_ID: &str = "bench";
+/// The name of its worker.
+pub const WORKER: &str = "bench";
 /// Old things are looked for at least this often, and at most.
 const RETAIN_INTERVAL_MIN: Duration = Duration::from_millis(500);
 const RETAIN_INTERVAL_MAX: Duration = Duration::from_secs(60);
@@ -135,7 +137,7 @@ fn start_worker(
     let mut executors = builtin_executors(host);
     executors.push(Arc::new(recorder) as Arc<dyn Executor>);
     let config = WorkerConfig {
-        name: "bench".to_owned(),
+        name: WORKER.to_owned(),
         slots: args.slots,
         prefetch: args.prefetch,
         embedded,

@@ -52,11 +52,11 @@ pub struct Together {
 }
 
 impl NoOps<'_> {
-    /// Submits everything while the queue is paused, then lets it run.
+    /// Submits everything while the worker is held, then lets it run.
     pub async fn drain(self) -> anyhow::Result<Drained> {
         Stage::measure(self.place, self.stage, async |stage| {
             self.set_queue(stage).await?;
-            stage.client.pause_queue(QUEUE).await?;
+            stage.hold_worker().await?;
             let disk_before = stage.disk().await?;
             let meter = Meter::start(stage)?;
             let bar = progress("submitting", self.jobs);
@@ -66,7 +66,7 @@ impl NoOps<'_> {
             let in_line = self.settled(stage).await?;
             let bar = progress("draining", self.jobs);
             let since = Moment::now();
-            stage.client.resume_queue(QUEUE).await?;
+            stage.let_worker_go().await?;
             let pace = pace::watch(stage, self.jobs, since, &bar).await?;
             bar.finish_and_clear();
             Ok(Drained {

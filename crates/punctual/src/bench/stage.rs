@@ -1,7 +1,7 @@
 //! A server in a process of its own, on a temporary directory and a free port of the loopback interface, and a
 //! client for it. Whatever ends the benchmark ends the server and removes the directory.
 
-use crate::bench::node::Part;
+use crate::bench::node::{Part, WORKER};
 use crate::bench::pipe::{Counts, Start, TransactionTimes};
 use crate::bench::process::{Database, Launch, Launched, NodeProcess};
 use crate::bench::scratch::Scratch;
@@ -14,13 +14,16 @@ use punctual_client::{Client, ClientError};
 use punctual_store::bare::{BareDatabase, Past, Progress};
 use serde::Serialize;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// How long a database may take for a small commit before it counts as gone.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the worker may take to open its session, and the pause between two looks.
+const WORKER_OPEN_MAX: Duration = Duration::from_secs(10);
+const WORKER_OPEN_PAUSE: Duration = Duration::from_millis(10);
 
 /// What the server does, its worker, and how long it keeps what is over.
 #[derive(Debug, Clone, Copy)]
@@ -146,6 +149,22 @@ impl Stage {
     /// How long its transactions have taken so far.
     pub async fn transactions(&mut self) -> anyhow::Result<TransactionTimes> {
         self.server.transactions().await
+    }
+
+    /// Gives the worker nothing until it is let go. Its queue goes on: what becomes ready goes through the limits there are.
+    pub async fn hold_worker(&self) -> anyhow::Result<()> {
+        let gives_up_at = Instant::now() + WORKER_OPEN_MAX;
+        while self.client.workers().await?.items.is_empty() && Instant::now() < gives_up_at {
+            sleep(WORKER_OPEN_PAUSE).await;
+        }
+        self.client.pause_worker(WORKER).await?;
+        Ok(())
+    }
+
+    /// Gives a worker that was held all it can take.
+    pub async fn let_worker_go(&self) -> anyhow::Result<()> {
+        self.client.resume_worker(WORKER).await?;
+        Ok(())
     }
 
     /// What the server has used so far.

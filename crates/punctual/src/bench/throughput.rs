@@ -47,7 +47,7 @@ struct ThroughputReport {
     load: LoadArgs,
     slots: usize,
     prefetch: u64,
-    /// All jobs submitted over HTTP while their queue is paused.
+    /// All jobs submitted over HTTP while the worker is held.
     submit_per_second: f64,
     submit_of_floor: f64,
     /// All of them executed to their recorded outcome.

@@ -100,7 +100,7 @@ impl Rows for Draft {
     }
 
     fn set_last_start(&mut self, limiter: LimiterId, at: Timestamp) -> Result<(), Fault> {
-        self.put_last_start(limiter, at);
+        self.tally.paced(limiter, at);
         Ok(())
     }
 

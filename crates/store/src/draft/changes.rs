@@ -4,7 +4,6 @@ use crate::rows::{JobKey, JobRow, LiveRow, ScheduleRow, Spent};
 use crate::tally::Counts;
 use punctual_core::ids::{Epoch, JobId, OccurrenceId, SessionId};
 use punctual_core::job::JobMark;
-use punctual_core::limiter::LimiterId;
 use punctual_core::notes::{Checkpoint, LastNote, Progress};
 use punctual_core::occurrence::{Finished, Lease, Live, LiveState};
 use punctual_core::ports::{NewRequest, QueueRow, RequestKey, SessionOpening, StoredAnswer};
@@ -69,7 +68,6 @@ pub(crate) struct Changes {
 
     pub queues_put: Vec<QueueRow>,
     pub queues_deleted: Vec<String>,
-    pub last_starts: Vec<(LimiterId, Timestamp)>,
     pub requests_inserted: Vec<(NewRequest, Timestamp)>,
     pub requests_answered: Vec<(RequestKey, StoredAnswer)>,
 

@@ -18,7 +18,6 @@ impl Draft {
         self.dependencies.collect(|job| self.is_new(job), &mut changes);
         self.collect_notes(&mut changes);
         self.collect_queues(&mut changes);
-        changes.last_starts = self.limiters.last_starts();
         changes.requests_inserted = self.requests_inserted.values().cloned().collect();
         changes.requests_answered =
             self.requests_answered.iter().map(|(key, answer)| (key.clone(), answer.clone())).collect();

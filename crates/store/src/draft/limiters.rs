@@ -3,7 +3,6 @@
 
 use super::Draft;
 use super::found::Found;
-use super::table::Table;
 use super::wants::Wants;
 use crate::fault::Fault;
 use crate::rows::LiveRow;
@@ -17,7 +16,7 @@ pub(super) struct Limiters {
     /// What of these queues was queued or ran when they were locked.
     started: BTreeMap<String, i64>,
     counts: BTreeMap<LimiterId, LimiterCounts>,
-    last: Table<LimiterId, Timestamp>,
+    last_starts: BTreeMap<LimiterId, Timestamp>,
     heads: BTreeMap<LimiterId, Heads>,
 }
 
@@ -35,21 +34,12 @@ impl Limiters {
         self.started.extend(found.started.iter().cloned());
         self.counts.extend(wants.limiters.iter().map(|limiter| (*limiter, [0; 2])));
         self.counts.extend(found.limiters.iter().map(|found| (found.id, found.counts)));
-        let last = found.limiters.iter().filter_map(|found| Some((found.id, found.last_at?)));
-        self.last.take_in(&wants.limiters, last);
+        self.last_starts.retain(|limiter, _| !wants.limiters.contains(limiter));
+        self.last_starts.extend(found.limiters.iter().filter_map(|found| Some((found.id, found.last_at?))));
         for (line, asked) in &wants.lines {
             let waiting = found.live.iter().filter(|row| row.live.line == Some(*line)).count();
             self.heads.insert(*line, Heads { asked: *asked, is_all: waiting < *asked });
         }
-    }
-
-    pub fn undo(&mut self) {
-        self.last.undo();
-    }
-
-    /// Those that this transaction has set.
-    pub fn last_starts(&self) -> Vec<(LimiterId, Timestamp)> {
-        self.last.written().filter_map(|(limiter, at)| Some((*limiter, *at?))).collect()
     }
 }
 
@@ -68,12 +58,8 @@ impl Draft {
             let lanes = self.remembered.lanes.through(&line.queue);
             lanes.iter().fold(*started, |sum, (lane, _)| self.tally.started(*lane, sum))
         };
-        let last_at = self.limiters.last.present(&id).copied();
+        let last_at = self.tally.last_start(id, self.limiters.last_starts.get(&id).copied());
         Ok(LimiterUse { waiting: shown(waiting), in_use: shown(in_use), last_at })
-    }
-
-    pub(super) fn put_last_start(&mut self, limiter: LimiterId, at: Timestamp) {
-        self.limiters.last.put(limiter, at);
     }
 
     pub(super) fn heads_of_line(&mut self, line: LimiterId, count: usize) -> Result<Vec<LiveRow>, Fault> {

@@ -281,7 +281,6 @@ impl Draft {
         self.schedules.undo();
         self.open.undo();
         self.queues.undo();
-        self.limiters.undo();
         self.history.clear();
         self.ended.undo();
         self.skips.undo();

@@ -6,7 +6,7 @@ use super::connection::{self, Durability};
 use super::names::{HistoryNumbers, Lanes, QueueTable, SessionWorkers};
 use super::open::is_unfinished;
 use super::reads::Reads;
-use super::tally;
+use super::tally::Written;
 use super::tx::Tx;
 use super::write::{Call, Reply, Upkeep};
 use super::{house, migrate, register};
@@ -34,6 +34,7 @@ pub(crate) struct Memory {
     pub queues: QueueTable,
     pub history: HistoryNumbers,
     pub shares: Shares,
+    pub written: Written,
     /// Written before the transaction commits.
     pub tally: Tally,
 }
@@ -45,6 +46,7 @@ impl Memory {
         self.workers.forget();
         self.queues.forget();
         self.history.forget();
+        self.written.forget();
     }
 }
 
@@ -140,11 +142,11 @@ impl SqliteCore {
         for call in calls {
             if *call == Call::Upkeep(Upkeep::MendCounts) {
                 // Rows are compared with what is written of their counts.
-                tally::write(tx.conn, tx.memory.tally.take())?;
+                tx.memory.written.add(tx.conn, tx.memory.tally.take())?;
             }
             replies.push(apply_one(&mut tx, call)?);
         }
-        tally::write(tx.conn, tx.memory.tally.take())?;
+        tx.memory.written.add(tx.conn, tx.memory.tally.take())?;
         #[cfg(test)]
         assert_eq!(super::integrity::tally_problems(tx.conn)?, Vec::<String>::new());
         run(tx.conn, "COMMIT")?;

@@ -1,15 +1,17 @@
 //! Counts that differ from their rows: see [`crate::drift`].
 
 use super::rows::all;
-use super::tally;
+use super::tally::Written;
 use crate::drift::{Drift, FoundDrift, Kind, LANE_NAMES, LaneNames};
 use crate::fault::Fault;
 use crate::tally::Counts;
 use punctual_core::limiter::LimiterId;
 use rusqlite::Connection;
 
-/// Mends them within the transaction that is open, in which all counts are written; what was changed.
-pub(super) fn mend(conn: &Connection) -> Result<Vec<Drift>, Fault> {
+/// Mends them within the transaction that is open, in which all counts are written; what was changed. What was remembered of
+/// them may be as wrong as they are.
+pub(super) fn mend(conn: &Connection, written: &mut Written) -> Result<Vec<Drift>, Fault> {
+    written.forget();
     let names =
         all(&mut *conn.prepare_cached(LANE_NAMES)?, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     let names = LaneNames::new(names);
@@ -19,7 +21,7 @@ pub(super) fn mend(conn: &Connection) -> Result<Vec<Drift>, Fault> {
             FoundDrift::read(kind, |column| Ok(row.get(column)?))
         })?;
         for drift in &found {
-            tally::write(conn, missing(kind, drift)?)?;
+            written.add(conn, missing(kind, drift)?)?;
         }
         mended.extend(names.name(kind, &found));
     }

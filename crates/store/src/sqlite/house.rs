@@ -65,7 +65,7 @@ pub(crate) fn perform(tx: &mut Tx<'_>, upkeep: &Upkeep) -> Result<UpkeepReply, F
             UpkeepReply::TokenPut
         }
         Upkeep::AddToken { token } => UpkeepReply::TokenAdded(add_token(tx, token)?),
-        Upkeep::MendCounts => UpkeepReply::CountsMended(drift::mend(tx.conn)?),
+        Upkeep::MendCounts => UpkeepReply::CountsMended(drift::mend(tx.conn, &mut tx.memory.written)?),
     })
 }
 
@@ -83,7 +83,9 @@ fn retain(tx: &mut Tx<'_>, horizon: Horizon, count: usize) -> Result<Retained, F
     let skipped = run(RETAIN_SKIPPED, horizon.history)?;
     let requests = run(RETAIN_REQUESTS, horizon.requests)?;
     let paces = params![horizon.requests.as_micros(), limit(count), tally::paces_from(horizon.requests)];
-    tx.conn.prepare_cached(RETAIN_PACES)?.execute(paces)?;
+    if tx.conn.prepare_cached(RETAIN_PACES)?.execute(paces)? > 0 {
+        tx.memory.written.forget();
+    }
     let more = count > 0 && [history, skipped, requests].contains(&count);
     Ok(Retained {
         history: history as u64,

@@ -1,21 +1,28 @@
 //! How counts are kept in tables: see [`crate::tally`]. `integrity.rs` counts the rows and compares.
 
-use super::rows::{all, decode, one};
+use super::rows::{all, decode, one, time};
 use crate::fault::Fault;
 use crate::tally::{Counts, LaneCounts, LimiterCounts, shown, status};
 use punctual_core::ids::JobId;
 use punctual_core::job::JobStatus;
 use punctual_core::limiter::LimiterId;
 use punctual_core::ports::JobCounts;
+use punctual_core::time::Timestamp;
 use rusqlite::{Connection, Row, params};
+use std::collections::BTreeMap;
+
+/// Limiters that are remembered at once: as many as there are keys may come along. When it is more, all are looked up again.
+const LIMITERS_REMEMBERED_MAX: usize = 10_000;
 
 const LANE: &str = "SELECT waiting, queued, running FROM lane_tallies WHERE lane = ?1";
 const PUT_LANE: &str = "INSERT INTO lane_tallies (lane, waiting, queued, running) VALUES (?1, ?2, ?3, ?4) \
      ON CONFLICT (lane) DO UPDATE SET waiting = ?2, queued = ?3, running = ?4";
 const LIMITER: &str = "SELECT waiting, in_use FROM limiter_tallies WHERE limiter = ?1";
-const ADD_TO_LIMITER: &str = "INSERT INTO limiter_tallies (limiter, waiting, in_use) VALUES (?1, ?2, ?3) \
-     ON CONFLICT (limiter) DO UPDATE SET waiting = waiting + ?2, in_use = in_use + ?3";
-const FORGET_LIMITER: &str = "DELETE FROM limiter_tallies WHERE limiter = ?1 AND waiting = 0 AND in_use = 0";
+const PUT_LIMITER: &str = "INSERT INTO limiter_tallies (limiter, waiting, in_use) VALUES (?1, ?2, ?3) \
+     ON CONFLICT (limiter) DO UPDATE SET waiting = ?2, in_use = ?3";
+const LAST_START: &str = "SELECT last_at FROM limiter_paces WHERE limiter = ?1";
+const PUT_LAST_START: &str = "INSERT INTO limiter_paces (limiter, last_at) VALUES (?1, ?2) \
+     ON CONFLICT (limiter) DO UPDATE SET last_at = ?2";
 const ADD_TO_JOBS: &str = "UPDATE job_tally SET active = active + ?1, paused = paused + ?2, \
      completed = completed + ?3, failed = failed + ?4, cancelled = cancelled + ?5, \
      dead_letters = dead_letters + ?6 WHERE id = 1";
@@ -25,63 +32,124 @@ pub(crate) const LANE_TALLIES: &str = "SELECT lane, waiting, queued, running FRO
 pub(crate) const JOB_TALLY: &str =
     "SELECT active, paused, completed, failed, cancelled, dead_letters FROM job_tally WHERE id = 1";
 
-/// Writes what a transaction has changed.
-pub(crate) fn write(conn: &Connection, counts: Counts) -> Result<(), Fault> {
-    for (limiter, changes) in counts.changed_limiters() {
-        write_limiter(conn, limiter, changes)?;
-    }
-    let Counts { lanes, jobs, dead_letters, .. } = counts;
-    for (lane, changes) in lanes {
-        if changes != [0; 3] {
-            write_lane(conn, lane, changes)?;
+/// What is in the tables, as far as it was looked at. The writer is the only one to change them, so it stays true from one
+/// transaction to the next; after one that did not commit it must be forgotten.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    lanes: BTreeMap<i64, LaneCounts>,
+    limiters: BTreeMap<LimiterId, WrittenLimiter>,
+}
+
+/// What is in the tables of one limiter.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WrittenLimiter {
+    pub counts: LimiterCounts,
+    pub last_at: Option<Timestamp>,
+}
+
+impl Written {
+    /// How much of this lane was waiting, queued and running when counts were last written.
+    pub fn lane(&mut self, conn: &Connection, lane: i64) -> Result<LaneCounts, Fault> {
+        if let Some(counts) = self.lanes.get(&lane) {
+            return Ok(*counts);
         }
+        let counts = read_lane(conn, lane)?;
+        self.lanes.insert(lane, counts);
+        Ok(counts)
     }
-    if jobs != [0; 5] || dead_letters != 0 {
-        let [active, paused, completed, failed, cancelled] = jobs;
-        let changes = [active, paused, completed, failed, cancelled, dead_letters];
-        conn.prepare_cached(ADD_TO_JOBS)?.execute(changes)?;
+
+    /// How a limiter was used when that was last written.
+    pub fn limiter(&mut self, conn: &Connection, limiter: LimiterId) -> Result<WrittenLimiter, Fault> {
+        if let Some(written) = self.limiters.get(&limiter) {
+            return Ok(*written);
+        }
+        let written = read_limiter(conn, limiter)?;
+        if self.limiters.len() >= LIMITERS_REMEMBERED_MAX {
+            self.limiters.clear();
+        }
+        self.limiters.insert(limiter, written);
+        Ok(written)
     }
-    Ok(())
+
+    /// Forgets everything; the next look-up reads the tables again.
+    pub fn forget(&mut self) {
+        *self = Written::default();
+    }
+
+    /// Writes what a transaction has changed.
+    pub fn add(&mut self, conn: &Connection, counts: Counts) -> Result<(), Fault> {
+        let Counts { lanes, limiters, last_starts, jobs, dead_letters } = counts;
+        for (limiter, changes) in limiters {
+            if changes != [0; 2] {
+                self.add_to_limiter(conn, limiter, changes)?;
+            }
+        }
+        for (limiter, at) in last_starts {
+            conn.prepare_cached(PUT_LAST_START)?.execute([limiter.number(), at.as_micros()])?;
+            if let Some(written) = self.limiters.get_mut(&limiter) {
+                written.last_at = Some(at);
+            }
+        }
+        for (lane, changes) in lanes {
+            if changes != [0; 3] {
+                self.add_to_lane(conn, lane, changes)?;
+            }
+        }
+        if jobs != [0; 5] || dead_letters != 0 {
+            let [active, paused, completed, failed, cancelled] = jobs;
+            let changes = [active, paused, completed, failed, cancelled, dead_letters];
+            conn.prepare_cached(ADD_TO_JOBS)?.execute(changes)?;
+        }
+        Ok(())
+    }
+
+    /// A limiter of which nothing is used and in whose line nobody waits has no row.
+    fn add_to_limiter(
+        &mut self,
+        conn: &Connection,
+        limiter: LimiterId,
+        changes: LimiterCounts,
+    ) -> Result<(), Fault> {
+        let mut written = self.limiter(conn, limiter)?;
+        written.counts.iter_mut().zip(changes).for_each(|(count, change)| *count += change);
+        let [waiting, in_use] = written.counts;
+        if written.counts == [0; 2] {
+            conn.prepare_cached("DELETE FROM limiter_tallies WHERE limiter = ?1")?
+                .execute([limiter.number()])?;
+        } else {
+            conn.prepare_cached(PUT_LIMITER)?.execute([limiter.number(), waiting, in_use])?;
+        }
+        self.limiters.insert(limiter, written);
+        Ok(())
+    }
+
+    /// A lane in which nothing is left has no row, so that lanes of the past cost nothing.
+    fn add_to_lane(&mut self, conn: &Connection, lane: i64, changes: LaneCounts) -> Result<(), Fault> {
+        let mut counts = self.lane(conn, lane)?;
+        counts.iter_mut().zip(changes).for_each(|(count, change)| *count += change);
+        let [waiting, queued, running] = counts;
+        if counts == [0; 3] {
+            conn.prepare_cached("DELETE FROM lane_tallies WHERE lane = ?1")?.execute([lane])?;
+        } else {
+            conn.prepare_cached(PUT_LANE)?.execute(params![lane, waiting, queued, running])?;
+        }
+        self.lanes.insert(lane, counts);
+        Ok(())
+    }
 }
 
-/// How many executions of this lane had not started when counts were last written.
-pub(crate) fn unstarted(conn: &Connection, lane: i64) -> Result<i64, Fault> {
+/// How much of this lane is waiting, queued and running.
+pub(crate) fn read_lane(conn: &Connection, lane: i64) -> Result<LaneCounts, Fault> {
     let written = one(&mut *conn.prepare_cached(LANE)?, [lane], |row| lane_counts(row, 0))?;
-    Ok(written.map_or(0, |[waiting, queued, _]| waiting + queued))
-}
-
-/// How many executions of this lane were queued or ran when counts were last written.
-pub(crate) fn started(conn: &Connection, lane: i64) -> Result<i64, Fault> {
-    let written = one(&mut *conn.prepare_cached(LANE)?, [lane], |row| lane_counts(row, 0))?;
-    Ok(written.map_or(0, |[_, queued, running]| queued + running))
-}
-
-/// The counts of a limiter when they were last written.
-pub(crate) fn limiter(conn: &Connection, limiter: LimiterId) -> Result<LimiterCounts, Fault> {
-    let mut select = conn.prepare_cached(LIMITER)?;
-    let written = one(&mut select, [limiter.number()], |row| Ok([row.get(0)?, row.get(1)?]))?;
     Ok(written.unwrap_or_default())
 }
 
-/// A limiter of which nothing is used and in whose line nobody waits has no row.
-fn write_limiter(conn: &Connection, limiter: i64, [waiting, in_use]: LimiterCounts) -> Result<(), Fault> {
-    conn.prepare_cached(ADD_TO_LIMITER)?.execute(params![limiter, waiting, in_use])?;
-    conn.prepare_cached(FORGET_LIMITER)?.execute([limiter])?;
-    Ok(())
-}
-
-/// A lane in which nothing is left has no row, so that lanes of the past cost nothing.
-fn write_lane(conn: &Connection, lane: i64, changes: LaneCounts) -> Result<(), Fault> {
-    let mut counts = one(&mut *conn.prepare_cached(LANE)?, [lane], |row| lane_counts(row, 0))?;
-    let counts = counts.get_or_insert_default();
-    counts.iter_mut().zip(changes).for_each(|(count, change)| *count += change);
-    let [waiting, queued, running] = *counts;
-    if *counts == [0; 3] {
-        conn.prepare_cached("DELETE FROM lane_tallies WHERE lane = ?1")?.execute([lane])?;
-    } else {
-        conn.prepare_cached(PUT_LANE)?.execute(params![lane, waiting, queued, running])?;
-    }
-    Ok(())
+/// How a limiter is used.
+pub(crate) fn read_limiter(conn: &Connection, limiter: LimiterId) -> Result<WrittenLimiter, Fault> {
+    let mut counts = conn.prepare_cached(LIMITER)?;
+    let counts = one(&mut counts, [limiter.number()], |row| Ok([row.get(0)?, row.get(1)?]))?;
+    let last_at = one(&mut *conn.prepare_cached(LAST_START)?, [limiter.number()], |row| time(row, 0))?;
+    Ok(WrittenLimiter { counts: counts.unwrap_or_default(), last_at })
 }
 
 fn lane_counts(row: &Row<'_>, first: usize) -> Result<LaneCounts, Fault> {

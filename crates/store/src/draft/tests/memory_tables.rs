@@ -351,7 +351,7 @@ impl Database {
             kept.iter_mut().zip(counts).for_each(|(kept, count)| *kept += count);
         }
         self.counts.limiters.retain(|_, counts| *counts != [0; 2]);
-        self.last_starts.extend(changes.last_starts.iter().copied());
+        self.last_starts.extend(&changes.counts.last_starts);
         self.counts.jobs.iter_mut().zip(changes.counts.jobs).for_each(|(kept, count)| *kept += count);
         self.counts.dead_letters += changes.counts.dead_letters;
         Ok(())

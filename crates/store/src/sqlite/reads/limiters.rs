@@ -3,8 +3,8 @@
 use super::Reads;
 use crate::codes::{lines_to_look_at, read_line};
 use crate::fault::Fault;
-use crate::sqlite::rows::{all, limit, one, time};
-use crate::sqlite::tally;
+use crate::sqlite::rows::{all, limit, one};
+use crate::sqlite::tally::{self, WrittenLimiter};
 use crate::tally::shown;
 use punctual_core::limiter::{LimiterUse, Line};
 use punctual_core::ports::StoreError;
@@ -36,14 +36,13 @@ impl Reads<'_> {
     }
 
     fn limiter(&mut self, line: &Line) -> Result<LimiterUse, Fault> {
-        let [waiting, mut in_use] = tally::limiter(self.conn, line.id())?;
+        let WrittenLimiter { counts: [waiting, mut in_use], last_at } =
+            tally::read_limiter(self.conn, line.id())?;
         if line.key.is_none() {
             // The lanes that this connection remembers may not be all of them by now.
             let mut select = self.conn.prepare_cached(STARTED)?;
             in_use = one(&mut select, [&line.queue], |row| Ok(row.get(0)?))?.unwrap_or(0);
         }
-        let mut select = self.conn.prepare_cached("SELECT last_at FROM limiter_paces WHERE limiter = ?1")?;
-        let last_at = one(&mut select, [line.id().number()], |row| time(row, 0))?;
         Ok(LimiterUse { waiting: shown(waiting), in_use: shown(in_use), last_at })
     }
 }

@@ -124,6 +124,38 @@ pub(crate) const UPDATE_LIVE: &str = "UPDATE live SET state = ?3, gates = ?4, ra
      attempt = ?7, charged = ?8, epoch = ?9, session = ?10, claimed_at = ?11, cancel_requested = ?12, \
      job_version = ?13, look_at = ?14, limiter = ?15, line = ?16 WHERE job = ?1 AND occurrence = ?2";
 
+/// Writes where a row is that is as it was in all else. What leaves a line does so by the thousand, and indexes of columns that
+/// are not named cost nothing.
+pub(crate) const PLACE_LIVE: &str =
+    "UPDATE live SET state = ?3, gates = ?4, line = ?5 WHERE job = ?1 AND occurrence = ?2";
+
+/// Whether a row that has not started is as it was, but for where it waits.
+pub(crate) fn is_only_placed(was: &Live, live: &Live) -> bool {
+    !live.is_running()
+        && !was.is_running()
+        && was.look_at() == live.look_at()
+        && Live { state: live.state, line: live.line, ..was.clone() } == *live
+}
+
+/// As [`update_live`], for one that [`is_only_placed`].
+pub(crate) fn place_live(
+    place: &mut Statement<'_>,
+    tally: &mut Tally,
+    was: &LiveRow,
+    live: &Live,
+) -> Result<(), Fault> {
+    let StateColumns { state, gates, .. } = StateColumns::of(live.state);
+    place.execute(params![
+        live.id.job.as_bytes(),
+        live.id.number,
+        state,
+        gates,
+        limiter_column(live.line)
+    ])?;
+    tally.moved((was.lane, &was.live), (was.lane, live));
+    Ok(())
+}
+
 /// Writes what became of a row in the same lane.
 pub(crate) fn update_live(
     update: &mut Statement<'_>,

@@ -11,8 +11,8 @@ pub(crate) use jobs::{
     settings_columns, write_job,
 };
 pub(crate) use live::{
-    FORGET_SOLE, INSERT_LIVE, LIVE_COLUMNS, REPLACE_LIVE, UPDATE_LIVE, insert_live, live_columns, read_live,
-    replace_live, update_in_state, update_live,
+    FORGET_SOLE, INSERT_LIVE, LIVE_COLUMNS, PLACE_LIVE, REPLACE_LIVE, UPDATE_LIVE, insert_live,
+    is_only_placed, live_columns, place_live, read_live, replace_live, update_in_state, update_live,
 };
 pub(crate) use schedules::{
     ADVANCE_SCHEDULE, PUT_SCHEDULE, StoredSchedule, advance_schedule, put_schedule, schedule_columns,

@@ -1,11 +1,14 @@
 //! What a job costs, counted.
 
-use super::{apply, claim, future_job, job, keep, open_session, report, submit};
+use super::{apply, at, claim, future_job, job, keep, open_session, report, submit};
 use crate::sqlite::{
     ROW_WRITES_PER_JOB, ROW_WRITES_PER_OFFERED_JOB, SqliteCore, TALLY_WRITES_PER_TRANSACTION, Upkeep, Write,
     WriteReply,
 };
+use punctual_core::job::Job;
+use punctual_core::limiter::{Line, QueueLimits, Rate};
 use punctual_core::ports::{Horizon, NewJob, Offer, Outcome, SubmitOutcome};
+use punctual_core::queue::QueueSettings;
 
 const JOBS: u64 = 500;
 
@@ -33,7 +36,7 @@ fn a_job_leased_at_its_submit_costs_one_write_less() {
     let before = core.total_changes();
     let offer = Some(Offer { session, turn: 1 });
     let jobs = (1..=JOBS).map(|n| NewJob { job: job(n), offer }).collect();
-    let reply = apply(&mut core, Write::Submit { now: super::at(1), jobs });
+    let reply = apply(&mut core, Write::Submit { now: at(1), jobs });
     let WriteReply::Submitted(outcomes) = reply else { panic!("{reply:?}") };
     let assigned = outcomes.into_iter().flat_map(|outcome| match outcome {
         SubmitOutcome::Created(begun) => begun.assigned,
@@ -45,14 +48,77 @@ fn a_job_leased_at_its_submit_costs_one_write_less() {
     assert_eq!(core.total_changes() - before, JOBS * ROW_WRITES_PER_OFFERED_JOB + 1 + counts);
 }
 
+/// Keys that the jobs of a test share.
+const KEYS: u64 = 10;
+
+/// A job with one of the keys; neighbours have different ones.
+fn keyed(number: u64) -> Job {
+    let mut job = job(number);
+    job.spec.settings.concurrency_key = Some(format!("key-{}", number % KEYS));
+    job
+}
+
+fn limit(core: &mut SqliteCore, concurrency: u32) {
+    let limits = QueueLimits {
+        concurrency: Some(concurrency),
+        key_concurrency: Some(concurrency),
+        key_rate: Some(Rate { count: 10_000, per_ms: 1_000 }),
+        ..QueueLimits::default()
+    };
+    let settings = QueueSettings { max_depth: None, limits };
+    apply(core, Write::SetQueue { queue: "default".to_owned(), settings });
+}
+
+/// Starts each key long enough before the others that their pace holds nobody.
+fn start_keys(core: &mut SqliteCore) {
+    let jobs = (0..KEYS).map(|number| NewJob { job: keyed(number), offer: None }).collect();
+    apply(core, Write::Submit { now: at(-9), jobs });
+}
+
+#[test]
+fn limits_cost_writes_for_each_limiter_and_none_for_each_job() {
+    let mut core = SqliteCore::open_in_memory().unwrap();
+    let session = open_session(&mut core);
+    limit(&mut core, 1_000_000);
+    start_keys(&mut core);
+    let before = core.total_changes();
+    apply(&mut core, submit((KEYS..JOBS).map(keyed)));
+    let submitted = core.total_changes() - before;
+    let paces = KEYS;
+    assert_eq!(submitted, (JOBS - KEYS) * 2 + KEYS + paces + TALLY_WRITES_PER_TRANSACTION);
+    let assignments = claim(&mut core, session, 1, JOBS as usize);
+    assert_eq!(assignments.len() as u64, JOBS, "nobody waits");
+    let before = core.total_changes();
+    report(&mut core, session, &assignments, Outcome::Succeeded { result: None });
+    assert_eq!(core.total_changes() - before, JOBS * 2 + KEYS + TALLY_WRITES_PER_TRANSACTION);
+}
+
+#[test]
+fn whoever_leaves_a_line_costs_one_write() {
+    let mut core = SqliteCore::open_in_memory().unwrap();
+    let session = open_session(&mut core);
+    limit(&mut core, KEYS as u32);
+    start_keys(&mut core);
+    apply(&mut core, submit((KEYS..JOBS).map(keyed)));
+    let assignments = claim(&mut core, session, 1, JOBS as usize);
+    assert_eq!(assignments.len() as u64, KEYS);
+    report(&mut core, session, &assignments, Outcome::Succeeded { result: None });
+    let before = core.total_changes();
+    let lines = vec![Line::of_queue("default")];
+    apply(&mut core, Write::Admit { now: at(4), lines, limit: JOBS as usize });
+    // The counts of the lane, and of the line.
+    assert_eq!(core.total_changes() - before, KEYS + 2);
+    assert_eq!(claim(&mut core, session, 2, JOBS as usize).len() as u64, KEYS);
+}
+
 #[test]
 fn a_call_that_finds_nothing_writes_nothing() {
     let mut core = SqliteCore::open_in_memory().unwrap();
     let session = open_session(&mut core);
     let before = core.total_changes();
     assert!(claim(&mut core, session, 1, 10).is_empty());
-    apply(&mut core, Write::Recover { now: super::at(9), limit: 10 });
-    let horizon = Horizon { history: super::at(9), requests: super::at(9) };
+    apply(&mut core, Write::Recover { now: at(9), limit: 10 });
+    let horizon = Horizon { history: at(9), requests: at(9) };
     keep(&mut core, Upkeep::Retain { horizon, limit: 10 });
     assert_eq!(core.total_changes(), before);
 }

@@ -5,7 +5,9 @@ use super::{apply, apply_all, at, claim, future_job, job, open_session, report, 
 use crate::sqlite::{Reply, SqliteCore, Upkeep, UpkeepReply, Write, WriteReply};
 use punctual_core::control::Verb;
 use punctual_core::ids::JobId;
+use punctual_core::limiter::{QueueLimits, Rate};
 use punctual_core::ports::{Control, ControlOutcome, Depth, JobCounts, Outcome};
+use punctual_core::queue::QueueSettings;
 
 fn depth(core: &mut SqliteCore) -> (u64, u64, u64) {
     match core.reads().depths().unwrap().as_slice() {
@@ -87,6 +89,30 @@ fn what_was_undone_is_not_counted() {
 }
 
 #[test]
+fn what_was_undone_is_not_paced() {
+    let mut core = SqliteCore::open_in_memory().unwrap();
+    let limits = QueueLimits { rate: Some(Rate { count: 1, per_ms: 60_000 }), ..QueueLimits::default() };
+    let settings = QueueSettings { max_depth: None, limits };
+    apply(&mut core, Write::SetQueue { queue: "default".to_owned(), settings });
+    core.connection()
+        .execute_batch(
+            "CREATE TRIGGER refuse BEFORE INSERT ON live WHEN NEW.priority = 9 \
+             BEGIN SELECT raise(ABORT, 'refused'); END",
+        )
+        .unwrap();
+    let mut refused = job(1);
+    refused.spec.priority = punctual_core::job::Priority::new(9).unwrap();
+    let replies = apply_all(&mut core, vec![submit([refused]), submit([job(2)]), submit([job(3)])]);
+    assert_eq!(replies.iter().map(Result::is_ok).collect::<Vec<_>>(), [false, true, true]);
+    assert_eq!(depth(&mut core), (1, 1, 0), "the second goes on, the third waits for its time");
+    apply(&mut core, submit([job(4)]));
+    assert_eq!(depth(&mut core), (2, 1, 0), "and so does the next transaction");
+    core.restart();
+    apply(&mut core, submit([job(5)]));
+    assert_eq!(depth(&mut core), (3, 1, 0), "and the next process");
+}
+
+#[test]
 fn counts_that_are_wrong_are_found() {
     let breaks = [
         ("UPDATE lane_tallies SET queued = queued + 1", "a lane whose counts"),
@@ -129,6 +155,8 @@ fn counts_that_are_wrong_are_mended() {
         let mut core = SqliteCore::open_in_memory().unwrap();
         apply(&mut core, submit([job(0)]));
         core.connection().execute_batch(sql).unwrap();
+        // What a writer remembers of counts it would put right by itself.
+        core.restart();
         // Beside a write in the same transaction, whose counts are not written yet.
         let mend = [submit([job(1)]).into(), Upkeep::MendCounts.into()];
         let mended = match core.apply(&mend).pop().unwrap().unwrap() {

@@ -5,8 +5,8 @@ use crate::fault::Fault;
 use crate::rows::{LiveRow, OpenCount};
 use crate::sqlite::reads::OPEN_OF_JOB;
 use crate::sqlite::rows::{
-    self, FORGET_SOLE, INSERT_LIVE, REPLACE_LIVE, UPDATE_LIVE, all, job_id, limit, live_columns, one,
-    read_live,
+    self, FORGET_SOLE, INSERT_LIVE, PLACE_LIVE, REPLACE_LIVE, UPDATE_LIVE, all, job_id, limit, live_columns,
+    one, read_live,
 };
 use punctual_core::gates::Gate;
 use punctual_core::ids::{Epoch, JobId, OccurrenceId, SessionId};
@@ -68,6 +68,10 @@ pub(super) fn insert_live(tx: &mut Tx<'_>, row: &LiveRow) -> Result<(), Fault> {
 }
 
 pub(super) fn update_live(tx: &mut Tx<'_>, was: &LiveRow, live: &Live) -> Result<(), Fault> {
+    if rows::is_only_placed(&was.live, live) {
+        let place = at_hand(tx.conn, &mut tx.hot.place_live, PLACE_LIVE)?;
+        return rows::place_live(place, &mut tx.memory.tally, was, live);
+    }
     let update = at_hand(tx.conn, &mut tx.hot.update_live, UPDATE_LIVE)?;
     rows::update_live(update, &mut tx.memory.tally, was, live)
 }

@@ -65,6 +65,7 @@ struct Hot<'conn> {
     insert_live: Option<CachedStatement<'conn>>,
     find_live: Option<CachedStatement<'conn>>,
     update_live: Option<CachedStatement<'conn>>,
+    place_live: Option<CachedStatement<'conn>>,
     delete_live: Option<CachedStatement<'conn>>,
     find_claimable: Option<CachedStatement<'conn>>,
     append_history: Option<CachedStatement<'conn>>,

@@ -4,7 +4,6 @@ use super::Tx;
 use crate::codes::{limits_column, placing_column};
 use crate::fault::Fault;
 use crate::sqlite::rows::counter;
-use crate::sqlite::tally;
 use punctual_core::ids::SessionId;
 use punctual_core::ports::{Lane, QueueRow};
 use punctual_core::time::Timestamp;
@@ -65,5 +64,6 @@ pub(super) fn queue_as_seen(tx: &mut Tx<'_>, name: &str) -> Result<Option<QueueR
 }
 
 pub(super) fn unstarted_in(tx: &mut Tx<'_>, lane: i64) -> Result<u64, Fault> {
-    Ok(tx.memory.tally.unstarted(lane, tally::unstarted(tx.conn, lane)?))
+    let [waiting, queued, _] = tx.memory.written.lane(tx.conn, lane)?;
+    Ok(tx.memory.tally.unstarted(lane, waiting + queued))
 }

@@ -214,7 +214,7 @@ impl Writing {
             row.text(queue);
         });
         self.add(DELETE_QUEUES, deleted);
-        let last = documents(&changes.last_starts, |row, (limiter, at)| {
+        let last = documents(&changes.counts.last_starts, |row, (limiter, at)| {
             row.int(limiter.number()).int(at.as_micros());
         });
         self.add(SET_LAST_STARTS, last);
@@ -239,7 +239,7 @@ impl Writing {
             row.int(*limiter).int(*waiting).int(*in_use);
         });
         self.add(ADD_TO_LIMITERS, lists);
-        self.add(FORGET_LIMITERS, numbers(limiters.iter().map(|(limiter, _)| *limiter)));
+        self.add(FORGET_LIMITERS, numbers(counts.lessened_limiters()));
         if counts.jobs != [0; 5] || counts.dead_letters != 0 {
             let [active, paused, completed, failed, cancelled] = counts.jobs;
             let row = [shard, active, paused, completed, failed, cancelled, counts.dead_letters];

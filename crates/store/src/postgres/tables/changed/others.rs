@@ -184,10 +184,10 @@ impl<'a> Writing<'a> {
         if !changes.queues_deleted.is_empty() {
             self.add(DELETE_QUEUES, [column(changes.queues_deleted.iter().map(String::as_str))]);
         }
-        let last = &changes.last_starts;
+        let last = &changes.counts.last_starts;
         if !last.is_empty() {
-            let limiters = column(last.iter().map(|(limiter, _)| limiter.number()));
-            self.add(SET_LAST_STARTS, [limiters, column(last.iter().map(|(_, at)| at.as_micros()))]);
+            let limiters = column(last.keys().map(|limiter| limiter.number()));
+            self.add(SET_LAST_STARTS, [limiters, column(last.values().map(|at| at.as_micros()))]);
         }
         Ok(())
     }
@@ -228,11 +228,14 @@ impl<'a> Writing<'a> {
         }
         let limiters: Vec<_> = counts.changed_limiters().collect();
         if !limiters.is_empty() {
-            let numbers = || column(limiters.iter().map(|(limiter, _)| *limiter).collect::<Vec<_>>());
+            let numbers = column(limiters.iter().map(|(limiter, _)| *limiter).collect::<Vec<_>>());
             let of =
                 |place: usize| column(limiters.iter().map(|(_, change)| change[place]).collect::<Vec<_>>());
-            self.add(ADD_TO_LIMITERS, [numbers(), of(0), of(1)]);
-            self.add(FORGET_LIMITERS, [numbers()]);
+            self.add(ADD_TO_LIMITERS, [numbers, of(0), of(1)]);
+        }
+        let lessened = counts.lessened_limiters();
+        if !lessened.is_empty() {
+            self.add(FORGET_LIMITERS, [column(lessened)]);
         }
         if counts.jobs != [0; 5] || counts.dead_letters != 0 {
             let [active, paused, completed, failed, cancelled] = counts.jobs.map(value);
