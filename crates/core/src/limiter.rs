@@ -169,7 +169,7 @@ impl Limit {
 
 /// What people may set to limit a queue and to share it out. Empty by default.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct QueueLimits {
     /// How many of all its executions are queued or run at once.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -326,8 +326,10 @@ pub const ADMITTED_PER_STEP_MAX: usize = 1_000;
 /// Executions that one step has take their places again when a limit has become tighter. Their rows are locked, and work
 /// that becomes ready in the queue waits, for as long as a step takes.
 pub const PLACED_PER_STEP_MAX: usize = 500;
-/// Lines that one look finds, and one step lets move. The rest follows.
+/// Lines that one look finds, and one step lets move. The rest follows, a page at a time.
 pub const LINES_PER_STEP_MAX: usize = 1_000;
+/// Between two pages of a look at all lines: ten thousand lines a second at most are looked at, whether or not they can move.
+pub const LINES_PAGE_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a service of coordination may take to answer a call, or to take a connection. Then its next host is asked, or the
 /// call has failed: a beat that takes longer is of no use to anybody.
 pub const COORDINATION_ANSWER_MAX: Duration = Duration::from_secs(2);

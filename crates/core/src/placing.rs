@@ -21,7 +21,6 @@ impl Place {
 
 /// That what is queued is to take its place again, and how far that has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Placing {
     /// Those with a key go back before the limit of their key.
     pub keys: bool,

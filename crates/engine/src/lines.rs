@@ -2,9 +2,9 @@
 //! a second: whoever looks after all lines finds them again.
 
 use punctual_core::defects::{Defect, planted};
-use punctual_core::limiter::Line;
+use punctual_core::limiter::{LimiterId, Line};
 use punctual_core::limits;
-use punctual_core::ports::{Admitted, Begun};
+use punctual_core::ports::{Admitted, Begun, Page};
 use punctual_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -48,14 +48,16 @@ impl Lines {
         }
     }
 
-    /// These are all lines in which anybody waits, or as many as one look finds.
-    pub fn found(&self, lines: Vec<Line>) {
+    /// These are all lines in which anybody waits, of those that a page has which follows this limiter.
+    pub fn found(&self, after: Option<LimiterId>, page: Page<Line, LimiterId>) {
+        let is_on_page = |line: &Line| {
+            let id = line.id();
+            after.is_none_or(|after| id > after) && page.next.is_none_or(|last| id <= last)
+        };
+        let found: BTreeSet<&Line> = page.items.iter().collect();
         let mut known = self.lock();
-        if lines.len() < limits::LINES_PER_STEP_MAX {
-            let found: BTreeSet<&Line> = lines.iter().collect();
-            known.waited_in.retain(|line, _| found.contains(line));
-        }
-        for line in lines {
+        known.waited_in.retain(|line, _| !is_on_page(line) || found.contains(line));
+        for line in page.items {
             known.waited_in.entry(line.clone()).or_default();
             if !planted(Defect::ForgetLine) {
                 known.ready.insert(line);
@@ -147,12 +149,25 @@ mod tests {
     #[test]
     fn a_line_that_waits_for_a_time_moves_when_it_has_come() {
         let lines = Lines::default();
-        lines.found(vec![line("a")]);
+        lines.found(None, Page { items: vec![line("a")], next: None });
         assert_eq!(lines.take(at(1)), [line("a")]);
         let waiting = vec![(line("a"), Some(at(5)))];
         lines.moved(&[line("a")], &Admitted { waiting, ..Admitted::default() });
         assert_eq!((lines.opens_at(), lines.take(at(4))), (Some(at(5)), vec![]));
         assert_eq!(lines.take(at(5)), [line("a")]);
+    }
+
+    #[test]
+    fn a_page_tells_of_its_own_lines_only() {
+        let mut all = ["a", "b", "c", "d"].map(line);
+        all.sort_by_key(Line::id);
+        let lines = Lines::default();
+        let known = |lines: &Lines| lines.lock().waited_in.keys().cloned().collect::<BTreeSet<_>>();
+        lines.follow(&Begun { joined: all.to_vec(), ..Begun::default() });
+        lines.found(None, Page { items: vec![all[0].clone()], next: Some(all[1].id()) });
+        assert_eq!(known(&lines), BTreeSet::from([0, 2, 3].map(|index| all[index].clone())));
+        lines.found(Some(all[1].id()), Page { items: vec![all[3].clone()], next: None });
+        assert_eq!(known(&lines), BTreeSet::from([0, 3].map(|index| all[index].clone())));
     }
 
     #[test]

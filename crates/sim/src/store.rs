@@ -4,7 +4,7 @@ use crate::database::Database;
 use async_trait::async_trait;
 use punctual_core::health::WorkerCondition;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
-use punctual_core::limiter::{LimiterUse, Line};
+use punctual_core::limiter::{LimiterId, LimiterUse, Line};
 use punctual_core::notes::{Checkpoint, Note, NoteAnswer, Noted};
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::*;
@@ -22,6 +22,8 @@ pub struct NodeStore {
 
 /// How many one step lets out of a line, or has take their places again. Few, so that others often come in between.
 const ADMITTED_PER_STEP: usize = 3;
+/// Lines that one look finds.
+const LINES_PER_PAGE: usize = 3;
 
 /// Sends a write and takes the answer out of its variant.
 macro_rules! write {
@@ -240,12 +242,18 @@ impl Store for NodeStore {
         self.database.read(|_, reads| reads.queues()).await
     }
 
-    async fn waiting_lines(&self, limit: usize) -> Result<Vec<Line>, StoreError> {
+    async fn waiting_lines(
+        &self,
+        after: Option<LimiterId>,
+        limit: usize,
+    ) -> Result<Page<Line, LimiterId>, StoreError> {
+        // Few enough that a look takes several.
+        let limit = limit.min(LINES_PER_PAGE);
         self.database
             .read(move |world, reads| {
-                let lines = reads.waiting_lines(limit)?;
-                world.audit(|auditor| auditor.read_lines(limit, &lines));
-                Ok(lines)
+                let page = reads.waiting_lines(after, limit)?;
+                world.audit(|auditor| auditor.read_lines(after, limit, &page));
+                Ok(page)
             })
             .await
     }

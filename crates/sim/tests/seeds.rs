@@ -59,6 +59,7 @@ fn seeds_from_160_are_sound_and_provoke_everything_they_are_meant_to() {
         "ends told to a follower",
         "executions cancelled",
         "executions given back",
+        "executions given back that have lost their place",
         "executions lost",
         "executions of an owner with more weight",
         "executions that go back in line",

@@ -11,7 +11,7 @@ use punctual_core::lifecycle::Status;
 use punctual_core::limiter::{LimiterId, Line, QueueLimits};
 use punctual_core::occurrence::{Lease, LiveState, Origin, Ties};
 use punctual_core::placing::Placing;
-use punctual_core::ports::{Lane, LogStream, QueueRow, Role};
+use punctual_core::ports::{Lane, LogStream, Page, QueueRow, Role};
 use punctual_core::schedule::{Overlap, OverlapPolicy, Replay, Schedule, ScheduleState, SkipReason};
 use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
@@ -169,14 +169,30 @@ pub(crate) fn read_line(number: i64, lane: &Lane) -> Result<Line, Fault> {
     Ok(if own.id() == id { own } else { Line { key: Some(id), ..own } })
 }
 
-/// The lines to be looked at: first those of queues in which places are taken again, then these in which somebody waits.
-pub(crate) fn lines_to_look_at(queues: &[QueueRow], waited_in: Vec<Line>, count: usize) -> Vec<Line> {
-    let placing = queues.iter().filter(|row| row.placing.is_some());
-    let mut lines: Vec<Line> = placing.map(|row| Line::of_queue(&row.queue)).collect();
-    let others: Vec<Line> = waited_in.into_iter().filter(|line| !lines.contains(line)).collect();
-    lines.extend(others);
-    lines.truncate(count);
-    lines
+/// Where a page of lines begins: behind this number.
+pub(crate) fn lines_after(after: Option<LimiterId>) -> i64 {
+    after.map_or(i64::MIN, LimiterId::number)
+}
+
+/// A page of `count` lines, of which these were found that somebody waits in, up to the number `last`. Before those of the first
+/// page come the lines of queues in which places are taken again.
+pub(crate) fn lines_to_look_at(
+    after: Option<LimiterId>,
+    queues: &[QueueRow],
+    waited_in: WaitedIn,
+) -> Page<Line, LimiterId> {
+    let placing = queues.iter().filter(|row| row.placing.is_some() && after.is_none());
+    let mut items: Vec<Line> = placing.map(|row| Line::of_queue(&row.queue)).collect();
+    let others: Vec<Line> = waited_in.lines.into_iter().filter(|line| !items.contains(line)).collect();
+    items.extend(others);
+    Page { items, next: waited_in.last.and_then(LimiterId::from_number) }
+}
+
+/// Lines in which somebody waits.
+pub(crate) struct WaitedIn {
+    pub lines: Vec<Line>,
+    /// The last number that was looked at, if there may be others behind it.
+    pub last: Option<i64>,
 }
 
 /// `jobs.schedule_type`.

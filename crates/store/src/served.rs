@@ -28,7 +28,7 @@ macro_rules! serve_store {
             use async_trait::async_trait;
             use punctual_core::health::WorkerCondition;
             use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
-            use punctual_core::limiter::{LimiterUse, Line};
+            use punctual_core::limiter::{LimiterId, LimiterUse, Line};
             use punctual_core::notes::{Checkpoint, Note, NoteAnswer, Noted};
             use punctual_core::occurrence::Finished;
             use punctual_core::ports::{
@@ -262,8 +262,12 @@ macro_rules! serve_store {
                     read!(self.readers, reads => reads.queues())
                 }
 
-                async fn waiting_lines(&self, limit: usize) -> Result<Vec<Line>, StoreError> {
-                    read!(self.readers, reads => reads.waiting_lines(limit))
+                async fn waiting_lines(
+                    &self,
+                    after: Option<LimiterId>,
+                    limit: usize,
+                ) -> Result<Page<Line, LimiterId>, StoreError> {
+                    read!(self.readers, reads => reads.waiting_lines(after, limit))
                 }
 
                 async fn limiters(&self, lines: Vec<Line>) -> Result<Vec<LimiterUse>, StoreError> {

@@ -9,6 +9,7 @@ mod host;
 mod house;
 mod lines;
 mod machine;
+mod page;
 mod register;
 mod store;
 mod token;
@@ -27,6 +28,7 @@ pub use host::{Clock, DrivenClock, Host, Random, Spawn, Task};
 pub use house::{Horizon, Retained, Retired, Retirement};
 pub use lines::Admitted;
 pub use machine::Machine;
+pub use page::Page;
 pub use register::{
     Entries, LeaseRow, MemberPulse, MemberRow, OddRow, Register, RegisterTable, Released, Taken,
     release_rows, take_rows,

@@ -13,13 +13,13 @@ use crate::health::WorkerCondition;
 use crate::ids::{Epoch, ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
 use crate::job::{Job, JobStatus, Priority};
 use crate::lifecycle::Status;
-use crate::limiter::{LimiterUse, Line};
+use crate::limiter::{LimiterId, LimiterUse, Line};
 use crate::notes::{Checkpoint, Note, NoteAnswer, Noted};
 use crate::occurrence::{Finished, Live, Origin};
 use crate::placing::Placing;
 use crate::ports::{
     Admitted, Assignment, Denial, Depth, ExecutionQuery, ExecutionView, ExecutionWalk, FinishedPage,
-    HistorySpan, Horizon, JobCounts, LeaseRef, ListedExecution, OpenExecution, Report, ReportAnswer,
+    HistorySpan, Horizon, JobCounts, LeaseRef, ListedExecution, OpenExecution, Page, Report, ReportAnswer,
     Retained, Retired, Retirement, RunningPlace, SessionOpening, StoreFigures, Token, WorkerAbout,
 };
 use crate::queue::{QueueFull, QueueSettings};
@@ -162,8 +162,13 @@ pub trait Store: Send + Sync {
     async fn dead_letters(&self, query: DeadLetterQuery) -> Result<Page<DeadLetter, u64>, StoreError>;
     /// The queues that are paused or have settings of their own, by name.
     async fn queues(&self) -> Result<Vec<QueueRow>, StoreError>;
-    /// Up to `limit` lines in which somebody waits, or whose queue has places taken again.
-    async fn waiting_lines(&self, limit: usize) -> Result<Vec<Line>, StoreError>;
+    /// Lines in which somebody waits, `limit` after that of this limiter. The first page has those besides whose queue has places
+    /// taken again.
+    async fn waiting_lines(
+        &self,
+        after: Option<LimiterId>,
+        limit: usize,
+    ) -> Result<Page<Line, LimiterId>, StoreError>;
     /// How these limiters are used, in their order.
     async fn limiters(&self, lines: Vec<Line>) -> Result<Vec<LimiterUse>, StoreError>;
     /// The queues that are paused.
@@ -633,14 +638,6 @@ pub enum ScheduleKind {
     Immediate,
     OneTime,
     Recurring,
-}
-
-/// A page of a list and where the next one begins. A page may be shorter than its limit, even empty, and still
-/// have a next one: the store looks at a bounded number of rows.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Page<T, C> {
-    pub items: Vec<T>,
-    pub next: Option<C>,
 }
 
 /// An occurrence that failed for good.

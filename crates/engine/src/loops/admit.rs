@@ -6,19 +6,26 @@ use crate::Context;
 use crate::desk::Reservation;
 use crate::pause::ErrorPause;
 use futures_util::future::select;
+use punctual_core::limiter::LimiterId;
 use punctual_core::limits;
 use std::pin::pin;
 
 pub(crate) async fn admit(context: &Context) {
     let clock = &context.host.clock;
     let mut looked_at = clock.monotonic();
+    // Behind which a look goes on that has more than a page.
+    let mut after = None;
     let mut pause = ErrorPause::default();
     loop {
-        let look_at = looked_at.plus(limits::LINES_LOOK_INTERVAL);
-        if context.lines.take_look() || clock.monotonic() >= look_at {
+        let interval =
+            if after.is_some() { limits::LINES_PAGE_INTERVAL } else { limits::LINES_LOOK_INTERVAL };
+        let look_at = looked_at.plus(interval);
+        let is_wanted = context.lines.take_look();
+        if is_wanted || clock.monotonic() >= look_at {
             looked_at = clock.monotonic();
-            if !look(context).await {
-                clock.sleep(pause.failed()).await;
+            match look(context, after.filter(|_| !is_wanted)).await {
+                Some(next) => after = next,
+                None => clock.sleep(pause.failed()).await,
             }
             continue;
         }
@@ -49,17 +56,19 @@ pub(crate) async fn admit(context: &Context) {
     }
 }
 
-/// Looks for all lines in which anybody waits; whether that was possible.
-async fn look(context: &Context) -> bool {
-    match context.store.waiting_lines(limits::LINES_PER_STEP_MAX).await {
-        Ok(lines) => {
-            context.lines.found(lines);
-            true
+/// Looks for lines in which anybody waits, a page of them; where the next one begins, if there is one. `None` if it was not
+/// possible.
+async fn look(context: &Context, after: Option<LimiterId>) -> Option<Option<LimiterId>> {
+    match context.store.waiting_lines(after, limits::LINES_PER_STEP_MAX).await {
+        Ok(page) => {
+            let next = page.next;
+            context.lines.found(after, page);
+            Some(next)
         }
         Err(error) => {
             tracing::debug!(%error, "lines of limits could not be looked for");
             context.counters.store_errors.add(1);
-            false
+            None
         }
     }
 }

@@ -217,7 +217,7 @@ async fn work(client: &Client) -> Vec<Finding> {
             handlers(&stats, scheduled, &workers, has_own_worker),
             paused_queues(&paused),
             dead_letters(&dead),
-            queued_work(&stats),
+            queued_work(&stats, &paused),
         ])
     };
     look.await.unwrap_or_else(|error| {
@@ -301,8 +301,10 @@ fn dead_letters(count: &str) -> Finding {
     Finding::warning("dead letters", format!("runs that failed for good: {count}"), fix)
 }
 
-fn queued_work(stats: &StatsBody) -> Finding {
-    let late = stats.queues.iter().filter_map(|lane| {
+/// What waits in paused queues waits for no worker; those are told by themselves.
+fn queued_work(stats: &StatsBody, paused: &[String]) -> Finding {
+    let lanes = stats.queues.iter().filter(|lane| !paused.contains(&lane.queue));
+    let late = lanes.filter_map(|lane| {
         let waited = stats.now.since(lane.oldest_queued_at?);
         (waited > WAITED_LONG)
             .then(|| format!("{} in {} for {}", lane.job_type, lane.queue, output::span(waited)))
@@ -336,6 +338,16 @@ mod tests {
     struct Told {
         #[command(flatten)]
         connect: ConnectArgs,
+    }
+
+    #[test]
+    fn what_waits_in_a_paused_queue_waits_for_no_worker() {
+        let text = r#"{"now": "2026-11-16T08:00:00Z", "workers": [], "counters": {}, "queues": [
+            {"queue": "mail", "job_type": "send", "waiting": 0, "queued": 1, "running": 0,
+             "oldest_queued_at": "2026-11-16T07:00:00Z"}]}"#;
+        let stats: StatsBody = serde_json::from_str(text).unwrap();
+        assert!(queued_work(&stats, &[]).found.contains("send in mail for 1h"));
+        assert_eq!(queued_work(&stats, &["mail".to_owned()]).level, Level::Good);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use crate::server::{Server, answer, eventually};
 use punctual_client::{ExecutionStatus, SetQueue, SubmitJob};
 use punctual_core::ids::JobId;
 use punctual_core::job::JobStatus;
+use punctual_core::limits::LINES_PER_STEP_MAX;
 use punctual_core::time::Timestamp;
 use reqwest::{Method, StatusCode};
 use serde_json::json;
@@ -76,6 +77,29 @@ async fn a_limit_reaches_a_backlog() {
     }
     let runs = runs(&server, &jobs).await;
     assert_eq!((runs.len(), most_at_once(&runs)), (200, 1));
+}
+
+/// More keys than one look finds lines, all of which have room at once, and nobody is told of them.
+#[tokio::test]
+async fn every_line_moves_however_many_there_are() {
+    let server = Server::start();
+    let client = server.client();
+    client.pause_queue("mail").await.unwrap();
+    let keys = LINES_PER_STEP_MAX + 100;
+    let letters: Vec<SubmitJob> = (0..keys * 2)
+        .map(|number| {
+            let key = format!("key-{}", number % keys);
+            SubmitJob { payload: None, ..sleeper("letter", Some(&key)).with_type("noop") }
+        })
+        .collect();
+    client.submit_batch(&letters).await.unwrap();
+    server.said(&["queue", "set", "mail", "--key-rate", "1/1h"]);
+    eventually("all wait in line", async || client.queue("mail").await.unwrap().queued == 0).await;
+    client.resume_queue("mail").await.unwrap();
+    eventually("one of each key is done", async || {
+        client.stats().await.unwrap().jobs.completed == keys as u64
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -409,11 +409,12 @@ impl Auditor {
         } else {
             OccurrenceState::Queued
         };
+        self.placed(id);
         if is_held {
             self.count("executions given back into a pause");
+            return Ok(());
         }
-        self.placed(id);
-        Ok(())
+        self.keeps_place(id)
     }
 
     pub fn recovered(&mut self, now: Timestamp, recovered: &Recovered) -> Verdict {

@@ -8,7 +8,7 @@ use super::{Auditor, Occurrence, OccurrenceState, SETTLING, Verdict, Violation, 
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::limiter::{Limit, LimiterId, LimiterUse, Line, QueueLimits, Rate};
-use punctual_core::ports::Admitted;
+use punctual_core::ports::{Admitted, Page};
 use punctual_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -371,17 +371,30 @@ impl Auditor {
         Ok(())
     }
 
-    /// What a read of all lines must contain.
-    pub fn read_lines(&mut self, limit: usize, lines: &[Line]) -> Verdict {
-        let got: BTreeSet<&Line> = lines.iter().collect();
-        let mut waited_in: BTreeSet<Line> =
-            self.all_open().filter_map(|(_, one)| one.line.as_ref().map(Limiter::line)).collect();
-        waited_in.extend(self.lines.placing.keys().map(|queue| Line::of_queue(queue)));
+    /// What a page of all lines must contain.
+    pub fn read_lines(
+        &mut self,
+        after: Option<LimiterId>,
+        limit: usize,
+        page: &Page<Line, LimiterId>,
+    ) -> Verdict {
+        let waited_in = self.all_open().filter_map(|(_, one)| one.line.as_ref().map(Limiter::line));
+        let mut waited_in: BTreeMap<LimiterId, Line> = waited_in.map(|line| (line.id(), line)).collect();
+        waited_in.retain(|id, _| after.is_none_or(|after| *id > after));
+        let next = waited_in.keys().nth(limit - 1).copied();
+        waited_in.retain(|id, _| next.is_none_or(|next| *id <= next));
+        let mut expected: BTreeSet<Line> = waited_in.into_values().collect();
+        if after.is_none() {
+            expected.extend(self.lines.placing.keys().map(|queue| Line::of_queue(queue)));
+        }
         rule!(
-            waited_in.len() >= limit || got.iter().copied().eq(&waited_in),
+            page.items.iter().collect::<BTreeSet<_>>() == expected.iter().collect() && page.next == next,
             "all lines are found in which anybody waits or places are taken again, and no others",
-            "expected {waited_in:?}, got {lines:?}"
+            "expected {expected:?} and then those after {next:?}, got {page:?}"
         );
+        if after.is_some() {
+            self.count("further pages of lines");
+        }
         Ok(())
     }
 

@@ -94,6 +94,27 @@ impl Auditor {
         Ok(is_done)
     }
 
+    /// One that was given back unstarted keeps its place, unless limits have become tighter since it got that.
+    pub(super) fn keeps_place(&mut self, id: OccurrenceId) -> Result<(), Violation> {
+        let key = self.key_of(id.job)?;
+        let of_queue = Limiter::of_queue(&self.job(id.job)?.spec().queue);
+        let had = self.occurrence(id)?.limiter.clone();
+        let line = match &key {
+            Some(limiter) if key != had || self.has_too_many(limiter)? => limiter.clone(),
+            _ if self.has_too_many(&of_queue)? => of_queue,
+            _ => return Ok(()),
+        };
+        self.count("executions given back that have lost their place");
+        self.goes_back(id, key, line.clone())?;
+        self.joined(line.line());
+        Ok(())
+    }
+
+    fn has_too_many(&self, limiter: &Limiter) -> Result<bool, Violation> {
+        let most = self.limit_of(limiter).concurrency.map_or(u64::MAX, u64::from);
+        Ok(self.in_use(limiter)? > most)
+    }
+
     /// The last of those who are queued and have not been looked at.
     fn last_queued(
         &self,

@@ -72,7 +72,11 @@ pub(crate) async fn counts_are_mended_beside_those_who_change_them(
         for number in 1..=RUNS {
             house.submit(at(1), keyed(number)).await;
             let _ = worker.run(at(2), succeeded(2)).await;
-            house.store.admit(at(3), house.store.waiting_lines(10).await.unwrap(), 10).await.unwrap();
+            house
+                .store
+                .admit(at(3), house.store.waiting_lines(None, 10).await.unwrap().items, 10)
+                .await
+                .unwrap();
         }
     });
     let mut looks = 0;

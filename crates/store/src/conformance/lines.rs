@@ -24,7 +24,7 @@ pub async fn no_more_of_a_queue_run_at_once_than_it_allows(store: Arc<dyn Store>
     let claimed = worker.claim(at(2), 10).await;
     assert_eq!(claimed.len(), 2, "the others wait behind their gate");
     assert_eq!(house.open(job(3).id).await, [(1, in_line())]);
-    assert_eq!(house.store.waiting_lines(10).await.unwrap(), [queue()]);
+    assert_eq!(house.store.waiting_lines(None, 10).await.unwrap().items, [queue()]);
 
     let begun = worker.end(at(3), &claimed[0], succeeded(3)).await;
     assert_eq!(begun.freed, [queue()]);
@@ -37,7 +37,25 @@ pub async fn no_more_of_a_queue_run_at_once_than_it_allows(store: Arc<dyn Store>
     worker.end(at(5), &claimed[1], succeeded(5)).await;
     let admitted = admit(&house, at(5), &queue()).await;
     assert_eq!((admitted.begun.queued.len(), admitted.waiting.len(), admitted.more.len()), (1, 0, 0));
-    assert_eq!(house.store.waiting_lines(10).await.unwrap(), []);
+    assert_eq!(house.store.waiting_lines(None, 10).await.unwrap().items, []);
+}
+
+pub async fn lines_are_found_a_page_at_a_time(store: Arc<dyn Store>) {
+    let house = limited(store, QueueLimits { key_concurrency: Some(1), ..none() }).await;
+    let names = ["a", "b", "c", "d", "e"];
+    for (number, name) in (1..).zip(names.into_iter().chain(names)) {
+        house.submit(at(1), keyed(number, Some(name))).await;
+    }
+    let mut expected = names.map(key);
+    expected.sort_by_key(Line::id);
+    let (mut found, mut after) = (vec![], None);
+    for items in [2, 2, 1] {
+        let page = house.store.waiting_lines(after, 2).await.unwrap();
+        assert_eq!((page.items.len(), page.next.is_some()), (items, items == 2));
+        found.extend(page.items);
+        after = page.next;
+    }
+    assert_eq!(found, expected, "each of them once");
 }
 
 pub async fn each_key_has_a_limit_of_its_own(store: Arc<dyn Store>) {
@@ -421,7 +439,7 @@ pub async fn racing_workers_never_exceed_a_limit(store: Arc<dyn Store>) {
     futures_util::future::join_all(works).await;
     assert!(most.load(Ordering::SeqCst) <= 3, "three at once at most");
     assert_nothing_is_used(&house, &[queue(), key("a"), key("b")]).await;
-    assert_eq!(house.store.waiting_lines(10).await.unwrap(), []);
+    assert_eq!(house.store.waiting_lines(None, 10).await.unwrap().items, []);
 }
 
 fn is_of_a(id: &JobId) -> bool {

@@ -220,6 +220,7 @@ macro_rules! each_conformance_case {
             }
             lines {
                 no_more_of_a_queue_run_at_once_than_it_allows,
+                lines_are_found_a_page_at_a_time,
                 each_key_has_a_limit_of_its_own,
                 what_has_passed_its_key_waits_for_its_queue,
                 a_line_goes_by_rank,
@@ -246,6 +247,8 @@ macro_rules! each_conformance_case {
                 a_limit_of_keys_reaches_those_who_have_one,
                 a_limit_of_the_queue_leaves_keys_as_they_are,
                 what_runs_goes_on_and_counts,
+                what_is_given_back_keeps_its_place_while_there_is_one,
+                what_is_given_back_takes_the_place_of_its_key,
                 what_goes_back_in_line_can_expire_there,
                 a_limit_that_is_raised_reaches_nobody,
                 a_limit_that_is_taken_away_on_the_way_lets_all_go_on,

@@ -19,7 +19,7 @@ pub async fn a_limit_reaches_what_is_queued(store: Arc<dyn Store>) {
     let mut worker = house.worker().await;
     set(&house, QueueLimits { concurrency: Some(2), ..none() }).await;
     assert_eq!(used(&house, &queue()).await, (0, 6), "nobody has been looked at");
-    assert_eq!(house.store.waiting_lines(10).await.unwrap(), [queue()], "whoever looks finds it");
+    assert_eq!(house.store.waiting_lines(None, 10).await.unwrap().items, [queue()], "whoever looks finds it");
     let placed = admit(&house, at(2), &queue()).await;
     let expected = Admitted { waiting: vec![(queue(), None)], is_look_due: true, ..Admitted::default() };
     assert_eq!((placed, placing(&house).await), (expected, None));
@@ -88,7 +88,7 @@ pub async fn a_limit_of_keys_reaches_those_who_have_one(store: Arc<dyn Store>) {
     assert_eq!(place(&house, 2).await.more, [queue()], "there may be more");
     assert!(place(&house, 2).await.is_look_due);
     assert_eq!(used(&house, &key("a")).await, (3, 0));
-    let lines = house.store.waiting_lines(10).await.unwrap();
+    let lines = house.store.waiting_lines(None, 10).await.unwrap().items;
     assert_eq!(lines.len(), 2, "{lines:?}");
     house.store.admit(at(2), lines, 10).await.unwrap();
     let claimed = worker.claim(at(3), 10).await;
@@ -122,6 +122,44 @@ pub async fn what_runs_goes_on_and_counts(store: Arc<dyn Store>) {
         worker.end(at(3), assignment, succeeded(3)).await;
         assert_eq!(admit(&house, at(3), &queue()).await.begun.queued.len(), admitted);
     }
+}
+
+pub async fn what_is_given_back_keeps_its_place_while_there_is_one(store: Arc<dyn Store>) {
+    let house = backlog(store, 4).await;
+    let mut worker = house.worker().await;
+    let claimed = worker.claim(at(2), 4).await;
+    set(&house, QueueLimits { concurrency: Some(2), ..none() }).await;
+    assert!(place(&house, 10).await.is_look_due, "nobody is queued");
+    for assignment in &claimed[2..] {
+        assert_eq!(worker.give_back(at(3), assignment).await.joined, [queue()], "more have a place than may");
+    }
+    assert_eq!(used(&house, &queue()).await, (2, 2));
+    let begun = worker.give_back(at(4), &claimed[1]).await;
+    assert_eq!((begun.queued.len(), begun.joined), (1, vec![]), "as many have one as may");
+    assert_eq!(jobs_of(&worker.claim(at(5), 10).await), [job(2).id]);
+    worker.end(at(6), &claimed[0], succeeded(6)).await;
+    admit(&house, at(6), &queue()).await;
+    assert_eq!(jobs_of(&worker.claim(at(7), 10).await), [job(3).id], "by the rank that it had");
+}
+
+pub async fn what_is_given_back_takes_the_place_of_its_key(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let mut worker = house.worker().await;
+    for number in 1..=2 {
+        house.submit(at(1), keyed(number, Some("a"))).await;
+    }
+    let claimed = worker.claim(at(2), 2).await;
+    set(&house, QueueLimits { key_concurrency: Some(1), ..none() }).await;
+    assert!(place(&house, 10).await.is_look_due);
+    for (assignment, waiting) in claimed.iter().zip(1..) {
+        assert_eq!(worker.give_back(at(3), assignment).await.joined, [key("a")]);
+        assert_eq!(used(&house, &key("a")).await, (waiting, 0), "neither had a place there");
+    }
+    admit(&house, at(4), &key("a")).await;
+    let first = worker.claim_one(at(5)).await;
+    assert_eq!(first.execution.occurrence.job, job(1).id);
+    worker.give_back(at(6), &first).await;
+    assert_eq!(used(&house, &key("a")).await, (1, 1), "now it has one, and keeps it");
 }
 
 pub async fn what_goes_back_in_line_can_expire_there(store: Arc<dyn Store>) {

@@ -500,7 +500,7 @@ impl Walk {
 
     /// Lets lines move in which somebody waits; each store names them in the same order.
     async fn admit(&mut self) {
-        let lines = both!(self, waiting_lines(100));
+        let lines = both!(self, waiting_lines(None, 100)).items;
         both!(self, limiters(lines.clone()));
         let limit = self.pick(&[1, 3, 100]);
         both!(self, admit(self.now, lines, limit));

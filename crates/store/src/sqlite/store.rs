@@ -20,7 +20,7 @@ use crate::write::{Write, WriteReply};
 use async_trait::async_trait;
 use punctual_core::health::WorkerCondition;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
-use punctual_core::limiter::{LimiterUse, Line};
+use punctual_core::limiter::{LimiterId, LimiterUse, Line};
 use punctual_core::notes::{Checkpoint, Note, NoteAnswer, Noted};
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::{
@@ -522,8 +522,12 @@ impl Store for SqliteStore {
         self.read(|reads| reads.queues()).await
     }
 
-    async fn waiting_lines(&self, limit: usize) -> Result<Vec<Line>, StoreError> {
-        self.read(move |reads| reads.waiting_lines(limit)).await
+    async fn waiting_lines(
+        &self,
+        after: Option<LimiterId>,
+        limit: usize,
+    ) -> Result<Page<Line, LimiterId>, StoreError> {
+        self.read(move |reads| reads.waiting_lines(after, limit)).await
     }
 
     async fn limiters(&self, lines: Vec<Line>) -> Result<Vec<LimiterUse>, StoreError> {

@@ -68,9 +68,12 @@ fn return_one<R: Rows>(rows: &mut R, row: &LiveRow, now: Timestamp) -> Result<Be
     let terms = rows.terms_of(row.live.id.job)?;
     match row.live.given_back(terms.as_ref().map(JobTerms::terms), now)? {
         GivenBack::Queued(live) => {
+            let lane = rows.lane(row.lane)?;
+            let key = terms.as_ref().and_then(|terms| terms.settings.concurrency_key.as_deref());
+            let live = lines::keep_place(rows, live, &lane, key)?;
             let freed = if live.counts_for_queue() { vec![] } else { lines::freed(rows, row)? };
             rows.update_live(row, &live)?;
-            Ok(Begun { freed, ..begun(&live, &rows.lane(row.lane)?) })
+            Ok(Begun { freed, ..begun(&live, &lane) })
         }
         GivenBack::Closed(settled) => Ok(record(rows, row, settled, now)?.begun),
     }

@@ -80,6 +80,38 @@ fn goes_through<R: Rows>(rows: &mut R, line: &Line, queue: &QueueRow, now: Times
     Ok(true)
 }
 
+/// Where one goes that is given back unstarted: it keeps its place, unless limits have become tighter since it got that, so
+/// that more have one than may or it has none with its key. A start that was spent on it is not spent again.
+pub(super) fn keep_place<R: Rows>(
+    rows: &mut R,
+    live: Live,
+    lane: &Lane,
+    key: Option<&str>,
+) -> Result<Live, Fault> {
+    let Some(queue) = limited(rows, lane.queue())?.filter(|_| live.state == LiveState::Queued) else {
+        return Ok(live);
+    };
+    let limits = &queue.settings.limits;
+    if let Some(key) = key.filter(|_| !limits.of_key().is_none()) {
+        let key = LimiterId::of_key(lane.queue(), key);
+        let line = Line { queue: lane.queue().to_owned(), key: Some(key) };
+        if live.limiter != Some(key) || has_too_many(rows, &line, &queue)? {
+            return Ok(Live { limiter: Some(key), ..live }.in_line(key)?);
+        }
+    }
+    let line = Line::of_queue(lane.queue());
+    if has_too_many(rows, &line, &queue)? {
+        return Ok(live.in_line(line.id())?);
+    }
+    Ok(live)
+}
+
+/// Whether more count against a limit than it allows.
+fn has_too_many<R: Rows>(rows: &mut R, line: &Line, queue: &QueueRow) -> Result<bool, Fault> {
+    let Some(most) = queue.settings.limits.of(line).concurrency else { return Ok(false) };
+    Ok(rows.limiter(line)?.in_use > u64::from(most))
+}
+
 /// The queue, if it has limits.
 fn limited<R: Rows>(rows: &mut R, queue: &str) -> Result<Option<QueueRow>, Fault> {
     Ok(rows.queue(queue)?.filter(|row| row.settings.limits.hold_anything()))

@@ -1,30 +1,36 @@
 //! How limiters are used, and in which of their lines anybody waits.
 
 use super::Reads;
-use crate::codes::{lines_to_look_at, read_line};
+use crate::codes::{WaitedIn, lines_after, lines_to_look_at, read_line};
 use crate::fault::Fault;
 use crate::mysql::lists::{documents, numbers};
 use crate::mysql::rows::{get, limit};
 use crate::mysql::tables::{LIMITERS, STARTED, read_limiter_row};
 use crate::tally::shown;
-use punctual_core::limiter::{LimiterUse, Line};
+use punctual_core::limiter::{LimiterId, LimiterUse, Line};
+use punctual_core::ports::Page;
 use std::collections::{BTreeMap, BTreeSet};
 
 const LINES: &str = "SELECT limiter, (SELECT lane FROM live FORCE INDEX (live_claim) \
      WHERE live.queued_lane = limiter_tallies.limiter LIMIT 1) \
-     FROM limiter_tallies WHERE waiting > 0 ORDER BY limiter LIMIT ?";
+     FROM limiter_tallies WHERE waiting > 0 AND limiter > ? ORDER BY limiter LIMIT ?";
 
 impl Reads {
-    /// Up to `count` lines in which somebody waits, or whose queue has places taken again.
-    pub async fn waiting_lines(&mut self, count: usize) -> Result<Vec<Line>, Fault> {
-        let rows = self.all(LINES, (limit(count),)).await?;
+    /// A page of lines in which somebody waits, and on the first one those whose queue has places taken again.
+    pub async fn waiting_lines(
+        &mut self,
+        after: Option<LimiterId>,
+        count: usize,
+    ) -> Result<Page<Line, LimiterId>, Fault> {
+        let rows = self.all(LINES, (lines_after(after), limit(count))).await?;
+        let last = rows.last().filter(|_| rows.len() == count).map(|row| get(row, 0)).transpose()?;
         let mut lines = Vec::with_capacity(rows.len());
         for row in &rows {
             if let Some(lane) = get::<Option<i64>>(row, 1)? {
                 lines.push(read_line(get(row, 0)?, &self.lane(lane).await?)?);
             }
         }
-        Ok(lines_to_look_at(&self.queues().await?, lines, count))
+        Ok(lines_to_look_at(after, &self.queues().await?, WaitedIn { lines, last }))
     }
 
     /// How these limiters are used, in their order.

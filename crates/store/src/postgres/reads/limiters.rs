@@ -1,24 +1,28 @@
 //! How limiters are used, and in which of their lines anybody waits.
 
 use super::Reads;
-use crate::codes::{lines_to_look_at, read_line};
+use crate::codes::{WaitedIn, lines_after, lines_to_look_at, read_line};
 use crate::fault::Fault;
 use crate::postgres::rows::{get, limit};
 use crate::postgres::tables::found::read_limiter_row;
 use crate::postgres::tables::wanted::{LIMITERS, STARTED};
 use crate::tally::shown;
 use deadpool_postgres::GenericClient;
-use punctual_core::limiter::{LimiterUse, Line};
-use punctual_core::ports::StoreError;
+use punctual_core::limiter::{LimiterId, LimiterUse, Line};
+use punctual_core::ports::{Page, StoreError};
 use std::collections::BTreeMap;
 
 pub(crate) const LINES: &str = "SELECT limiter, (SELECT lane FROM live WHERE live.line = limiter_tallies.limiter LIMIT 1) \
-     FROM limiter_tallies WHERE waiting > 0 ORDER BY limiter LIMIT $1";
+     FROM limiter_tallies WHERE waiting > 0 AND limiter > $1 ORDER BY limiter LIMIT $2";
 
 impl<C: GenericClient> Reads<'_, C> {
-    /// Up to `count` lines in which somebody waits, or whose queue has places taken again.
-    pub async fn waiting_lines(&self, count: usize) -> Result<Vec<Line>, StoreError> {
-        Ok(lines_to_look_at(&self.queues().await?, self.waited_in(count).await?, count))
+    /// A page of lines in which somebody waits, and on the first one those whose queue has places taken again.
+    pub async fn waiting_lines(
+        &self,
+        after: Option<LimiterId>,
+        count: usize,
+    ) -> Result<Page<Line, LimiterId>, StoreError> {
+        Ok(lines_to_look_at(after, &self.queues().await?, self.waited_in(after, count).await?))
     }
 
     /// How these limiters are used, in their order.
@@ -26,15 +30,17 @@ impl<C: GenericClient> Reads<'_, C> {
         Ok(self.uses_of(lines).await?)
     }
 
-    async fn waited_in(&self, count: usize) -> Result<Vec<Line>, Fault> {
-        let rows = self.all(LINES, &[&limit(count)]).await?;
+    async fn waited_in(&self, after: Option<LimiterId>, count: usize) -> Result<WaitedIn, Fault> {
+        let rows = self.all(LINES, &[&lines_after(after), &limit(count)]).await?;
+        let last = rows.last().filter(|_| rows.len() == count).map(|row| get(row, 0)).transpose()?;
         let mut found: Vec<(i64, i64)> = Vec::with_capacity(rows.len());
         for row in &rows {
             let number = get(row, 0)?;
             found.extend(get::<Option<i64>>(row, 1)?.map(|lane| (number, lane)));
         }
         let lanes = self.named_lanes(found.iter().map(|(_, lane)| *lane)).await?;
-        found.into_iter().map(|(number, lane)| read_line(number, lanes.lane(lane)?)).collect()
+        let lines = found.into_iter().map(|(number, lane)| read_line(number, lanes.lane(lane)?));
+        Ok(WaitedIn { lines: lines.collect::<Result<_, Fault>>()?, last })
     }
 
     async fn uses_of(&self, lines: &[Line]) -> Result<Vec<LimiterUse>, Fault> {

@@ -49,7 +49,7 @@ const SEARCHES: &[(&str, &[&str], &str)] = &[
     (CHECKPOINT, &[JOB, "1"], "checkpoints_pkey"),
     (AHEAD, &[JOB, "1", "10000"], "live_claim"),
     (DEPTHS, &["100"], "live_claim"),
-    (LINES, &["100"], "live_line"),
+    (LINES, &["-7", "100"], "live_line"),
     (HOLDINGS, &[], "live_session"),
     (SESSIONS, &[], "workers_pkey"),
 ];

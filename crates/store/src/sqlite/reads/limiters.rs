@@ -1,25 +1,29 @@
 //! How limiters are used, and in which of their lines anybody waits.
 
 use super::Reads;
-use crate::codes::{lines_to_look_at, read_line};
+use crate::codes::{WaitedIn, lines_after, lines_to_look_at, read_line};
 use crate::fault::Fault;
 use crate::sqlite::rows::{all, limit, one};
 use crate::sqlite::tally::{self, WrittenLimiter};
 use crate::tally::shown;
-use punctual_core::limiter::{LimiterUse, Line};
-use punctual_core::ports::StoreError;
+use punctual_core::limiter::{LimiterId, LimiterUse, Line};
+use punctual_core::ports::{Page, StoreError};
 
 const LINES: &str = "SELECT limiter, (SELECT lane FROM live WHERE live.line = limiter_tallies.limiter LIMIT 1) \
-     FROM limiter_tallies WHERE waiting > 0 ORDER BY limiter LIMIT ?1";
+     FROM limiter_tallies WHERE waiting > 0 AND limiter > ?1 ORDER BY limiter LIMIT ?2";
 
 /// What of a queue is queued or runs.
 const STARTED: &str = "SELECT coalesce(sum(lane_tallies.queued + lane_tallies.running), 0) \
      FROM lanes JOIN lane_tallies ON lane_tallies.lane = lanes.id WHERE lanes.queue = ?1";
 
 impl Reads<'_> {
-    /// Up to `count` lines in which somebody waits, or whose queue has places taken again.
-    pub fn waiting_lines(&mut self, count: usize) -> Result<Vec<Line>, StoreError> {
-        Ok(lines_to_look_at(&self.queues()?, self.waited_in(count)?, count))
+    /// A page of lines in which somebody waits, and on the first one those whose queue has places taken again.
+    pub fn waiting_lines(
+        &mut self,
+        after: Option<LimiterId>,
+        count: usize,
+    ) -> Result<Page<Line, LimiterId>, StoreError> {
+        Ok(lines_to_look_at(after, &self.queues()?, self.waited_in(after, count)?))
     }
 
     /// How these limiters are used, in their order.
@@ -27,12 +31,15 @@ impl Reads<'_> {
         Ok(lines.iter().map(|line| self.limiter(line)).collect::<Result<_, Fault>>()?)
     }
 
-    fn waited_in(&mut self, count: usize) -> Result<Vec<Line>, Fault> {
-        let found = all(&mut *self.conn.prepare_cached(LINES)?, [limit(count)], |row| {
+    fn waited_in(&mut self, after: Option<LimiterId>, count: usize) -> Result<WaitedIn, Fault> {
+        let page = [lines_after(after), limit(count)];
+        let found = all(&mut *self.conn.prepare_cached(LINES)?, page, |row| {
             Ok((row.get::<_, i64>(0)?, row.get::<_, Option<i64>>(1)?))
         })?;
+        let last = found.last().filter(|_| found.len() == count).map(|(number, _)| *number);
         let found = found.into_iter().filter_map(|(number, lane)| Some((number, lane?)));
-        found.map(|(number, lane)| read_line(number, &self.lanes.lane(self.conn, lane)?)).collect()
+        let lines = found.map(|(number, lane)| read_line(number, &self.lanes.lane(self.conn, lane)?));
+        Ok(WaitedIn { lines: lines.collect::<Result<_, Fault>>()?, last })
     }
 
     fn limiter(&mut self, line: &Line) -> Result<LimiterUse, Fault> {
