@@ -59,7 +59,7 @@ fn seeds_from_160_are_sound_and_provoke_everything_they_are_meant_to() {
         "ends told to a follower",
         "executions cancelled",
         "executions given back",
-        "executions given back that have lost their place",
+        "further pages of lines",
         "executions lost",
         "executions of an owner with more weight",
         "executions that go back in line",
@@ -157,6 +157,12 @@ fn seeds_from_160_are_sound_and_provoke_everything_they_are_meant_to() {
 #[test]
 fn a_worker_that_drains_gives_back_what_it_holds() {
     assert!(check(49..50).contains_key("work given back by a worker that drains"));
+}
+
+/// Few seeds bring it: limits become tighter while a worker holds what it has not started.
+#[test]
+fn what_is_given_back_goes_in_line_where_limits_have_become_tighter() {
+    assert!(check(110..111).contains_key("executions given back that have lost their place"));
 }
 
 /// Each of these has broken a rule once. A change of the workload or of the faults gives them other runs.
