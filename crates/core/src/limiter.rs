@@ -154,6 +154,11 @@ impl Limit {
         by_count.min(by_rate)
     }
 
+    /// Whether more count than may: limits have become tighter since they got their places.
+    pub fn is_exceeded(&self, used: &LimiterUse) -> bool {
+        self.concurrency.is_some_and(|limit| used.in_use > u64::from(limit))
+    }
+
     /// The time that one more start is counted for; `None` where starts are not paced.
     pub fn start_of_one(&self, last_at: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
         self.rate.map(|rate| rate.next(last_at, now))
@@ -287,6 +292,8 @@ mod tests {
         let limit = Limit { concurrency: Some(3), ..Limit::default() };
         let room = |in_use| limit.room(&LimiterUse { in_use, ..LimiterUse::default() }, at(0));
         assert_eq!([0, 2, 3, 9].map(room), [3, 1, 0, 0]);
+        let is_exceeded = |in_use| limit.is_exceeded(&LimiterUse { in_use, ..LimiterUse::default() });
+        assert_eq!([2, 3, 4].map(is_exceeded), [false, false, true]);
         assert_eq!(
             Limit::default().room(&LimiterUse { in_use: 9, ..LimiterUse::default() }, at(0)),
             u64::MAX

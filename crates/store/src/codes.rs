@@ -174,8 +174,8 @@ pub(crate) fn lines_after(after: Option<LimiterId>) -> i64 {
     after.map_or(i64::MIN, LimiterId::number)
 }
 
-/// A page of `count` lines, of which these were found that somebody waits in, up to the number `last`. Before those of the first
-/// page come the lines of queues in which places are taken again.
+/// A page of the lines that somebody waits in. Before those of the first page come the lines of queues in which places are taken
+/// again.
 pub(crate) fn lines_to_look_at(
     after: Option<LimiterId>,
     queues: &[QueueRow],

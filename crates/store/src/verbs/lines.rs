@@ -106,10 +106,10 @@ pub(super) fn keep_place<R: Rows>(
     Ok(live)
 }
 
-/// Whether more count against a limit than it allows.
+/// Whether more count against a limit than it allows. Where there is none, nothing is looked up.
 fn has_too_many<R: Rows>(rows: &mut R, line: &Line, queue: &QueueRow) -> Result<bool, Fault> {
-    let Some(most) = queue.settings.limits.of(line).concurrency else { return Ok(false) };
-    Ok(rows.limiter(line)?.in_use > u64::from(most))
+    let limit = queue.settings.limits.of(line);
+    Ok(limit.concurrency.is_some() && limit.is_exceeded(&rows.limiter(line)?))
 }
 
 /// The queue, if it has limits.
