@@ -9,10 +9,9 @@ const RULE: &str = "crate edges";
 
 /// Each crate with the ones that it may depend on, in whatever kind of dependency. Itself needs no mention: its
 /// tests may turn on a feature that way.
-const ALLOWED: [(&str, &[&str]); 13] = [
+const ALLOWED: [(&str, &[&str]); 12] = [
     ("punctual-core", &[]),
     ("punctual-store", &["punctual-core"]),
-    ("punctual-queue", &["punctual-core"]),
     ("punctual-coordination", &["punctual-core"]),
     // Bytes on their way, whoever sends them.
     ("punctual-link", &[]),
@@ -26,7 +25,6 @@ const ALLOWED: [(&str, &[&str]); 13] = [
         &[
             "punctual-core",
             "punctual-store",
-            "punctual-queue",
             "punctual-coordination",
             "punctual-link",
             "punctual-engine",
