@@ -208,7 +208,7 @@ pub fn executors(
     host: &Host,
 ) -> Result<Vec<Arc<dyn Executor>>, CliError> {
     let mut executors = builtin_executors(host);
-    executors.extend(settings.allow.iter().map(|allowed| allowed.executor()));
+    executors.extend(super::allowed::executors(&settings.allow, settings.containment, host)?);
     #[cfg(feature = "http")]
     executors.push(super::http::executor(settings, origin, host)?);
     Ok(executors)
