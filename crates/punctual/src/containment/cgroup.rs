@@ -48,9 +48,12 @@ impl Drop for Group {
 /// Sends SIGKILL to every process in a cgroup and in those below it.
 pub fn kill(dir: &Path) {
     // Since Linux 5.14, at once for all of them, also for those that are being forked.
-    if fs::write(dir.join("cgroup.kill"), "1").is_ok() {
-        return;
+    if fs::write(dir.join("cgroup.kill"), "1").is_err() {
+        kill_one_by_one(dir);
     }
+}
+
+fn kill_one_by_one(dir: &Path) {
     let groups = with_groups_below(dir);
     let frozen = Frozen::new(dir);
     for group in &groups {
@@ -226,7 +229,11 @@ impl<'a> Mount<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::Command;
+    use std::time::Instant;
 
+    /// How long a killed tree may take to be gone. Generous: the machine may be busy.
+    const PATIENCE: Duration = Duration::from_secs(60);
     const MIXED: &str = "\
 30 24 0:26 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory
 31 24 0:27 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct
@@ -249,5 +256,42 @@ mod tests {
         assert_eq!(home("0::/elsewhere"), None);
         assert_eq!(home("0::/x/../y"), None);
         assert_eq!(memberships("", "0::/").version_2(), None);
+    }
+
+    /// Cgroups in which this process may make others.
+    fn own_groups() -> Vec<PathBuf> {
+        let memberships = Memberships::read();
+        let all = [memberships.version_2(), memberships.version_1("freezer"), memberships.version_1("pids")];
+        let can_write = |dir: &PathBuf| rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_ok();
+        let groups: Vec<PathBuf> = all.into_iter().flatten().filter(can_write).collect();
+        assert!(!groups.is_empty() || !rustix::process::geteuid().is_root(), "{memberships:?}");
+        groups
+    }
+
+    #[test]
+    fn processes_that_fork_without_end_are_killed_with_and_without_help_of_the_kernel() {
+        for parent in own_groups() {
+            for kill in [kill, kill_one_by_one] {
+                let group = Group::create(parent.join(format!("test-{}", std::process::id()))).unwrap();
+                let script = r#"mkdir "$1/below" && echo 0 >"$1/below/cgroup.procs" || exit
+                    echo in; while :; do (setsid sh -c : &) ; done"#;
+                let mut child = Command::new("sh")
+                    .args(["-c", script, "sh"])
+                    .arg(&group.dir)
+                    .stdout(std::process::Stdio::piped())
+                    .spawn()
+                    .unwrap();
+                let mut said = [0; 3];
+                io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).unwrap();
+                assert_eq!(remove(&group.dir), Remains::Processes, "{}", parent.display());
+                let start = Instant::now();
+                while remove(&group.dir) == Remains::Processes {
+                    assert!(start.elapsed() < PATIENCE, "still there: {}", parent.display());
+                    kill(&group.dir);
+                    let _ = child.try_wait();
+                }
+                assert!(!child.wait().unwrap().success());
+            }
+        }
     }
 }

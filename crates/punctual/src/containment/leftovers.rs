@@ -54,20 +54,26 @@ fn end(groups: &[PathBuf], shims: &[ShimProcess]) -> Remains {
     remains
 }
 
-/// The cgroups of commands whose worker is gone, in all hierarchies: a worker need not start where the last one did.
+/// The cgroups of this user's commands whose worker is gone, in all hierarchies: a worker need not start where the last
+/// one did.
 fn groups() -> Vec<PathBuf> {
+    let user = geteuid().as_raw();
+    let is_own = |dir: &Path| std::fs::metadata(dir).is_ok_and(|metadata| metadata.uid() == user);
     let mut found = Vec::new();
     let mut dirs = Memberships::read().roots();
     let mut scanned = 0;
     while let Some(dir) = dirs.pop() {
         scanned += 1;
         if scanned > limits::CGROUPS_SCANNED_MAX {
-            tracing::warn!(limit = limits::CGROUPS_SCANNED_MAX, "too many cgroups to look for old commands in all");
+            tracing::warn!(
+                limit = limits::CGROUPS_SCANNED_MAX,
+                "too many cgroups to look for old commands in all"
+            );
             break;
         }
         for below in cgroup::subdirectories(&dir) {
             match owner_of(&below) {
-                Some(owner) if owner.is_gone() => found.push(below),
+                Some(owner) if is_own(&below) && owner.is_gone() => found.push(below),
                 Some(_) => {}
                 None => dirs.push(below),
             }

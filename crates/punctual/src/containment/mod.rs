@@ -42,10 +42,15 @@ choice!(ContainmentMode);
 /// What holds commands together here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InForce {
-    Cgroup { parent: PathBuf, version: Version },
+    Cgroup {
+        parent: PathBuf,
+        version: Version,
+    },
     Namespace,
     /// Only the shim, for this reason.
-    ShimOnly { because: String },
+    ShimOnly {
+        because: String,
+    },
 }
 
 impl InForce {
@@ -75,7 +80,10 @@ impl InForce {
     pub fn announce(&self) {
         match self {
             InForce::ShimOnly { because } => {
-                tracing::warn!(because, "commands can outlive their jobs if they kill their shim; see worker.containment");
+                tracing::warn!(
+                    because,
+                    "commands can outlive their jobs if they kill their shim; see worker.containment"
+                );
             }
             _ => tracing::info!(containment = %self, "commands are contained"),
         }

@@ -1,9 +1,13 @@
 //! Which worker process a shim and its cgroups belong to, so that others can tell whether it still runs.
 
 use super::cgroup::read;
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use std::fmt;
-use std::path::Path;
 use std::str::FromStr;
+
+/// The start of a process of which `/proc` does not tell.
+const UNKNOWN: u64 = 0;
 
 /// A process that cannot be mistaken for a later one with the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,14 +23,28 @@ impl Owner {
     /// This process.
     pub fn this() -> Self {
         let pid = std::process::id();
-        Owner { namespace: own_namespace(), pid, started_at: started_at(pid).unwrap_or_default() }
+        let started_at = match Life::of(pid) {
+            Some(Life::Since(moment)) if proc_shows_own_namespace() => moment,
+            _ => UNKNOWN,
+        };
+        Owner { namespace: own_namespace(), pid, started_at }
     }
 
-    /// Whether the process has ended. Unknown, and so false, for processes of other PID namespaces.
+    /// Whether the process has certainly ended. Of processes in other PID namespaces that cannot be known.
     pub fn is_gone(&self) -> bool {
-        self.namespace == own_namespace()
-            && Path::new("/proc/self/stat").exists()
-            && started_at(self.pid) != Some(self.started_at)
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+        if self.namespace != own_namespace() || !proc_shows_own_namespace() {
+            return false;
+        }
+        match pid.map(test_kill_process) {
+            None | Some(Err(Errno::SRCH)) => true,
+            // It is there, but `/proc` may hide it.
+            Some(_) => match Life::of(self.pid) {
+                None => false,
+                Some(Life::Ended) => true,
+                Some(Life::Since(moment)) => self.started_at != UNKNOWN && self.started_at != moment,
+            },
+        }
     }
 }
 
@@ -55,15 +73,31 @@ fn own_namespace() -> u64 {
     link.trim_start_matches("pid:[").trim_end_matches(']').parse().unwrap_or_default()
 }
 
-/// When a process was started, unless it has ended. One that merely has not been reaped has ended.
-fn started_at(pid: u32) -> Option<u64> {
-    let stat = read(format!("/proc/{pid}/stat"));
-    // The name before it may contain anything, also parentheses.
-    let mut after_name = stat.rsplit_once(')')?.1.split_ascii_whitespace();
-    let state = after_name.next()?;
-    // The 22nd of all fields.
-    let started_at = after_name.nth(18)?.parse().ok()?;
-    (!matches!(state, "Z" | "X")).then_some(started_at)
+/// Whether numbers of processes mean the same in `/proc` as to this process.
+fn proc_shows_own_namespace() -> bool {
+    let shown = std::fs::read_link("/proc/self").unwrap_or_default();
+    shown.to_str() == Some(&std::process::id().to_string())
+}
+
+/// What `/proc` says of a process.
+enum Life {
+    /// It was started at this moment, in ticks since the machine was started.
+    Since(u64),
+    /// It merely has not been reaped.
+    Ended,
+}
+
+impl Life {
+    fn of(pid: u32) -> Option<Self> {
+        let stat = read(format!("/proc/{pid}/stat"));
+        // The name before it may contain anything, also parentheses.
+        let mut after_name = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+        if matches!(after_name.next()?, "Z" | "X") {
+            return Some(Life::Ended);
+        }
+        // The 22nd of all fields.
+        Some(Life::Since(after_name.nth(18)?.parse().ok()?))
+    }
 }
 
 #[cfg(test)]
@@ -77,9 +111,9 @@ mod tests {
         assert!(!this.is_gone());
         assert!(Owner { started_at: this.started_at + 1, ..this }.is_gone());
         assert!(!Owner { started_at: this.started_at + 1, namespace: 1, ..this }.is_gone());
+        assert!(!Owner { started_at: UNKNOWN, ..this }.is_gone());
         let mut child = std::process::Command::new("true").spawn().unwrap();
-        let pid = child.id();
-        let owner = Owner { pid, started_at: started_at(pid).unwrap_or(1), ..this };
+        let owner = Owner { pid: child.id(), started_at: UNKNOWN, ..this };
         child.wait().unwrap();
         assert!(owner.is_gone());
     }

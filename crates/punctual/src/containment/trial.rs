@@ -56,7 +56,6 @@ pub fn run(program: &str, args: &[&str], in_force: &InForce) -> io::Result<Ended
     ended(&frames)
 }
 
-
 /// The last of the frames, which says how the command ended.
 fn ended(mut frames: &[u8]) -> io::Result<Ended> {
     while let Some((head, rest)) = frames.split_first_chunk::<FRAME_HEAD_BYTES>() {
@@ -69,4 +68,3 @@ fn ended(mut frames: &[u8]) -> io::Result<Ended> {
     }
     Err(io::Error::other("the shim did not say how it ended"))
 }
-

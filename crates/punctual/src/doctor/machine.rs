@@ -77,12 +77,14 @@ async fn commands(settings: &ServeSettings) -> Vec<Finding> {
         return vec![Finding::skipped("commands", found)];
     }
     let mode = settings.worker.containment;
-    let chosen = tokio::task::spawn_blocking(move || InForce::choose(mode)).await;
-    let (in_force, containment) = match chosen.unwrap_or_else(|error| Err(error.to_string())) {
-        Ok(in_force) => (Some(in_force.clone()), contained(in_force)),
-        Err(problem) => (None, cannot_contain(problem)),
-    };
-    let in_force = in_force.unwrap_or(InForce::ShimOnly { because: String::new() });
+    let chosen = tokio::task::spawn_blocking(move || match InForce::choose(mode) {
+        Ok(in_force) => (in_force.clone(), contained(in_force)),
+        Err(problem) => (InForce::ShimOnly { because: problem.clone() }, cannot_contain(problem)),
+    });
+    let (in_force, containment) = chosen.await.unwrap_or_else(|error| {
+        let problem = format!("the trial broke off: {error}");
+        (InForce::ShimOnly { because: problem.clone() }, cannot_contain(problem))
+    });
     let run = tokio::task::spawn_blocking(move || trial::run("true", &[], &in_force));
     let outcome = match tokio::time::timeout(TRIAL_TIMEOUT, run).await {
         Ok(Ok(outcome)) => outcome.map_err(|error| error.to_string()),
@@ -105,7 +107,9 @@ fn contained(in_force: InForce) -> Finding {
     };
     let found = format!("{because}; a command that kills its shim can leave daemons behind");
     let fix = match InForce::choose(ContainmentMode::Auto) {
-        Ok(InForce::Cgroup { .. }) => "set worker.containment = \"auto\": cgroups can be used here".to_owned(),
+        Ok(InForce::Cgroup { .. }) => {
+            "set worker.containment = \"auto\": cgroups can be used here".to_owned()
+        }
         _ => match InForce::choose(ContainmentMode::Namespace) {
             Ok(_) => "let the server make cgroups (Delegate=yes in the unit), or set worker.containment = \
                       \"namespace\" if no command needs sudo or signals processes outside"
@@ -117,7 +121,8 @@ fn contained(in_force: InForce) -> Finding {
 }
 
 fn cannot_contain(problem: String) -> Finding {
-    let fix = "set worker.containment = \"auto\", or give the server what is missing; it does not start like this";
+    let fix =
+        "set worker.containment = \"auto\", or give the server what is missing; it does not start like this";
     Finding::failed("containment", problem, fix)
 }
 

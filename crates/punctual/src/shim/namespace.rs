@@ -43,7 +43,10 @@ pub fn unshare() -> io::Result<()> {
     Ok(())
 }
 
-#[expect(deprecated, reason = "its successor is unsafe because of file descriptors, which are not unshared here")]
+#[expect(
+    deprecated,
+    reason = "its successor is unsafe because of file descriptors, which are not unshared here"
+)]
 fn unshare_namespaces(flags: UnshareFlags) -> rustix::io::Result<()> {
     rustix::thread::unshare(flags)
 }

@@ -16,9 +16,7 @@ use futures_util::future::{Either, join, select};
 use protocol::{CommandNote, Ended, FRAME_HEAD_BYTES, Frame, Request, STOP_AT_ONCE, STOP_POLITELY};
 use punctual_core::limits;
 use punctual_core::notes::Checkpoint;
-use punctual_core::ports::{
-    Assignment, ExecutionContext, Executor, Host, LogStream, Outcome, Stop, Task,
-};
+use punctual_core::ports::{Assignment, ExecutionContext, Executor, Host, LogStream, Outcome, Stop, Task};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -115,12 +113,7 @@ fn with_facts(mut request: Request, shim: &ShimCommand, context: &ExecutionConte
     request
 }
 
-async fn run(
-    shim: Arc<ShimCommand>,
-    keeper: Keeper,
-    request: Request,
-    context: ExecutionContext,
-) -> Outcome {
+async fn run(shim: Arc<ShimCommand>, keeper: Keeper, request: Request, context: ExecutionContext) -> Outcome {
     let started = match Shim::start(&shim, &keeper, &request).await {
         Ok(started) => started,
         Err(error) => return failed(format!("the shim of the command cannot be started: {error}")),

@@ -57,13 +57,19 @@ pub(crate) fn outcome(ended: Ended, limits: CommandLimits) -> Outcome {
 
 /// The error of a command whose shim ended before it could report.
 pub(crate) fn without_shim(status: &str, error: &io::Error, hold: &Hold) -> String {
+    // The pipe of a shim that was killed merely ends.
+    let cause = match error.kind() {
+        io::ErrorKind::UnexpectedEof => String::new(),
+        _ => format!(": {error}"),
+    };
     let left = match hold {
         Hold::Cgroup { .. } | Hold::Namespace => "all processes of the command were killed",
         Hold::ShimOnly => {
-            "the command was killed, but daemons that it started may still run, because worker.containment is none"
+            "the command was killed, but daemons that it started may still run, because nothing else contains it \
+             (worker.containment)"
         }
     };
-    format!("the shim of the command ended before the command ({status}): {left}: {error}")
+    format!("the shim of the command ended before the command ({status}){cause}; {left}")
 }
 
 fn exited(code: i32, ended: &Ended, limits: CommandLimits) -> String {
