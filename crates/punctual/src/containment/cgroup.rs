@@ -33,7 +33,7 @@ impl Group {
     }
 
     /// The file by which a process enters.
-    pub fn door(&self) -> PathBuf {
+    pub fn processes_file(&self) -> PathBuf {
         self.dir.join(PROCESSES)
     }
 }
@@ -197,7 +197,8 @@ impl Memberships {
         let below_root = Path::new(path).strip_prefix(mount.root).ok()?;
         // One that leads out of what is mounted here cannot be reached.
         let leads_out = below_root.components().any(|part| part == std::path::Component::ParentDir);
-        (!leads_out).then(|| Path::new(mount.point).join(below_root))
+        // Joining an empty path would add a slash.
+        (!leads_out).then(|| Path::new(mount.point).join(below_root).components().collect())
     }
 }
 

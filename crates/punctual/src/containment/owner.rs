@@ -23,8 +23,8 @@ impl Owner {
     /// This process.
     pub fn this() -> Self {
         let pid = std::process::id();
-        let started_at = match Life::of(pid) {
-            Some(Life::Since(moment)) if proc_shows_own_namespace() => moment,
+        let started_at = match ProcessState::read(pid) {
+            Some(ProcessState::Running { started_at: moment }) if proc_shows_own_namespace() => moment,
             _ => UNKNOWN,
         };
         Owner { namespace: own_namespace(), pid, started_at }
@@ -39,10 +39,12 @@ impl Owner {
         match pid.map(test_kill_process) {
             None | Some(Err(Errno::SRCH)) => true,
             // It is there, but `/proc` may hide it.
-            Some(_) => match Life::of(self.pid) {
+            Some(_) => match ProcessState::read(self.pid) {
                 None => false,
-                Some(Life::Ended) => true,
-                Some(Life::Since(moment)) => self.started_at != UNKNOWN && self.started_at != moment,
+                Some(ProcessState::Ended) => true,
+                Some(ProcessState::Running { started_at: moment }) => {
+                    self.started_at != UNKNOWN && self.started_at != moment
+                }
             },
         }
     }
@@ -80,23 +82,23 @@ fn proc_shows_own_namespace() -> bool {
 }
 
 /// What `/proc` says of a process.
-enum Life {
-    /// It was started at this moment, in ticks since the machine was started.
-    Since(u64),
-    /// It merely has not been reaped.
+enum ProcessState {
+    /// `started_at` is in ticks since the machine was started.
+    Running { started_at: u64 },
+    /// Not reaped yet.
     Ended,
 }
 
-impl Life {
-    fn of(pid: u32) -> Option<Self> {
+impl ProcessState {
+    fn read(pid: u32) -> Option<Self> {
         let stat = read(format!("/proc/{pid}/stat"));
         // The name before it may contain anything, also parentheses.
         let mut after_name = stat.rsplit_once(')')?.1.split_ascii_whitespace();
         if matches!(after_name.next()?, "Z" | "X") {
-            return Some(Life::Ended);
+            return Some(ProcessState::Ended);
         }
         // The 22nd of all fields.
-        Some(Life::Since(after_name.nth(18)?.parse().ok()?))
+        Some(ProcessState::Running { started_at: after_name.nth(18)?.parse().ok()? })
     }
 }
 

@@ -49,7 +49,7 @@ impl Cgroups {
 
     /// The files by which a process enters.
     pub fn memberships(&self) -> Vec<PathBuf> {
-        self.groups.iter().map(Group::door).collect()
+        self.groups.iter().map(Group::processes_file).collect()
     }
 
     pub fn limit_memory(&self) -> bool {
