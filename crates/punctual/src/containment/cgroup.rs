@@ -6,13 +6,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// The file by which a process enters a cgroup, and in which its processes are listed.
 pub const PROCESSES: &str = "cgroup.procs";
-/// How often, and how long after each other, the state of a freezer is read before its processes are killed anyway.
-const FREEZE_LOOKS_MAX: usize = 20;
-const FREEZE_LOOK_PAUSE: Duration = Duration::from_millis(1);
+/// How often the state of a freezer is read before its processes are killed anyway.
+const FREEZE_READS_MAX: usize = 1_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
@@ -135,11 +133,11 @@ impl Drop for Frozen {
 }
 
 fn until(mut condition: impl FnMut() -> bool) {
-    for _ in 0..FREEZE_LOOKS_MAX {
+    for _ in 0..FREEZE_READS_MAX {
         if condition() {
             return;
         }
-        std::thread::sleep(FREEZE_LOOK_PAUSE);
+        rustix::thread::sched_yield();
     }
 }
 
@@ -231,7 +229,7 @@ impl<'a> Mount<'a> {
 mod tests {
     use super::*;
     use std::process::Command;
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     /// How long a killed tree may take to be gone. Generous: the machine may be busy.
     const PATIENCE: Duration = Duration::from_secs(60);

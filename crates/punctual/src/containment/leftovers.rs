@@ -6,6 +6,7 @@ use super::owner::Owner;
 use super::{NAME_PREFIX, kill_below};
 use crate::shim;
 use punctual_core::limits;
+use punctual_core::ports::Clock;
 use punctual_worker::process::containment::{Remains, ShimProcess};
 use rustix::process::{Pid, Signal, geteuid};
 use std::os::unix::fs::MetadataExt;
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 const ROUND_PAUSE: Duration = Duration::from_millis(10);
 
 /// Kills all commands whose worker is gone, and returns when nothing of them is left.
-pub fn end_all() {
+pub async fn end_all(clock: &dyn Clock) {
     let groups = groups();
     let shims = shims();
     if groups.is_empty() && shims.is_empty() {
@@ -32,7 +33,7 @@ pub fn end_all() {
             tracing::error!(?groups, ?shims, "commands of a worker that was killed do not end");
             return;
         }
-        std::thread::sleep(ROUND_PAUSE);
+        clock.sleep(ROUND_PAUSE).await;
     }
 }
 

@@ -28,7 +28,7 @@ impl Allowed {
 
 /// The executors of all that is allowed. Says how their commands are contained, and first ends those that workers which
 /// are gone have left on this machine.
-pub fn executors(
+pub async fn executors(
     allowed: &[Allowed],
     mode: ContainmentMode,
     host: &Host,
@@ -43,7 +43,7 @@ pub fn executors(
         ))
     })?;
     in_force.announce();
-    end_leftovers();
+    end_leftovers(&*host.clock).await;
     let contained = Arc::new(Contained::new(&in_force));
     Ok(allowed.iter().map(|allowed| allowed.executor(contained.clone(), host)).collect())
 }

@@ -142,7 +142,7 @@ async fn a_command_that_keeps_stopping_its_shim_ends_with_its_timeout() {
         assert_eq!(processes_with(&marker), [""; 0], "{means:?}");
         let execution = last_execution(&client, id).await;
         assert_eq!(execution.status, ExecutionStatus::TimedOut, "{means:?}");
-        assert_eq!(cgroups_of(server.pid()), [PathBuf::new(); 0], "{means:?}");
+        assert_eq!(cgroups_of(server.pid()), Vec::<PathBuf>::new(), "{means:?}");
         eventually("the shim is gone", async || shims_of(server.pid()).is_empty()).await;
     }
 }
@@ -194,7 +194,7 @@ async fn a_command_that_kills_its_shim_takes_its_daemons_with_it() {
                         command were killed";
             assert_eq!(error, said);
         }
-        assert_eq!(cgroups_of(server.pid()), [PathBuf::new(); 0], "{means:?}");
+        assert_eq!(cgroups_of(server.pid()), Vec::<PathBuf>::new(), "{means:?}");
     }
 }
 
@@ -209,7 +209,7 @@ async fn a_worker_ends_what_one_that_was_killed_could_not() {
         server.kill();
         let _next = means.start(&directory.path().join("data"));
         assert_eq!(processes_with(&marker), [""; 0], "{means:?}");
-        assert_eq!(cgroups_of(killed), [PathBuf::new(); 0], "{means:?}");
+        assert_eq!(cgroups_of(killed), Vec::<PathBuf>::new(), "{means:?}");
         eventually("the shim is gone", async || shims_of(killed).is_empty()).await;
     }
 }
@@ -301,7 +301,7 @@ async fn a_contained_command_works_as_any_other() {
         let fine = run("cat; echo; echo '[1]'").await;
         assert_eq!(fine.result.as_ref().unwrap().get(), "[1]", "{means:?}");
         assert_eq!(written(&client, &fine, LogStreamBody::Stdout).await, ["in", "[1]"], "{means:?}");
-        assert_eq!(cgroups_of(server.pid()), [PathBuf::new(); 0], "{means:?}");
+        assert_eq!(cgroups_of(server.pid()), Vec::<PathBuf>::new(), "{means:?}");
     }
 }
 
