@@ -142,6 +142,12 @@ pub const KILL_GRACE_DEFAULT: Duration = Duration::from_secs(5);
 pub const KILL_GRACE_MAX: Duration = Duration::from_secs(60);
 /// How long, beyond the grace, a killed process tree may take to be gone. Then its end is told regardless.
 pub const KILL_TIME_MAX: Duration = Duration::from_secs(30);
+/// How long, beyond the grace, the shim of a command may take to end it. Then the worker kills the command itself.
+pub const SHIM_ANSWER_MAX: Duration = Duration::from_secs(2);
+/// How long a worker that starts waits for commands of workers that are gone to end. Then it says which are left.
+pub const LEFTOVERS_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Directories of cgroups that a worker looks through for such commands when it starts. Others are not looked at.
+pub const CGROUPS_SCANNED_MAX: usize = 10_000;
 /// Last lines of a failed command's stderr that its error shows.
 pub const STDERR_TAIL_LINES_MAX: usize = 10;
 /// Bytes of each of these lines. The rest is cut off, and the cut is marked.

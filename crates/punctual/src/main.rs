@@ -8,6 +8,7 @@ mod clock;
 mod completions;
 mod config;
 mod connect;
+mod containment;
 mod coordination;
 mod data_dir;
 mod demo;
@@ -132,6 +133,7 @@ fn main() -> ExitCode {
     match args.next() {
         Some(first) if first == shim::SUBCOMMAND => return shim::run(),
         Some(first) if first == shim::EXEC_SUBCOMMAND => return shim::exec(args),
+        Some(first) if first == shim::INIT_SUBCOMMAND => return shim::run_init(args),
         _ => {}
     }
     let cli = Cli::try_parse().unwrap_or_else(|error| misunderstood(&error));

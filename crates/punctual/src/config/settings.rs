@@ -7,6 +7,7 @@ use super::value::{
     Value,
 };
 use crate::args::Kept;
+use crate::containment::ContainmentMode;
 use crate::coordination::CoordinationUrl;
 use crate::serve::{Allowed, ClockKind, Level, LogFormat, Network};
 use crate::store::StoreUrl;
@@ -248,6 +249,9 @@ settings! {
         /// A file with certificates (PEM) that http jobs trust beside the well-known ones
         http_ca_file: Option<PathBuf> = "http.ca_file", unset("/etc/punctual/ca.pem"),
             "Read at the start.";
+        /// What keeps the processes of a command together, whatever it does to the process that watches it: auto, cgroup, namespace or none
+        containment: ContainmentMode = "worker.containment", is("auto"),
+            "Auto uses a cgroup for each command where one can be made, and none otherwise; the log and `punctual doctor` say which. A choice that this machine cannot keep stops the worker at its start. In a namespace, commands cannot signal processes outside, and those of an ordinary user cannot use sudo.";
         /// Memory that must be free for the worker to take more work: of its control group or of the machine
         memory_free_min: LeastFree = "worker.memory_free_min", is("3%"),
             "With less it takes nothing new and goes on with what it has, until a fifth more is free: one more handler might have the kernel kill the worker, and lose all that it runs. Off takes work whatever is free.";

@@ -2,14 +2,12 @@
 
 use super::finding::Finding;
 use crate::config::ServeSettings;
+use crate::containment::{ContainmentMode, InForce, trial};
 use crate::shim;
 use punctual_core::recurrence::tzdb_version;
-use punctual_worker::process::protocol::{CommandLimits, Ended, FRAME_HEAD_BYTES, Frame, How, Request};
+use punctual_worker::process::protocol::{Ended, How};
 use rustix::process::{Resource, getrlimit};
-use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Descriptors that the server needs beside its connections: files of the store, pipes of commands.
@@ -78,8 +76,17 @@ async fn commands(settings: &ServeSettings) -> Vec<Finding> {
         let found = "process and shell jobs are not allowed here; `serve --allow process,shell` allows them";
         return vec![Finding::skipped("commands", found)];
     }
-    let trial = tokio::time::timeout(TRIAL_TIMEOUT, tokio::task::spawn_blocking(try_command)).await;
-    let outcome = match trial {
+    let mode = settings.worker.containment;
+    let chosen = tokio::task::spawn_blocking(move || match InForce::choose(mode) {
+        Ok(in_force) => (in_force.clone(), contained(in_force)),
+        Err(problem) => (InForce::ShimOnly { because: problem.clone() }, cannot_contain(problem)),
+    });
+    let (in_force, containment) = chosen.await.unwrap_or_else(|error| {
+        let problem = format!("the trial broke off: {error}");
+        (InForce::ShimOnly { because: problem.clone() }, cannot_contain(problem))
+    });
+    let run = tokio::task::spawn_blocking(move || trial::run("true", &[], &in_force));
+    let outcome = match tokio::time::timeout(TRIAL_TIMEOUT, run).await {
         Ok(Ok(outcome)) => outcome.map_err(|error| error.to_string()),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err(format!("`true` did not end within {}s", TRIAL_TIMEOUT.as_secs())),
@@ -91,58 +98,37 @@ async fn commands(settings: &ServeSettings) -> Vec<Finding> {
         Ok(ended) => failed_trial(format!("{:?}", ended.how)),
         Err(error) => failed_trial(error),
     };
-    vec![trial, cgroups()]
+    vec![trial, containment, cgroups()]
+}
+
+fn contained(in_force: InForce) -> Finding {
+    let InForce::ShimOnly { because } = in_force else {
+        return Finding::good("containment", format!("{in_force}: it ends with all that it has started"));
+    };
+    let found = format!("{because}; a command that kills its shim can leave daemons behind");
+    let fix = match InForce::choose(ContainmentMode::Auto) {
+        Ok(InForce::Cgroup { .. }) => {
+            "set worker.containment = \"auto\": cgroups can be used here".to_owned()
+        }
+        _ => match InForce::choose(ContainmentMode::Namespace) {
+            Ok(_) => "let the server make cgroups (Delegate=yes in the unit), or set worker.containment = \
+                      \"namespace\" if no command needs sudo or signals processes outside"
+                .to_owned(),
+            Err(_) => "let the server make cgroups (Delegate=yes in the unit)".to_owned(),
+        },
+    };
+    Finding::warning("containment", found, fix)
+}
+
+fn cannot_contain(problem: String) -> Finding {
+    let fix =
+        "set worker.containment = \"auto\", or give the server what is missing; it does not start like this";
+    Finding::failed("containment", problem, fix)
 }
 
 fn failed_trial(how: String) -> Finding {
     let fix = "see that processes can be started here and that /proc is mounted";
     Finding::failed("commands", format!("allowed, but a trial of `true` failed: {how}"), fix)
-}
-
-/// Runs `true` as a job would.
-fn try_command() -> io::Result<Ended> {
-    let shim = shim::command();
-    let mut child = Command::new(&shim.program)
-        .args(&shim.args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()?;
-    let request = Request {
-        command: vec!["true".to_owned()],
-        env: BTreeMap::from_iter(shim.env),
-        cwd: None,
-        stdin: None,
-        kill_grace: Duration::from_secs(1),
-        limits: CommandLimits { output_bytes: 1_024, ..CommandLimits::default() },
-    };
-    let mut line = serde_json::to_vec(&request)?;
-    line.push(b'\n');
-    // Kept open until the end: closing it would stop the command.
-    let mut stdin = child.stdin.take();
-    if let Some(stdin) = &mut stdin {
-        stdin.write_all(&line)?;
-    }
-    let mut frames = Vec::new();
-    if let Some(stdout) = &mut child.stdout {
-        stdout.read_to_end(&mut frames)?;
-    }
-    drop(stdin);
-    child.wait()?;
-    ended(&frames)
-}
-
-/// The last of the frames, which says how the command ended.
-fn ended(mut frames: &[u8]) -> io::Result<Ended> {
-    while let Some((head, rest)) = frames.split_first_chunk::<FRAME_HEAD_BYTES>() {
-        let (kind, length) = Frame::read_head(*head).map_err(io::Error::other)?;
-        let Some((content, rest)) = rest.split_at_checked(length) else { break };
-        if let Frame::Ended(ended) = Frame::read(kind, content.to_vec()).map_err(io::Error::other)? {
-            return Ok(ended);
-        }
-        frames = rest;
-    }
-    Err(io::Error::other("the shim did not say how it ended"))
 }
 
 fn cgroups() -> Finding {

@@ -1,8 +1,10 @@
 //! What the operator allows jobs to do: run commands here, and reach beyond the public internet.
 
 use crate::config::value::{Item, one_of, word, words};
+use crate::containment::{Contained, ContainmentMode, InForce, end_leftovers};
+use crate::exit::CliError;
 use crate::shim;
-use punctual_core::ports::Executor;
+use punctual_core::ports::{Executor, Host};
 use punctual_worker::process::{process_executor, shell_executor};
 use std::sync::Arc;
 
@@ -16,12 +18,34 @@ pub enum Allowed {
 }
 
 impl Allowed {
-    pub fn executor(self) -> Arc<dyn Executor> {
+    fn executor(self, contained: Arc<Contained>, host: &Host) -> Arc<dyn Executor> {
         match self {
-            Allowed::Process => process_executor(shim::command()),
-            Allowed::Shell => shell_executor(shim::command()),
+            Allowed::Process => process_executor(shim::command(contained), host),
+            Allowed::Shell => shell_executor(shim::command(contained), host),
         }
     }
+}
+
+/// The executors of all that is allowed. Says how their commands are contained, and first ends those that workers which
+/// are gone have left on this machine.
+pub async fn executors(
+    allowed: &[Allowed],
+    mode: ContainmentMode,
+    host: &Host,
+) -> Result<Vec<Arc<dyn Executor>>, CliError> {
+    if allowed.is_empty() {
+        return Ok(vec![]);
+    }
+    let in_force = InForce::choose(mode).map_err(|problem| {
+        CliError::cannot_start(format!(
+            "worker.containment is {}, but {problem}; choose auto for what this machine can do",
+            word(&mode)
+        ))
+    })?;
+    in_force.announce();
+    end_leftovers(&*host.clock).await;
+    let contained = Arc::new(Contained::new(&in_force));
+    Ok(allowed.iter().map(|allowed| allowed.executor(contained.clone(), host)).collect())
 }
 
 impl Item for Allowed {

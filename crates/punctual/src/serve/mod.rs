@@ -74,7 +74,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
     let (mut signals, host) = begin(&settings.log)?;
     let (host, driven) = clock::choose(&settings.clock, host);
     let origin = |key: &str| around.origin(&args.settings, key);
-    let executors = worker::executors(&settings.worker, origin, &host)?;
+    let executors = worker::executors(&settings.worker, origin, &host).await?;
     let hooks = scaling::Hook::read_all(settings.scheduler.scaling_hooks_file.as_deref())?;
     let place = StorePlace::of(&settings.store, &args.password, data_dir.path())?;
     warn_of_seen_passwords(&place, &settings.coordination, origin);

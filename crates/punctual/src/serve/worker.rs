@@ -85,7 +85,7 @@ async fn on_store(
     let (mut signals, host) = begin(&settings.log)?;
     let origin = |key: &str| around.origin(&args.settings, key);
     warn_of_seen_passwords(&place, &settings.coordination, origin);
-    let executors = executors(&settings.worker, origin, &host)?;
+    let executors = executors(&settings.worker, origin, &host).await?;
     let open = store::open(&place, &host).await?;
     let listener = match &settings.health.listen {
         Some(address) => Some(listen(&address.0, "--health-listen").await?),
@@ -133,7 +133,8 @@ async fn on_server(
     }
     let client = args.connect.client_within(around)?;
     let (mut signals, host) = begin(&settings.log)?;
-    let executors = executors(&settings.worker, |key| around.origin(&args.settings, key), &host)?;
+    let origin = |key: &str| around.origin(&args.settings, key);
+    let executors = executors(&settings.worker, origin, &host).await?;
     let mut node = Node::new(settings.worker.drain_grace.get());
     let refusal: Arc<Mutex<Option<ClientError>>> = Arc::default();
     let shown = client.server().to_owned();
@@ -202,13 +203,13 @@ pub fn name_beside_api(open: &OpenStore) -> String {
 
 /// The handlers of a worker.
 #[cfg_attr(not(feature = "http"), expect(unused_variables, reason = "only http jobs name files"))]
-pub fn executors(
+pub async fn executors(
     settings: &WorkerSettings,
     origin: impl Fn(&str) -> String,
     host: &Host,
 ) -> Result<Vec<Arc<dyn Executor>>, CliError> {
     let mut executors = builtin_executors(host);
-    executors.extend(settings.allow.iter().map(|allowed| allowed.executor()));
+    executors.extend(super::allowed::executors(&settings.allow, settings.containment, host).await?);
     #[cfg(feature = "http")]
     executors.push(super::http::executor(settings, origin, host)?);
     Ok(executors)

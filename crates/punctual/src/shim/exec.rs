@@ -49,10 +49,14 @@ pub fn run(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         }
         Err(error) => CannotStart { text: format!("the limits cannot be set: {error}"), is_permanent: false },
     };
-    let how = How::CannotStart { problem: problem.text, is_permanent: problem.is_permanent };
-    let how = serde_json::to_string(&how).unwrap_or_default();
-    let _ = writeln!(io::stderr(), "\0{} {how}", setup.nonce);
+    report(&setup.nonce, How::CannotStart { problem: problem.text, is_permanent: problem.is_permanent });
     ExitCode::FAILURE
+}
+
+/// Tells the shim, on the stderr of a command that has not been started.
+pub fn report(nonce: &str, how: How) {
+    let how = serde_json::to_string(&how).unwrap_or_default();
+    let _ = writeln!(io::stderr(), "\0{nonce} {how}");
 }
 
 /// What a line of stderr says, if it is such a report.
@@ -89,7 +93,8 @@ fn set_up(setup: &Setup) -> io::Result<()> {
     // If the shim itself is killed, nobody would be left to end the command.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     for cgroup in &setup.cgroups {
-        std::fs::write(cgroup, "0")?;
+        let entered = std::fs::write(cgroup, "0");
+        entered.map_err(|error| io::Error::other(format!("{}: {error}", cgroup.display())))?;
     }
     let open_files = getrlimit(Resource::Nofile).maximum;
     let soft = open_files.map_or(OPEN_FILES, |most| most.min(OPEN_FILES));

@@ -5,28 +5,37 @@
 //! until then everything can be found from here. The shim stops the tree when the worker says so, when the pipe
 //! from the worker closes (the worker dropped the execution, or is dead), and when the command itself has ended.
 //!
+//! A command may stop or kill its shim. What holds it together then is the business of the worker and of
+//! [`crate::containment`]; the shim puts the command into its cgroup or its PID namespace.
+//!
 //! It is one thread: reaping and signalling take turns, so that no signal reaches a process that merely took over
 //! the number of a dead one.
 
 mod cgroups;
 mod exec;
 mod lines;
+mod namespace;
 mod notes;
 mod output;
 mod tree;
 
 pub use cgroups::place as cgroup_place;
 pub use exec::{SUBCOMMAND as EXEC_SUBCOMMAND, run as exec};
+pub use namespace::{INIT_SUBCOMMAND, run_init};
+pub use tree::signal_all as signal_below;
 
+use crate::containment::Owner;
 use cgroups::Cgroups;
 use exec::Setup;
+use namespace::{InitSetup, StatusPipe};
 use notes::Notebook;
 use output::{Outlet, Output, Pump};
 use punctual_worker::process::ShimCommand;
+use punctual_worker::process::containment::Containment;
 use punctual_worker::process::protocol::{
-    Ended, Frame, How, REQUEST_BYTES_MAX, Request, STOP_AT_ONCE, STOP_POLITELY,
+    Ended, Frame, Hold, How, REQUEST_BYTES_MAX, Request, STOP_AT_ONCE, STOP_POLITELY,
 };
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
@@ -45,7 +54,7 @@ use tokio::time::{Instant, sleep_until};
 pub const SUBCOMMAND: &str = "__shim";
 
 /// This very program, also after its file was replaced by another version.
-const THIS_PROGRAM: &str = "/proc/self/exe";
+pub const THIS_PROGRAM: &str = "/proc/self/exe";
 /// What commands see of the server's environment. Everything else may be secret.
 const PASSED_ENV: [&str; 8] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR"];
 const PASSED_ENV_PREFIX: &str = "LC_";
@@ -56,14 +65,16 @@ const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 const KILL_PAUSE_MIN: Duration = Duration::from_millis(10);
 const KILL_PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// How a worker of this process starts shims.
-pub fn command() -> ShimCommand {
+/// How a worker of this process starts shims. The arguments name the worker, so that a later one finds shims that this one
+/// has left behind.
+pub fn command(containment: Arc<dyn Containment>) -> ShimCommand {
     let mut env: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .filter(|(name, _)| PASSED_ENV.contains(&name.as_str()) || name.starts_with(PASSED_ENV_PREFIX))
         .collect();
     env.entry("PATH".to_owned()).or_insert_with(|| DEFAULT_PATH.to_owned());
-    ShimCommand { program: THIS_PROGRAM.into(), args: vec![SUBCOMMAND.into()], env }
+    let args = vec![SUBCOMMAND.into(), Owner::this().to_string().into()];
+    ShimCommand { program: THIS_PROGRAM.into(), args, env, containment }
 }
 
 pub fn run() -> ExitCode {
@@ -84,24 +95,23 @@ async fn serve() -> io::Result<()> {
     let mut inlet = BufReader::new(pipe::Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?);
     let Some(mut request) = read_request(&mut inlet).await? else { return Ok(()) };
     let signals = Signals::listen()?;
-    let cgroups = Cgroups::create(request.limits);
     let nonce = nonce()?;
     let notebook = Notebook::open()?;
     request.env.insert(notes::VARIABLE.to_owned(), notebook.path());
-    let ended = match start(&request, &cgroups, &nonce) {
-        Ok(child) => {
-            let tree = Tree::new(child, &request, outlet.clone(), nonce, notebook)?;
-            tree.run(inlet, signals, &cgroups).await
-        }
-        Err(problem) => Ended {
-            how: How::CannotStart { problem: problem.text, is_permanent: problem.is_permanent },
-            result: None,
-            stderr_tail: vec![],
-            out_of_memory: false,
-            was_stopped: false,
+    let ended = match Cgroups::create(&request.enclosure, request.limits) {
+        Ok(cgroups) => match start(&request, &cgroups, &nonce) {
+            Ok(started) => {
+                let tree = Tree::new(started, &request, outlet.clone(), nonce, notebook)?;
+                tree.run(inlet, signals, &cgroups).await
+            }
+            Err(problem) => problem.into(),
         },
+        Err(error) => CannotStart {
+            text: format!("the cgroup of the command cannot be made: {error}"),
+            is_permanent: false,
+        }
+        .into(),
     };
-    drop(cgroups);
     outlet.send(&[Frame::Ended(ended)]).await;
     Ok(())
 }
@@ -146,7 +156,26 @@ struct CannotStart {
     is_permanent: bool,
 }
 
-fn start(request: &Request, cgroups: &Cgroups, nonce: &str) -> Result<Child, CannotStart> {
+impl From<CannotStart> for Ended {
+    fn from(problem: CannotStart) -> Self {
+        Ended {
+            how: How::CannotStart { problem: problem.text, is_permanent: problem.is_permanent },
+            result: None,
+            stderr_tail: vec![],
+            out_of_memory: false,
+            was_stopped: false,
+        }
+    }
+}
+
+/// A command that has just been started.
+struct Started {
+    child: Child,
+    /// Tells how it ended where the child is not the command itself.
+    status_pipe: Option<StatusPipe>,
+}
+
+fn start(request: &Request, cgroups: &Cgroups, nonce: &str) -> Result<Started, CannotStart> {
     if let Some(cwd) = &request.cwd
         && !cwd.is_dir()
     {
@@ -162,6 +191,10 @@ fn start(request: &Request, cgroups: &Cgroups, nonce: &str) -> Result<Child, Can
     };
     let setup = serde_json::to_string(&setup).expect("numbers and texts are JSON");
     let mut command = Command::new(THIS_PROGRAM);
+    let status_pipe = match request.enclosure.hold {
+        Hold::ShimOnly | Hold::Cgroup { .. } => None,
+        Hold::Namespace => Some(enter_namespace(&mut command, request.kill_grace, nonce)?),
+    };
     command
         .arg(exec::SUBCOMMAND)
         .arg(setup)
@@ -173,7 +206,25 @@ fn start(request: &Request, cgroups: &Cgroups, nonce: &str) -> Result<Child, Can
         .stdin(if request.stdin.is_some() { Stdio::piped() } else { Stdio::null() })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    command.spawn().map_err(|error| exec::cannot_start(&request.command[0], &error))
+    let child = command.spawn().map_err(|error| exec::cannot_start(&request.command[0], &error))?;
+    Ok(Started { child, status_pipe })
+}
+
+/// Has the command begin with the first process of a new PID namespace.
+fn enter_namespace(
+    command: &mut Command,
+    kill_grace: Duration,
+    nonce: &str,
+) -> Result<StatusPipe, CannotStart> {
+    let opened = namespace::unshare().and_then(|()| StatusPipe::open());
+    let status_pipe = opened.map_err(|error| CannotStart {
+        text: format!("the PID namespace of the command cannot be made: {error}"),
+        is_permanent: false,
+    })?;
+    let setup = InitSetup::new(&status_pipe, kill_grace, nonce);
+    let setup = serde_json::to_string(&setup).expect("numbers and texts are JSON");
+    command.arg(INIT_SUBCOMMAND).arg(setup);
+    Ok(status_pipe)
 }
 
 /// A command with all that it has started.
@@ -190,6 +241,7 @@ struct Tree {
     /// Lines of the shim itself that are on their way.
     words: tokio::task::JoinSet<()>,
     status: Option<WaitStatus>,
+    status_pipe: Option<StatusPipe>,
     phase: Phase,
     was_stopped: bool,
 }
@@ -204,7 +256,7 @@ enum Phase {
 
 impl Tree {
     fn new(
-        mut child: Child,
+        Started { mut child, status_pipe }: Started,
         request: &Request,
         outlet: Arc<Outlet>,
         nonce: String,
@@ -233,6 +285,7 @@ impl Tree {
             is_dead,
             words: tokio::task::JoinSet::new(),
             status: None,
+            status_pipe,
             phase: Phase::Running,
             was_stopped: false,
         })
@@ -256,7 +309,7 @@ impl Tree {
                 Phase::Stopping(until) => Some(until),
                 Phase::Killing => {
                     cgroups.kill();
-                    tree::signal_all(Signal::KILL);
+                    tree::signal_all(getpid(), Signal::KILL);
                     let wakes_at = Instant::now() + kill_pause;
                     kill_pause = (kill_pause * 2).min(KILL_PAUSE_MAX);
                     Some(wakes_at)
@@ -299,7 +352,7 @@ impl Tree {
     }
 
     fn stop_politely(&mut self) {
-        tree::signal_all(Signal::TERM);
+        tree::signal_all(getpid(), Signal::TERM);
         self.phase = Phase::Stopping(Instant::now() + self.kill_grace);
     }
 
@@ -321,7 +374,8 @@ impl Tree {
         let _ = self.noted.await;
         let stdout = self.stdout.await.unwrap_or_default();
         let stderr = self.stderr.await.unwrap_or_default();
-        let how = match (stderr.cannot_start, self.status) {
+        let told = stderr.cannot_start.or_else(|| self.status_pipe.and_then(StatusPipe::read));
+        let how = match (told, self.status) {
             (Some(how), _) => how,
             (None, Some(status)) => how(status),
             (None, None) => How::Exited { code: -1 },

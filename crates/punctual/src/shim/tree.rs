@@ -1,37 +1,43 @@
-//! The processes below this one, as `/proc` shows them.
+//! The processes below a shim, as `/proc` shows them.
 
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::fs;
 use std::io;
 
 /// Sends the signal to every process below this one, parents first: a shell whose command has been killed must not
-/// get to start the next one.
-pub fn signal_all(signal: Signal) {
-    let root = getpid().as_raw_pid();
+/// get to start the next one. Returns whether there were any that had not ended.
+pub fn signal_all(root: Pid, signal: Signal) -> bool {
+    let root = root.as_raw_pid();
     let below = below(root);
     let tree: BTreeSet<i32> = below.iter().copied().chain([root]).collect();
+    let mut any = false;
     for pid in below {
-        signal_one(pid, &tree, signal);
+        any |= signal_one(pid, &tree, signal);
     }
+    any
 }
 
 /// Sends the signal to a process if it still belongs to the tree: the number may have gone to another meanwhile.
-fn signal_one(pid: i32, tree: &BTreeSet<i32>, signal: Signal) {
-    let Some(id) = Pid::from_raw(pid) else { return };
-    match pidfd_open(id, PidfdFlags::empty()) {
-        Ok(process) => {
-            if parent(pid).is_some_and(|parent| tree.contains(&parent)) {
-                let _ = pidfd_send_signal(process, signal);
-            }
-        }
-        Err(Errno::SRCH) => {}
+fn signal_one(pid: i32, tree: &BTreeSet<i32>, signal: Signal) -> bool {
+    let Some(id) = Pid::from_raw(pid) else { return false };
+    let process = match pidfd_open(id, PidfdFlags::empty()) {
+        Ok(process) => Some(process),
+        Err(Errno::SRCH) => return false,
         // The kernel is older than pidfds, or does not let us have them.
-        Err(_) => {
-            let _ = kill_process(id, signal);
-        }
+        Err(_) => None,
+    };
+    match Stat::read(pid) {
+        Some(stat) if tree.contains(&stat.parent) && !stat.has_ended => {}
+        _ => return false,
     }
+    let _ = match process {
+        Some(process) => pidfd_send_signal(process, signal),
+        None => kill_process(id, signal),
+    };
+    true
 }
 
 /// Every process below this one, parents before their children.
@@ -87,15 +93,35 @@ fn scan() -> BTreeMap<i32, Vec<i32>> {
 
 /// Who would reap this process.
 fn parent(pid: i32) -> Option<i32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before it may contain anything, also parentheses.
-    let after_name = stat.rsplit_once(')')?.1;
-    after_name.split_ascii_whitespace().nth(1)?.parse().ok()
+    Stat::read(pid).map(|stat| stat.parent)
+}
+
+/// The parent of this process, as it is numbered in the namespace that `/proc` shows.
+pub fn own_parent() -> Option<u32> {
+    Stat::read("self")?.parent.try_into().ok()
+}
+
+/// Some of what the kernel says of a process.
+struct Stat {
+    parent: i32,
+    /// It has not been reaped, and does nothing more.
+    has_ended: bool,
+}
+
+impl Stat {
+    fn read(pid: impl Display) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name before it may contain anything, also parentheses.
+        let mut after_name = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+        let has_ended = matches!(after_name.next()?, "Z" | "X");
+        Some(Stat { parent: after_name.next()?.parse().ok()?, has_ended })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::process::getpid;
     use std::process::Command;
 
     #[test]

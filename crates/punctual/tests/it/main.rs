@@ -15,6 +15,7 @@ mod clock;
 #[cfg(feature = "postgres")]
 mod cluster;
 mod config;
+mod containment;
 mod control;
 #[cfg(all(feature = "postgres", feature = "mysql"))]
 mod coordination;

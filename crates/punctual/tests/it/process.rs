@@ -14,7 +14,7 @@ fn server() -> Server {
     Server::start_with(&["--allow", "process,shell"])
 }
 
-async fn submit(client: &Client, job: Value) -> JobId {
+pub async fn submit(client: &Client, job: Value) -> JobId {
     client.submit_json(&to_raw_value(&job).unwrap()).await.unwrap().job_id
 }
 
@@ -30,7 +30,7 @@ async fn shell(client: &Client, script: &str) -> ExecutionBody {
     run(client, "shell", json!({"script": script})).await
 }
 
-async fn last_execution(client: &Client, job: JobId) -> ExecutionBody {
+pub async fn last_execution(client: &Client, job: JobId) -> ExecutionBody {
     client.executions(job, None, None).await.unwrap().items.remove(0)
 }
 
@@ -49,18 +49,18 @@ async fn lines(client: &Client, execution: &ExecutionBody) -> Vec<LogLineBody> {
 }
 
 /// The messages of one stream.
-async fn written(client: &Client, execution: &ExecutionBody, stream: LogStreamBody) -> Vec<String> {
+pub async fn written(client: &Client, execution: &ExecutionBody, stream: LogStreamBody) -> Vec<String> {
     let lines = lines(client, execution).await;
     lines.into_iter().filter(|line| line.stream == stream).map(|line| line.message).collect()
 }
 
-fn failure(execution: &ExecutionBody) -> &str {
+pub fn failure(execution: &ExecutionBody) -> &str {
     assert_eq!(execution.status, ExecutionStatus::Failed);
     execution.error_message.as_deref().unwrap()
 }
 
 /// The processes that have this marker in their environment.
-fn processes_with(marker: &str) -> Vec<String> {
+pub fn processes_with(marker: &str) -> Vec<String> {
     let marker = format!("MARKER={marker}");
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let marked = entries.filter(|entry| {
@@ -71,7 +71,7 @@ fn processes_with(marker: &str) -> Vec<String> {
 }
 
 /// A marker that no other test and no other run of this one has.
-fn marker(name: &str) -> String {
+pub fn marker(name: &str) -> String {
     format!("{name}-{}", std::process::id())
 }
 

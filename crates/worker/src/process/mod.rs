@@ -2,22 +2,23 @@
 //!
 //! The shim is another process, so that it outlives a worker that dies. It owns all that the command starts and
 //! ends it when it is told to, when the command has ended, and when the pipe from the worker closes. Dropping the
-//! handler's future closes that pipe: whatever becomes of the worker, no process is left behind. This module knows
-//! how to talk to a shim, not what it does.
+//! handler's future closes that pipe: whatever becomes of the worker, no process is left behind. A shim that its own
+//! command has stopped or killed does none of this; then the worker ends the command ([`containment`]). This module
+//! knows how to talk to a shim, not what it does.
 
+pub mod containment;
 mod outcome;
 mod payload;
 pub mod protocol;
 
-use futures_util::future::{Either, select};
+use containment::{Containment, Keeper, Watched};
+use futures_util::future::{Either, join, select};
 use protocol::{CommandNote, Ended, FRAME_HEAD_BYTES, Frame, Request, STOP_AT_ONCE, STOP_POLITELY};
 use punctual_core::limits;
 use punctual_core::notes::Checkpoint;
-use punctual_core::ports::{
-    Assignment, ExecutionContext, Executor, LogStream, Outcome, Stop, StopSignal, Task,
-};
-use rustix::process::{Pid, Signal, kill_process};
+use punctual_core::ports::{Assignment, ExecutionContext, Executor, Host, LogStream, Outcome, Stop, Task};
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
@@ -35,16 +36,17 @@ pub struct ShimCommand {
     pub args: Vec<OsString>,
     /// What every command finds in its environment, beside what its job adds.
     pub env: BTreeMap<String, String>,
+    pub containment: Arc<dyn Containment>,
 }
 
 /// Runs an argument list as it is: no shell looks at it.
-pub fn process_executor(shim: ShimCommand) -> Arc<dyn Executor> {
-    Arc::new(CommandExecutor { job_type: "process", request: payload::process, shim: Arc::new(shim) })
+pub fn process_executor(shim: ShimCommand, host: &Host) -> Arc<dyn Executor> {
+    Arc::new(CommandExecutor::new("process", payload::process, shim, host))
 }
 
 /// Runs a script through `sh -c`.
-pub fn shell_executor(shim: ShimCommand) -> Arc<dyn Executor> {
-    Arc::new(CommandExecutor { job_type: "shell", request: payload::shell, shim: Arc::new(shim) })
+pub fn shell_executor(shim: ShimCommand, host: &Host) -> Arc<dyn Executor> {
+    Arc::new(CommandExecutor::new("shell", payload::shell, shim, host))
 }
 
 struct CommandExecutor {
@@ -52,6 +54,20 @@ struct CommandExecutor {
     /// What the payload asks for, or what is wrong with it.
     request: fn(&str) -> Result<Request, String>,
     shim: Arc<ShimCommand>,
+    keeper: Keeper,
+}
+
+impl CommandExecutor {
+    fn new(
+        job_type: &'static str,
+        request: fn(&str) -> Result<Request, String>,
+        shim: ShimCommand,
+        host: &Host,
+    ) -> Self {
+        let containment = shim.containment.clone();
+        let keeper = Keeper { containment, clock: host.clock.clone(), spawn: host.spawn.clone() };
+        CommandExecutor { job_type, request, shim: Arc::new(shim), keeper }
+    }
 }
 
 impl Executor for CommandExecutor {
@@ -63,7 +79,7 @@ impl Executor for CommandExecutor {
         match (self.request)(&context.assignment.payload) {
             Ok(request) => {
                 let request = with_facts(request, &self.shim, &context);
-                Box::pin(run(self.shim.clone(), request, context))
+                Box::pin(run(self.shim.clone(), self.keeper.clone(), request, context))
             }
             Err(error) => Box::pin(std::future::ready(Outcome::Failed { error, retryable: false })),
         }
@@ -71,7 +87,8 @@ impl Executor for CommandExecutor {
 
     fn stop_time_max(&self, assignment: &Assignment) -> Duration {
         let request = (self.request)(&assignment.payload);
-        request.map_or(Duration::ZERO, |request| request.kill_grace + limits::KILL_TIME_MAX)
+        let longest = |request: Request| request.kill_grace + limits::SHIM_ANSWER_MAX + limits::KILL_TIME_MAX;
+        request.map_or(Duration::ZERO, longest)
     }
 }
 
@@ -89,32 +106,39 @@ fn with_facts(mut request: Request, shim: &ShimCommand, context: &ExecutionConte
     let added = std::mem::replace(&mut request.env, shim.env.clone());
     request.env.extend(added);
     request.env.extend(facts.map(|(name, value)| (name.to_owned(), value)));
+    request.enclosure = shim.containment.next();
     if let Some(checkpoint) = &assignment.checkpoint {
         request.env.insert("PUNCTUAL_CHECKPOINT".to_owned(), checkpoint.as_json().to_owned());
     }
     request
 }
 
-async fn run(shim: Arc<ShimCommand>, request: Request, context: ExecutionContext) -> Outcome {
-    let started = match Shim::start(&shim, &request).await {
+async fn run(shim: Arc<ShimCommand>, keeper: Keeper, request: Request, context: ExecutionContext) -> Outcome {
+    let started = match Shim::start(&shim, &keeper, &request).await {
         Ok(started) => started,
         Err(error) => return failed(format!("the shim of the command cannot be started: {error}")),
     };
-    let Shim { mut process, stdin, stdout } = started;
-    let told = pin!(listen(stdout, &context));
-    let shim = process.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-    let stopped = pin!(pass_on_stops(stdin, shim, &*context.stop));
-    let told = match select(told, stopped).await {
-        Either::Left((told, _)) => told,
-        Either::Right((never, _)) => match never {},
+    let Shim { mut process, stdin, stdout, watched } = started;
+    let told = {
+        let told = pin!(listen(stdout, &context));
+        let stopped = pin!(stop(stdin, &watched, request.kill_grace, &context));
+        match select(told, stopped).await {
+            Either::Left((told, _)) => told,
+            Either::Right((never, _)) => match never {},
+        }
     };
+    if told.is_err() {
+        // Whatever has become of the shim: without its word the command must not go on.
+        let _ = select(pin!(process.wait()), pin!(watched.kill_with_shim())).await;
+    }
     // Its last frame is its last act; waiting here leaves no zombie.
     let status = process.wait().await;
+    watched.over().await;
     match told {
         Ok(ended) => outcome::outcome(ended, request.limits),
         Err(error) => {
             let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-            failed(format!("the shim of the command broke off ({status}): {error}"))
+            failed(outcome::without_shim(&status, &error, &request.enclosure.hold))
         }
     }
 }
@@ -128,10 +152,11 @@ struct Shim {
     process: Child,
     stdin: ChildStdin,
     stdout: ChildStdout,
+    watched: Watched,
 }
 
 impl Shim {
-    async fn start(shim: &ShimCommand, request: &Request) -> io::Result<Self> {
+    async fn start(shim: &ShimCommand, keeper: &Keeper, request: &Request) -> io::Result<Self> {
         let mut process = Command::new(&shim.program)
             .args(&shim.args)
             // The server's own may hold secrets, and the shim needs none of it.
@@ -144,10 +169,13 @@ impl Shim {
         let (Some(mut stdin), Some(stdout)) = (process.stdin.take(), process.stdout.take()) else {
             return Err(io::Error::other("its pipes are missing"));
         };
+        let Some(watched) = keeper.watch(request.enclosure.clone(), &process) else {
+            return Err(io::Error::other("it has no process id"));
+        };
         let mut line = serde_json::to_vec(request)?;
         line.push(b'\n');
         stdin.write_all(&line).await?;
-        Ok(Shim { process, stdin, stdout })
+        Ok(Shim { process, stdin, stdout, watched })
     }
 }
 
@@ -190,22 +218,31 @@ async fn read_frame(stdout: &mut BufReader<ChildStdout>) -> io::Result<Frame> {
     Frame::read(kind, content).map_err(io::Error::other)
 }
 
-/// Tells the shim when to stop. A shim that is gone has said so on its other pipe.
-async fn pass_on_stops(
+/// Tells the shim when to stop, and ends the command without it if the shim does not answer. A shim that is gone has
+/// said so on its other pipe.
+async fn stop(
     mut stdin: ChildStdin,
-    shim: Option<Pid>,
-    stop: &dyn StopSignal,
-) -> std::convert::Infallible {
-    // Its own command may have suspended it.
-    let wake = || shim.map(|shim| kill_process(shim, Signal::CONT));
-    // Whoever must stop at once is not asked politely first.
-    let at_once = stop.requested(Stop::AtOnce);
-    if let Either::Right((_, at_once)) = select(at_once, stop.requested(Stop::Politely)).await {
+    watched: &Watched,
+    kill_grace: Duration,
+    context: &ExecutionContext,
+) -> Infallible {
+    let at_once = context.stop.requested(Stop::AtOnce);
+    if let Either::Right((_, at_once)) = select(at_once, context.stop.requested(Stop::Politely)).await {
         let _ = stdin.write_all(&[STOP_POLITELY]).await;
-        let _ = wake();
-        at_once.await;
+        watched.wake_shim();
+        // After the grace the shim kills the tree; one that its command keeps stopping does not.
+        let unanswered = pin!(watched.sleep(kill_grace + limits::SHIM_ANSWER_MAX));
+        if let Either::Right(_) = select(at_once, unanswered).await {
+            let note = "the shim of the command did not answer: the worker kills the command".to_owned();
+            join(kill(stdin, watched), context.logs.append(LogStream::Log, note)).await;
+            return std::future::pending().await;
+        }
     }
-    let _ = stdin.write_all(&[STOP_AT_ONCE]).await;
-    let _ = wake();
+    kill(stdin, watched).await;
     std::future::pending().await
+}
+
+async fn kill(mut stdin: ChildStdin, watched: &Watched) {
+    let _ = stdin.write_all(&[STOP_AT_ONCE]).await;
+    watched.kill_with_shim().await;
 }

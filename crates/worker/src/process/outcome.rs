@@ -1,7 +1,8 @@
 //! What the end of a command means for its execution.
 
-use super::protocol::{CommandLimits, Ended, How};
+use super::protocol::{CommandLimits, Ended, Hold, How};
 use punctual_core::ports::Outcome;
+use std::io;
 
 const SIGKILL: i32 = 9;
 const SIGXCPU: i32 = 24;
@@ -52,6 +53,23 @@ pub(crate) fn outcome(ended: Ended, limits: CommandLimits) -> Outcome {
         How::Signaled { signal } => killed(*signal, &ended, limits),
     };
     Outcome::Failed { error: with_tail(error, &ended.stderr_tail), retryable: true }
+}
+
+/// The error of a command whose shim ended before it could report.
+pub(crate) fn without_shim(status: &str, error: &io::Error, hold: &Hold) -> String {
+    // The pipe of a shim that was killed merely ends.
+    let cause = match error.kind() {
+        io::ErrorKind::UnexpectedEof => String::new(),
+        _ => format!(": {error}"),
+    };
+    let left = match hold {
+        Hold::Cgroup { .. } | Hold::Namespace => "all processes of the command were killed",
+        Hold::ShimOnly => {
+            "the command was killed, but daemons that it started may still run, because nothing else contains it \
+             (worker.containment)"
+        }
+    };
+    format!("the shim of the command ended before the command ({status}){cause}; {left}")
 }
 
 fn exited(code: i32, ended: &Ended, limits: CommandLimits) -> String {

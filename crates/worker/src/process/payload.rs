@@ -1,7 +1,7 @@
 //! The payloads of `process` and `shell` jobs, checked. What is wrong with one will still be wrong at the next
 //! attempt, so its error names the field and fails the job for good.
 
-use super::protocol::{CommandLimits, Request};
+use super::protocol::{CommandLimits, Enclosure, Request};
 use jiff::SignedDuration;
 use punctual_core::limits;
 use serde::de::{DeserializeOwned, Error};
@@ -112,6 +112,7 @@ fn checked(payload: ProcessPayload) -> Result<Request, String> {
         stdin: payload.stdin,
         kill_grace,
         limits: checked_limits(payload.limits)?,
+        enclosure: Enclosure::default(),
     })
 }
 
@@ -223,6 +224,7 @@ mod tests {
                     processes: Some(9),
                     output_bytes: 4_096
                 },
+                enclosure: Enclosure::default(),
             }
         );
     }

@@ -33,6 +33,27 @@ pub struct Request {
     pub stdin: Option<String>,
     pub kill_grace: Duration,
     pub limits: CommandLimits,
+    pub enclosure: Enclosure,
+}
+
+/// How the processes of one command are kept together, beside being descendants of their shim.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Enclosure {
+    /// Names the cgroups that are made for the command; unique on the machine.
+    pub name: String,
+    pub hold: Hold,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Hold {
+    /// Nothing beside the shim.
+    #[default]
+    ShimOnly,
+    /// A cgroup of its own, below this directory.
+    Cgroup { parent: PathBuf },
+    /// A PID namespace of its own.
+    Namespace,
 }
 
 /// What a command may use up. What is left out is not limited.

@@ -1,0 +1,163 @@
+//! A PID namespace for one command. The kernel kills everything in it when its first process ends, and nothing in it can
+//! signal a process outside, so the command can neither stop nor kill its shim.
+//!
+//! The shim stays outside. The first process in the namespace is `punctual __init`, because the kernel treats the signals
+//! of that process in a special way that programs do not expect. It starts the command, reaps, tells the shim how the
+//! command ended, and ends when nothing is left or the grace is over. The kernel kills it when the shim dies.
+
+use super::{THIS_PROGRAM, exec, tree, wake_at};
+use punctual_worker::process::protocol::How;
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, getgid, getuid, kill_process_group, set_parent_process_death_signal,
+};
+use rustix::thread::{CapabilitySet, CapabilitySets, UnshareFlags, set_capabilities};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
+
+pub const INIT_SUBCOMMAND: &str = "__init";
+
+/// Makes a PID namespace for the next process that this one starts. An ordinary user may do so in a user namespace only,
+/// in which no one but that user exists.
+pub fn unshare() -> io::Result<()> {
+    match unshare_namespaces(UnshareFlags::NEWPID) {
+        Err(rustix::io::Errno::PERM) => {}
+        outcome => return Ok(outcome?),
+    }
+    let (user, group) = (getuid().as_raw(), getgid().as_raw());
+    unshare_namespaces(UnshareFlags::NEWUSER | UnshareFlags::NEWPID)?;
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+    fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
+    // The command, which has no capabilities, could not open the pipe for its notes in a process that has some.
+    let nothing = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: nothing, permitted: nothing, inheritable: nothing })?;
+    Ok(())
+}
+
+#[expect(
+    deprecated,
+    reason = "its successor is unsafe because of file descriptors, which are not unshared here"
+)]
+fn unshare_namespaces(flags: UnshareFlags) -> rustix::io::Result<()> {
+    rustix::thread::unshare(flags)
+}
+
+/// By which the first process of the namespace tells how the command ended.
+pub struct StatusPipe {
+    reader: PipeReader,
+    /// Kept open, so that its path leads somewhere.
+    writer: PipeWriter,
+}
+
+impl StatusPipe {
+    pub fn open() -> io::Result<Self> {
+        let (reader, writer) = io::pipe()?;
+        Ok(StatusPipe { reader, writer })
+    }
+
+    fn path(&self) -> PathBuf {
+        format!("/proc/{}/fd/{}", std::process::id(), self.writer.as_raw_fd()).into()
+    }
+
+    /// How the command ended, once nothing of the namespace is left; none if it was killed with its namespace.
+    pub fn read(self) -> Option<How> {
+        let StatusPipe { mut reader, writer } = self;
+        drop(writer);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+}
+
+/// What the first process of a namespace needs to know.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct InitSetup {
+    shim: u32,
+    status: PathBuf,
+    kill_grace: Duration,
+    nonce: String,
+}
+
+impl InitSetup {
+    pub fn new(status: &StatusPipe, kill_grace: Duration, nonce: &str) -> Self {
+        InitSetup { shim: std::process::id(), status: status.path(), kill_grace, nonce: nonce.to_owned() }
+    }
+}
+
+/// Is the first process of a namespace, and starts the command that the arguments name.
+pub fn run_init(mut args: impl Iterator<Item = OsString>) -> ExitCode {
+    let setup = args.next().and_then(|setup| setup.into_string().ok());
+    let Some(setup) = setup.and_then(|setup| serde_json::from_str::<InitSetup>(&setup).ok()) else {
+        eprintln!("error: {INIT_SUBCOMMAND} is for Punctual's own use");
+        return ExitCode::FAILURE;
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    match runtime.and_then(|runtime| runtime.block_on(serve(&setup, args))) {
+        // What is left dies with this process.
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let problem = format!("the PID namespace of the command cannot be used: {error}");
+            exec::report(&setup.nonce, How::CannotStart { problem, is_permanent: false });
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve(setup: &InitSetup, args: impl Iterator<Item = OsString>) -> io::Result<()> {
+    let _ = rustix::thread::set_name(c"punctual-init");
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // The shim may have died before.
+    if tree::own_parent() != Some(setup.shim) {
+        return Err(io::Error::other("the shim is gone"));
+    }
+    let mut children = signal(SignalKind::child())?;
+    let mut told = fs::File::options().write(true).open(&setup.status)?;
+    let main = Command::new(THIS_PROGRAM).args(args).process_group(0).spawn()?;
+    let main = Pid::from_child(&main);
+    let mut ends_at = None;
+    while let Left::Some { main_ended } = reap(main) {
+        if let Some(status) = main_ended {
+            tell(&mut told, status)?;
+            // To all processes of the namespace but this one.
+            let _ = kill_process_group(Pid::INIT, Signal::TERM);
+            ends_at = Some(Instant::now() + setup.kill_grace);
+            continue;
+        }
+        tokio::select! {
+            biased;
+            _ = children.recv() => {}
+            () = wake_at(ends_at) => return Ok(()),
+        }
+    }
+    Ok(())
+}
+
+fn tell(told: &mut fs::File, status: WaitStatus) -> io::Result<()> {
+    told.write_all(&serde_json::to_vec(&super::how(status))?)
+}
+
+enum Left {
+    Some { main_ended: Option<WaitStatus> },
+    Nothing,
+}
+
+/// Takes in what has ended, up to the command itself.
+fn reap(main: Pid) -> Left {
+    loop {
+        match rustix::process::wait(WaitOptions::NOHANG) {
+            Ok(Some((pid, status))) if pid == main => return Left::Some { main_ended: Some(status) },
+            Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+            Ok(None) => return Left::Some { main_ended: None },
+            Err(_) => return Left::Nothing,
+        }
+    }
+}
