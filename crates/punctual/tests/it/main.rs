@@ -16,6 +16,7 @@ mod clock;
 mod cluster;
 mod config;
 mod control;
+mod counted;
 #[cfg(all(feature = "postgres", feature = "mysql"))]
 mod coordination;
 #[cfg(all(feature = "postgres", feature = "etcd", feature = "redis", feature = "zookeeper"))]
@@ -29,6 +30,7 @@ mod denied;
 mod dependencies;
 mod depth;
 mod doctor;
+mod documents;
 mod driven;
 mod events;
 mod executions;
