@@ -173,7 +173,8 @@ impl ApiError {
                     Some("JSON is written in UTF-8; another encoding has to be converted".to_owned());
             }
             ApiError::TooDeep => {
-                problem.detail = Some(format!("nest arrays and objects at most {} deep", limits::JSON_DEPTH_MAX));
+                problem.detail =
+                    Some(format!("nest arrays and objects at most {} deep", limits::JSON_DEPTH_MAX));
             }
             ApiError::UriTooLong { limit_bytes } => {
                 problem.detail = Some(format!("path and query may have at most {limit_bytes} bytes"));

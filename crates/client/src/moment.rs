@@ -7,7 +7,9 @@ pub fn time_fix(text: &str) -> String {
     let is_time = |completed: String| completed.parse::<Timestamp>().is_ok();
     match text.parse::<Timestamp>().map_err(|error| error.problem) {
         Err(TimestampProblem::LeapSecond) => {
-            return format!("must have a second from 00 to 59, not 60 as in {text:?}: leap seconds are not supported");
+            return format!(
+                "must have a second from 00 to 59, not 60 as in {text:?}: leap seconds are not supported"
+            );
         }
         Err(TimestampProblem::OffsetTooLarge) => {
             return format!("must have an offset from -23:59 to +23:59, or Z for UTC, unlike {text:?}");

@@ -43,7 +43,9 @@ pub fn name_problem(text: &str) -> Option<String> {
 /// The same of a name that is part of the path of a URL, where `.` and `..` mean something else.
 pub fn path_name_problem(text: &str) -> Option<String> {
     match text {
-        "." | ".." => Some(format!("must not be {}, which no URL can name: choose another name", shown(text))),
+        "." | ".." => {
+            Some(format!("must not be {}, which no URL can name: choose another name", shown(text)))
+        }
         _ => name_problem(text),
     }
 }
@@ -130,7 +132,8 @@ fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len() + 2);
     shown.push('"');
     for character in text.chars() {
-        let is_seen = matches!(usage(character), Usage::Anywhere) && (character == ' ' || !is_blank(character));
+        let is_seen =
+            matches!(usage(character), Usage::Anywhere) && (character == ' ' || !is_blank(character));
         if is_seen {
             shown.push(character);
         } else {
@@ -179,7 +182,10 @@ mod tests {
             ("", "must not be empty"),
             (&"x".repeat(201), long),
             (" ", "must not be blank, as in \" \": give it a name that can be seen"),
-            ("\u{3000}\u{a0}", "must not be blank, as in \"<U+3000><U+00A0>\": give it a name that can be seen"),
+            (
+                "\u{3000}\u{a0}",
+                "must not be blank, as in \"<U+3000><U+00A0>\": give it a name that can be seen",
+            ),
             ("\u{2800}", "must not be blank, as in \"<U+2800>\": give it a name that can be seen"),
             (" a", "must not begin or end with white space, as in \" a\": write \"a\""),
             ("a b\u{2003}", "must not begin or end with white space, as in \"a b<U+2003>\": write \"a b\""),
@@ -191,7 +197,10 @@ mod tests {
                 "must not contain the bidirectional control character U+202E, as in \"in<U+202E>voice\": remove it",
             ),
             ("\u{200b}", "must not contain the invisible character U+200B, as in \"<U+200B>\": remove it"),
-            ("a\u{200d}b", "must not contain the invisible character U+200D, as in \"a<U+200D>b\": remove it"),
+            (
+                "a\u{200d}b",
+                "must not contain the invisible character U+200D, as in \"a<U+200D>b\": remove it",
+            ),
             ("a\u{fe0f}", "must not contain the invisible character U+FE0F, as in \"a<U+FE0F>\": remove it"),
             ("ü\u{200d}", "must not contain the invisible character U+200D, as in \"ü<U+200D>\": remove it"),
             (

@@ -137,7 +137,11 @@ impl Checkpoint {
     /// What the store has kept, which may be deeper than what is taken today.
     pub fn stored(json: String) -> Result<Self, CheckpointTooLarge> {
         let bytes = json.len();
-        if bytes > limits::CHECKPOINT_BYTES_MAX { Err(CheckpointTooLarge { bytes }) } else { Ok(Checkpoint(json)) }
+        if bytes > limits::CHECKPOINT_BYTES_MAX {
+            Err(CheckpointTooLarge { bytes })
+        } else {
+            Ok(Checkpoint(json))
+        }
     }
 
     /// Whether it nests no deeper than what is taken today.

@@ -99,10 +99,7 @@ const NAME_PATTERN: &str = concat!(
 
 /// A name of a job, type, queue, owner or tag.
 pub fn name(about: &str) -> Schema {
-    text(about)
-        .with("minLength", 1)
-        .with("maxLength", limits::NAME_BYTES_MAX)
-        .with("pattern", NAME_PATTERN)
+    text(about).with("minLength", 1).with("maxLength", limits::NAME_BYTES_MAX).with("pattern", NAME_PATTERN)
 }
 
 pub fn whole(about: &str, range: RangeInclusive<u64>) -> Schema {

@@ -1,8 +1,8 @@
 //! One handler: its payload read, its result written, and what it is told of its run.
 
 use punctual_core::causes::in_full;
-use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
 use punctual_core::documents::TooDeep;
+use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
 use punctual_core::notes::{Checkpoint, CheckpointProblem, CheckpointTooLarge, Percent, Progress};
 use punctual_core::ports::{
     Assignment, ExecutionContext, Executor, LogSink, LogStream, NoteError, NoteSink, Outcome, Stop,

@@ -130,13 +130,19 @@ impl Output {
     pub fn result(&self) -> Result<Option<String>, String> {
         if self.last_line.len() >= LINE_BYTES_MAX {
             let most = limits::RESULT_BYTES_MAX;
-            return Err(format!("the last line of stdout is too long to be the result: it has more than {most} bytes"));
+            return Err(format!(
+                "the last line of stdout is too long to be the result: it has more than {most} bytes"
+            ));
         }
         let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(&self.last_line).is_ok();
-        let Some(text) = std::str::from_utf8(&self.last_line).ok().filter(|_| is_json) else { return Ok(None) };
+        let Some(text) = std::str::from_utf8(&self.last_line).ok().filter(|_| is_json) else {
+            return Ok(None);
+        };
         match check_depth(text) {
             Ok(()) => Ok(Some(text.trim().to_owned())),
-            Err(problem) => Err(format!("the last line of stdout is too deep to be the result: it {problem}")),
+            Err(problem) => {
+                Err(format!("the last line of stdout is too deep to be the result: it {problem}"))
+            }
         }
     }
 }
@@ -176,7 +182,8 @@ mod tests {
     fn a_last_line_without_end_is_no_result() {
         let mut output = Output::default();
         output.keep(&vec![b'1'; LINE_BYTES_MAX]);
-        let problem = "the last line of stdout is too long to be the result: it has more than 65536 bytes".to_owned();
+        let problem =
+            "the last line of stdout is too long to be the result: it has more than 65536 bytes".to_owned();
         assert_eq!(output.result(), Err(problem));
     }
 

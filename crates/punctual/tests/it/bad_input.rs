@@ -139,7 +139,10 @@ async fn names_that_cannot_be_seen_and_times_that_do_not_exist_are_refused() {
     assert_eq!((status, &body["errors"][0]["field"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!("worker")));
     for queue in ["a%E2%80%8Bb", "%20", &"x".repeat(201)] {
         let (status, body) = server.post(&format!("/api/v1/queues/{queue}/pause"), "").await;
-        assert_eq!((status, &body["errors"][0]["field"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!("queue")));
+        assert_eq!(
+            (status, &body["errors"][0]["field"]),
+            (StatusCode::UNPROCESSABLE_ENTITY, &json!("queue"))
+        );
     }
     for time in ["2026-01-01T23:59:60Z", "2026-01-01T00:00:00%2B25:00"] {
         let (status, body) = server.get(&format!("/api/v1/dead-letters?died_from={time}")).await;

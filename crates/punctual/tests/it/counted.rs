@@ -17,7 +17,8 @@ async fn in_history(server: &Server) -> Vec<(ExecutionStatus, u64)> {
         ExecutionStatus::Skipped,
         ExecutionStatus::Expired,
     ] {
-        let filter = ExecutionFilter { status: Some(status), limit: Some(1_000), ..ExecutionFilter::default() };
+        let filter =
+            ExecutionFilter { status: Some(status), limit: Some(1_000), ..ExecutionFilter::default() };
         let page = server.client().all_executions(&filter).await.unwrap();
         assert!(page.next_cursor.is_none(), "one page is enough");
         counts.push((status, page.items.len() as u64));
@@ -71,13 +72,13 @@ async fn an_outcome_reported_after_a_cancel_counts_as_cancelled() {
 #[tokio::test]
 async fn cancels_that_meet_outcomes_are_counted_as_they_were_recorded() {
     let server = Server::start();
-    let jobs = (0..300).map(|n| {
-        json!({"name": "short", "job_type": "sleep", "payload": {"ms": n % 20}, "max_retries": 0})
-    });
+    let jobs = (0..300)
+        .map(|n| json!({"name": "short", "job_type": "sleep", "payload": {"ms": n % 20}, "max_retries": 0}));
     let batch = json!({"jobs": jobs.collect::<Vec<_>>()}).to_string();
     let (status, answer) = server.post("/api/v1/jobs/batch", &batch).await;
     assert!(status.is_success(), "{answer}");
-    let ids: Vec<_> = answer["items"].as_array().expect("a list").iter().map(|item| item["job_id"].clone()).collect();
+    let ids: Vec<_> =
+        answer["items"].as_array().expect("a list").iter().map(|item| item["job_id"].clone()).collect();
     let cancel = async |id: &Value| {
         // Whether it comes in time is what is left open.
         server.post(&format!("/api/v1/jobs/{}/cancel", id.as_str().expect("an id")), "").await

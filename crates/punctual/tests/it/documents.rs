@@ -34,10 +34,17 @@ async fn a_reported_result_that_nests_too_deep_fails_its_attempt_and_no_other() 
             assignment["execution_id"], assignment["epoch"]
         )
     };
-    let reports =
-        format!(r#"{{"reports": [{}, {}]}}"#, report(&assignments[0], &nested(30_000)), report(&assignments[1], &nested(100)));
+    let reports = format!(
+        r#"{{"reports": [{}, {}]}}"#,
+        report(&assignments[0], &nested(30_000)),
+        report(&assignments[1], &nested(100))
+    );
     let (status, answers) = server.post("/api/v1/worker/report", &reports).await;
-    assert_eq!((status, &answers["answers"]), (StatusCode::OK, &json!(["accepted", "accepted"])), "{answers}");
+    assert_eq!(
+        (status, &answers["answers"]),
+        (StatusCode::OK, &json!(["accepted", "accepted"])),
+        "{answers}"
+    );
     let execution = async |assignment: &Value| {
         server.get(&format!("/api/v1/executions/{}", assignment["execution_id"].as_str().unwrap())).await.1
     };

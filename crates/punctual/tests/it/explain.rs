@@ -43,7 +43,8 @@ async fn a_child_of_a_deleted_job_tells_that_it_will_be_skipped() {
     };
     let opening = json!({"worker": "raw", "job_types": ["raw"], "lease_secs": 60});
     let session = say("sessions", opening).await["session"].clone();
-    let (done, parent) = (server.submit(json!({"name": "raw"})).await, server.submit(json!({"name": "raw"})).await);
+    let (done, parent) =
+        (server.submit(json!({"name": "raw"})).await, server.submit(json!({"name": "raw"})).await);
     let child = json!({"name": "child", "job_type": "noop", "depends_on": [done, parent]});
     let child = server.submit(child).await;
     let poll = json!({"session": session, "turn": 1, "job_types": ["raw"], "wait_secs": 0, "capacity": 2});
@@ -59,7 +60,11 @@ async fn a_child_of_a_deleted_job_tells_that_it_will_be_skipped() {
     end(done).await;
     server.client().delete(done).await.unwrap();
     let waits = explained().await["summary"].as_str().unwrap().to_owned();
-    assert_eq!(waits, format!("It waits for job {parent} (raw, ACTIVE) to succeed."), "the other one has succeeded");
+    assert_eq!(
+        waits,
+        format!("It waits for job {parent} (raw, ACTIVE) to succeed."),
+        "the other one has succeeded"
+    );
     server.client().delete(parent).await.unwrap();
     let doomed = explained().await["summary"].as_str().unwrap().to_owned();
     let said = format!("Job {parent}, which it depends on, was deleted before it succeeded: once the run");

@@ -16,11 +16,11 @@ mod clock;
 mod cluster;
 mod config;
 mod control;
-mod counted;
 #[cfg(all(feature = "postgres", feature = "mysql"))]
 mod coordination;
 #[cfg(all(feature = "postgres", feature = "etcd", feature = "redis", feature = "zookeeper"))]
 mod coordination_services;
+mod counted;
 #[cfg(feature = "postgres")]
 mod database_away;
 mod dead_letters;

@@ -123,14 +123,20 @@ async fn demand(State(api): State<Api>, body: Body) -> Result<Json<DemandAnswer>
     Ok(Json(DemandAnswer { queued, oldest_wait_secs: oldest_wait.into() }))
 }
 
-async fn report(State(api): State<Api>, DocumentsBody(body): Documents) -> Result<Json<ReportsAnswer>, ApiError> {
+async fn report(
+    State(api): State<Api>,
+    DocumentsBody(body): Documents,
+) -> Result<Json<ReportsAnswer>, ApiError> {
     let ReportRequest { reports } = json::parse(&body.bytes, Shape::Worker)?;
     let reports = check::reports(reports, api.engine.now())?;
     let answers = api.engine.report(reports).await?;
     Ok(Json(ReportsAnswer { answers: answers.into_iter().map(Verdict::from).collect() }))
 }
 
-async fn notes(State(api): State<Api>, DocumentsBody(body): Documents) -> Result<Json<NotesAnswer>, ApiError> {
+async fn notes(
+    State(api): State<Api>,
+    DocumentsBody(body): Documents,
+) -> Result<Json<NotesAnswer>, ApiError> {
     let notes = check::notes(json::parse::<NotesRequest>(&body.bytes, Shape::Worker)?)?;
     drop(body);
     let answers = api.engine.note(notes).await?;
