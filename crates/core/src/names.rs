@@ -63,6 +63,12 @@ fn length_problem(text: &str) -> Option<String> {
     (bytes > most).then(|| format!("must be at most {most} bytes, not {bytes}"))
 }
 
+/// Whether a character is never part of what can be seen, wherever it is: it controls, turns the text around, or is
+/// invisible.
+pub fn is_hidden(character: char) -> bool {
+    matches!(usage(character), Usage::Nowhere(_))
+}
+
 /// Where in a name a character may be.
 enum Usage {
     Anywhere,

@@ -4,6 +4,7 @@ use crate::driven::{HOUR, advance, pass, reaches, standing_at, start};
 use crate::redact::shown;
 use crate::server::Server;
 use punctual_client::ExecutionStatus::Running;
+use punctual_core::ids::JobId;
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -49,7 +50,7 @@ async fn a_child_of_a_deleted_job_tells_that_it_will_be_skipped() {
     let child = server.submit(child).await;
     let poll = json!({"session": session, "turn": 1, "job_types": ["raw"], "wait_secs": 0, "capacity": 2});
     let assignments = say("poll", poll).await["assignments"].as_array().unwrap().clone();
-    let end = async |job| {
+    let end = async |job: JobId| {
         let of = assignments.iter().find(|one| one["job_id"] == json!(job)).unwrap();
         let report = json!({
             "session": session, "execution_id": of["execution_id"], "epoch": of["epoch"], "outcome": "succeeded",
