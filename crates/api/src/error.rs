@@ -1,6 +1,5 @@
 //! Everything that can be wrong with a request, and the problem+json that says so.
 
-use crate::nesting::JSON_DEPTH_MAX;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -174,7 +173,8 @@ impl ApiError {
                     Some("JSON is written in UTF-8; another encoding has to be converted".to_owned());
             }
             ApiError::TooDeep => {
-                problem.detail = Some(format!("nest arrays and objects at most {JSON_DEPTH_MAX} deep"));
+                problem.detail =
+                    Some(format!("nest arrays and objects at most {} deep", limits::JSON_DEPTH_MAX));
             }
             ApiError::UriTooLong { limit_bytes } => {
                 problem.detail = Some(format!("path and query may have at most {limit_bytes} bytes"));

@@ -3,7 +3,7 @@
 use crate::Api;
 use crate::error::ApiError;
 use crate::json::{self, Shape};
-use crate::nesting;
+use crate::nesting::{self, Depth};
 use axum::body::{BodyDataStream, Bytes};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
@@ -82,7 +82,20 @@ impl<const LIMIT: usize> FromRequest<Api> for JsonBody<LIMIT> {
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, ApiError> {
         check_content_type(request.method(), request.headers())?;
-        read(request, api).await
+        read(request, api, Depth::Checked).await
+    }
+}
+
+/// As [`JsonBody`], with documents that may be too deep: the route decides what becomes of each of them. Its fields must
+/// have types that are read without recursion, as `RawValue` is.
+pub struct DocumentsBody<const LIMIT: usize>(pub JsonBody<LIMIT>);
+
+impl<const LIMIT: usize> FromRequest<Api> for DocumentsBody<LIMIT> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, api: &Api) -> Result<Self, ApiError> {
+        check_content_type(request.method(), request.headers())?;
+        read(request, api, Depth::LeftToRoute).await.map(DocumentsBody)
     }
 }
 
@@ -94,7 +107,7 @@ impl<const LIMIT: usize> FromRequest<Api> for OptionalBody<LIMIT> {
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, ApiError> {
         let is_json = check_content_type(request.method(), request.headers());
-        let body = read(request, api).await?;
+        let body = read(request, api, Depth::Checked).await?;
         if !body.bytes.is_empty() {
             is_json?;
         }
@@ -125,7 +138,11 @@ impl FromRequest<Api> for NoBody {
     }
 }
 
-async fn read<const LIMIT: usize>(request: Request, api: &Api) -> Result<JsonBody<LIMIT>, ApiError> {
+async fn read<const LIMIT: usize>(
+    request: Request,
+    api: &Api,
+    depth: Depth,
+) -> Result<JsonBody<LIMIT>, ApiError> {
     let announced = content_length(request.headers()).unwrap_or(0);
     // Whoever asks first sends nothing when told no.
     let asks_first = request.headers().contains_key(EXPECT);
@@ -140,7 +157,7 @@ async fn read<const LIMIT: usize>(request: Request, api: &Api) -> Result<JsonBod
         discard(&mut parts).await;
     }
     let body = received?;
-    look_through(body.bytes.clone()).await?;
+    look_through(body.bytes.clone(), depth).await?;
     Ok(body)
 }
 
@@ -177,11 +194,11 @@ async fn discard(parts: &mut BodyDataStream) {
 
 /// Refuses what no JSON reader should be given, whichever route it is for: payloads and results pass through
 /// unread, to be read by others later.
-async fn look_through(bytes: Bytes) -> Result<(), ApiError> {
+async fn look_through(bytes: Bytes, depth: Depth) -> Result<(), ApiError> {
     if bytes.len() <= LOOK_AT_ONCE_BYTES_MAX {
-        return nesting::check(&bytes);
+        return nesting::check(&bytes, depth);
     }
-    let looked = tokio::task::spawn_blocking(move || nesting::check(&bytes)).await;
+    let looked = tokio::task::spawn_blocking(move || nesting::check(&bytes, depth)).await;
     looked.unwrap_or_else(|broken| Err(ApiError::Internal(format!("reading a body broke off: {broken}"))))
 }
 

@@ -6,7 +6,7 @@ use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
 use punctual_client::{FieldError, time_fix};
 use punctual_core::limits;
-use punctual_core::time::Timestamp;
+use punctual_core::time::{Timestamp, TimestampProblem};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -72,9 +72,11 @@ impl QueryParams {
     pub fn time(&mut self, name: &'static str) -> Option<Timestamp> {
         let text = self.text(name)?;
         // In a query a plus sign is a blank: an offset such as +01:00 arrives as one.
-        let time = text.replace(' ', "+").parse();
-        if time.is_err() {
-            self.error(name, time_fix(&text));
+        let with_offset = text.replace(' ', "+");
+        let time: Result<Timestamp, _> = with_offset.parse();
+        if let Err(error) = &time {
+            let is_malformed = error.problem == TimestampProblem::Malformed;
+            self.error(name, time_fix(if is_malformed { &text } else { &with_offset }));
         }
         time.ok()
     }

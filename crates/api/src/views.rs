@@ -6,6 +6,7 @@ use punctual_client::{
     PreviewBody, PriorityBody, ProgressBody, QueueBody, ScheduleType, Seconds, SkipRangeBody, StartRate,
     SubmittedBody, WorkerBody, WorkerSessionBody, WorkerState,
 };
+use punctual_core::documents::check_depth;
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::job::JobStatus;
 use punctual_core::limiter::QueueLimits;
@@ -19,7 +20,8 @@ use punctual_core::schedule::SkipRange;
 use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
 use punctual_engine::Submitted;
-use serde_json::value::RawValue;
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
 use std::collections::BTreeMap;
 
 pub fn submitted(submitted: Submitted) -> SubmittedBody {
@@ -363,9 +365,13 @@ const fn worker_state(mode: SessionMode) -> WorkerState {
     }
 }
 
-/// JSON text as it is; `None` if it is not JSON, which only a damaged store could bring about.
+/// JSON text as it is; `None` if it is not JSON, which only a damaged store could bring about. A document from before there
+/// was a limit of its depth is shown as text, so that the page around it can be read.
 pub fn raw_json(text: String) -> Option<Box<RawValue>> {
-    RawValue::from_string(text).ok()
+    match check_depth(&text) {
+        Ok(()) => RawValue::from_string(text).ok(),
+        Err(problem) => to_raw_value(&json!({ "unreadable": problem.to_string(), "text": text })).ok(),
+    }
 }
 
 #[cfg(test)]
@@ -398,6 +404,16 @@ mod tests {
             Duration::ZERO,
         );
         JobView { job, schedule: None, open: vec![Live { state, ..live }], last_finished: None }
+    }
+
+    #[test]
+    fn a_stored_document_that_is_too_deep_is_shown_as_text() {
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert_eq!(raw_json(nested(100)).unwrap().get(), nested(100));
+        let shown = raw_json(nested(30_000)).unwrap();
+        let shown: serde_json::Value = serde_json::from_str(shown.get()).expect("every reader can read it");
+        assert_eq!(shown["unreadable"], "nests arrays and objects more than 100 deep");
+        assert_eq!(shown["text"], nested(30_000));
     }
 
     #[test]

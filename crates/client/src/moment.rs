@@ -1,10 +1,21 @@
 //! What is wrong with a text that should be a time, said so that the next try is right.
 
-use punctual_core::time::Timestamp;
+use punctual_core::time::{Timestamp, TimestampProblem};
 
 /// What would be right, to follow the name of what was given: "must be …".
 pub fn time_fix(text: &str) -> String {
     let is_time = |completed: String| completed.parse::<Timestamp>().is_ok();
+    match text.parse::<Timestamp>().map_err(|error| error.problem) {
+        Err(TimestampProblem::LeapSecond) => {
+            return format!(
+                "must have a second from 00 to 59, not 60 as in {text:?}: leap seconds are not supported"
+            );
+        }
+        Err(TimestampProblem::OffsetTooLarge) => {
+            return format!("must have an offset from -23:59 to +23:59, or Z for UTC, unlike {text:?}");
+        }
+        Err(TimestampProblem::Malformed) | Ok(_) => {}
+    }
     if is_time(format!("{text}Z")) {
         return format!("must name its zone: {text}Z for UTC, or an offset as in {text}+01:00");
     }
@@ -31,6 +42,14 @@ mod tests {
             ),
             ("2026-11-16", "must have a time of day and a zone, such as 2026-11-16T08:30:00Z"),
             ("9999-12-31T23:59:59Z", "must be before 9999-12-30T00:00:00Z, where the calendar ends"),
+            (
+                "2026-11-16T23:59:60Z",
+                "must have a second from 00 to 59, not 60 as in \"2026-11-16T23:59:60Z\": leap seconds are not supported",
+            ),
+            (
+                "2026-11-16T08:00:00+25:00",
+                "must have an offset from -23:59 to +23:59, or Z for UTC, unlike \"2026-11-16T08:00:00+25:00\"",
+            ),
             ("noon", "must be a time such as 2026-11-15T08:30:00Z, not \"noon\""),
         ] {
             assert_eq!(time_fix(text), fix);

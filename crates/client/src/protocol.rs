@@ -128,8 +128,10 @@ impl AssignmentBody {
             available_at: assignment.available_at,
             rank: Some(assignment.rank),
             attempt_number: assignment.execution.attempt,
+            // A worker could not read one from before there was a limit of its depth: it begins without.
             checkpoint: assignment
                 .checkpoint
+                .filter(Checkpoint::is_readable)
                 .map(|checkpoint| RawValue::from_string(checkpoint.into_json()))
                 .transpose()?,
         })
@@ -150,7 +152,7 @@ impl From<AssignmentBody> for Assignment {
             scheduled_time: body.scheduled_time,
             available_at: body.available_at,
             rank: body.rank.unwrap_or_else(|| rank(body.available_at, Priority::DEFAULT, Duration::ZERO)),
-            // The server keeps none that is too large.
+            // The server sends none that is too large or too deep.
             checkpoint: body.checkpoint.and_then(|document| Checkpoint::new(document.get()).ok()),
         }
     }

@@ -3,6 +3,7 @@
 use crate::ids::JobId;
 use crate::lifecycle::Status;
 use crate::limits;
+use crate::names::{line_problem, name_problem, path_name_problem};
 use crate::retry::RetryPolicy;
 use crate::schedule::{Overlap, OverlapPolicy, Schedule};
 use crate::time::Timestamp;
@@ -261,13 +262,13 @@ impl JobSpec {
     /// All that is wrong with this job, if anything.
     pub fn check(&self) -> Result<(), Vec<InvalidField>> {
         let mut problems = Vec::new();
-        for (field, text) in [
-            ("name", &self.name),
-            ("job_type", &self.job_type),
-            ("queue", &self.queue),
-            ("owner_id", &self.owner),
+        for (field, fix) in [
+            ("name", name_problem(&self.name)),
+            ("job_type", name_problem(&self.job_type)),
+            ("queue", path_name_problem(&self.queue)),
+            ("owner_id", name_problem(&self.owner)),
         ] {
-            if let Some(fix) = name_problem(text) {
+            if let Some(fix) = fix {
                 problems.push(InvalidField::new(field, fix));
             }
         }
@@ -309,6 +310,25 @@ impl JobSpec {
         settings.check_control(&mut problems);
         if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
+
+    /// As [`JobSpec::check`], for a job that has been kept: a name that stays as it was may be one that is refused today.
+    pub fn check_update(&self, before: &JobSpec) -> Result<(), Vec<InvalidField>> {
+        let (mine, theirs) = (&self.settings, &before.settings);
+        let stays = |problem: &InvalidField| match problem.field.as_str() {
+            "name" => self.name == before.name,
+            "job_type" => self.job_type == before.job_type,
+            "queue" => self.queue == before.queue,
+            "owner_id" => self.owner == before.owner,
+            "tags" => mine.tags == theirs.tags,
+            "idempotency_key" => mine.idempotency_key == theirs.idempotency_key,
+            "unique_key" => mine.unique_key == theirs.unique_key,
+            "concurrency_key" => mine.concurrency_key == theirs.concurrency_key,
+            _ => false,
+        };
+        let Err(mut problems) = self.check() else { return Ok(()) };
+        problems.retain(|problem| !stays(problem));
+        if problems.is_empty() { Ok(()) } else { Err(problems) }
+    }
 }
 
 impl Settings {
@@ -328,7 +348,7 @@ impl Settings {
         if self.fail_on.len() > limits::FAIL_ON_MAX {
             refuse("retry.fail_on", format!("must name at most {} texts", limits::FAIL_ON_MAX));
         }
-        if let Some(fix) = self.fail_on.iter().find_map(|text| name_problem(text)) {
+        if let Some(fix) = self.fail_on.iter().find_map(|text| line_problem(text)) {
             refuse("retry.fail_on", format!("each {fix}"));
         }
         for (field, key) in [
@@ -373,17 +393,6 @@ impl Settings {
             _ => None,
         }
     }
-}
-
-/// What is wrong with the name of a job, a handler, a queue, an owner or a worker.
-pub fn name_problem(text: &str) -> Option<String> {
-    if text.is_empty() {
-        return Some("must not be empty".to_owned());
-    }
-    if text.len() > limits::NAME_BYTES_MAX {
-        return Some(format!("must be at most {} bytes", limits::NAME_BYTES_MAX));
-    }
-    text.chars().any(char::is_control).then(|| "must not contain control characters".to_owned())
 }
 
 /// The part of a job's status that is stored. The common way of a job, from active to completed, writes
@@ -535,6 +544,23 @@ mod tests {
         let mut many = JobSpec::named("report");
         many.settings.depends_on = (0..=limits::DEPENDS_ON_MAX as u64).map(parent).collect();
         assert_eq!(many.check().unwrap_err().len(), 1);
+    }
+
+    #[test]
+    fn an_update_may_keep_a_name_that_is_refused_today() {
+        let mut before = JobSpec::named("old\u{200b}name");
+        before.queue = "..".to_owned();
+        before.settings.tags = vec![" ".to_owned()];
+        let fields = |spec: &JobSpec| {
+            let problems = spec.check_update(&before).err().unwrap_or_default();
+            problems.into_iter().map(|problem| problem.field).collect::<Vec<_>>()
+        };
+        let mut after = before.clone();
+        after.settings.max_retries = 1;
+        assert_eq!(fields(&after), [""; 0]);
+        after.settings.max_retries = limits::MAX_RETRIES_MAX + 1;
+        after.name = "new\u{200b}name".to_owned();
+        assert_eq!(fields(&after), ["name", "max_retries"]);
     }
 
     #[test]

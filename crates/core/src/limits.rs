@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
-/// Bytes of a job's name, type, queue or owner. Longer ones are refused with the field's name.
+/// Bytes of a job's name, type, queue, owner, tags and keys, and of a worker's name. Longer ones are refused with the field's name.
 pub const NAME_BYTES_MAX: usize = 200;
 /// Bytes of a job's payload as JSON. Larger ones are refused; put large data elsewhere and pass a reference.
 pub const PAYLOAD_BYTES_MAX: usize = 256 * 1024;
+/// Arrays and objects inside of each other in a request, a result or a checkpoint. A deeper request or checkpoint is
+/// refused; a deeper result of a handler fails the attempt for good, and a deeper last line of a command or body of an
+/// HTTP answer is no JSON result. Answers put a few more around a document; many readers stop at 128.
+pub const JSON_DEPTH_MAX: usize = 100;
 /// Tags of one job. More are refused.
 pub const TAGS_MAX: usize = 32;
 /// Jobs in one batch submit. More are refused; split the batch.
@@ -22,7 +26,8 @@ pub const INTERVAL_MIN: Duration = Duration::from_millis(100);
 pub const INTERVAL_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3_600);
 /// Bytes kept of an attempt's error message, with the mark. The rest is cut off, and the cut is marked.
 pub const ERROR_BYTES_MAX: usize = 8 * 1024;
-/// Bytes of an attempt's result as JSON. A larger result fails the attempt for good, so that it is noticed.
+/// Bytes of an attempt's result as JSON. A larger result fails the attempt for good, so that it is noticed; a longer last
+/// line of a command is no result.
 pub const RESULT_BYTES_MAX: usize = 64 * 1024;
 /// Occurrences that one fire of one schedule may create; the rest follow in the next round.
 pub const FIRES_PER_PLAN_MAX: usize = 100;

@@ -6,6 +6,7 @@
 //! (decision 0012).
 
 use crate::defects::{Defect, planted};
+use crate::documents::{TooDeep, check_depth};
 use crate::ids::{Epoch, OccurrenceId, SessionId};
 use crate::limits;
 use crate::occurrence::Live;
@@ -112,16 +113,40 @@ pub struct CheckpointTooLarge {
     pub bytes: usize,
 }
 
+/// Why a checkpoint is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CheckpointProblem {
+    #[error(transparent)]
+    TooLarge(#[from] CheckpointTooLarge),
+    #[error("the checkpoint {0}")]
+    TooDeep(#[from] TooDeep),
+}
+
 impl Checkpoint {
-    /// Takes JSON text, unless there is too much of it.
-    pub fn new(json: impl Into<String>) -> Result<Self, CheckpointTooLarge> {
+    /// Takes JSON text, unless there is too much of it or it nests too deep.
+    pub fn new(json: impl Into<String>) -> Result<Self, CheckpointProblem> {
         let json = json.into();
+        let bytes = json.len();
+        if bytes > limits::CHECKPOINT_BYTES_MAX {
+            return Err(CheckpointTooLarge { bytes }.into());
+        }
+        check_depth(&json)?;
+        Ok(Checkpoint(json))
+    }
+
+    /// What the store has kept, which may be deeper than what is taken today.
+    pub fn stored(json: String) -> Result<Self, CheckpointTooLarge> {
         let bytes = json.len();
         if bytes > limits::CHECKPOINT_BYTES_MAX {
             Err(CheckpointTooLarge { bytes })
         } else {
             Ok(Checkpoint(json))
         }
+    }
+
+    /// Whether it nests no deeper than what is taken today.
+    pub fn is_readable(&self) -> bool {
+        check_depth(&self.0).is_ok()
     }
 
     pub fn as_json(&self) -> &str {
@@ -235,10 +260,14 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_that_is_too_large_names_the_limit() {
+    fn a_checkpoint_that_is_too_large_or_too_deep_names_the_limit() {
         assert!(Checkpoint::new("1".repeat(limits::CHECKPOINT_BYTES_MAX)).is_ok());
         let error = Checkpoint::new("1".repeat(limits::CHECKPOINT_BYTES_MAX + 1)).unwrap_err();
         assert_eq!(error.to_string(), "the checkpoint has 65537 bytes, more than the 65536 that are kept");
+        let error = Checkpoint::new("[".repeat(limits::JSON_DEPTH_MAX + 1)).unwrap_err();
+        assert_eq!(error.to_string(), "the checkpoint nests arrays and objects more than 100 deep");
+        let kept = Checkpoint::stored("[".repeat(limits::JSON_DEPTH_MAX + 1)).unwrap();
+        assert!(!kept.is_readable(), "what was stored before can be read back");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! store reads a row, calls one of these, and writes back what it returned.
 
 use crate::defects::{Defect, planted};
+use crate::documents::result_problem;
 use crate::gates::{Gate, Gates};
 use crate::ids::{Epoch, ExecutionId, OccurrenceId, SessionId};
 use crate::job::{JobMark, Priority, Settings};
@@ -433,6 +434,19 @@ pub struct End {
 const WORKER_SILENT: &str = "the worker stopped responding";
 
 impl End {
+    /// The same with a result that can be kept: one that is too large or nests too deep fails the run for good, as
+    /// [`Outcome::within_limits`](crate::ports::Outcome::within_limits) does at the worker. It is asked again before an end
+    /// is stored, because not every worker asks.
+    pub fn within_limits(self) -> Self {
+        match self.result.as_deref().and_then(result_problem) {
+            None => self,
+            Some(problem) => {
+                let ending = if self.ending == Ending::Succeeded { Ending::Failed } else { self.ending };
+                End { ending, retryable: false, error: Some(problem), result: None, ..self }
+            }
+        }
+    }
+
     /// The end of a run whose session fell silent: nobody knows how far it came.
     pub fn lost(claimed_at: Timestamp, now: Timestamp) -> Self {
         End {

@@ -58,16 +58,51 @@ impl fmt::Display for Timestamp {
 
 /// The text is not an RFC 3339 time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not an RFC 3339 time such as 2026-11-15T08:30:00Z: {0}")]
-pub struct ParseTimestampError(String);
+#[error("not an RFC 3339 time such as 2026-11-15T08:30:00Z: {text}")]
+pub struct ParseTimestampError {
+    text: String,
+    pub problem: TimestampProblem,
+}
+
+/// Why a text is not taken for a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimestampProblem {
+    Malformed,
+    /// Second 60. Unix time has none, and which days have one is not known in advance.
+    LeapSecond,
+    /// An offset of a day or more from UTC.
+    OffsetTooLarge,
+}
 
 impl FromStr for Timestamp {
     type Err = ParseTimestampError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let time: jiff::Timestamp = text.parse().map_err(|_| ParseTimestampError(text.to_owned()))?;
-        Ok(Timestamp(time.as_microsecond()))
+        let refused = |problem| ParseTimestampError { text: text.to_owned(), problem };
+        let time: jiff::Timestamp = text.parse().map_err(|_| refused(TimestampProblem::Malformed))?;
+        // The library takes second 60 on every day for second 59, and offsets of up to 25 hours.
+        match problem_of(text) {
+            Some(problem) => Err(refused(problem)),
+            None => Ok(Timestamp(time.as_microsecond())),
+        }
     }
+}
+
+/// What is wrong with a text that has the form of a time with an offset.
+fn problem_of(text: &str) -> Option<TimestampProblem> {
+    let (_, rest) = text.split_once(['T', 't', ' '])?;
+    let rest = rest.split('[').next().unwrap_or(rest);
+    let (clock, offset) = match rest.find(['+', '-']) {
+        Some(place) => rest.split_at(place),
+        None => (rest, ""),
+    };
+    // With colons or without: the fifth and sixth digits are the seconds, the first two of the offset its hours.
+    let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
+    if digits(clock).get(4..6) == Some("60") {
+        return Some(TimestampProblem::LeapSecond);
+    }
+    let hours: Option<u32> = digits(offset).get(..2).and_then(|hours| hours.parse().ok());
+    hours.is_some_and(|hours| hours >= 24).then_some(TimestampProblem::OffsetTooLarge)
 }
 
 impl Serialize for Timestamp {
@@ -127,5 +162,37 @@ mod tests {
         let parsed: Timestamp = "2025-11-15T09:30:00+01:00".parse().unwrap();
         assert_eq!(parsed.to_string(), "2025-11-15T08:30:00Z");
         assert!("tomorrow".parse::<Timestamp>().is_err());
+    }
+
+    #[test]
+    fn leap_seconds_and_offsets_of_a_day_are_refused() {
+        use TimestampProblem::{LeapSecond, Malformed, OffsetTooLarge};
+        let problem = |text: &str| text.parse::<Timestamp>().err().map(|error| error.problem);
+        for text in [
+            "2016-12-31T23:59:60Z",
+            "2026-11-16T23:59:60Z",
+            "2026-11-16T08:30:60.5+01:00",
+            "2026-11-16 08:30:60Z",
+            "20261116T083060Z",
+            "2026-11-16t08:30:60z",
+            "2026-11-16T08:30:60+01:00[Europe/Berlin]",
+        ] {
+            assert_eq!(problem(text), Some(LeapSecond), "{text}");
+        }
+        for text in ["2026-11-16T08:30:00+25:00", "2026-11-16T08:30:00-24:00", "2026-11-16T08:30:00+2459"] {
+            assert_eq!(problem(text), Some(OffsetTooLarge), "{text}");
+        }
+        for text in ["2026-11-16T08:30:61Z", "2026-11-16T08:30:00+26:00", "2026-11-16T08:30:00+01:60"] {
+            assert_eq!(problem(text), Some(Malformed), "{text}");
+        }
+        for text in [
+            "2026-11-16T08:30:59.999999Z",
+            "2026-11-16T08:30:00+23:59",
+            "2026-11-16T08:30:00-23:59",
+            "2026-11-16T08:30:00.606060Z",
+            "20261116T083000+0100",
+        ] {
+            assert_eq!(problem(text), None, "{text}");
+        }
     }
 }

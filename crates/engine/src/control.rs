@@ -32,10 +32,10 @@ impl From<StoreError> for ControlError {
 
 impl Engine {
     /// Gives a job a new description in place of the one that was read. All of it is checked as at a submit, but
-    /// a schedule or expiry that stays may be over.
+    /// a schedule or expiry that stays may be over, and a name that stays may be one that is refused today.
     pub async fn update(&self, read: &Job, spec: JobSpec) -> Result<Controlled, ControlError> {
         let now = self.now();
-        spec.check().map_err(ControlError::Invalid)?;
+        spec.check_update(&read.spec).map_err(ControlError::Invalid)?;
         let invalid = |problem| Err(ControlError::Invalid(vec![problem]));
         let (before, after) = (&read.spec.settings, &spec.settings);
         if before.expiry != after.expiry

@@ -1,5 +1,6 @@
 //! What this node has done since it started, for metrics and tests.
 
+use punctual_core::lifecycle::Status;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Default)]
@@ -39,6 +40,22 @@ macro_rules! counters {
     };
 }
 
+impl Counters {
+    /// One execution has ended with this status in history.
+    pub(crate) fn ended(&self, status: Status) {
+        let counter = match status {
+            Status::Succeeded => &self.succeeded,
+            Status::Failed => &self.failed,
+            Status::TimedOut => &self.timed_out,
+            Status::Cancelled => &self.cancelled,
+            Status::Lost => &self.lost,
+            Status::Skipped => &self.skipped,
+            Status::Expired => &self.expired,
+        };
+        counter.add(1);
+    }
+}
+
 counters! {
     /// Jobs submitted.
     submitted,
@@ -56,7 +73,7 @@ counters! {
     cancelled,
     /// Executions that expired before they could start.
     expired,
-    /// Executions of lost sessions.
+    /// Executions that ended LOST.
     lost,
     /// Attempts that will follow a failed one.
     retried,

@@ -170,7 +170,7 @@ struct Context {
     agenda: Agenda,
     /// Held while a batch is fired and counted.
     firing: tokio::sync::Mutex<()>,
-    counters: Counters,
+    counters: Arc<Counters>,
     measures: Measures,
     events: Events,
     others: Others,
@@ -209,7 +209,7 @@ impl Engine {
             desk: Desk::default(),
             agenda: Agenda::new(config.look_ahead),
             firing: tokio::sync::Mutex::default(),
-            counters: Counters::default(),
+            counters: Arc::default(),
             measures: Measures::default(),
             events: Events::default(),
             others: Others::reached_by(wakes),
@@ -324,15 +324,11 @@ impl Context {
         self.wake(lanes);
     }
 
+    /// Counts executions by the status that a commit has recorded.
     fn count_ended(&self, ended: &[(ExecutionId, Status)]) {
         self.events.touched(ended.iter().map(|(execution, _)| execution.occurrence));
         for (_, status) in ended {
-            match status {
-                Status::Cancelled => self.counters.cancelled.add(1),
-                Status::Skipped => self.counters.skipped.add(1),
-                Status::Expired => self.counters.expired.add(1),
-                other => debug_assert!(false, "{other:?} ends nothing that has not started"),
-            }
+            self.counters.ended(*status);
         }
     }
 
@@ -349,10 +345,17 @@ impl Context {
     /// spares the executions the wait.
     fn return_undelivered(&self, undelivered: Vec<(Offer, Vec<LeaseRef>)>) {
         for (offer, leases) in undelivered {
-            let (store, now) = (self.store.clone(), self.time.now());
+            let (store, counters, now) = (self.store.clone(), self.counters.clone(), self.time.now());
             self.host.spawn.spawn(Box::pin(async move {
-                if let Err(error) = store.give_back(now, offer.session, leases).await {
-                    tracing::debug!(%error, session = %offer.session, "undelivered work not given back; a resync will");
+                match store.give_back(now, offer.session, leases).await {
+                    Ok(outcomes) => {
+                        for (_, status) in outcomes.into_iter().flatten().flat_map(|begun| begun.ended) {
+                            counters.ended(status);
+                        }
+                    }
+                    Err(error) => {
+                        tracing::debug!(%error, session = %offer.session, "undelivered work not given back; a resync will");
+                    }
                 }
             }));
         }

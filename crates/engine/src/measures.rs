@@ -2,7 +2,7 @@
 //! lock: the busiest ways lead through here.
 
 use punctual_core::histogram::{Histogram, HistogramSnapshot, ITEMS, LONG_US, SHORT_US};
-use punctual_core::lifecycle::Ending;
+use punctual_core::lifecycle::{Ending, Status};
 use punctual_core::occurrence::End;
 use punctual_core::ports::Assignment;
 use punctual_core::time::Timestamp;
@@ -61,15 +61,15 @@ impl Measures {
         }
     }
 
-    /// A run has ended, and its outcome was accepted.
-    pub fn ended(&self, run: Run) {
-        let time = match run.ending {
-            Ending::Succeeded => &self.succeeded,
-            Ending::Failed => &self.failed,
-            Ending::TimedOut => &self.timed_out,
-            Ending::Cancelled => &self.cancelled,
-            // Nobody knows how long it ran.
-            Ending::Lost => return,
+    /// A run has ended, with this status in history.
+    pub fn ended(&self, run: Run, recorded: Status) {
+        let time = match recorded {
+            Status::Succeeded => &self.succeeded,
+            Status::Failed => &self.failed,
+            Status::TimedOut => &self.timed_out,
+            Status::Cancelled => &self.cancelled,
+            // Nobody knows how long it ran, or it did not run.
+            Status::Lost | Status::Skipped | Status::Expired => return,
         };
         if let Some(started_at) = run.started_at {
             time.observe_duration(run.completed_at.since(started_at));
@@ -101,6 +101,7 @@ impl Measures {
 /// What of a report is counted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Run {
+    /// As reported.
     pub ending: Ending,
     started_at: Option<Timestamp>,
     completed_at: Timestamp,

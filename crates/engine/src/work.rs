@@ -8,7 +8,6 @@ use async_trait::async_trait;
 use futures_util::future::{Either, select};
 use punctual_core::health::WorkerCondition;
 use punctual_core::ids::{JobId, OccurrenceId, SessionId};
-use punctual_core::lifecycle::Ending;
 use punctual_core::limits;
 use punctual_core::notes::{Note, NoteAnswer};
 use punctual_core::ports::{
@@ -156,8 +155,9 @@ impl Context {
         } else {
             vec![]
         };
-        // A worker's clock may be ahead; history must not lie in the future.
-        let reports: Vec<Report> = reports.into_iter().map(|report| report.not_after(now)).collect();
+        // A worker's clock may be ahead; history must not lie in the future. Nor may it hold what its readers cannot read.
+        let kept = |report: Report| report.not_after(now).within_limits();
+        let reports: Vec<Report> = reports.into_iter().map(kept).collect();
         let runs: Vec<Run> = reports.iter().map(|report| Run::from(&report.end)).collect();
         self.measures.batches.report.observe(reports.len() as u64);
         let outcomes = self.store.report(now, reports).await;
@@ -172,22 +172,16 @@ impl Context {
     }
 
     fn count_report(&self, run: Run, outcome: &ReportOutcome) {
-        let (counters, ending) = (&self.counters, run.ending);
-        match (outcome.answer, ending) {
-            (ReportAnswer::AlreadyAccepted, _) => return,
-            (ReportAnswer::Stale, _) => {
-                tracing::info!(?ending, "a report was refused because its lease is gone");
-                return counters.stale_reports.add(1);
-            }
-            (ReportAnswer::Accepted, Ending::Succeeded) => counters.succeeded.add(1),
-            (ReportAnswer::Accepted, Ending::Failed) => counters.failed.add(1),
-            (ReportAnswer::Accepted, Ending::TimedOut) => counters.timed_out.add(1),
-            (ReportAnswer::Accepted, Ending::Cancelled) => counters.cancelled.add(1),
-            (ReportAnswer::Accepted, Ending::Lost) => counters.lost.add(1),
+        if outcome.answer == ReportAnswer::Stale {
+            tracing::info!(ending = ?run.ending, "a report was refused because its lease is gone");
+            return self.counters.stale_reports.add(1);
         }
-        self.measures.ended(run);
+        // What history says counts, not what the worker says: a cancel may have been requested meanwhile.
+        let Some(recorded) = outcome.recorded else { return };
+        self.counters.ended(recorded);
+        self.measures.ended(run, recorded);
         if outcome.is_retried {
-            counters.retried.add(1);
+            self.counters.retried.add(1);
         }
     }
 

@@ -279,7 +279,9 @@ fn compare(world: &World, cluster: &Cluster, clients: &Clients) -> Verdict {
         });
     }
     follower::catch_up(world, &cluster.database)?;
-    world.ask(|auditor| auditor.compare(&contents))
+    world.ask(|auditor| auditor.compare(&contents))?;
+    let counted: Vec<_> = cluster.network.engines().iter().map(|engine| engine.counters()).collect();
+    world.ask(|auditor| auditor.compare_counters(&counted))
 }
 
 /// Lets time pass until the condition holds, a rule is broken or time is up.

@@ -64,7 +64,8 @@ pub struct Facts {
 #[derive(Debug, Clone)]
 pub struct Parent {
     pub id: JobId,
-    /// Its name and how it stands; `None` if it is gone.
+    /// Its name and how it stands; `None` if it was deleted before it succeeded. What it runs is being stopped, and then
+    /// whatever depends on it is skipped.
     pub known: Option<(String, JobStatus)>,
 }
 
@@ -253,10 +254,23 @@ fn next_run(facts: &Facts) -> Vec<String> {
             "It makes up for missed occurrences, of which those from {next} to {until} are left."
         ));
     }
-    if !facts.parents.is_empty() {
+    if let Some(doomed) = doomed(facts) {
+        said.push(doomed);
+    } else if !facts.parents.is_empty() {
         said.push(format!("When its time has come, it also waits for {}.", parents(&facts.parents)));
     }
     said
+}
+
+/// That the job will be skipped, because one that it depends on was deleted before it succeeded.
+fn doomed(facts: &Facts) -> Option<String> {
+    let deleted = facts.parents.iter().find(|parent| parent.known.is_none())?;
+    Some(format!(
+        "Job {}, which it depends on, was deleted before it succeeded: once the run of that job has stopped, this one is \
+         skipped with reason dependency. To run it without that job, trigger it then, or submit it again without \
+         depends_on.",
+        deleted.id
+    ))
 }
 
 fn runs_left(state: &ScheduleState) -> String {
@@ -271,7 +285,7 @@ fn runs_left(state: &ScheduleState) -> String {
 fn parents(parents: &[Parent]) -> String {
     let one = |parent: &Parent| match &parent.known {
         Some((name, status)) => format!("job {} ({name}, {})", parent.id, views::status_word(*status)),
-        None => format!("job {} (gone)", parent.id),
+        None => format!("job {} (deleted)", parent.id),
     };
     listed(parents.iter().map(one).collect(), parents.len())
 }

@@ -1,6 +1,6 @@
 //! Why an open execution is where it is.
 
-use super::{Facts, in_brackets, line, listed, parents, queue_paused, rough, when};
+use super::{Facts, doomed, in_brackets, line, listed, parents, queue_paused, rough, when};
 use crate::able::{self, Able};
 use crate::views;
 use punctual_client::ExecutionStatus;
@@ -76,7 +76,9 @@ fn closed(gate: Gate, live: &Live, facts: &Facts) -> Vec<String> {
             "It waited for other jobs, all of which have succeeded by now: it becomes ready in a moment."
                 .to_owned()
         }
-        Gate::Dependency => format!("It waits for {} to succeed.", parents(&facts.parents)),
+        Gate::Dependency => {
+            doomed(facts).unwrap_or_else(|| format!("It waits for {} to succeed.", parents(&facts.parents)))
+        }
         Gate::Overlap => waits_behind(live, facts),
         // How to resume it is said of the job.
         Gate::Paused => "It is held because the job is paused.".to_owned(),

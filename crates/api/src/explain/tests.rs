@@ -224,11 +224,22 @@ fn a_dependency_names_the_jobs_that_are_not_finished() {
         id: JobId::new(at("07:00:00"), n),
         known: known.map(|(name, status)| (name.to_owned(), status)),
     };
-    facts.parents = vec![parent(1, Some(("load", JobStatus::Active))), parent(2, None)];
+    let known = |name, status| Some((name, status));
+    facts.parents =
+        vec![parent(1, known("load", JobStatus::Active)), parent(2, known("clean", JobStatus::Paused))];
     let (first, second) = (facts.parents[0].id, facts.parents[1].id);
     assert_eq!(
         about_open(facts.clone()),
-        [format!("It waits for job {first} (load, ACTIVE) and job {second} (gone) to succeed.")]
+        [format!("It waits for job {first} (load, ACTIVE) and job {second} (clean, PAUSED) to succeed.")]
+    );
+    facts.parents[1].known = None;
+    assert_eq!(
+        about_open(facts.clone()),
+        [format!(
+            "Job {second}, which it depends on, was deleted before it succeeded: once the run of that job has stopped, \
+             this one is skipped with reason dependency. To run it without that job, trigger it then, or submit it again \
+             without depends_on."
+        )]
     );
     facts.parents = (0..8).map(|n| parent(n, Some(("load", JobStatus::Paused)))).collect();
     assert!(about_open(facts.clone())[0].contains(" and 3 more to succeed."));

@@ -13,6 +13,7 @@ use punctual_client::ExplainBody;
 use punctual_core::gates::Gate;
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::job::JobStatus;
+use punctual_core::lifecycle::Status;
 use punctual_core::limiter::{LimiterId, LimiterUse, Line, QueueLimits};
 use punctual_core::limits;
 use punctual_core::notes::Noted;
@@ -77,16 +78,25 @@ async fn unfinished_parents(api: &Api, view: &JobView) -> Result<Vec<Parent>, St
     for id in view.job.spec.settings.depends_on.iter().filter(|_| waits || view.schedule.is_some()) {
         let parent = api.store().job(*id).await?;
         let known = parent.map(|parent| (parent.job.spec.name.clone(), parent.status()));
-        // One that is gone before the time of the child has come was cleaned up when it had succeeded.
         let is_over = match &known {
             Some((_, status)) => *status == JobStatus::Completed,
-            None => !waits,
+            None => has_succeeded(api, *id).await?,
         };
         if !is_over {
             parents.push(Parent { id: *id, known });
         }
     }
     Ok(parents)
+}
+
+/// Whether a job that is gone had succeeded before, going by what is left of it. If nothing is left, it had: one that ends
+/// otherwise takes its children along.
+async fn has_succeeded(api: &Api, gone: JobId) -> Result<bool, StoreError> {
+    // It runs once; each trigger adds an occurrence.
+    let numbers = 1..=OPEN_IN_VIEW_MAX as u32;
+    let open = api.store().open_executions(numbers.map(|number| gone.occurrence(number)).collect()).await?;
+    let last = api.store().history(gone, None, 1).await?.items.into_iter().next();
+    Ok(open.is_empty() && last.is_none_or(|last| last.status == Status::Succeeded))
 }
 
 /// When the last of the jobs ended that this one, which is over, depended on.

@@ -10,7 +10,7 @@ use axum::Json;
 use axum::extract::State;
 use punctual_client::{Page, QueueBody, SetQueue};
 use punctual_core::limiter::{Line, QueueLimits};
-use punctual_core::limits;
+use punctual_core::names::path_name_problem;
 use punctual_core::ports::{Pausing, StoreError};
 use punctual_core::queue::QueueSettings;
 use punctual_engine::ControlError;
@@ -41,8 +41,10 @@ pub async fn show(
     query: QueryParams,
 ) -> Result<Json<QueueBody>, ApiError> {
     query.finish()?;
-    check_name(&queue)?;
-    one(&api, queue).await
+    match name_problem(&api, &queue).await? {
+        Some(problem) => Err(ApiError::NotFound(format!("no queue has this name: it {problem}"))),
+        None => one(&api, queue).await,
+    }
 }
 
 /// Sets all of a queue's settings: what the body leaves out is as by default.
@@ -53,7 +55,7 @@ pub async fn set(
     body: JsonBody<BODY_BYTES_MAX>,
 ) -> Result<Json<QueueBody>, ApiError> {
     caller.check_operator()?;
-    check_name(&queue)?;
+    check_name(&api, &queue).await?;
     let set: SetQueue = json::parse(&body.bytes, Shape::Queue)?;
     let limits = QueueLimits {
         concurrency: set.concurrency,
@@ -95,17 +97,25 @@ async fn hold(
     pausing: Pausing,
 ) -> Result<Json<QueueBody>, ApiError> {
     caller.check_operator()?;
-    check_name(&queue)?;
+    check_name(api, &queue).await?;
     api.engine.pause_queue(queue.clone(), pausing).await?;
     one(api, queue).await
 }
 
-fn check_name(queue: &str) -> Result<(), ApiError> {
-    if queue.is_empty() || queue.len() > limits::NAME_BYTES_MAX || queue.chars().any(char::is_control) {
-        // No job could name it either.
-        return Err(ApiError::NotFound("no queue can have this name".to_owned()));
+async fn check_name(api: &Api, queue: &str) -> Result<(), ApiError> {
+    match name_problem(api, queue).await? {
+        // The path names none.
+        Some(_) if queue.is_empty() => Err(ApiError::NotFound("no queue is named".to_owned())),
+        Some(problem) => Err(ApiError::field("queue", problem)),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// What is wrong with the name of a queue. One that is there from before a rule was made can be used as it is.
+async fn name_problem(api: &Api, queue: &str) -> Result<Option<String>, StoreError> {
+    let Some(problem) = path_name_problem(queue) else { return Ok(None) };
+    let is_there = read(api).await?.iter().any(|body| body.queue == queue);
+    Ok((!is_there).then_some(problem))
 }
 
 async fn one(api: &Api, queue: String) -> Result<Json<QueueBody>, ApiError> {

@@ -1,8 +1,9 @@
 //! One handler: its payload read, its result written, and what it is told of its run.
 
 use punctual_core::causes::in_full;
+use punctual_core::documents::TooDeep;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
-use punctual_core::notes::{Checkpoint, CheckpointTooLarge, Percent, Progress};
+use punctual_core::notes::{Checkpoint, CheckpointProblem, CheckpointTooLarge, Percent, Progress};
 use punctual_core::ports::{
     Assignment, ExecutionContext, Executor, LogSink, LogStream, NoteError, NoteSink, Outcome, Stop,
     StopSignal, Task,
@@ -81,7 +82,7 @@ impl Context {
     }
 
     /// Saves a document for the next attempt, in the place of the one before. Returns when it is kept for good; at most
-    /// 64 KiB of JSON.
+    /// 64 KiB of JSON that nests at most 100 deep.
     pub async fn save_checkpoint<T: Serialize + ?Sized>(
         &self,
         checkpoint: &T,
@@ -114,10 +115,21 @@ impl Context {
 pub enum CheckpointError {
     #[error(transparent)]
     TooLarge(#[from] CheckpointTooLarge),
+    #[error("the checkpoint {0}")]
+    TooDeep(#[from] TooDeep),
     #[error("the checkpoint cannot be written as JSON")]
     NotJson(#[from] serde_json::Error),
     #[error(transparent)]
     NotKept(#[from] NoteError),
+}
+
+impl From<CheckpointProblem> for CheckpointError {
+    fn from(problem: CheckpointProblem) -> Self {
+        match problem {
+            CheckpointProblem::TooLarge(problem) => CheckpointError::TooLarge(problem),
+            CheckpointProblem::TooDeep(problem) => CheckpointError::TooDeep(problem),
+        }
+    }
 }
 
 /// Whether a run is over: cancelled, timed out, its lease lost, or simply at its end.

@@ -1,5 +1,6 @@
 //! Running handlers.
 
+use crate::documents::result_problem;
 use crate::lifecycle::Ending;
 use crate::limits;
 use crate::notes::{Checkpoint, Progress};
@@ -104,15 +105,14 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The same within the limits of what is kept: a result that is too large fails the attempt for good, an error
-    /// message that is too long is cut.
+    /// The same within the limits of what is kept: a result that is too large or nests too deep fails the attempt for
+    /// good, an error message that is too long is cut.
     pub fn within_limits(self) -> Self {
         match self {
-            Outcome::Succeeded { result: Some(result) } if result.len() > limits::RESULT_BYTES_MAX => {
-                let (found, most) = (result.len(), limits::RESULT_BYTES_MAX);
-                let error = format!("the result has {found} bytes, more than the {most} that are kept");
-                Outcome::Failed { error, retryable: false }
-            }
+            Outcome::Succeeded { result: Some(result) } => match result_problem(&result) {
+                Some(error) => Outcome::Failed { error, retryable: false },
+                None => Outcome::Succeeded { result: Some(result) },
+            },
             Outcome::Failed { error, retryable } => Outcome::Failed { error: cut(error), retryable },
             Outcome::Interrupted { error } => Outcome::Interrupted { error: cut(error) },
             outcome => outcome,
@@ -154,6 +154,10 @@ mod tests {
         assert!(matches!(succeeded(limits::RESULT_BYTES_MAX), Outcome::Succeeded { .. }));
         let too_large = succeeded(limits::RESULT_BYTES_MAX + 1);
         assert!(matches!(too_large, Outcome::Failed { retryable: false, .. }), "{too_large:?}");
+        let nested = |depth: usize| Some(format!("{}{}", "[".repeat(depth), "]".repeat(depth)));
+        let too_deep = Outcome::Succeeded { result: nested(30_000) }.within_limits();
+        let error = "the result nests arrays and objects more than 100 deep".to_owned();
+        assert_eq!(too_deep, Outcome::Failed { error, retryable: false });
         let failed = |error: String| match (Outcome::Failed { error, retryable: true }).within_limits() {
             Outcome::Failed { error, retryable: true } => error,
             other => panic!("{other:?}"),

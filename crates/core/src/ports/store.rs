@@ -300,7 +300,7 @@ pub struct Begun {
     pub queued: Vec<Lane>,
     /// What will fall due next because of this.
     pub due: Vec<Due>,
-    /// Executions that ended without having started: cancelled, skipped or expired.
+    /// Executions that ended without having started, also leased ones: cancelled, skipped or expired.
     pub ended: Vec<(ExecutionId, Status)>,
     /// The lines in which something came to wait.
     pub joined: Vec<Line>,
@@ -399,6 +399,8 @@ pub enum ClaimOutcome {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReportOutcome {
     pub answer: ReportAnswer,
+    /// The status in history, CANCELLED if a cancel was requested before; `None` if this report wrote nothing.
+    pub recorded: Option<Status>,
     /// Whether another attempt is to come.
     pub is_retried: bool,
     /// Where that queues or when it is due, and what else follows.
@@ -459,8 +461,8 @@ pub struct SessionRow {
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Recovered {
-    /// Executions that ended LOST.
-    pub lost: Vec<ExecutionId>,
+    /// Executions of lost sessions that ended, with the recorded status: LOST, or CANCELLED if a cancel was requested.
+    pub ended: Vec<(ExecutionId, Status)>,
     /// How many of them another attempt follows.
     pub retried: usize,
     /// What follows from it: retries, mostly.

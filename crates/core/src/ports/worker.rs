@@ -174,6 +174,11 @@ impl Report {
         self.end.started_at = self.end.started_at.map(|started_at| started_at.min(self.end.completed_at));
         self
     }
+
+    /// The same with a result that can be kept.
+    pub fn within_limits(self) -> Self {
+        Report { end: self.end.within_limits(), ..self }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

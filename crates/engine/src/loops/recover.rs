@@ -38,12 +38,11 @@ async fn round(context: &Context, observer: &mut SessionObserver) -> Result<(), 
     let has_lost = lost > 0;
     while has_lost || context.leads() {
         let recovered = context.store.recover(context.time.now(), limits::STORE_BATCH_MAX).await?;
-        if !recovered.lost.is_empty() {
-            tracing::warn!(count = recovered.lost.len(), "executions of lost workers are recovered");
+        if !recovered.ended.is_empty() {
+            tracing::warn!(count = recovered.ended.len(), "executions of lost workers are recovered");
         }
-        context.counters.lost.add(recovered.lost.len() as u64);
+        context.count_ended(&recovered.ended);
         context.counters.retried.add(recovered.retried as u64);
-        context.events.touched(recovered.lost.iter().map(|execution| execution.occurrence));
         context.follow_up([recovered.begun], Reservation::default());
         if !recovered.more {
             break;

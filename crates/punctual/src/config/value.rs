@@ -5,6 +5,7 @@ use clap::ValueEnum;
 use punctual_client::Span;
 use punctual_core::health::FreeMin;
 use punctual_core::limits;
+use punctual_core::names::path_name_problem;
 use punctual_core::slots::SlotRange;
 use punctual_core::time::Timestamp;
 use serde_json::Value as Json;
@@ -423,14 +424,12 @@ impl Value for Name {
     }
 
     fn read(raw: &Raw) -> Result<Self, String> {
-        let is_name = |text: &&str| {
-            !text.is_empty() && text.len() <= limits::NAME_BYTES_MAX && !text.contains(char::is_control)
-        };
-        raw.text()
-            .map(str::trim)
-            .filter(is_name)
-            .map(|name| Name(name.to_owned()))
-            .ok_or_else(must_be::<Self>)
+        let name = raw.text().map(str::trim).ok_or_else(must_be::<Self>)?;
+        match path_name_problem(name) {
+            _ if name.is_empty() => Err(must_be::<Self>()),
+            Some(problem) => Err(problem),
+            None => Ok(Name(name.to_owned())),
+        }
     }
 
     fn written(&self) -> Json {

@@ -1,18 +1,12 @@
 //! What others wrote, made harmless for whoever reads it: nothing in it may move the cursor, hide or reorder text.
 
+use punctual_core::names::is_hidden;
 use std::borrow::Cow;
 
 /// The sign that sequences for terminals begin with.
 const ESCAPE: char = '\u{1b}';
 /// What ends all colours.
 const RESET: &str = "\u{1b}[0m";
-
-/// Whether a character does something else than being seen: control characters, spaces without width, ends of lines
-/// that few know, and what turns the direction of writing, so that a text reads as another.
-fn is_hidden(character: char) -> bool {
-    character.is_control()
-        || matches!(character, '\u{200b}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
 
 /// The text with hidden characters spelled out, but for ends of lines and tabs.
 pub fn visible(text: &str) -> Cow<'_, str> {
@@ -48,7 +42,9 @@ pub fn spelled_in_json(json: &str) -> Cow<'_, str> {
     let mut spelled = String::with_capacity(json.len());
     for character in json.chars() {
         if is_spelled(character) {
-            spelled += &format!("\\u{:04x}", u32::from(character));
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                spelled += &format!("\\u{unit:04x}");
+            }
         } else {
             spelled.push(character);
         }
@@ -119,15 +115,16 @@ mod tests {
         assert_eq!(visible("a\tb\nc ü 👩\u{200d}🔧"), "a\tb\nc ü 👩\u{200d}🔧");
         assert_eq!(visible("\u{1b}[2J\u{7}\u{9b}x\0"), r"\u{1b}[2J\u{7}\u{9b}x\u{0}");
         assert_eq!(visible("a\u{202e}b\u{2066}\u{200b}\u{2028}"), r"a\u{202e}b\u{2066}\u{200b}\u{2028}");
+        assert_eq!(visible("\u{200f}\u{feff}\u{e0041}"), r"\u{200f}\u{feff}\u{e0041}");
         assert_eq!(one_line("a\nb\t"), r"a\nb\t");
     }
 
     #[test]
     fn json_means_the_same_afterwards() {
-        let text = "\u{202e}\u{9b}\u{7f}\n";
+        let text = "\u{202e}\u{9b}\u{7f}\u{e0041}\n";
         let json = serde_json::to_string(text).unwrap();
         let spelled = spelled_in_json(&json);
-        assert_eq!(spelled, r#""\u202e\u009b\u007f\n""#);
+        assert_eq!(spelled, r#""\u202e\u009b\u007f\udb40\udc41\n""#);
         assert_eq!(serde_json::from_str::<String>(&spelled).unwrap(), text);
     }
 

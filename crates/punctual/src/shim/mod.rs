@@ -380,11 +380,13 @@ impl Tree {
             (None, Some(status)) => how(status),
             (None, None) => How::Exited { code: -1 },
         };
-        let (result, too_long) = stdout.result();
-        if too_long {
-            let note = "the last line of stdout is too long to be the result".to_owned();
-            self.outlet.send(&[Frame::Note(note)]).await;
-        }
+        let result = match stdout.result() {
+            Ok(result) => result,
+            Err(problem) => {
+                self.outlet.send(&[Frame::Note(problem)]).await;
+                None
+            }
+        };
         Ended {
             how,
             result,

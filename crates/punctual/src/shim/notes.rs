@@ -220,6 +220,7 @@ mod tests {
 
     #[test]
     fn bad_lines_are_told_up_to_a_number() {
+        let deep = format!("{{\"checkpoint\": {}{}}}", "[".repeat(30_000), "]".repeat(30_000));
         let long = format!("{{\"checkpoint\": \"{}\"}}", "x".repeat(limits::CHECKPOINT_BYTES_MAX));
         for (line, said) in [
             ("40 %", "counts for nothing: it is not JSON; write {"),
@@ -229,6 +230,7 @@ mod tests {
             ("{}", "it says nothing"),
             (r#"{"percent": 101}"#, "must be a number from 0 to 100"),
             (r#"{"progress": 1}"#, "unknown field `progress`"),
+            (&deep, "the checkpoint nests arrays and objects more than 100 deep"),
             (&long, "the checkpoint has 65538 bytes, more than the 65536 that are kept"),
             (&"x".repeat(LINE_BYTES_MAX + 1), "a checkpoint may have 65536 bytes"),
         ] {

@@ -2,6 +2,7 @@
 
 use super::exec;
 use super::lines::{LINE_BYTES_MAX, Lines};
+use punctual_core::documents::check_depth;
 use punctual_core::limits;
 use punctual_worker::process::protocol::{Frame, How};
 use std::collections::VecDeque;
@@ -125,14 +126,24 @@ impl Output {
         self.tail.push_back(shown(line));
     }
 
-    /// The last line, if it is JSON; and whether it was too long to tell.
-    pub fn result(&self) -> (Option<String>, bool) {
+    /// The last line, if it is JSON; or why it is no result although it may be JSON.
+    pub fn result(&self) -> Result<Option<String>, String> {
         if self.last_line.len() >= LINE_BYTES_MAX {
-            return (None, true);
+            let most = limits::RESULT_BYTES_MAX;
+            return Err(format!(
+                "the last line of stdout is too long to be the result: it has more than {most} bytes"
+            ));
         }
         let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(&self.last_line).is_ok();
-        let text = std::str::from_utf8(&self.last_line).ok().filter(|_| is_json);
-        (text.map(|text| text.trim().to_owned()), false)
+        let Some(text) = std::str::from_utf8(&self.last_line).ok().filter(|_| is_json) else {
+            return Ok(None);
+        };
+        match check_depth(text) {
+            Ok(()) => Ok(Some(text.trim().to_owned())),
+            Err(problem) => {
+                Err(format!("the last line of stdout is too deep to be the result: it {problem}"))
+            }
+        }
     }
 }
 
@@ -155,7 +166,7 @@ mod tests {
         for line in lines {
             output.keep(line.as_bytes());
         }
-        output.result().0
+        output.result().unwrap()
     }
 
     #[test]
@@ -171,7 +182,20 @@ mod tests {
     fn a_last_line_without_end_is_no_result() {
         let mut output = Output::default();
         output.keep(&vec![b'1'; LINE_BYTES_MAX]);
-        assert_eq!(output.result(), (None, true));
+        let problem =
+            "the last line of stdout is too long to be the result: it has more than 65536 bytes".to_owned();
+        assert_eq!(output.result(), Err(problem));
+    }
+
+    #[test]
+    fn a_last_line_that_nests_too_deep_is_no_result() {
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        let mut output = Output::default();
+        output.keep(nested(30_000).as_bytes());
+        let problem = "the last line of stdout is too deep to be the result: it nests arrays and objects more than 100 deep";
+        assert_eq!(output.result(), Err(problem.to_owned()));
+        assert_eq!(result(&[&nested(100)]), Some(nested(100)));
+        assert_eq!(result(&[&"[".repeat(30_000)]), None, "it is not JSON");
     }
 
     #[test]

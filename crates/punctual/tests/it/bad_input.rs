@@ -99,6 +99,78 @@ async fn invalid_jobs_are_refused_by_field_and_not_stored() {
 }
 
 #[tokio::test]
+async fn names_that_cannot_be_seen_and_times_that_do_not_exist_are_refused() {
+    let server = Server::start();
+    let blank = "must not be blank, as in \" \": give it a name that can be seen";
+    let hidden = "must not contain the invisible character U+200B, as in \"a<U+200B>b\": remove it";
+    let turned =
+        "must not contain the bidirectional control character U+202E, as in \"a<U+202E>b\": remove it";
+    let padded = "must not begin or end with white space, as in \" a\": write \"a\"";
+    let dots = "must not be \"..\", which no URL can name: choose another name";
+    let second = "must have a second from 00 to 59, not 60 as in \"2099-01-01T23:59:60Z\": leap seconds are not \
+                  supported";
+    let offset =
+        "must have an offset from -23:59 to +23:59, or Z for UTC, unlike \"2099-01-01T00:00:00+25:00\"";
+    for (field, value, detail) in [
+        ("name", json!(" "), blank),
+        ("name", json!("a\u{200b}b"), hidden),
+        ("job_type", json!("a\u{202e}b"), turned),
+        ("queue", json!(" a"), padded),
+        ("queue", json!(".."), dots),
+        ("owner_id", json!("a\u{200b}b"), hidden),
+        ("tags", json!(["a\u{202e}b"]), &format!("each {turned}")),
+        ("idempotency_key", json!("a\u{200b}b"), hidden),
+        ("unique_key", json!(" "), blank),
+        ("concurrency_key", json!(" a"), padded),
+        ("execute_at", json!("2099-01-01T23:59:60Z"), second),
+        ("execute_at", json!("2099-01-01T00:00:00+25:00"), offset),
+        ("expires_at", json!("2099-01-01T23:59:60Z"), second),
+    ] {
+        let mut job = json!({"name": "x"});
+        job[field] = value;
+        let (status, body) = server.post("/api/v1/jobs", &job.to_string()).await;
+        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{job} gave {body}");
+        let said = body["errors"][0]["detail"].as_str().unwrap().split(" (line").next().unwrap();
+        assert_eq!((&body["errors"][0]["field"], said), (&json!(field), detail), "{job} gave {body}");
+    }
+    assert_nothing_stored(&server).await;
+    let opening = json!({"worker": "w\u{202e}", "job_types": ["a"], "lease_secs": 60});
+    let (status, body) = server.post("/api/v1/worker/sessions", &opening.to_string()).await;
+    assert_eq!((status, &body["errors"][0]["field"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!("worker")));
+    for queue in ["a%E2%80%8Bb", "%20", &"x".repeat(201)] {
+        let (status, body) = server.post(&format!("/api/v1/queues/{queue}/pause"), "").await;
+        assert_eq!(
+            (status, &body["errors"][0]["field"]),
+            (StatusCode::UNPROCESSABLE_ENTITY, &json!("queue"))
+        );
+    }
+    for time in ["2026-01-01T23:59:60Z", "2026-01-01T00:00:00%2B25:00"] {
+        let (status, body) = server.get(&format!("/api/v1/dead-letters?died_from={time}")).await;
+        assert!(status.is_client_error(), "{body}");
+        assert_eq!(body["errors"][0]["field"], "died_from", "{body}");
+        let said = body["errors"][0]["detail"].as_str().unwrap();
+        assert!(said.starts_with("must have a"), "{said}");
+    }
+}
+
+#[test]
+fn the_command_line_spells_out_what_is_wrong_with_a_name_or_a_time() {
+    let server = Server::start();
+    for (arguments, said) in [
+        (vec!["job", "submit", "a\u{202e}b"], "bidirectional control character U+202E"),
+        (vec!["job", "submit", "\u{200b}"], "invisible character U+200B"),
+        (vec!["job", "submit", "x", "--at", "2099-01-01T23:59:60Z"], "leap seconds are not supported"),
+        (vec!["job", "submit", "x", "--at", "2099-01-01T00:00:00+25:00"], "offset from -23:59 to +23:59"),
+        (vec!["queue", "pause", "a\u{200b}"], "U+200B"),
+    ] {
+        let output = server.cli(&arguments);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && told.contains(said), "{arguments:?}: {told}");
+        assert!(!told.contains(['\u{202e}', '\u{200b}']), "{told}");
+    }
+}
+
+#[tokio::test]
 async fn misspelled_and_planned_fields_are_told_apart() {
     let server = Server::start();
     for (field, detail) in [

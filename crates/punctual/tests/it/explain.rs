@@ -2,8 +2,10 @@
 
 use crate::driven::{HOUR, advance, pass, reaches, standing_at, start};
 use crate::redact::shown;
+use crate::server::Server;
 use punctual_client::ExecutionStatus::Running;
-use serde_json::json;
+use punctual_core::ids::JobId;
+use serde_json::{Value, json};
 
 #[tokio::test]
 async fn a_recurring_job_tells_what_it_did_and_what_it_did_not() {
@@ -32,6 +34,48 @@ async fn a_job_between_two_attempts_tells_why_and_until_when() {
     assert!(waiting.contains("it is retry 1 of 1, after attempt 1 ended TIMED_OUT"), "{waiting}");
     advance(&server, start().plus(4 * HOUR)).await;
     insta::assert_snapshot!("explain_dead", shown(&server.cli(&["job", "explain", &job.to_string()])));
+}
+
+#[tokio::test]
+async fn a_child_of_a_deleted_job_tells_that_it_will_be_skipped() {
+    let server = Server::start();
+    let say = async |verb: &str, body: Value| {
+        server.post(&format!("/api/v1/worker/{verb}"), &body.to_string()).await.1
+    };
+    let opening = json!({"worker": "raw", "job_types": ["raw"], "lease_secs": 60});
+    let session = say("sessions", opening).await["session"].clone();
+    let (done, parent) =
+        (server.submit(json!({"name": "raw"})).await, server.submit(json!({"name": "raw"})).await);
+    let child = json!({"name": "child", "job_type": "noop", "depends_on": [done, parent]});
+    let child = server.submit(child).await;
+    let poll = json!({"session": session, "turn": 1, "job_types": ["raw"], "wait_secs": 0, "capacity": 2});
+    let assignments = say("poll", poll).await["assignments"].as_array().unwrap().clone();
+    let end = async |job: JobId| {
+        let of = assignments.iter().find(|one| one["job_id"] == json!(job)).unwrap();
+        let report = json!({
+            "session": session, "execution_id": of["execution_id"], "epoch": of["epoch"], "outcome": "succeeded",
+        });
+        assert_eq!(say("report", json!({"reports": [report]})).await["answers"], json!(["accepted"]));
+    };
+    let explained = async || server.get(&format!("/api/v1/jobs/{child}/explain")).await.1;
+    end(done).await;
+    server.client().delete(done).await.unwrap();
+    let waits = explained().await["summary"].as_str().unwrap().to_owned();
+    assert_eq!(
+        waits,
+        format!("It waits for job {parent} (raw, ACTIVE) to succeed."),
+        "the other one has succeeded"
+    );
+    server.client().delete(parent).await.unwrap();
+    let doomed = explained().await["summary"].as_str().unwrap().to_owned();
+    let said = format!("Job {parent}, which it depends on, was deleted before it succeeded: once the run");
+    assert!(doomed.starts_with(&said), "{doomed}");
+    end(parent).await;
+    let skipped = explained().await;
+    assert_eq!(skipped["status"], "FAILED");
+    let actions: Vec<&str> =
+        skipped["advice"].as_array().unwrap().iter().filter_map(|advice| advice["action"].as_str()).collect();
+    assert_eq!(actions, ["trigger_job"], "{skipped}");
 }
 
 #[tokio::test]

@@ -21,6 +21,7 @@ mod control;
 mod coordination;
 #[cfg(all(feature = "postgres", feature = "etcd", feature = "redis", feature = "zookeeper"))]
 mod coordination_services;
+mod counted;
 #[cfg(feature = "postgres")]
 mod database_away;
 mod dead_letters;
@@ -30,6 +31,7 @@ mod denied;
 mod dependencies;
 mod depth;
 mod doctor;
+mod documents;
 mod driven;
 mod events;
 mod executions;

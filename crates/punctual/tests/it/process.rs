@@ -194,6 +194,12 @@ async fn a_last_line_of_json_is_the_result() {
     assert_eq!((execution.status, execution.result.is_none()), (ExecutionStatus::Succeeded, true));
     let notes = written(&client, &execution, LogStreamBody::Log).await;
     assert!(notes[0].contains("too long to be the result"), "{notes:?}");
+    // Nested deeper than readers of the page could follow.
+    let many = |sign: char| format!("head -c 30000 /dev/zero | tr '\\0' '{sign}'");
+    let execution = shell(&client, &format!("{}; {}", many('['), many(']'))).await;
+    assert_eq!((execution.status, execution.result.is_none()), (ExecutionStatus::Succeeded, true));
+    let notes = written(&client, &execution, LogStreamBody::Log).await;
+    assert!(notes[0].contains("nests arrays and objects more than 100 deep"), "{notes:?}");
 }
 
 #[tokio::test]

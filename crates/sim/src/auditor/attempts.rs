@@ -342,6 +342,13 @@ impl Auditor {
             "{execution} {epoch:?} was reported as {:?}, its run ended as {run_end:?}",
             report.end.ending
         );
+        let recorded = if is_asked_to_stop { Status::Cancelled } else { status_of(report.end.ending) };
+        rule!(
+            outcome.recorded == Some(recorded),
+            "the answer says which status was recorded",
+            "{execution} was answered as {:?}, recorded is {recorded:?}",
+            outcome.recorded
+        );
         let is_retried = self.settle(id, &report.end, &outcome.begun)?;
         rule!(
             outcome.is_retried == is_retried,
@@ -400,6 +407,7 @@ impl Auditor {
             let ended_at = at.max(claimed_at);
             let ended = Ended { session: Some(session), ..Ended::unstarted(Status::Cancelled, ended_at) };
             self.close(id, ended, Some(JobMark::Cancelled))?;
+            self.ended_unstarted(lease.0, Status::Cancelled);
             return self.follow(id.job, false);
         }
         let (occurrence, _) = self.occurrence_mut(id)?;
@@ -419,14 +427,20 @@ impl Auditor {
 
     pub fn recovered(&mut self, now: Timestamp, recovered: &Recovered) -> Verdict {
         self.not_ahead(now)?;
-        for execution in &recovered.lost {
+        for (execution, status) in &recovered.ended {
             let id = execution.occurrence;
             let (occurrence, _) = self.occurrence_mut(id)?;
             let (state, attempt) = (occurrence.state, occurrence.attempt);
-            let OccurrenceState::Running { session, claimed_at, .. } = state else {
+            let OccurrenceState::Running { session, claimed_at, is_asked_to_stop } = state else {
                 rule!(false, "only a leased execution is lost", "{execution} was lost while {state:?}");
                 continue;
             };
+            let recorded = if is_asked_to_stop { Status::Cancelled } else { Status::Lost };
+            rule!(
+                *status == recorded,
+                "the answer says which status was recorded",
+                "{execution} was answered as {status:?}, recorded is {recorded:?}"
+            );
             rule!(
                 attempt == execution.attempt && self.session_mut(session)?.state == SessionState::Lost,
                 "only what a lost session holds is lost",
@@ -478,14 +492,7 @@ impl Auditor {
             rule!(false, "only what runs ends", "{id} is {:?}", occurrence.state);
             return Ok(false);
         };
-        let status = match end.ending {
-            _ if is_asked_to_stop => Status::Cancelled,
-            Ending::Succeeded => Status::Succeeded,
-            Ending::Failed => Status::Failed,
-            Ending::TimedOut => Status::TimedOut,
-            Ending::Cancelled => Status::Cancelled,
-            Ending::Lost => Status::Lost,
-        };
+        let status = if is_asked_to_stop { Status::Cancelled } else { status_of(end.ending) };
         let started_at = end.started_at.max(Some(claimed_at));
         let ended = Ended {
             status,
@@ -596,6 +603,16 @@ impl super::Occurrence {
             completed_at,
             is_forgotten,
         });
+    }
+}
+
+fn status_of(ending: Ending) -> Status {
+    match ending {
+        Ending::Succeeded => Status::Succeeded,
+        Ending::Failed => Status::Failed,
+        Ending::TimedOut => Status::TimedOut,
+        Ending::Cancelled => Status::Cancelled,
+        Ending::Lost => Status::Lost,
     }
 }
 

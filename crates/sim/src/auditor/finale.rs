@@ -3,11 +3,13 @@
 use super::{Auditor, Fate, JobModel, Life, Verdict, rule};
 use punctual_core::ids::{Epoch, JobId, OccurrenceId};
 use punctual_core::job::JobMark;
+use punctual_core::lifecycle::Status;
 use punctual_core::notes::{Checkpoint, Noted};
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::{DeadLetter, Depth, JobView, PausedQueue, QueueRow};
 use punctual_core::schedule::{Schedule, SkipRange};
 use punctual_core::time::Timestamp;
+use punctual_engine::CounterSnapshot;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// All that the reads of the store show.
@@ -66,6 +68,31 @@ impl Auditor {
         let live: u64 =
             contents.depths.iter().map(|depth| depth.waiting + depth.queued + depth.running).sum();
         rule!(live == 0, "nothing is live when all has finished", "{:?}", contents.depths);
+        Ok(())
+    }
+
+    /// Engines count what was recorded: none of them, nor all of them together, counts an outcome that is not in history.
+    /// They may count fewer, because a crash or a lost answer takes counts away.
+    pub fn compare_counters(&self, counted: &[CounterSnapshot]) -> Verdict {
+        let finished = self.jobs.values().flat_map(|job| job.occurrences.values());
+        let finished: Vec<Status> =
+            finished.flat_map(|occurrence| occurrence.finished.iter().map(|one| one.status)).collect();
+        let of = |count: fn(&CounterSnapshot) -> u64| counted.iter().map(count).sum::<u64>();
+        for (status, counted) in [
+            (Status::Succeeded, of(|counters| counters.succeeded)),
+            (Status::Failed, of(|counters| counters.failed)),
+            (Status::TimedOut, of(|counters| counters.timed_out)),
+            (Status::Cancelled, of(|counters| counters.cancelled)),
+            (Status::Lost, of(|counters| counters.lost)),
+            (Status::Expired, of(|counters| counters.expired)),
+        ] {
+            let recorded = finished.iter().filter(|one| **one == status).count() as u64;
+            rule!(
+                counted <= recorded,
+                "counters count what history has",
+                "{counted} executions are counted as {status:?}, {recorded} are in history"
+            );
+        }
         Ok(())
     }
 

@@ -71,13 +71,17 @@ pub async fn a_cancelled_run_is_never_retried(store: Arc<dyn Store>) {
         house.submit(at(i64::from(n)), job(n)).await;
     }
     let (held, failing) = (worker.claim_one(at(5)).await, worker.claim_one(at(5)).await);
-    lost.claim_one(at(5)).await;
+    let silent = lost.claim_one(at(5)).await;
     for n in 1..=3 {
         house.done(at(6), job(n).id, Verb::Cancel).await;
     }
-    assert_eq!(worker.give_back(at(7), &held).await, Begun::default());
-    assert_eq!(worker.end(at(7), &failing, failed(7)).await, Begun::default());
-    assert_eq!(lost.lose(at(9)).await.begun, Begun::default());
+    let ended = vec![(held.execution, Status::Cancelled)];
+    assert_eq!(worker.give_back(at(7), &held).await, Begun { ended, ..Begun::default() });
+    let reported = house.report(at(7), worker.session, &failing, failed(7)).await;
+    assert_eq!((reported.recorded, reported.begun), (Some(Status::Cancelled), Begun::default()));
+    let recovered = lost.lose(at(9)).await;
+    assert_eq!(recovered.ended, [(silent.execution, Status::Cancelled)]);
+    assert_eq!(recovered.begun, Begun::default());
     for n in 1..=3 {
         assert_eq!(house.ended(job(n).id).await, [(1, 1, Status::Cancelled)], "job {n}");
         assert_eq!(house.status(job(n).id).await, JobStatus::Cancelled, "job {n}");

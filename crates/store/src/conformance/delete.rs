@@ -73,7 +73,8 @@ pub async fn what_runs_of_a_deleted_job_still_reports(store: Arc<dyn Store>) {
     }
     assert_eq!(worker.beat(at(5)).await.len(), 2);
     assert_eq!(worker.end(at(6), &running[0], succeeded(6)).await, Begun::default());
-    assert_eq!(worker.give_back(at(6), &running[1]).await, Begun::default());
+    let ended = vec![(running[1].execution, Status::Cancelled)];
+    assert_eq!(worker.give_back(at(6), &running[1]).await, Begun { ended, ..Begun::default() });
     assert!(worker.is_idle(at(7)).await);
 }
 

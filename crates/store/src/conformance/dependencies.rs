@@ -206,6 +206,29 @@ pub async fn a_parent_that_is_cancelled_skips_its_children(store: Arc<dyn Store>
     assert_eq!(worker.end(at(5), &running, succeeded(5)).await, skipped(&[8]), "when it has stopped");
 }
 
+/// A deleted parent is hidden at once, but its child waits until its run has stopped, however that ends.
+pub async fn a_parent_that_is_deleted_while_it_runs_skips_its_children(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    for (round, parent) in [1, 3, 5].into_iter().enumerate() {
+        let mut worker = house.worker().await;
+        house.submit(at(1), job(parent)).await;
+        house.submit(at(2), child(parent + 1, &[parent])).await;
+        let running = worker.claim_one(at(3)).await;
+        assert_eq!(house.done(at(4), job(parent).id, Verb::Delete).await.begun, Begun::default());
+        assert_eq!(house.store.job(job(parent).id).await.unwrap(), None);
+        assert_eq!(house.open(job(parent + 1).id).await, [(1, behind(Gate::Dependency))]);
+        house.store.purge(at(900), 100).await.unwrap();
+        let begun = match round {
+            0 => worker.end(at(5), &running, succeeded(5)).await,
+            1 => worker.give_back(at(5), &running).await,
+            _ => worker.lose(at(9)).await.begun,
+        };
+        assert!(begun.ended.contains(&skipped(&[parent + 1]).ended[0]), "{begun:?}");
+        assert_eq!(house.ended(job(parent + 1).id).await, [(1, 1, Status::Skipped)]);
+        assert_eq!(house.status(job(parent + 1).id).await, JobStatus::Failed);
+    }
+}
+
 pub async fn a_parent_that_expires_skips_its_children(store: Arc<dyn Store>) {
     let house = House::new(store);
     house.submit(at(1), job_with(1, |spec| spec.settings.expiry = Some(Expiry::AfterMs(10_000)))).await;

@@ -42,6 +42,7 @@ races! {
         two_claimers_share_all_there_is,
         eight_claimers_share_all_there_is,
         a_claim_against_a_cancel,
+        a_report_against_a_cancel,
         a_claim_against_a_give_back,
         a_claim_against_a_resync_of_another,
         a_claim_against_a_resync_with_the_same_turn,

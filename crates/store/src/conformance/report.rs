@@ -201,7 +201,7 @@ pub async fn a_loss_that_the_job_calls_final_is_not_retried(store: Arc<dyn Store
     let fragile = job_with(1, |spec| spec.settings.fail_on = vec!["LOST".to_owned()]);
     let (session, _) = run(&house, fragile).await;
     let recovered = house.lose_and_recover(at(9), session).await;
-    assert_eq!((recovered.lost.len(), recovered.begun), (1, Begun::default()));
+    assert_eq!((recovered.ended.len(), recovered.begun), (1, Begun::default()));
     assert_eq!(house.status(job(1).id).await, JobStatus::Failed);
 }
 

@@ -127,7 +127,7 @@ pub async fn a_lost_execution_is_charged_and_retried_at_once(store: Arc<dyn Stor
     let house = House::new(store);
     let (session, assignment) = hold(&house, 1).await;
     let recovered = house.lose_and_recover(at(9), session).await;
-    assert_eq!(recovered.lost, [assignment.execution]);
+    assert_eq!(recovered.ended, [(assignment.execution, Status::Lost)]);
     assert_eq!((recovered.begun.queued, recovered.more), (vec![Lane::new("default", "report")], false));
     let view = house.view(job(1).id).await;
     assert_eq!(view.status(), JobStatus::Active);
@@ -139,7 +139,7 @@ pub async fn a_lost_execution_is_charged_and_retried_at_once(store: Arc<dyn Stor
     let other = house.open_session("other").await;
     let next = house.claim_one(at(10), other, 1).await;
     assert_eq!((next.execution.attempt, next.epoch.0), (2, 2));
-    assert_eq!(house.store.recover(at(11), 10).await.unwrap().lost, [], "nothing is left to recover");
+    assert_eq!(house.store.recover(at(11), 10).await.unwrap().ended, [], "nothing is left to recover");
 }
 
 pub async fn a_late_report_of_a_lost_execution_is_stale(store: Arc<dyn Store>) {
@@ -157,7 +157,7 @@ pub async fn a_lost_execution_without_retries_is_a_dead_letter(store: Arc<dyn St
     house.submit(at(1), job_with(1, |spec| spec.settings.max_retries = 0)).await;
     house.claim_one(at(2), session, 1).await;
     let recovered = house.lose_and_recover(at(9), session).await;
-    assert_eq!((recovered.lost.len(), recovered.begun.queued), (1, vec![]));
+    assert_eq!((recovered.ended.len(), recovered.begun.queued), (1, vec![]));
     assert_eq!(house.view(job(1).id).await.status(), JobStatus::Failed);
     assert_eq!(house.dead_letters().await.len(), 1);
 }
@@ -175,8 +175,8 @@ pub async fn recovery_is_bounded_and_says_when_there_is_more(store: Arc<dyn Stor
     let mut lost = BTreeSet::new();
     for more in [true, true, false] {
         let recovered = house.store.recover(at(9), 2).await.unwrap();
-        assert_eq!((recovered.lost.len(), recovered.more), (2, more));
-        lost.extend(recovered.lost);
+        assert_eq!((recovered.ended.len(), recovered.more), (2, more));
+        lost.extend(recovered.ended);
     }
     assert_eq!(lost.len(), 6, "each once");
 }

@@ -3,7 +3,7 @@
 use super::begin::begun;
 use super::each::each;
 use super::lines;
-use super::settle::record;
+use super::settle::{Recorded, record};
 use crate::fault::Fault;
 use crate::rows::{JobTerms, LiveRow, Rows};
 use punctual_core::ids::SessionId;
@@ -75,6 +75,11 @@ fn return_one<R: Rows>(rows: &mut R, row: &LiveRow, now: Timestamp) -> Result<Be
             rows.update_live(row, &live)?;
             Ok(Begun { freed, ..begun(&live, &lane) })
         }
-        GivenBack::Closed(settled) => Ok(record(rows, row, settled, now)?.begun),
+        GivenBack::Closed(settled) => {
+            let id = settled.finished.id;
+            let Recorded { status, mut begun, .. } = record(rows, row, settled, now)?;
+            begun.ended.push((id, status));
+            Ok(begun)
+        }
     }
 }

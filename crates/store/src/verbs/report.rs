@@ -27,10 +27,10 @@ fn report_one<R: Rows>(rows: &mut R, now: Timestamp, report: &Report) -> Result<
     let Some((row, held)) = held else {
         let was_accepted = was_accepted(rows, *session, *lease)?;
         let answer = if was_accepted { ReportAnswer::AlreadyAccepted } else { ReportAnswer::Stale };
-        return Ok(ReportOutcome { answer, is_retried: false, begun: Begun::default() });
+        return Ok(ReportOutcome { answer, recorded: None, is_retried: false, begun: Begun::default() });
     };
-    let Recorded { is_retried, begun } = settle(rows, &row, held, end.clone(), now)?;
-    Ok(ReportOutcome { answer: ReportAnswer::Accepted, is_retried, begun })
+    let Recorded { status, is_retried, begun } = settle(rows, &row, held, end.clone(), now)?;
+    Ok(ReportOutcome { answer: ReportAnswer::Accepted, recorded: Some(status), is_retried, begun })
 }
 
 /// Whether this very report was taken in before. What recovery wrote under the same lease is not the worker's

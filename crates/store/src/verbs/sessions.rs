@@ -5,6 +5,7 @@ use super::settle::{Recorded, settle};
 use crate::fault::Fault;
 use crate::rows::{LiveRow, Rows};
 use punctual_core::ids::SessionId;
+use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::{End, LiveState};
 use punctual_core::ports::{Beat, BeatOutcome, LeaseRef, Recovered, SessionOpening};
 use punctual_core::session::{Pulse, SessionDraining, SessionMode, SessionOrder};
@@ -72,15 +73,18 @@ pub(super) fn recover<R: Rows>(rows: &mut R, now: Timestamp, limit: usize) -> Re
     let mut recovered = Recovered::default();
     let mut gaps = Gaps::default();
     for session in rows.lost_sessions()? {
-        let left = limit - recovered.lost.len();
+        let left = limit - recovered.ended.len();
         // One more than may be taken, to know whether that is all.
         let Some(held) = gaps.pass(rows.held_by(session, left.saturating_add(1)))? else { continue };
         for row in held.iter().take(left) {
-            if let Some(Recorded { is_retried, begun }) = gaps.pass(lose_execution(rows, row, now))? {
+            // Where rows are missing, the verb runs again and only the number of executions matters.
+            let mut recorded = Status::Lost;
+            if let Some(Recorded { status, is_retried, begun }) = gaps.pass(lose_execution(rows, row, now))? {
                 recovered.begun.add(begun);
                 recovered.retried += usize::from(is_retried);
+                recorded = status;
             }
-            recovered.lost.push(row.live.execution());
+            recovered.ended.push((row.live.execution(), recorded));
         }
         if held.len() > left {
             recovered.more = true;

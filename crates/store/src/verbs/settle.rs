@@ -17,6 +17,8 @@ use punctual_core::time::Timestamp;
 
 /// What became of an attempt that has ended.
 pub(super) struct Recorded {
+    /// The status in history.
+    pub status: Status,
     pub is_retried: bool,
     pub begun: Begun,
 }
@@ -48,7 +50,8 @@ pub(super) fn record<R: Rows>(
     match write(rows, row, settled, now)? {
         Written::Retried(next) => {
             let lane = rows.lane(row.lane)?;
-            return Ok(Recorded { is_retried: true, begun: Begun { freed, ..begun(&next, &lane) } });
+            let begun = Begun { freed, ..begun(&next, &lane) };
+            return Ok(Recorded { status, is_retried: true, begun });
         }
         Written::Closed(Left::Something) => {}
         Written::Closed(Left::Nothing { before, after }) => {
@@ -63,7 +66,7 @@ pub(super) fn record<R: Rows>(
     if ties.followed || ties.awaited {
         begun.add(follow(rows, id.occurrence.job, ties, status == Status::Succeeded, now)?);
     }
-    Ok(Recorded { is_retried: false, begun })
+    Ok(Recorded { status, is_retried: false, begun })
 }
 
 /// What became of a live row whose attempt has ended.

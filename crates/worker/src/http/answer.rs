@@ -10,15 +10,16 @@ use hyper::header::RETRY_AFTER;
 use hyper::{Response, StatusCode};
 use hyper_util::client::legacy;
 use punctual_core::causes::{causes, innermost};
+use punctual_core::documents::is_deeper;
 use punctual_core::limits;
 use punctual_core::ports::{Clock, Outcome};
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use std::error::Error;
 use std::pin::pin;
 
-/// Levels of a JSON body that is kept as JSON. Deeper ones are kept as text: most readers would refuse the whole
-/// result for them.
-const JSON_DEPTH_MAX: usize = 64;
+/// Levels of a JSON body that is kept as JSON: the result has one more around it. Deeper ones are kept as text.
+const BODY_DEPTH_MAX: usize = limits::JSON_DEPTH_MAX - 1;
 
 /// The outcome of a call that was answered.
 pub(super) async fn judge(call: &Call, response: Response<Incoming>, clock: &dyn Clock) -> Outcome {
@@ -143,9 +144,11 @@ impl Kept {
         if self.bytes.is_empty() {
             return Some("null");
         }
-        let value: Value = serde_json::from_slice(&self.bytes).ok().filter(|_| !self.is_cut)?;
-        let text = std::str::from_utf8(&self.bytes).ok()?;
-        (depth(&value) <= JSON_DEPTH_MAX).then(|| text.trim())
+        if self.is_cut || is_deeper(&self.bytes, BODY_DEPTH_MAX) {
+            return None;
+        }
+        serde_json::from_slice::<IgnoredAny>(&self.bytes).ok()?;
+        std::str::from_utf8(&self.bytes).ok().map(str::trim)
     }
 
     /// The body in an error message: one line.
@@ -158,14 +161,6 @@ impl Kept {
             (false, false) => format!(": {line}"),
             (false, true) => format!(": {line} […]"),
         }
-    }
-}
-
-fn depth(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
-        _ => 0,
     }
 }
 
@@ -280,8 +275,8 @@ mod tests {
     #[test]
     fn json_that_is_too_deep_is_text() {
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
-        assert!(result(nested(JSON_DEPTH_MAX).as_bytes(), 1_000)["body"].is_array());
-        for levels in [JSON_DEPTH_MAX + 1, 400] {
+        assert!(result(nested(BODY_DEPTH_MAX).as_bytes(), 1_000)["body"].is_array());
+        for levels in [BODY_DEPTH_MAX + 1, 400] {
             assert!(result(nested(levels).as_bytes(), 1_000)["body"].is_string(), "{levels}");
         }
     }

@@ -45,7 +45,10 @@ fn executions(schemas: &mut Schemas) {
             ("started_at", time("When it started.").or_null()),
             ("completed_at", time("When it ended.").or_null()),
             ("error_message", text("What the handler failed with; at most 8 KiB.").or_null()),
-            ("result", any("What the handler left, or null; at most 64 KiB.")),
+            ("result", any(
+                    "What the handler left, or null; at most 64 KiB. One that was stored when there was no limit of \
+                        its depth is shown as `{\"unreadable\": …, \"text\": …}`.",
+                )),
             (
                 "progress",
                 the("Progress", "How far the attempt has come; null as long as it has not said so.")

@@ -263,8 +263,8 @@ fn reports(schemas: &mut Schemas) {
             ),
             (
                 "result",
-                any("Of one that succeeded: any JSON up to 64 KiB; a larger one fails the attempt for \
-                    good."),
+                any("Of one that succeeded: any JSON up to 64 KiB that nests at most 100 deep; a larger or deeper one \
+                    fails the attempt for good."),
             ),
             (
                 "error",
@@ -318,7 +318,10 @@ fn notes(schemas: &mut Schemas) {
             ("progress", the("ProgressNote", "How far it has come.")),
             (
                 "checkpoint",
-                any("Any JSON up to 64 KiB, for the next attempt; null forgets the one that is there.")
+                any(
+                    "Any JSON up to 64 KiB that nests at most 100 deep, for the next attempt; null forgets the one that \
+                        is there.",
+                )
                     .example(json!({"offset": 1500})),
             ),
         ],

@@ -8,9 +8,9 @@ use punctual_client::protocol::{
 use punctual_client::{ConditionBody, Seconds};
 use punctual_core::health::WorkerCondition;
 use punctual_core::ids::SessionId;
-use punctual_core::job::name_problem;
 use punctual_core::limits;
-use punctual_core::notes::{Checkpoint, CheckpointTooLarge, Note, Progress};
+use punctual_core::names::{line_problem, name_problem, path_name_problem};
+use punctual_core::notes::{Checkpoint, CheckpointProblem, CheckpointTooLarge, Note, Progress};
 use punctual_core::ports::{
     Heartbeat, LeaseRef, LogLine, Outcome, Poll, Report, Served, SessionOpening, WorkerAbout,
 };
@@ -21,13 +21,13 @@ use std::time::Duration;
 const POLL_WAIT_DEFAULT: Duration = Duration::from_secs(20);
 
 pub fn opening(request: OpenSession) -> Result<SessionOpening, ApiError> {
-    name("worker", &request.worker)?;
+    path_name("worker", &request.worker)?;
     job_types(&request.job_types)?;
     within("slots", request.slots, 1..=limits::WORKER_SLOTS_MAX)?;
     names("queues", &request.queues)?;
     for (field, text) in [("version", &request.version), ("host", &request.host)] {
         if let Some(text) = text {
-            name(field, text)?;
+            line(field, text)?;
         }
     }
     let lease = request.lease_secs.map_or(limits::SESSION_LEASE, duration);
@@ -85,13 +85,13 @@ fn condition(body: ConditionBody) -> Result<WorkerCondition, ApiError> {
     }
     body.cpu_percent.map(|percent| within("cpu_percent", percent, 0..=100)).transpose()?;
     if let Some(address) = &body.address {
-        name("address", address)?;
+        line("address", address)?;
     }
     at_most("refuses", body.refuses.len(), limits::REFUSAL_REASONS_MAX)?;
     body.refuses
         .iter()
         .enumerate()
-        .try_for_each(|(index, reason)| name(&format!("refuses[{index}]"), reason))?;
+        .try_for_each(|(index, reason)| line(&format!("refuses[{index}]"), reason))?;
     let last_error = body.last_error.map(|error| cut_to(error, limits::NAME_BYTES_MAX));
     Ok(ConditionBody { last_error, ..body }.into())
 }
@@ -180,11 +180,18 @@ fn note(session: SessionId, body: NoteBody) -> Result<Note, ApiError> {
         count("number", number)?;
     }
     let checkpoint = body.checkpoint.map(|document| Checkpoint::new(document.get()));
-    let too_large = |CheckpointTooLarge { bytes }| {
-        let most = limits::CHECKPOINT_BYTES_MAX;
-        ApiError::field("checkpoint", format!("must have at most {most} bytes, not {bytes}"))
+    let refused = |problem| {
+        let fix = match problem {
+            CheckpointProblem::TooLarge(CheckpointTooLarge { bytes }) => {
+                format!("must have at most {} bytes, not {bytes}", limits::CHECKPOINT_BYTES_MAX)
+            }
+            CheckpointProblem::TooDeep(_) => {
+                format!("must nest arrays and objects at most {} deep", limits::JSON_DEPTH_MAX)
+            }
+        };
+        ApiError::field("checkpoint", fix)
     };
-    let checkpoint = checkpoint.transpose().map_err(too_large)?;
+    let checkpoint = checkpoint.transpose().map_err(refused)?;
     let progress =
         body.progress.map(|ProgressNote { percent, message }| Progress { percent, message }.within_limits());
     if checkpoint.is_none() && progress.as_ref().is_none_or(Progress::is_empty) {
@@ -237,6 +244,16 @@ fn names(field: &str, texts: &[String]) -> Result<(), ApiError> {
 
 fn name(field: &str, text: &str) -> Result<(), ApiError> {
     name_problem(text).map_or(Ok(()), |fix| Err(ApiError::field(field, fix)))
+}
+
+/// The name of what routes find by their path.
+fn path_name(field: &str, text: &str) -> Result<(), ApiError> {
+    path_name_problem(text).map_or(Ok(()), |fix| Err(ApiError::field(field, fix)))
+}
+
+/// A text that people read, of one line.
+fn line(field: &str, text: &str) -> Result<(), ApiError> {
+    line_problem(text).map_or(Ok(()), |fix| Err(ApiError::field(field, fix)))
 }
 
 fn at_most(field: &str, count: usize, most: usize) -> Result<(), ApiError> {

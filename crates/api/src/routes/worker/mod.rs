@@ -10,7 +10,7 @@ mod check;
 use crate::Api;
 use crate::auth;
 use crate::error::ApiError;
-use crate::extract::{BATCH_BODY_BYTES_MAX, BODY_BYTES_MAX, IdInPath, JsonBody, NoBody};
+use crate::extract::{BATCH_BODY_BYTES_MAX, BODY_BYTES_MAX, DocumentsBody, IdInPath, JsonBody, NoBody};
 use crate::json::{self, Shape};
 use crate::routes::listed::Listed;
 use axum::Json;
@@ -32,6 +32,8 @@ use punctual_core::time::Monotonic;
 
 /// Outcomes, notes and log lines come in batches.
 type LargeBody = JsonBody<BATCH_BODY_BYTES_MAX>;
+/// Results and checkpoints: one that is too deep must not lose the outcomes beside it.
+type Documents = DocumentsBody<BATCH_BODY_BYTES_MAX>;
 type Body = JsonBody<BODY_BYTES_MAX>;
 
 pub fn router() -> Listed {
@@ -121,14 +123,20 @@ async fn demand(State(api): State<Api>, body: Body) -> Result<Json<DemandAnswer>
     Ok(Json(DemandAnswer { queued, oldest_wait_secs: oldest_wait.into() }))
 }
 
-async fn report(State(api): State<Api>, body: LargeBody) -> Result<Json<ReportsAnswer>, ApiError> {
+async fn report(
+    State(api): State<Api>,
+    DocumentsBody(body): Documents,
+) -> Result<Json<ReportsAnswer>, ApiError> {
     let ReportRequest { reports } = json::parse(&body.bytes, Shape::Worker)?;
     let reports = check::reports(reports, api.engine.now())?;
     let answers = api.engine.report(reports).await?;
     Ok(Json(ReportsAnswer { answers: answers.into_iter().map(Verdict::from).collect() }))
 }
 
-async fn notes(State(api): State<Api>, body: LargeBody) -> Result<Json<NotesAnswer>, ApiError> {
+async fn notes(
+    State(api): State<Api>,
+    DocumentsBody(body): Documents,
+) -> Result<Json<NotesAnswer>, ApiError> {
     let notes = check::notes(json::parse::<NotesRequest>(&body.bytes, Shape::Worker)?)?;
     drop(body);
     let answers = api.engine.note(notes).await?;

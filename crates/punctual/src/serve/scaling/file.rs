@@ -3,7 +3,7 @@
 use crate::config::{exposure, foreign_hand};
 use crate::exit::CliError;
 use punctual_client::Span;
-use punctual_core::job::name_problem;
+use punctual_core::names::name_problem;
 use punctual_core::scaling::{Threshold, Trigger};
 use serde::Deserialize;
 use std::collections::BTreeSet;

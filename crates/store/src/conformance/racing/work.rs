@@ -6,7 +6,7 @@ use punctual_core::ids::ExecutionId;
 use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::LiveState;
 use punctual_core::ports::{
-    Assignment, Beat, BeatOutcome, CancelOutcome, ClaimOutcome, NewJob, ReportAnswer, ResyncOutcome,
+    Assignment, Beat, BeatOutcome, CancelOutcome, ClaimOutcome, NewJob, Report, ReportAnswer, ResyncOutcome,
 };
 use punctual_core::session::Pulse;
 use std::collections::BTreeSet;
@@ -69,6 +69,33 @@ pub(super) async fn a_claim_against_a_cancel(nodes: Nodes) {
             }
             assert_eq!(round.there().ended(job).await, [(1, 1, Status::Cancelled)]);
             assert_eq!(round.depth().await, (0, 0, 0));
+        })
+        .await;
+}
+
+/// Whichever comes first, the answer to the report says what history has.
+pub(super) async fn a_report_against_a_cancel(nodes: Nodes) {
+    nodes
+        .rounds(|round| async move {
+            let mut worker = round.worker(0).await;
+            let job = round.job(0).id;
+            round.here().submit(at(1), round.job(0)).await;
+            let running = worker.claim_only().await;
+            let report = Report { session: worker.session, lease: running.lease(), end: succeeded(3) };
+            let reported = round.here().store.report(at(3), vec![report.clone()]);
+            let cancel = round.there().cancel(at(3), running.execution);
+            let (reported, cancelled) = round.both(reported, cancel).await;
+            let outcome = reported.unwrap().remove(0);
+            assert_eq!(outcome.answer, ReportAnswer::Accepted);
+            let recorded = match cancelled {
+                CancelOutcome::Asked => Status::Cancelled,
+                CancelOutcome::Finished => Status::Succeeded,
+                other => panic!("cancelled: {other:?}"),
+            };
+            assert_eq!(outcome.recorded, Some(recorded));
+            assert_eq!(round.there().ended(job).await, [(1, 1, recorded)]);
+            let repeated = round.here().store.report(at(4), vec![report]).await.unwrap().remove(0);
+            assert_eq!((repeated.answer, repeated.recorded), (ReportAnswer::AlreadyAccepted, None));
         })
         .await;
 }

@@ -38,7 +38,7 @@ impl<C: GenericClient> Reads<'_, C> {
 }
 
 fn read_checkpoint(document: String) -> Result<Checkpoint, Fault> {
-    Checkpoint::new(document).map_err(|error| Fault::damaged("checkpoints.document", error))
+    Checkpoint::stored(document).map_err(|error| Fault::damaged("checkpoints.document", error))
 }
 
 fn read_noted(job: JobId, row: &Row) -> Result<Noted, Fault> {

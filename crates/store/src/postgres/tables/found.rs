@@ -233,7 +233,7 @@ pub(crate) fn read_queue(row: &Row) -> Result<QueueRow, Fault> {
 }
 
 pub(crate) fn read_checkpoint(row: &Row, column: usize) -> Result<Checkpoint, Fault> {
-    Checkpoint::new(get::<String>(row, column)?)
+    Checkpoint::stored(get::<String>(row, column)?)
         .map_err(|too_large| Fault::damaged("checkpoints.document", too_large))
 }
 

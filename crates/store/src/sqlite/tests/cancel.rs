@@ -30,7 +30,9 @@ fn an_outcome_after_the_request_is_a_cancel() {
 fn giving_back_after_the_request_ends_the_job() {
     let (mut core, session, held) = with_requested_cancel();
     let reply = apply(&mut core, Write::GiveBack { now: at(4), session, leases: vec![held.lease()] });
-    assert_eq!(reply, WriteReply::GivenBack(vec![Some(Begun::default())]), "no work comes of it");
+    let ended = vec![(held.execution, Status::Cancelled)];
+    let begun = Begun { ended, ..Begun::default() };
+    assert_eq!(reply, WriteReply::GivenBack(vec![Some(begun)]), "no work comes of it");
     check_cancelled(&mut core);
 }
 
@@ -40,7 +42,8 @@ fn losing_the_worker_after_the_request_ends_the_job() {
     core.connection().execute("UPDATE sessions SET lost = 1", []).unwrap();
     let reply = apply(&mut core, Write::Recover { now: at(9), limit: 10 });
     let WriteReply::Recovered(recovered) = reply else { panic!("{reply:?}") };
-    assert_eq!((recovered.lost, recovered.begun), (vec![held.execution], Begun::default()));
+    assert_eq!(recovered.ended, [(held.execution, Status::Cancelled)]);
+    assert_eq!(recovered.begun, Begun::default());
     check_cancelled(&mut core);
 }
 

@@ -1,0 +1,281 @@
+//! What people may call things: jobs, job types, queues, owners, tags, keys, workers. Checked where a name enters; a name
+//! that was kept before a rule was made can still be read and used.
+//!
+//! Two names that look alike should be one name, and a name should look like what it is. So characters that nobody sees
+//! are refused, and so are those that change the direction of the text around them. Joiners and variation selectors are
+//! part of many scripts and of emoji: they are allowed between characters beyond ASCII, where they can be seen.
+
+use crate::limits;
+use std::fmt::Write;
+
+/// What is wrong with a name, to follow the field: "must …".
+pub fn name_problem(text: &str) -> Option<String> {
+    if let Some(problem) = length_problem(text) {
+        return Some(problem);
+    }
+    let mut before = None;
+    let mut rest = text.chars().peekable();
+    while let Some(character) = rest.next() {
+        let is_misplaced = match usage(character) {
+            Usage::Anywhere => false,
+            Usage::Nowhere(_) => true,
+            Usage::AfterOthers => !is_beyond_ascii(before),
+            Usage::BetweenOthers => !is_beyond_ascii(before) || !is_beyond_ascii(rest.peek().copied()),
+        };
+        if is_misplaced {
+            return Some(refused(character, text));
+        }
+        before = Some(character);
+    }
+    if text.chars().all(is_blank) {
+        return Some(format!("must not be blank, as in {}: give it a name that can be seen", shown(text)));
+    }
+    if text.starts_with(is_blank) || text.ends_with(is_blank) {
+        return Some(format!(
+            "must not begin or end with white space, as in {}: write {}",
+            shown(text),
+            shown(text.trim_matches(is_blank))
+        ));
+    }
+    None
+}
+
+/// The same of a name that is part of the path of a URL, where `.` and `..` mean something else.
+pub fn path_name_problem(text: &str) -> Option<String> {
+    match text {
+        "." | ".." => {
+            Some(format!("must not be {}, which no URL can name: choose another name", shown(text)))
+        }
+        _ => name_problem(text),
+    }
+}
+
+/// What is wrong with a short text that is no name, such as a part of an error message: it must fit into one line.
+pub fn line_problem(text: &str) -> Option<String> {
+    length_problem(text).or_else(|| text.chars().find(|one| one.is_control()).map(|one| refused(one, text)))
+}
+
+fn length_problem(text: &str) -> Option<String> {
+    if text.is_empty() {
+        return Some("must not be empty".to_owned());
+    }
+    let (most, bytes) = (limits::NAME_BYTES_MAX, text.len());
+    (bytes > most).then(|| format!("must be at most {most} bytes, not {bytes}"))
+}
+
+/// Whether a character is never part of what can be seen, wherever it is: it controls, turns the text around, or is
+/// invisible.
+pub fn is_hidden(character: char) -> bool {
+    matches!(usage(character), Usage::Nowhere(_))
+}
+
+/// Where in a name a character may be.
+enum Usage {
+    Anywhere,
+    /// After a character beyond ASCII: variation selectors.
+    AfterOthers,
+    /// Between two characters beyond ASCII: joiners.
+    BetweenOthers,
+    /// Nowhere, because it is what this says.
+    Nowhere(&'static str),
+}
+
+fn usage(character: char) -> Usage {
+    match character {
+        ' '..='~' => Usage::Anywhere,
+        '\u{2028}' | '\u{2029}' => Usage::Nowhere("control character"),
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            Usage::Nowhere("bidirectional control character")
+        }
+        '\u{200c}' | '\u{200d}' => Usage::BetweenOthers,
+        '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}' => Usage::AfterOthers,
+        // The characters that Unicode lists as default ignorable, but for those above, and annotations.
+        '\u{ad}'
+        | '\u{34f}'
+        | '\u{115f}'..='\u{1160}'
+        | '\u{17b4}'..='\u{17b5}'
+        | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{3164}'
+        | '\u{feff}'
+        | '\u{ffa0}'
+        | '\u{fff0}'..='\u{fffb}'
+        | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d173}'..='\u{1d17a}'
+        | '\u{e0000}'..='\u{e0fff}' => Usage::Nowhere("invisible character"),
+        other if other.is_control() => Usage::Nowhere("control character"),
+        _ => Usage::Anywhere,
+    }
+}
+
+/// Whether something can be joined to this character, or selected for it.
+fn is_beyond_ascii(character: Option<char>) -> bool {
+    character.is_some_and(|one| {
+        !one.is_ascii() && !is_blank(one) && !matches!(usage(one), Usage::Nowhere(_) | Usage::BetweenOthers)
+    })
+}
+
+/// White space, and the one sign of Braille without a dot.
+fn is_blank(character: char) -> bool {
+    character.is_whitespace() || character == '\u{2800}'
+}
+
+fn refused(character: char, text: &str) -> String {
+    let what = match usage(character) {
+        Usage::Nowhere(what) => what,
+        _ => "invisible character",
+    };
+    format!("must not contain the {what} {}, as in {}: remove it", code(character), shown(text))
+}
+
+fn code(character: char) -> String {
+    format!("U+{:04X}", u32::from(character))
+}
+
+/// The text in quotes, with all that cannot be seen written as its code.
+fn shown(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len() + 2);
+    shown.push('"');
+    for character in text.chars() {
+        let is_seen =
+            matches!(usage(character), Usage::Anywhere) && (character == ' ' || !is_blank(character));
+        if is_seen {
+            shown.push(character);
+        } else {
+            let _ = write!(shown, "<{}>", code(character));
+        }
+    }
+    shown.push('"');
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn ordinary_names_of_all_scripts_are_allowed() {
+        for name in [
+            "report",
+            "nightly report (EU)",
+            "a.b/c:d@e#1",
+            "Grüße",
+            "日次レポート",
+            "отчёт",
+            "تقرير",
+            "דוח",
+            // Persian, with a joiner that it is written with.
+            "می\u{200c}خواهم",
+            // Sinhala and Devanagari, with joiners.
+            "ශ\u{dca}\u{200d}රී",
+            "क\u{94d}\u{200d}ष",
+            "👩\u{200d}🔧",
+            "❤\u{fe0f}\u{200d}🔥",
+            "done ✔\u{fe0f}",
+            "葛\u{e0100}城",
+        ] {
+            assert_eq!(name_problem(name), None, "{name}");
+        }
+        assert_eq!(name_problem(&"x".repeat(limits::NAME_BYTES_MAX)), None);
+    }
+
+    #[test]
+    fn each_refusal_says_what_and_where_and_what_to_do() {
+        let long = "must be at most 200 bytes, not 201";
+        for (name, problem) in [
+            ("", "must not be empty"),
+            (&"x".repeat(201), long),
+            (" ", "must not be blank, as in \" \": give it a name that can be seen"),
+            (
+                "\u{3000}\u{a0}",
+                "must not be blank, as in \"<U+3000><U+00A0>\": give it a name that can be seen",
+            ),
+            ("\u{2800}", "must not be blank, as in \"<U+2800>\": give it a name that can be seen"),
+            (" a", "must not begin or end with white space, as in \" a\": write \"a\""),
+            ("a b\u{2003}", "must not begin or end with white space, as in \"a b<U+2003>\": write \"a b\""),
+            ("a\nb", "must not contain the control character U+000A, as in \"a<U+000A>b\": remove it"),
+            ("a\u{85}", "must not contain the control character U+0085, as in \"a<U+0085>\": remove it"),
+            ("a\u{2028}b", "must not contain the control character U+2028, as in \"a<U+2028>b\": remove it"),
+            (
+                "in\u{202e}voice",
+                "must not contain the bidirectional control character U+202E, as in \"in<U+202E>voice\": remove it",
+            ),
+            ("\u{200b}", "must not contain the invisible character U+200B, as in \"<U+200B>\": remove it"),
+            (
+                "a\u{200d}b",
+                "must not contain the invisible character U+200D, as in \"a<U+200D>b\": remove it",
+            ),
+            ("a\u{fe0f}", "must not contain the invisible character U+FE0F, as in \"a<U+FE0F>\": remove it"),
+            ("ü\u{200d}", "must not contain the invisible character U+200D, as in \"ü<U+200D>\": remove it"),
+            (
+                "ü\u{200d}\u{200d}ü",
+                "must not contain the invisible character U+200D, as in \"ü<U+200D><U+200D>ü\": remove it",
+            ),
+            ("\u{feff}a", "must not contain the invisible character U+FEFF, as in \"<U+FEFF>a\": remove it"),
+            ("\u{e0041}", "must not contain the invisible character U+E0041, as in \"<U+E0041>\": remove it"),
+        ] {
+            assert_eq!(name_problem(name).as_deref(), Some(problem), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn no_bidirectional_control_is_let_through_anywhere() {
+        let controls = ['\u{61c}', '\u{200e}', '\u{200f}'];
+        let controls = controls.into_iter().chain('\u{202a}'..='\u{202e}').chain('\u{2066}'..='\u{2069}');
+        for control in controls {
+            for name in [format!("{control}a"), format!("a{control}b"), format!("ü{control}ü")] {
+                assert!(name_problem(&name).is_some(), "{}", code(control));
+            }
+        }
+    }
+
+    #[test]
+    fn names_in_paths_are_not_those_of_folders() {
+        for name in [".", ".."] {
+            assert_eq!(name_problem(name), None);
+            assert!(path_name_problem(name).is_some_and(|problem| problem.contains("no URL can name")));
+        }
+        assert_eq!(path_name_problem("..."), None);
+        assert_eq!(path_name_problem("").as_deref(), Some("must not be empty"));
+    }
+
+    #[test]
+    fn a_line_of_text_may_have_space_around_it() {
+        assert_eq!(line_problem("no such file: "), None);
+        assert_eq!(line_problem(""), Some("must not be empty".to_owned()));
+        assert!(line_problem("a\nb").is_some_and(|problem| problem.contains("U+000A")));
+    }
+
+    proptest! {
+        /// Whatever is allowed can be seen, fits, and says where it begins and ends.
+        #[test]
+        fn an_allowed_name_can_be_seen(name in ".{0,60}") {
+            if name_problem(&name).is_none() {
+                prop_assert!((1..=limits::NAME_BYTES_MAX).contains(&name.len()));
+                prop_assert_eq!(name.trim(), &name);
+                prop_assert!(name.chars().any(|one| !is_blank(one) && matches!(usage(one), Usage::Anywhere)));
+                prop_assert!(!name.chars().any(|one| matches!(usage(one), Usage::Nowhere(_))));
+            }
+        }
+
+        /// A message never repeats what it refuses: it shows the code instead.
+        #[test]
+        fn a_message_can_be_read(name in "[a-zü \u{200b}\u{200d}\u{202e}\u{fe0f}\n\u{3000}]{0,20}") {
+            if let Some(problem) = name_problem(&name) {
+                prop_assert!(problem.chars().all(|one| one == ' ' || !is_blank(one)));
+                prop_assert!(problem.chars().all(|one| matches!(usage(one), Usage::Anywhere)), "{}", problem);
+            }
+        }
+
+        /// One character that is refused anywhere spoils every name, wherever it is.
+        #[test]
+        fn one_refused_character_is_found(before in "[a-zü]{0,5}", after in "[a-zü]{0,5}", one in any::<char>()) {
+            if matches!(usage(one), Usage::Nowhere(_)) {
+                let problem = name_problem(&format!("{before}{one}{after}")).unwrap_or_default();
+                prop_assert!(problem.contains(&code(one)), "{}", problem);
+            }
+        }
+    }
+}

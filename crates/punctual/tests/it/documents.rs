@@ -1,0 +1,84 @@
+//! Results and checkpoints that nest deeper than their readers could follow: no outcome is lost because of one, and every
+//! page can still be read.
+
+use crate::server::Server;
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+
+fn nested(depth: usize) -> String {
+    format!("{}{}", "[".repeat(depth), "]".repeat(depth))
+}
+
+/// A session with one execution of each of these jobs.
+async fn session_with(server: &Server, jobs: usize) -> (i64, Vec<Value>) {
+    for _ in 0..jobs {
+        server.submit(json!({"name": "raw", "max_retries": 3})).await;
+    }
+    let opening = json!({"worker": "raw", "job_types": ["raw"], "lease_secs": 60});
+    let (_, session) = server.post("/api/v1/worker/sessions", &opening.to_string()).await;
+    let session = session["session"].as_i64().expect("a number");
+    let poll = json!({"session": session, "turn": 1, "job_types": ["raw"], "wait_secs": 0, "capacity": jobs});
+    let (_, polled) = server.post("/api/v1/worker/poll", &poll.to_string()).await;
+    let assignments = polled["assignments"].as_array().expect("a list").clone();
+    assert_eq!(assignments.len(), jobs, "{polled}");
+    (session, assignments)
+}
+
+#[tokio::test]
+async fn a_reported_result_that_nests_too_deep_fails_its_attempt_and_no_other() {
+    let server = Server::start();
+    let (session, assignments) = session_with(&server, 2).await;
+    let report = |assignment: &Value, result: &str| {
+        format!(
+            r#"{{"session": {session}, "execution_id": {}, "epoch": {}, "outcome": "succeeded", "result": {result}}}"#,
+            assignment["execution_id"], assignment["epoch"]
+        )
+    };
+    let reports = format!(
+        r#"{{"reports": [{}, {}]}}"#,
+        report(&assignments[0], &nested(30_000)),
+        report(&assignments[1], &nested(100))
+    );
+    let (status, answers) = server.post("/api/v1/worker/report", &reports).await;
+    assert_eq!(
+        (status, &answers["answers"]),
+        (StatusCode::OK, &json!(["accepted", "accepted"])),
+        "{answers}"
+    );
+    let execution = async |assignment: &Value| {
+        server.get(&format!("/api/v1/executions/{}", assignment["execution_id"].as_str().unwrap())).await.1
+    };
+    let failed = execution(&assignments[0]).await;
+    assert_eq!((&failed["status"], &failed["result"]), (&json!("FAILED"), &Value::Null));
+    assert_eq!(failed["error_message"], "the result nests arrays and objects more than 100 deep");
+    let (_, job) = server.get(&format!("/api/v1/jobs/{}", assignments[0]["job_id"].as_str().unwrap())).await;
+    assert_eq!(job["status"], "FAILED", "another attempt would not help: {job}");
+    let kept = execution(&assignments[1]).await;
+    assert_eq!((&kept["status"], kept["result"].to_string()), (&json!("SUCCEEDED"), nested(100)));
+    let (status, page) = server.get("/api/v1/executions?status=SUCCEEDED").await;
+    assert_eq!((status, page["items"].as_array().map(Vec::len)), (StatusCode::OK, Some(1)), "{page}");
+}
+
+#[tokio::test]
+async fn a_checkpoint_that_nests_too_deep_is_refused_by_field() {
+    let server = Server::start();
+    let (session, assignments) = session_with(&server, 1).await;
+    let note = async |depth: usize| {
+        let note = format!(
+            r#"{{"execution_id": {}, "epoch": {}, "checkpoint": {}}}"#,
+            assignments[0]["execution_id"],
+            assignments[0]["epoch"],
+            nested(depth)
+        );
+        let notes = format!(r#"{{"session": {session}, "notes": [{note}]}}"#);
+        server.post("/api/v1/worker/notes", &notes).await
+    };
+    let (status, problem) = note(30_000).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{problem}");
+    let expected = json!({
+        "field": "notes[0].checkpoint",
+        "detail": "must nest arrays and objects at most 100 deep",
+    });
+    assert_eq!(problem["errors"][0], expected);
+    assert_eq!(note(100).await.0, StatusCode::OK);
+}
