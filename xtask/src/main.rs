@@ -3,6 +3,7 @@
 mod api;
 mod chaos;
 mod check;
+mod fresh;
 mod services;
 mod test;
 mod tools;
@@ -26,15 +27,22 @@ fn main() -> Result<ExitCode> {
     match words[..] {
         ["chaos", ref rest @ ..] => chaos::run(&root(), rest),
         ["check"] => check::run(&root()),
+        ["fresh", ref rest @ ..] => fresh::run(&root(), rest),
         ["fuzz-api", ref rest @ ..] => api::run_fuzz(&root(), &api::fuzz_arguments(rest)?),
         ["services", ref rest @ ..] => services::run(&root(), rest),
         ["test"] => test::run(&root(), test::Extent::Quick),
         ["test", "--full"] => test::run(&root(), test::Extent::Full),
         [] | ["help" | "--help" | "-h"] => {
-            println!("{USAGE}{}\n{}", chaos::USAGE, services::USAGE);
+            println!("{USAGE}{}\n{}\n{}", chaos::USAGE, fresh::USAGE, services::USAGE);
             Ok(ExitCode::SUCCESS)
         }
-        _ => bail!("no such chore: {}\n\n{USAGE}{}\n{}", words.join(" "), chaos::USAGE, services::USAGE),
+        _ => bail!(
+            "no such chore: {}\n\n{USAGE}{}\n{}\n{}",
+            words.join(" "),
+            chaos::USAGE,
+            fresh::USAGE,
+            services::USAGE
+        ),
     }
 }
 
