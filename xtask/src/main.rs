@@ -19,6 +19,7 @@ cargo xtask fuzz-api [--cases N] [--seed N]
                             asks a server of its own made-up requests and holds its answers against docs/openapi.json
 cargo xtask test [--full]   everything that must pass: format, rules, lints, tests; --full adds MySQL, clusters of databases
                             that lose a server, and the documentation
+cargo xtask tools           gets the programs that the tests need and this machine lacks, below target/tools
 ";
 
 fn main() -> Result<ExitCode> {
@@ -32,6 +33,10 @@ fn main() -> Result<ExitCode> {
         ["services", ref rest @ ..] => services::run(&root(), rest),
         ["test"] => test::run(&root(), test::Extent::Quick),
         ["test", "--full"] => test::run(&root(), test::Extent::Full),
+        ["tools"] => {
+            let has_all = tools::install(&root())? && tools::PythonTools::ready(&root()).map(|_| true)?;
+            Ok(if has_all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
         [] | ["help" | "--help" | "-h"] => {
             println!("{USAGE}{}\n{}\n{}", chaos::USAGE, fresh::USAGE, services::USAGE);
             Ok(ExitCode::SUCCESS)

@@ -39,7 +39,8 @@ fn ensure(probe: &[&str], step: &[&str]) -> Result<()> {
     if is_there(probe) {
         return Ok(());
     }
-    succeed(Command::new(step[0]).args(&step[1..])).with_context(|| format!("`{}` fails", probe.join(" ")))?;
+    succeed(Command::new(step[0]).args(&step[1..]))
+        .with_context(|| format!("`{}` fails", probe.join(" ")))?;
     if !is_there(probe) {
         bail!("`{}` still fails after it was installed", probe.join(" "));
     }

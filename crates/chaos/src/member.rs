@@ -2,7 +2,7 @@
 //! wrong clock by order.
 
 use crate::plan::Role;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use punctual_core::time::Timestamp;
 use punctual_link::Link;
 use rustix::process::{Pid, Signal, kill_process};
@@ -293,4 +293,30 @@ pub fn now() -> Timestamp {
     let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let micros = since_epoch.map_or(0, |since| since.as_micros());
     Timestamp::from_micros(i64::try_from(micros).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[tokio::test]
+    async fn a_process_that_cannot_start_is_reported_with_the_end_of_its_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let binary = folder.path().join("punctual");
+        std::fs::write(&binary, "#!/bin/sh\necho 'the tables are too new' >&2\nexit 3\n").unwrap();
+        std::fs::set_permissions(&binary, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let launch = Launch {
+            binary,
+            arguments: vec![],
+            store: String::new(),
+            data: folder.path().join("data"),
+            log: folder.path().join("log"),
+            faketime: None,
+        };
+        let link = Link::open("").await.unwrap();
+        let member = Member::start("scheduler-1", Role::Scheduler, link, None, launch).unwrap();
+        let error = member.begins().await.unwrap_err().to_string();
+        assert_eq!(error, "scheduler-1 ended at its first start (exit status: 3):\nthe tables are too new");
+    }
 }

@@ -70,7 +70,8 @@ impl Servers {
         let ready = all.answer()?;
         let servers = ready["servers"].as_array().with_context(|| format!("no servers in {ready}"))?;
         for server in servers {
-            let text = |field: &str| server[field].as_str().with_context(|| format!("no {field} in {server}"));
+            let text =
+                |field: &str| server[field].as_str().with_context(|| format!("no {field} in {server}"));
             all.servers.push(Server { name: text("name")?.to_owned(), url: text("url")?.to_owned() });
         }
         ensure!(!all.servers.is_empty(), "{} has no servers", all.service);
@@ -173,15 +174,15 @@ pub fn host_of(url: &str) -> &str {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+    use tempfile::TempDir;
 
-    /// Starts servers through a script in the place of xtask.
-    fn start(script: &str) -> Result<Servers> {
+    /// Starts servers through a script in the place of xtask. It is read while it runs, so its folder comes along.
+    fn start(script: &str) -> Result<(Servers, TempDir)> {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("xtask");
         std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-        // It is read while it runs.
-        Servers::launch(program.as_os_str(), "galera", None).inspect(|_| std::mem::forget(folder))
+        Ok((Servers::launch(program.as_os_str(), "galera", None)?, folder))
     }
 
     const READY: &str = r#"echo '{"servers": [{"name": "galera-1", "url": "mysql://ann:x@127.0.0.1:1/jobs"},
@@ -195,8 +196,7 @@ mod tests {
 
     #[test]
     fn servers_that_end_later_are_reported_by_the_next_order() {
-        let mut servers =
-            start(&format!("{READY}; read order; echo 'no space left' >&2; exit 1")).unwrap();
+        let (mut servers, _folder) = start(&format!("{READY}; read order; echo 'no space left' >&2; exit 1")).unwrap();
         let error = servers.kill("galera-1").unwrap_err().to_string();
         assert_eq!(error, "galera ended (exit status: 1):\nno space left");
     }
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn orders_are_answered_and_refusals_are_errors() {
         let script = r#"read order; echo '{"error": null, "said": "2"}'; read order; echo '{"error": "it runs"}'; read order"#;
-        let mut servers = start(&format!("{READY}; {script}")).unwrap();
+        let (mut servers, _folder) = start(&format!("{READY}; {script}")).unwrap();
         assert_eq!(servers.url("galera-2").unwrap(), "mysql://ann:x@127.0.0.1:2/jobs");
         assert_eq!(servers.url_of_all(), "mysql://ann:x@127.0.0.1:1,127.0.0.1:2/jobs");
         assert_eq!(servers.sql("galera-1", "SELECT 1 + 1").unwrap(), "2");

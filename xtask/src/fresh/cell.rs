@@ -99,3 +99,38 @@ fn end(waiting: Pid) {
     // It may have ended just now.
     let _ = kill_process(first.unwrap_or(waiting), Signal::KILL);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether this user may do what `cargo xtask fresh` needs root for.
+    fn is_allowed() -> bool {
+        let mut probe = Command::new("unshare");
+        probe.args(["--mount", "--pid", "--kill-child", "--mount-proc", "--", "true"]);
+        probe.stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    }
+
+    #[test]
+    fn mounts_and_processes_end_with_the_command() {
+        if !is_allowed() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (mounted, file) = (folder.path().join("mounted"), folder.path().join("id"));
+        std::fs::create_dir(&mounted).unwrap();
+        let script = "mount -t tmpfs none \"$1\" && touch \"$1/inside\" && ls \"$1\" > \"$2\"; \
+                      sh -c 'sleep 1000; :' \"$1\" & exit 7";
+        let cell = Cell::watch().unwrap();
+        let mut command = Cell::command("sh");
+        command.args(["-c", script, "sh"]).arg(&mounted).arg(&file);
+        assert_eq!(cell.run(&mut command).unwrap().code(), Some(7));
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "inside\n");
+        assert_eq!(std::fs::read_dir(&mounted).unwrap().count(), 0, "the mount is gone");
+        let processes =
+            std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path().join("cmdline"));
+        let words = mounted.display().to_string();
+        let mut lines = processes.filter_map(|file| std::fs::read_to_string(file).ok());
+        assert!(!lines.any(|line| line.contains(&words)), "the process is gone");
+    }
+}

@@ -135,7 +135,8 @@ mod tests {
         for name in ["https_proxy", "NO_PROXY", "PIP_CERT", "SSL_CERT_FILE", "CARGO_NET_OFFLINE"] {
             assert!(is_passed(name), "{name}");
         }
-        for name in ["PATH", "CARGO_TARGET_DIR", "RUSTFLAGS", "CARGO_REGISTRY_TOKEN", "PUNCTUAL_STORE", "CI"] {
+        for name in ["PATH", "CARGO_TARGET_DIR", "RUSTFLAGS", "CARGO_REGISTRY_TOKEN", "PUNCTUAL_STORE", "CI"]
+        {
             assert!(!is_passed(name), "{name}");
         }
     }

@@ -64,9 +64,13 @@ impl Options {
         };
         let mut rest = words.iter();
         while let Some(word) = rest.next() {
-            let mut value = || rest.next().copied().with_context(|| format!("{word} takes a value\n\n{USAGE}"));
+            let mut value =
+                || rest.next().copied().with_context(|| format!("{word} takes a value\n\n{USAGE}"));
             match *word {
-                "--user" => options.user = chosen(word, value()?, [("root", User::Root), ("ordinary", User::Ordinary)])?,
+                "--user" => {
+                    options.user =
+                        chosen(word, value()?, [("root", User::Root), ("ordinary", User::Ordinary)])?
+                }
                 "--command" => {
                     let commands = [("serve", ReadmeCommand::Serve), ("test", ReadmeCommand::Test)];
                     options.command = chosen(word, value()?, commands)?;
@@ -121,7 +125,8 @@ mod tests {
         let all = Options::parse(&[]).unwrap();
         assert_eq!(all.users(), [User::Root, User::Ordinary]);
         assert!(all.runs_serve() && all.runs_test() && !all.keep);
-        let some = Options::parse(&["--user", "ordinary", "--command", "test", "--keep", "--root", "/r"]).unwrap();
+        let some =
+            Options::parse(&["--user", "ordinary", "--command", "test", "--keep", "--root", "/r"]).unwrap();
         assert_eq!(some.users(), [User::Ordinary]);
         assert!(!some.runs_serve() && some.runs_test() && some.keep);
         assert_eq!(some.root, Some("/r".into()));

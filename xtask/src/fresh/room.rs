@@ -33,7 +33,13 @@ impl Room {
         host::copy_settings(folder)?;
         cell.succeed(inside(folder).args(["update-ca-certificates"]))?;
         if user == User::Ordinary {
-            cell.succeed(inside(folder).args(["useradd", "--create-home", "--shell", "/bin/bash", user.word()]))?;
+            cell.succeed(inside(folder).args([
+                "useradd",
+                "--create-home",
+                "--shell",
+                "/bin/bash",
+                user.word(),
+            ]))?;
         }
         let users = std::fs::read_to_string(folder.join("etc/passwd")).context("read the users")?;
         let (id, group, home) =
@@ -91,10 +97,16 @@ impl Room {
         command.arg("env").arg(format!("PATH={}", self.search_path()));
         command.args(["bash", "-c", "cd \"$HOME/punctual\" && exec \"$@\"", "bash"]).args(words);
         // A missing tool is a failure and no reason to skip.
-        command.env_clear().envs(host::variables()).env("CI", "true");
+        let variables = host::variables().into_iter().filter(|(_, value)| !self.lacks(Path::new(value)));
+        command.env_clear().envs(variables).env("CI", "true");
         command.env("HOME", &self.home).env("USER", self.user.word()).env("LOGNAME", self.user.word());
         command.env("SHELL", "/bin/bash").env("PATH", ROOTS_SEARCH_PATH);
         cell.run(&mut command)
+    }
+
+    /// Whether a variable names a place that is not here.
+    fn lacks(&self, value: &Path) -> bool {
+        value.is_absolute() && !host::inside(&self.folder, value).exists()
     }
 
     fn search_path(&self) -> &'static str {

@@ -50,7 +50,9 @@ impl Python {
 
     fn find(root: &Path) -> Option<Self> {
         let with = |program, libraries| Python { program, libraries, pip: Pip::InEnvironments };
-        let can_import = |python: &Python, modules: &str| runs(python.command().arg("-c").arg(format!("import {modules}")));
+        let can_import = |python: &Python, modules: &str| {
+            runs(python.command().arg("-c").arg(format!("import {modules}")))
+        };
         let installed = with(PathBuf::from("python3"), None);
         if can_import(&installed, "ensurepip, venv") {
             return Some(installed);
@@ -102,7 +104,8 @@ impl Python {
         let folder = Python::link_folder(root);
         std::fs::create_dir_all(&folder)?;
         let (file, partial) = (folder.join("python3"), folder.join("python3.partial"));
-        let [libraries, program] = [libraries.to_string_lossy(), self.program.to_string_lossy()].map(|word| quoted(&word));
+        let [libraries, program] =
+            [libraries.to_string_lossy(), self.program.to_string_lossy()].map(|word| quoted(&word));
         std::fs::write(&partial, format!("#!/bin/sh\nLD_LIBRARY_PATH={libraries} exec {program} \"$@\"\n"))?;
         std::fs::set_permissions(&partial, std::fs::Permissions::from_mode(0o755))?;
         Ok(std::fs::rename(&partial, &file)?)
@@ -135,10 +138,8 @@ pub struct PythonTools {
 impl PythonTools {
     /// Installs what is missing.
     pub fn ready(root: &Path) -> Result<Self> {
-        let tools = PythonTools {
-            python: Python::find_or_unpack(root)?,
-            folder: tools_folder(root).join("python"),
-        };
+        let tools =
+            PythonTools { python: Python::find_or_unpack(root)?, folder: tools_folder(root).join("python") };
         let mark = tools.folder.join("installed.txt");
         let wanted = PACKAGES.join("\n");
         if std::fs::read_to_string(&mark).is_ok_and(|installed| installed == wanted) {
@@ -177,7 +178,8 @@ mod tests {
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
         let python = Python { program, libraries: Some("/some/lib".into()), pip: Pip::InEnvironments };
         python.link(root.path()).unwrap();
-        let output = Command::new(Python::link_folder(root.path()).join("python3")).arg("-V").output().unwrap();
+        let output =
+            Command::new(Python::link_folder(root.path()).join("python3")).arg("-V").output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout), "/some/lib -V\n");
     }
 }
