@@ -3,6 +3,7 @@
 mod api;
 mod chaos;
 mod check;
+mod fresh;
 mod services;
 mod test;
 mod tools;
@@ -18,6 +19,7 @@ cargo xtask fuzz-api [--cases N] [--seed N]
                             asks a server of its own made-up requests and holds its answers against docs/openapi.json
 cargo xtask test [--full]   everything that must pass: format, rules, lints, tests; --full adds MySQL, clusters of databases
                             that lose a server, and the documentation
+cargo xtask tools           gets the programs that the tests need and this machine lacks, below target/tools
 ";
 
 fn main() -> Result<ExitCode> {
@@ -26,15 +28,26 @@ fn main() -> Result<ExitCode> {
     match words[..] {
         ["chaos", ref rest @ ..] => chaos::run(&root(), rest),
         ["check"] => check::run(&root()),
+        ["fresh", ref rest @ ..] => fresh::run(&root(), rest),
         ["fuzz-api", ref rest @ ..] => api::run_fuzz(&root(), &api::fuzz_arguments(rest)?),
         ["services", ref rest @ ..] => services::run(&root(), rest),
         ["test"] => test::run(&root(), test::Extent::Quick),
         ["test", "--full"] => test::run(&root(), test::Extent::Full),
+        ["tools"] => {
+            let has_all = tools::install(&root())? && tools::PythonTools::ready(&root()).map(|_| true)?;
+            Ok(if has_all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
         [] | ["help" | "--help" | "-h"] => {
-            println!("{USAGE}{}\n{}", chaos::USAGE, services::USAGE);
+            println!("{USAGE}{}\n{}\n{}", chaos::USAGE, fresh::USAGE, services::USAGE);
             Ok(ExitCode::SUCCESS)
         }
-        _ => bail!("no such chore: {}\n\n{USAGE}{}\n{}", words.join(" "), chaos::USAGE, services::USAGE),
+        _ => bail!(
+            "no such chore: {}\n\n{USAGE}{}\n{}\n{}",
+            words.join(" "),
+            chaos::USAGE,
+            fresh::USAGE,
+            services::USAGE
+        ),
     }
 }
 

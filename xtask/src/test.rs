@@ -5,7 +5,7 @@ use crate::{api, chaos, check, tools};
 use anyhow::{Context, Result};
 use std::ffi::OsString;
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 /// How much is tested.
@@ -30,6 +30,10 @@ pub fn run(root: &Path, extent: Extent) -> Result<ExitCode> {
         let result = StepResult { name: step.name, passed, took: started.elapsed() };
         println!("== {result}");
         results.push(result);
+        if step.is_needed_by_others && !passed {
+            println!("the other steps need what is missing");
+            break;
+        }
     }
     println!("\n{}", summary(&results));
     Ok(if results.iter().all(|result| result.passed) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -38,6 +42,8 @@ pub fn run(root: &Path, extent: Extent) -> Result<ExitCode> {
 struct Step {
     name: &'static str,
     action: Action,
+    /// If it fails, the others are not tried.
+    is_needed_by_others: bool,
 }
 
 enum Action {
@@ -82,24 +88,22 @@ fn has_no_cluster() -> [String; 2] {
 /// The steps in order, the quick ones first.
 fn steps(extent: Extent) -> Vec<Step> {
     let mut steps = vec![
-        Step { name: "tools", action: Action::Own(tools::install) },
+        Step { is_needed_by_others: true, ..Step::own("tools", tools::install) },
         Step::cargo("format", &["fmt", "--all", "--check"]),
-        Step { name: "rules", action: Action::Check },
+        Step::new("rules", Action::Check),
         Step::cargo("lints", &["clippy", "--workspace", "--all-targets", FEATURES, "--", "-D", "warnings"]),
-        Step { name: "api document", action: Action::Own(api::validate) },
-        Step { name: "tests", action: Action::Tests(extent) },
-        Step { name: "api fuzzing", action: Action::Own(api::fuzz_briefly) },
-        Step { name: "chaos", action: Action::Own(chaos::short) },
+        Step::own("api document", api::validate),
+        Step::new("tests", Action::Tests(extent)),
+        Step::own("api fuzzing", api::fuzz_briefly),
+        Step::own("chaos", chaos::short),
     ];
     if extent == Extent::Full {
         steps.push(Step::cargo("documented examples", &["test", "--workspace", "--doc", FEATURES]));
-        steps.push(Step {
-            name: "documentation",
-            action: Action::Cargo {
-                arguments: vec!["doc", "--workspace", "--no-deps", "--document-private-items", FEATURES],
-                environment: vec![("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links")],
-            },
-        });
+        let documentation = Action::Cargo {
+            arguments: vec!["doc", "--workspace", "--no-deps", "--document-private-items", FEATURES],
+            environment: vec![("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links")],
+        };
+        steps.push(Step::new("documentation", documentation));
     }
     steps
 }
@@ -122,20 +126,22 @@ fn tests_arguments(extent: Extent, has_nextest: bool, is_ci: bool) -> (Vec<Strin
     (arguments, behind)
 }
 
-fn is_nextest_installed() -> bool {
-    let mut command = Command::new(cargo());
-    command.args(["nextest", "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
-}
-
 /// The cargo that started us, so that a chosen toolchain stays chosen.
 pub fn cargo() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
 impl Step {
+    fn new(name: &'static str, action: Action) -> Self {
+        Step { name, action, is_needed_by_others: false }
+    }
+
+    fn own(name: &'static str, action: fn(&Path) -> Result<bool>) -> Self {
+        Step::new(name, Action::Own(action))
+    }
+
     fn cargo(name: &'static str, arguments: &[&'static str]) -> Self {
-        Step { name, action: Action::Cargo { arguments: arguments.to_vec(), environment: vec![] } }
+        Step::new(name, Action::Cargo { arguments: arguments.to_vec(), environment: vec![] })
     }
 
     fn run(&self, root: &Path) -> Result<bool> {
@@ -151,7 +157,7 @@ impl Step {
 /// Builds the tests before there are servers, so that these need not wait for the compiler.
 fn run_tests(root: &Path, extent: Extent) -> Result<bool> {
     let is_ci = std::env::var_os("CI").is_some();
-    let (arguments, behind) = tests_arguments(extent, is_nextest_installed(), is_ci);
+    let (arguments, behind) = tests_arguments(extent, tools::has_nextest(root)?, is_ci);
     let mut build: Vec<&str> = arguments.iter().map(String::as_str).collect();
     build.push("--no-run");
     if !run_cargo(root, &build, &[])? {

@@ -164,6 +164,23 @@ fn a_command_that_cannot_be_started_leaves_nothing_behind() {
     assert!(!Path::new(folder).exists());
 }
 
+#[test]
+fn a_server_that_ends_early_is_reported_with_its_own_words() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["ca.pem", "server.pem", "server.key"] {
+        std::fs::write(folder.path().join(name), "not a certificate").unwrap();
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_xtask"))
+        .args(["services", "run", "redis-secured", "--", "true"])
+        .env("PUNCTUAL_TEST_CERTIFICATES", folder.path())
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("redis-secured ended: exit status: 1"), "{said}");
+    assert!(said.contains("Failed to configure TLS"), "{said}");
+}
+
 /// A guard that a test speaks to itself, as those do that break a cluster.
 struct Cluster {
     guard: Child,

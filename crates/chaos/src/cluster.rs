@@ -122,9 +122,8 @@ impl Cluster {
 }
 
 async fn ready(member: &Member) -> Result<()> {
-    let is_ready = tokio::time::timeout(START_TIME_MAX, member.is_ready()).await.is_ok();
-    ensure!(is_ready, "{} is not ready after {} s", member.name, START_TIME_MAX.as_secs());
-    Ok(())
+    let begun = tokio::time::timeout(START_TIME_MAX, member.begins()).await;
+    begun.with_context(|| format!("{} is not ready after {} s", member.name, START_TIME_MAX.as_secs()))?
 }
 
 fn arguments(role: Role, name: &str, options: &ClusterOptions) -> Vec<String> {

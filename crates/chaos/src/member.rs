@@ -2,7 +2,7 @@
 //! wrong clock by order.
 
 use crate::plan::Role;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use punctual_core::time::Timestamp;
 use punctual_link::Link;
 use rustix::process::{Pid, Signal, kill_process};
@@ -18,6 +18,8 @@ use tokio::sync::watch;
 
 /// Before a process that has ended by itself is started again.
 const RESTART_PAUSE: Duration = Duration::from_millis(300);
+/// Of the log of a process that could not be started.
+const LOG_LINES_SHOWN_MAX: usize = 30;
 /// What `punctual` ends with when its database is away while it starts.
 const UNAVAILABLE_EXIT: i32 = 7;
 
@@ -75,6 +77,7 @@ pub struct Member {
     /// The clients' way to it, if it is an API node.
     pub front: Option<Arc<Link>>,
     clock: PathBuf,
+    log: PathBuf,
     binary: watch::Sender<PathBuf>,
     wanted: watch::Sender<Wanted>,
     status: watch::Receiver<Status>,
@@ -101,6 +104,7 @@ impl Member {
             link,
             front: front.clone(),
             clock: clock.clone(),
+            log: launch.log.clone(),
             status: status.subscribe(),
             ends: ends.clone(),
             wanted: wanted.clone(),
@@ -115,6 +119,18 @@ impl Member {
     /// Waits until it says that it is ready.
     pub async fn is_ready(&self) {
         let _ = self.status.clone().wait_for(|status| matches!(status, Status::Ready(_))).await;
+    }
+
+    /// Waits until it is ready for the first time. If it ends instead, the error has the end of its log.
+    pub async fn begins(&self) -> Result<()> {
+        let failure = || self.unordered_ends().into_iter().find(|end| !end.is_expected);
+        let is_known = |status: &Status| matches!(status, Status::Ready(_)) || failure().is_some();
+        let _ = self.status.clone().wait_for(is_known).await;
+        let Some(end) = failure() else { return Ok(()) };
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        let last = lines[lines.len().saturating_sub(LOG_LINES_SHOWN_MAX)..].join("\n");
+        bail!("{} ended at its first start ({}):\n{last}", self.name, end.status)
     }
 
     /// Ends it without warning, and keeps it down.
@@ -191,8 +207,8 @@ impl Supervisor {
     async fn keep(self, mut wanted: watch::Receiver<Wanted>) {
         while wanted.wait_for(|wanted| *wanted == Wanted::Up).await.is_ok() {
             let outcome = self.live(&wanted).await;
-            self.status.send_replace(Status::Gone);
             if *wanted.borrow() == Wanted::Down {
+                self.status.send_replace(Status::Gone);
                 continue;
             }
             let (status, code) = match outcome {
@@ -205,6 +221,8 @@ impl Supervisor {
                 status,
                 is_expected: code == Some(UNAVAILABLE_EXIT),
             });
+            // Known by the time that anybody sees it gone.
+            self.status.send_replace(Status::Gone);
             tokio::time::sleep(RESTART_PAUSE).await;
         }
     }
@@ -275,4 +293,30 @@ pub fn now() -> Timestamp {
     let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let micros = since_epoch.map_or(0, |since| since.as_micros());
     Timestamp::from_micros(i64::try_from(micros).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[tokio::test]
+    async fn a_process_that_cannot_start_is_reported_with_the_end_of_its_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let binary = folder.path().join("punctual");
+        std::fs::write(&binary, "#!/bin/sh\necho 'the tables are too new' >&2\nexit 3\n").unwrap();
+        std::fs::set_permissions(&binary, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let launch = Launch {
+            binary,
+            arguments: vec![],
+            store: String::new(),
+            data: folder.path().join("data"),
+            log: folder.path().join("log"),
+            faketime: None,
+        };
+        let link = Link::open("").await.unwrap();
+        let member = Member::start("scheduler-1", Role::Scheduler, link, None, launch).unwrap();
+        let error = member.begins().await.unwrap_err().to_string();
+        assert_eq!(error, "scheduler-1 ended at its first start (exit status: 3):\nthe tables are too new");
+    }
 }

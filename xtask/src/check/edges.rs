@@ -9,12 +9,13 @@ const RULE: &str = "crate edges";
 
 /// Each crate with the ones that it may depend on, in whatever kind of dependency. Itself needs no mention: its
 /// tests may turn on a feature that way.
-const ALLOWED: [(&str, &[&str]); 12] = [
+const ALLOWED: [(&str, &[&str]); 13] = [
     ("punctual-core", &[]),
     ("punctual-store", &["punctual-core"]),
     ("punctual-coordination", &["punctual-core"]),
     // Bytes on their way, whoever sends them.
     ("punctual-link", &[]),
+    ("punctual-test-servers", &[]),
     ("punctual-engine", &["punctual-core"]),
     ("punctual-worker", &["punctual-core"]),
     // The client's optional worker is the same one that the server runs (decision 0008).
@@ -38,9 +39,12 @@ const ALLOWED: [(&str, &[&str]); 12] = [
         &["punctual-core", "punctual-coordination", "punctual-engine", "punctual-worker", "punctual-store"],
     ),
     // It sees a cluster as its users do.
-    ("punctual-chaos", &["punctual-core", "punctual-client", "punctual-link"]),
+    ("punctual-chaos", &["punctual-core", "punctual-client", "punctual-link", "punctual-test-servers"]),
     ("xtask", &[]),
 ];
+
+/// Starts servers for tests. Any crate's tests may use it, and no product.
+const FOR_TESTS: &str = "punctual-test-servers";
 
 /// The feature of core that breaks rules on purpose, and who may turn it on.
 const DEFECTS_FEATURE: &str = "planted-defects";
@@ -94,7 +98,8 @@ fn check_package(package: &Package, metadata: &Metadata) -> Vec<Violation> {
     for dependency in &package.dependencies {
         let is_ours = metadata.packages.iter().any(|other| other.name == dependency.name);
         let is_itself = dependency.name == package.name;
-        if is_ours && !is_itself && !allowed.contains(&dependency.name.as_str()) {
+        let is_for_tests = dependency.name == FOR_TESTS && dependency.kind.as_deref() == Some("dev");
+        if is_ours && !is_itself && !is_for_tests && !allowed.contains(&dependency.name.as_str()) {
             violations.push(violation(format!(
                 "{} must not know {}: move what they share into core, or put them together in the binary",
                 package.name, dependency.name
@@ -163,6 +168,16 @@ mod tests {
         assert!(advice[0].starts_with(
             "crates/worker/Cargo.toml:1: crate edges: punctual-worker must not know punctual-engine"
         ));
+    }
+
+    #[test]
+    fn servers_for_tests_are_for_tests_only() {
+        let store = |kind: &str| {
+            let dependency = format!("{{\"name\": \"{FOR_TESTS}\", \"features\": [], \"kind\": {kind}}}");
+            advice(&[package("punctual-store", &dependency), package(FOR_TESTS, "")].join(","))
+        };
+        assert_eq!(store("\"dev\""), [""; 0]);
+        assert!(store("null")[0].contains("punctual-store must not know punctual-test-servers"));
     }
 
     #[test]

@@ -2,13 +2,14 @@
 //! two over TLS. Every setting is as it comes, but for ports, folders, certificates and ZooKeeper's idea of time, which would
 //! make tests wait.
 
+use super::certificates::Certificates;
 use super::programs::Programs;
 use super::server::{Client, Node, free_ports};
 use super::site::Site;
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 /// What ZooKeeper needs to run, below `usr`; it logs through the simplest of what its logging can be bound to.
@@ -61,34 +62,6 @@ fn redis_client(programs: &Programs, port: u16, options: Vec<OsString>) -> Clien
         client
     })
 }
-
-/// Names a folder with the certificates of servers that speak TLS. Who wants such a server has made them, and knows whom to trust.
-const CERTIFICATES: &str = "PUNCTUAL_TEST_CERTIFICATES";
-
-/// Copies that the servers may read.
-struct Certificates {
-    ca: PathBuf,
-    server: PathBuf,
-    key: PathBuf,
-}
-
-impl Certificates {
-    fn for_servers_in(site: &Site) -> Result<Self> {
-        let folder = std::env::var_os(CERTIFICATES).with_context(|| {
-            format!("{CERTIFICATES} is not set: let it name a folder with {CA}, {SERVER} and {KEY}")
-        })?;
-        let copy = |name: &str| {
-            let path = Path::new(&folder).join(name);
-            let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-            site.write(name, &text)
-        };
-        Ok(Certificates { ca: copy(CA)?, server: copy(SERVER)?, key: copy(KEY)? })
-    }
-}
-
-const CA: &str = "ca.pem";
-const SERVER: &str = "server.pem";
-const KEY: &str = "server.key";
 
 const REDIS_READY: &[&str] = &["Ready to accept connections"];
 

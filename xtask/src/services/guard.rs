@@ -56,6 +56,7 @@ fn plan(root: &Path, service: Service, scratch: &Path) -> Result<Plan> {
         match service {
             Service::Postgres => postgres::alone(&programs, &site),
             Service::MariaDb => mysql::mariadb(&programs, &site),
+            Service::MariaDbSecured => mysql::mariadb_secured(&programs, &site),
             Service::MySql => mysql::mysql(&programs, &site),
             Service::Replica => postgres::replica(&programs, &site),
             Service::Galera => galera::cluster(&programs, &site),

@@ -4,6 +4,7 @@
 //!
 //! A test that breaks a cluster has a guard of its own, and tells it through the lifeline which server to kill.
 
+mod certificates;
 mod children;
 mod coordination;
 mod galera;
@@ -19,6 +20,7 @@ mod site;
 use anyhow::{Context, Result, bail, ensure};
 use interrupts::Interrupts;
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -34,8 +36,8 @@ cargo xtask services run [SERVICE…] -- COMMAND…
                             runs a command with servers of its own; PUNCTUAL_TEST_POSTGRES and its like say where they are;
                             a SERVICE is postgres, mariadb, mysql, redis, etcd, zookeeper, or of several servers: replica
                             (PostgreSQL with a standby), galera (three of MariaDB), etcd-cluster, zookeeper-cluster (three each);
-                            redis-secured and etcd-secured speak TLS, with the certificates in PUNCTUAL_TEST_CERTIFICATES, a
-                            folder with ca.pem, server.pem and server.key
+                            mariadb-secured, redis-secured and etcd-secured speak TLS, with the certificates in
+                            PUNCTUAL_TEST_CERTIFICATES, a folder with ca.pem, server.pem and server.key
 cargo xtask services start [SERVICE…]
                             the same for people at work: keeps them until Ctrl-C";
 
@@ -53,6 +55,8 @@ pub enum Service {
     ZooKeeper,
     EtcdCluster,
     ZooKeeperCluster,
+    /// MariaDB over TLS, for those who ask for it.
+    MariaDbSecured,
     /// Redis over TLS, which wants to know by a certificate who calls.
     RedisSecured,
     /// etcd over TLS: one that takes everybody, and one that wants to know by a certificate who calls.
@@ -60,7 +64,7 @@ pub enum Service {
 }
 
 impl Service {
-    const ALL: [Service; 12] = [
+    const ALL: [Service; 13] = [
         Service::Postgres,
         Service::MariaDb,
         Service::MySql,
@@ -71,6 +75,7 @@ impl Service {
         Service::ZooKeeper,
         Service::EtcdCluster,
         Service::ZooKeeperCluster,
+        Service::MariaDbSecured,
         Service::RedisSecured,
         Service::EtcdSecured,
     ];
@@ -88,6 +93,7 @@ impl Service {
             Service::ZooKeeper => "zookeeper",
             Service::EtcdCluster => "etcd-cluster",
             Service::ZooKeeperCluster => "zookeeper-cluster",
+            Service::MariaDbSecured => "mariadb-secured",
             Service::RedisSecured => "redis-secured",
             Service::EtcdSecured => "etcd-secured",
         }
@@ -175,6 +181,11 @@ pub fn unpack(names: &'static [&'static str], folder: &Path) -> Result<()> {
     packages::unpack(&packages::Packages { names, suite: packages::Suite::OfThisMachine }, folder)
 }
 
+/// Where programs that were unpacked find libraries that were unpacked with them.
+pub fn libraries_of(tree: &Path) -> Option<OsString> {
+    std::env::join_paths(programs::library_folders(tree)).ok()
+}
+
 /// As a shell would say it.
 pub fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
@@ -245,6 +256,9 @@ impl Running {
             let seconds = Duration::from_millis(took_ms).as_secs_f64();
             writeln!(output, "# ready after {seconds:.1} s:\nexport {variable}={url}")?;
         }
+        let program = std::process::id();
+        writeln!(output, "# Starts servers that one test has to itself:")?;
+        writeln!(output, "export {SERVICES_VARIABLE}=/proc/{program}/exe")?;
         let folder = self.ready.folder.display();
         writeln!(output, "# Their data is in {folder}, for as long as they run.")?;
         Ok(())

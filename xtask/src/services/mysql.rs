@@ -1,6 +1,7 @@
 //! MariaDB and MySQL for tests: small buffers, their socket in the folder, and every other setting, durability above all,
 //! as it comes.
 
+use super::certificates::Certificates;
 use super::programs::Programs;
 use super::server::{Client, Node, free_ports};
 use super::site::Site;
@@ -21,6 +22,18 @@ pub fn mariadb(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
     let mut server = mariadb_server(programs, site, port)?;
     create_at_start(&mut server, site)?;
     Ok(vec![Node { name: "mariadb", setup, ..node(programs, site, server, port) }])
+}
+
+pub fn mariadb_secured(programs: &Programs, site: &Site) -> Result<Vec<Node>> {
+    let Certificates { ca, server: certificate, key } = Certificates::for_servers_in(site)?;
+    let mut nodes = mariadb(programs, site)?;
+    for node in &mut nodes {
+        node.name = "mariadb-secured";
+        node.server.arg(format!("--ssl-ca={}", ca.display()));
+        node.server.arg(format!("--ssl-cert={}", certificate.display()));
+        node.server.arg(format!("--ssl-key={}", key.display()));
+    }
+    Ok(nodes)
 }
 
 pub fn mysql(programs: &Programs, site: &Site) -> Result<Vec<Node>> {

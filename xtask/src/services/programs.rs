@@ -78,7 +78,7 @@ fn wanted(service: Service) -> Wanted {
             packages: Packages { names: &["postgresql"], suite: Suite::OfThisMachine },
             advice: "install PostgreSQL 15 or newer, so that `postgres`, `initdb` and `pg_basebackup` are found",
         },
-        Service::MariaDb => Wanted {
+        Service::MariaDb | Service::MariaDbSecured => Wanted {
             name: "MariaDB",
             program: "mariadbd",
             version: "MariaDB",
@@ -234,7 +234,7 @@ fn unpacked(root: &Path, service: Service, wanted: &Wanted) -> Option<Programs> 
 }
 
 /// `lib/x86_64-linux-gnu` and its like.
-fn library_folders(tree: &Path) -> Vec<PathBuf> {
+pub fn library_folders(tree: &Path) -> Vec<PathBuf> {
     let folders = [tree.join("usr").join("lib"), tree.join("lib")];
     let inside = folders.iter().flat_map(|folder| entries(folder));
     inside.filter(|folder| folder.to_string_lossy().ends_with("-linux-gnu")).collect()
@@ -262,6 +262,7 @@ fn unpacked_folder(root: &Path, service: Service) -> Result<PathBuf> {
     // Servers of a cluster are of the same make as those alone.
     let service = match service {
         Service::Replica => Service::Postgres,
+        Service::MariaDbSecured => Service::MariaDb,
         Service::EtcdCluster | Service::EtcdSecured => Service::Etcd,
         Service::RedisSecured => Service::Redis,
         Service::ZooKeeperCluster => Service::ZooKeeper,

@@ -79,7 +79,7 @@ impl Site {
 fn unprivileged(service: Service) -> Result<User> {
     let own = match service {
         Service::Postgres | Service::Replica => "postgres",
-        Service::MariaDb | Service::MySql | Service::Galera => "mysql",
+        Service::MariaDb | Service::MariaDbSecured | Service::MySql | Service::Galera => "mysql",
         Service::Redis | Service::RedisSecured => "redis",
         Service::Etcd | Service::EtcdCluster | Service::EtcdSecured => "etcd",
         Service::ZooKeeper | Service::ZooKeeperCluster => "zookeeper",

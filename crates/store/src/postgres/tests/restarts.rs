@@ -1,6 +1,5 @@
 //! A server that is stopped and started again while everybody works: what was acknowledged runs, and runs once.
 
-use super::database::SERVER;
 use super::integrity::problems;
 use super::patience::{again, eventually};
 use crate::conformance::counts_agree;
@@ -8,25 +7,21 @@ use crate::postgres::{PostgresOptions, PostgresStore};
 use punctual_core::ids::{ExecutionId, JobId, SessionId};
 use punctual_core::job::{Job, JobMark, JobSpec};
 use punctual_core::lifecycle::{Ending, Status};
-use punctual_core::occurrence::End;
+use punctual_core::occurrence;
 use punctual_core::ports::{
     Assignment, Claim, ClaimOutcome, NewJob, Report, ReportAnswer, Resync, ResyncOutcome, SessionOpening,
     Store, SubmitOutcome,
 };
-use rustix::process::{Pid, Signal, geteuid, kill_process};
+use punctual_test_servers::{Result, Servers};
 use std::collections::BTreeMap;
-use std::net::TcpListener;
-use std::os::unix::fs::chown;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
-use tempfile::TempDir;
 use tokio_postgres::{Client, Config, NoTls};
 
+/// The server that is ended is this test's own.
+const SERVICE: &str = "postgres";
 /// Those who submit, and those who work.
 const SUBMITTERS: u32 = 3;
 const WORKERS: u32 = 2;
@@ -35,101 +30,8 @@ const BATCH: u32 = 5;
 /// Jobs that come to their end between two restarts.
 const JOBS_BETWEEN: u32 = 100;
 
-/// A server of this test's own.
-struct Server {
-    folder: TempDir,
-    programs: PathBuf,
-    owner: Option<(u32, u32)>,
-    port: u16,
-    child: Option<Child>,
-}
-
-impl Server {
-    /// Makes one, of the same programs as the server that the tests were given.
-    async fn new() -> Self {
-        let given =
-            std::env::var(SERVER).unwrap_or_else(|_| panic!("{SERVER} is not set: run `cargo xtask test`"));
-        let client = connect(&given).await.expect("the server answers");
-        let sql = "SELECT setting FROM pg_config WHERE name = 'BINDIR'";
-        let programs: String = client.query_one(sql, &[]).await.unwrap().get(0);
-        let folder = tempfile::tempdir().unwrap();
-        let owner = geteuid().is_root().then(unprivileged);
-        if let Some((user, group)) = owner {
-            chown(folder.path(), Some(user), Some(group)).unwrap();
-        }
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let server = Server { folder, programs: programs.into(), owner, port, child: None };
-        let mut init = server.command("initdb");
-        init.args(["--username=punctual", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"]);
-        let made = init.arg("--pgdata").arg(server.data()).output().expect("initdb starts");
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        server
-    }
-
-    fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(self.programs.join(program));
-        command.current_dir(self.folder.path()).stdin(Stdio::null()).stdout(Stdio::null());
-        command.env("LD_LIBRARY_PATH", libraries(&self.programs));
-        if let Some((user, group)) = self.owner {
-            command.uid(user).gid(group);
-        }
-        command
-    }
-
-    fn data(&self) -> PathBuf {
-        self.folder.path().join("data")
-    }
-
-    fn url(&self) -> String {
-        format!("postgres://punctual@127.0.0.1:{}/postgres?sslmode=disable", self.port)
-    }
-
-    /// Starts it and waits until it answers.
-    async fn start(&mut self) {
-        let mut command = self.command("postgres");
-        command.arg("-D").arg(self.data()).arg(format!("--port={}", self.port));
-        command.args(["--listen_addresses=127.0.0.1", "--unix_socket_directories=", "--shared_buffers=16MB"]);
-        command.args(["--timezone=GMT", "--log_timezone=GMT"]).stderr(Stdio::null());
-        self.child = Some(command.spawn().expect("the server starts"));
-        let url = self.url();
-        eventually("the server answers", async || connect(&url).await.is_ok()).await;
-    }
-
-    /// Tells it to stop and waits until it has.
-    async fn stop(&mut self, signal: Signal) {
-        let mut child = self.child.take().expect("it runs");
-        kill_process(Pid::from_child(&child), signal).unwrap();
-        eventually("the server has stopped", async || child.try_wait().unwrap().is_some()).await;
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = kill_process(Pid::from_child(&child), Signal::QUIT);
-            let _ = child.wait();
-        }
-    }
-}
-
-/// Libraries of programs that were unpacked beside the build lie beside them.
-fn libraries(programs: &Path) -> std::ffi::OsString {
-    let beside = programs.ancestors().nth(3).into_iter().flat_map(std::fs::read_dir).flatten().flatten();
-    let folders = beside.map(|entry| entry.path());
-    let folders = folders.filter(|folder| folder.to_string_lossy().ends_with("-linux-gnu"));
-    std::env::join_paths(folders).unwrap_or_default()
-}
-
-/// The server refuses to be run by root.
-fn unprivileged() -> (u32, u32) {
-    let users = std::fs::read_to_string("/etc/passwd").unwrap();
-    let of = |name: &str| {
-        let mut users = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
-        let user = users.find(|fields| fields.len() > 3 && fields[0] == name)?;
-        Some((user[2].parse().ok()?, user[3].parse().ok()?))
-    };
-    of("postgres").or_else(|| of("nobody")).expect("a user who may do nothing")
-}
+/// How a server is ended.
+type End = fn(&mut Servers, &str) -> Result<()>;
 
 async fn connect(url: &str) -> Result<Client, tokio_postgres::Error> {
     let (client, connection) = Config::from_str(url).expect("a URL").connect(NoTls).await?;
@@ -139,18 +41,20 @@ async fn connect(url: &str) -> Result<Client, tokio_postgres::Error> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_stopped_under_load_loses_and_doubles_nothing() {
-    let mut server = Server::new().await;
-    server.start().await;
-    let store = Arc::new(PostgresStore::open(&PostgresOptions::new(server.url())).await.unwrap());
+    let mut servers = Servers::start(SERVICE).unwrap();
+    let url = servers.url(SERVICE).unwrap().to_owned();
+    let store = Arc::new(PostgresStore::open(&PostgresOptions::new(url.clone())).await.unwrap());
     let work = Arc::new(Work::default());
     let submitters: Vec<_> =
         (0..SUBMITTERS).map(|index| tokio::spawn(submit(store.clone(), work.clone(), index))).collect();
     let workers: Vec<_> =
         (0..WORKERS).map(|index| tokio::spawn(run(store.clone(), work.clone(), index))).collect();
-    for signal in [Signal::INT, Signal::QUIT, Signal::INT, Signal::QUIT] {
+    let ends: [End; 4] = [Servers::stop, Servers::kill, Servers::stop, Servers::kill];
+    for end in ends {
         work.goes_on().await;
-        server.stop(signal).await;
-        server.start().await;
+        // The others go on meanwhile, on threads of their own.
+        end(&mut servers, SERVICE).unwrap();
+        servers.start_again(SERVICE).unwrap();
     }
     work.goes_on().await;
     work.is_ending.store(true, Ordering::Relaxed);
@@ -175,7 +79,7 @@ async fn a_server_that_is_stopped_under_load_loses_and_doubles_nothing() {
     assert_eq!(accepted, BTreeMap::new(), "nothing ran that was not acknowledged");
     assert_eq!(store.job_counts().await.unwrap().completed, acknowledged.len() as u64);
     counts_agree(&*store).await;
-    assert_eq!(problems(&connect(&server.url()).await.unwrap()).await, Vec::<String>::new());
+    assert_eq!(problems(&connect(&url).await.unwrap()).await, Vec::<String>::new());
 }
 
 /// What submitters and workers know of each other.
@@ -295,8 +199,8 @@ fn job(number: u32) -> Job {
     }
 }
 
-fn succeeded() -> End {
-    End {
+fn succeeded() -> occurrence::End {
+    occurrence::End {
         ending: Ending::Succeeded,
         retryable: false,
         started_at: Some(now()),

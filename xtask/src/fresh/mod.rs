@@ -1,0 +1,205 @@
+//! `cargo xtask fresh`: the two commands of the README on a machine that has never seen this project. A minimal Debian in a folder
+//! of its own has a C compiler, git and this machine's Rust, and a clone of the last commit. Machines that were used before
+//! hide steps that are missing from the commands: users, packages and tools that something else has installed.
+
+mod cell;
+mod debian;
+mod host;
+mod options;
+mod room;
+
+use crate::tools::succeed;
+use anyhow::{Context, Result, bail, ensure};
+use cell::Cell;
+use options::Options;
+use room::Room;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+pub use options::USAGE;
+
+/// What a user does in a room.
+struct Task {
+    name: String,
+    /// The program and its arguments, run in the clone.
+    words: Vec<String>,
+}
+
+/// The first command of the README, and what shows that it works.
+const SERVE: &str = include_str!("serve.sh");
+
+pub fn run(root: &Path, words: &[&str]) -> Result<ExitCode> {
+    let options = Options::parse(words)?;
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "`cargo xtask fresh` needs root, to mount folders and to change its root folder"
+    );
+    let cell = Cell::watch()?;
+    let outcome = run_all(root, &options, &cell);
+    // What was made is removed by now.
+    cell.end_if_interrupted();
+    let results = outcome?;
+    println!();
+    for (name, took_s, failure) in &results {
+        let verdict = failure.as_ref().map_or("passed".to_owned(), |failure| format!("FAILED ({failure})"));
+        println!("{name}: {verdict} in {took_s:.1} s");
+    }
+    let has_passed = results.iter().all(|(_, _, failure)| failure.is_none());
+    Ok(if has_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What was tried, how many seconds it took, and how it failed.
+type Outcome = (String, f64, Option<String>);
+
+fn run_all(root: &Path, options: &Options, cell: &Cell) -> Result<Vec<Outcome>> {
+    say_what_is_left_out(root)?;
+    let toolchain = toolchain()?;
+    let scratch = Scratch::new(options.keep)?;
+    let base = options.root.clone().unwrap_or_else(|| scratch.folder.join("base"));
+    let started = Instant::now();
+    if debian::make_if_missing(cell, &base, &scratch.folder)? {
+        println!("== made a root folder in {:.1} s", started.elapsed().as_secs_f64());
+    }
+    let mut results = Vec::new();
+    for user in options.users() {
+        // Each user begins with a copy: what root installs must not help the other one.
+        let room = Room::make(cell, &base, &scratch.folder.join(user.word()), user, root)?;
+        for task in tasks(options) {
+            let name = format!("{}: {}", user.word(), task.name);
+            println!("\n== {name}");
+            let started = Instant::now();
+            let status = room.run(cell, &toolchain, options.target_dir.as_deref(), &task.words)?;
+            let failure = (!status.success()).then(|| status.to_string());
+            results.push((name, started.elapsed().as_secs_f64(), failure));
+        }
+        if options.keep {
+            println!("{}'s root folder is {}", user.word(), room.folder.display());
+        } else {
+            remove(&room.folder)?;
+        }
+    }
+    Ok(results)
+}
+
+fn tasks(options: &Options) -> Vec<Task> {
+    let task = |name: &str, words: &[&str]| Task {
+        name: name.to_owned(),
+        words: words.iter().map(|word| (*word).to_owned()).collect(),
+    };
+    if !options.own_command.is_empty() {
+        return vec![Task { name: options.own_command.join(" "), words: options.own_command.clone() }];
+    }
+    let mut tasks = Vec::new();
+    if options.runs_serve() {
+        tasks.push(task("cargo run --release -- serve", &["bash", "-c", SERVE]));
+    }
+    if options.runs_test() {
+        tasks.push(task("cargo xtask test", &["cargo", "xtask", "test"]));
+    }
+    tasks
+}
+
+/// The last commit is what others get.
+fn say_what_is_left_out(root: &Path) -> Result<()> {
+    let mut git = Command::new("git");
+    let output = git.arg("-C").arg(root).args(["status", "--porcelain"]).output().context("start git")?;
+    ensure!(output.status.success(), "git status: {}", String::from_utf8_lossy(&output.stderr));
+    let changes = String::from_utf8_lossy(&output.stdout).lines().count();
+    if changes > 0 {
+        println!("{changes} changes are not committed and are left out");
+    }
+    Ok(())
+}
+
+/// The folder of the Rust that builds us.
+fn toolchain() -> Result<PathBuf> {
+    let output = Command::new("rustc").args(["--print", "sysroot"]).output().context("start rustc")?;
+    ensure!(output.status.success(), "rustc: {}", String::from_utf8_lossy(&output.stderr));
+    let folder = PathBuf::from(String::from_utf8(output.stdout)?.trim());
+    let is_whole = ["cargo", "rustc"].iter().all(|program| folder.join("bin").join(program).exists());
+    ensure!(
+        is_whole && folder != Path::new("/usr"),
+        "{} is not a toolchain of rustup: install Rust with rustup",
+        folder.display()
+    );
+    Ok(folder)
+}
+
+/// Removed when dropped, unless it is to be kept.
+struct Scratch {
+    folder: PathBuf,
+    is_kept: bool,
+}
+
+/// On a disk, where a build has room, and not in memory, as `/tmp` may be.
+const SCRATCH_FOLDER: &str = "/var/tmp";
+
+impl Scratch {
+    fn new(is_kept: bool) -> Result<Self> {
+        let beside = std::env::var_os("TMPDIR").map_or_else(|| SCRATCH_FOLDER.into(), PathBuf::from);
+        let folder = tempfile::Builder::new().prefix("punctual-fresh-").tempdir_in(beside)?.keep();
+        Ok(Scratch { folder, is_kept })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let removed = if self.is_kept { Ok(()) } else { remove(&self.folder) };
+        if let Err(error) = removed {
+            eprintln!("{error:#}");
+        }
+    }
+}
+
+/// Removes a folder with all that is in it, but never through a mount into what belongs to others.
+fn remove(folder: &Path) -> Result<()> {
+    let folder = folder.canonicalize().with_context(|| format!("find {}", folder.display()))?;
+    let mounts = std::fs::read_to_string("/proc/self/mounts").context("read /proc/self/mounts")?;
+    if let Some(mount) = mount_below(&mounts, &folder) {
+        bail!("{} is left: something is mounted at {}", folder.display(), mount.display());
+    }
+    succeed(Command::new("rm").args(["--recursive", "--force", "--one-file-system", "--"]).arg(&folder))
+}
+
+/// The first place in a list of mounts that lies in a folder.
+fn mount_below(mounts: &str, folder: &Path) -> Option<PathBuf> {
+    // Blanks and the like are written as numbers.
+    let unescaped = |place: &str| {
+        [(r"\040", " "), (r"\011", "\t"), (r"\012", "\n"), (r"\134", "\\")]
+            .iter()
+            .fold(place.to_owned(), |place, (code, character)| place.replace(code, character))
+    };
+    let places = mounts.lines().filter_map(|line| line.split(' ').nth(1)).map(unescaped);
+    places.map(PathBuf::from).find(|place| place.starts_with(folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_with_a_mount_in_it_is_found_out() {
+        let mounts = "/dev/vda / ext4 rw 0 0\nproc /var/tmp/a\\040b/root/proc proc rw 0 0\n";
+        let found = |folder: &str| mount_below(mounts, Path::new(folder));
+        assert_eq!(found("/var/tmp/a b"), Some("/var/tmp/a b/root/proc".into()));
+        assert_eq!(found("/var/tmp/a b/root/proc"), Some("/var/tmp/a b/root/proc".into()));
+        assert_eq!(found("/var/tmp/a"), None);
+    }
+
+    #[test]
+    fn both_commands_are_those_of_the_readme() {
+        let readme = include_str!("../../../README.md");
+        for task in tasks(&Options::parse(&[]).unwrap()) {
+            assert!(readme.lines().any(|line| line.starts_with(&task.name)), "{}", task.name);
+        }
+    }
+
+    #[test]
+    fn a_command_of_ones_own_takes_the_place_of_both() {
+        let options = Options::parse(&["--", "cargo", "fmt", "--check"]).unwrap();
+        let tasks = tasks(&options);
+        assert_eq!(tasks.len(), 1);
+        assert_eq!(tasks[0].words, ["cargo", "fmt", "--check"]);
+    }
+}

@@ -1,0 +1,144 @@
+//! The fresh machine of one user: a copy of the minimal Debian with a clone of the last commit in the user's home.
+
+use super::cell::Cell;
+use super::host;
+use super::options::User;
+use anyhow::{Context, Result, ensure};
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+/// Mounts what is needed and becomes the user.
+const ENTER: &str = include_str!("enter.sh");
+/// Where the toolchain is mounted, as seen from inside, and where tools go if the build folder is somebody else's.
+const TOOLCHAIN: &str = "/opt/rust";
+const TOOLS: &str = "/opt/tools";
+/// What a new user finds programs with.
+const SEARCH_PATH: &str = "/opt/rust/bin:/usr/local/bin:/usr/bin:/bin";
+const ROOTS_SEARCH_PATH: &str = "/opt/rust/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+pub struct Room {
+    pub folder: PathBuf,
+    user: User,
+    /// As seen from inside.
+    home: PathBuf,
+    id: u32,
+    group: u32,
+}
+
+impl Room {
+    pub fn make(cell: &Cell, base: &Path, folder: &Path, user: User, repository: &Path) -> Result<Self> {
+        let mut copy = Cell::command("cp");
+        cell.succeed(copy.args(["--archive", "--reflink=auto", "--"]).arg(base).arg(folder))?;
+        host::copy_settings(folder)?;
+        cell.succeed(inside(folder).args(["update-ca-certificates"]))?;
+        if user == User::Ordinary {
+            cell.succeed(inside(folder).args([
+                "useradd",
+                "--create-home",
+                "--shell",
+                "/bin/bash",
+                user.word(),
+            ]))?;
+        }
+        let users = std::fs::read_to_string(folder.join("etc/passwd")).context("read the users")?;
+        let (id, group, home) =
+            account(&users, user.word()).with_context(|| format!("there is no user {}", user.word()))?;
+        let room = Room { folder: folder.to_owned(), user, home, id, group };
+        room.prepare(cell, repository)?;
+        Ok(room)
+    }
+
+    fn prepare(&self, cell: &Cell, repository: &Path) -> Result<()> {
+        for place in [TOOLCHAIN, TOOLS] {
+            let folder = host::inside(&self.folder, Path::new(place));
+            std::fs::create_dir_all(&folder)?;
+            chown(&folder, Some(self.id), Some(self.group))?;
+        }
+        let home = host::inside(&self.folder, &self.home);
+        host::copy_users_settings(&home)?;
+        let clone = host::inside(&self.folder, &self.clone());
+        let mut git = Command::new("git");
+        git.args(["clone", "--quiet", "--no-hardlinks", "--"]).arg(repository).arg(&clone);
+        let status = git.status().context("start git")?;
+        ensure!(status.success(), "git clone failed: {status}");
+        self.give(cell, &home)
+    }
+
+    /// The clone, as seen from inside.
+    fn clone(&self) -> PathBuf {
+        self.home.join("punctual")
+    }
+
+    /// Makes the user own a folder with all that is in it.
+    fn give(&self, cell: &Cell, folder: &Path) -> Result<()> {
+        let owner = format!("{}:{}", self.id, self.group);
+        cell.succeed(Cell::command("chown").args(["--recursive", "--no-dereference", &owner]).arg(folder))
+    }
+
+    /// Runs a command as the user, in the clone. What is compiled goes into the folder, if one is given; tools never do.
+    pub fn run(
+        &self,
+        cell: &Cell,
+        toolchain: &Path,
+        target: Option<&Path>,
+        words: &[String],
+    ) -> Result<ExitStatus> {
+        if let Some(target) = target {
+            let mounted = host::inside(&self.folder, &self.clone()).join("target");
+            std::fs::create_dir_all(target.join("tools"))?;
+            std::fs::create_dir_all(&mounted)?;
+            self.give(cell, target)?;
+            self.give(cell, &mounted)?;
+        }
+        let mut command = Cell::command("bash");
+        command.args(["-c", ENTER, "enter"]).arg(&self.folder).arg(toolchain);
+        command.arg(target.unwrap_or(Path::new(""))).arg(self.user.word()).arg(self.clone());
+        command.arg("env").arg(format!("PATH={}", self.search_path()));
+        command.args(["bash", "-c", "cd \"$HOME/punctual\" && exec \"$@\"", "bash"]).args(words);
+        // A missing tool is a failure and no reason to skip.
+        let variables = host::variables().into_iter().filter(|(_, value)| !self.lacks(Path::new(value)));
+        command.env_clear().envs(variables).env("CI", "true");
+        command.env("HOME", &self.home).env("USER", self.user.word()).env("LOGNAME", self.user.word());
+        command.env("SHELL", "/bin/bash").env("PATH", ROOTS_SEARCH_PATH);
+        cell.run(&mut command)
+    }
+
+    /// Whether a variable names a place that is not here.
+    fn lacks(&self, value: &Path) -> bool {
+        value.is_absolute() && !host::inside(&self.folder, value).exists()
+    }
+
+    fn search_path(&self) -> &'static str {
+        match self.user {
+            User::Root => ROOTS_SEARCH_PATH,
+            User::Ordinary => SEARCH_PATH,
+        }
+    }
+}
+
+/// A command of the root folder, to be run in it by root.
+fn inside(folder: &Path) -> Command {
+    let mut command = Cell::command("chroot");
+    command.arg(folder).env_clear().env("PATH", ROOTS_SEARCH_PATH);
+    command
+}
+
+/// The ids of a user and of its group, and its home.
+fn account(users: &str, name: &str) -> Option<(u32, u32, PathBuf)> {
+    let fields = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let found = fields.into_iter().find(|fields| fields.len() > 5 && fields[0] == name)?;
+    Some((found[2].parse().ok()?, found[3].parse().ok()?, found[5].into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_users_home_is_known() {
+        let users = "root:x:0:0:root:/root:/bin/bash\nordinary:x:1000:1001::/home/ordinary:/bin/bash\n";
+        assert_eq!(account(users, "ordinary"), Some((1000, 1001, "/home/ordinary".into())));
+        assert_eq!(account(users, "ann"), None);
+    }
+}

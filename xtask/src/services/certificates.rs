@@ -1,0 +1,33 @@
+//! The certificates of servers that speak TLS.
+
+use super::site::Site;
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+
+/// Names a folder with the certificates of servers that speak TLS. Who wants such a server has made them, and knows whom to trust.
+const CERTIFICATES: &str = "PUNCTUAL_TEST_CERTIFICATES";
+
+/// Copies that the servers may read.
+pub struct Certificates {
+    pub ca: PathBuf,
+    pub server: PathBuf,
+    pub key: PathBuf,
+}
+
+impl Certificates {
+    pub fn for_servers_in(site: &Site) -> Result<Self> {
+        let folder = std::env::var_os(CERTIFICATES).with_context(|| {
+            format!("{CERTIFICATES} is not set: let it name a folder with {CA}, {SERVER} and {KEY}")
+        })?;
+        let copy = |name: &str| {
+            let path = Path::new(&folder).join(name);
+            let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+            site.write(name, &text)
+        };
+        Ok(Certificates { ca: copy(CA)?, server: copy(SERVER)?, key: copy(KEY)? })
+    }
+}
+
+const CA: &str = "ca.pem";
+const SERVER: &str = "server.pem";
+const KEY: &str = "server.key";

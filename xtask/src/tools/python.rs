@@ -1,0 +1,185 @@
+//! Python, and programs written in it: this machine's Python where it can make environments, or else one that is unpacked
+//! beside the build. Root is not needed.
+
+use super::{PACKAGES, runs, succeed, tools_folder};
+use crate::services;
+use anyhow::{Context, Result};
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What is unpacked: Python, and pip as a file that can be run. Of these, only what the machine lacks.
+const DEBIAN_PACKAGES: &[&str] = &["python3", "python3-pip-whl"];
+
+/// A Python with what it takes to install packages into an environment.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Python {
+    program: PathBuf,
+    /// What the machine may lack of the program's libraries.
+    libraries: Option<OsString>,
+    pip: Pip,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Pip {
+    /// Every new environment has it.
+    InEnvironments,
+    /// A file beside Python. Debian's Python cannot put pip into an environment without its package `python3-venv`.
+    Wheel(PathBuf),
+}
+
+impl Python {
+    pub fn find_or_unpack(root: &Path) -> Result<Self> {
+        let python = match Python::find(root) {
+            Some(python) => python,
+            None => Python::unpack(root).context(
+                "Python 3 with venv and pip cannot be had with apt-get: install it (on Debian the packages python3 and \
+                 python3-venv), so that `python3 -m venv` works",
+            )?,
+        };
+        python.link(root)?;
+        Ok(python)
+    }
+
+    fn unpack(root: &Path) -> Result<Self> {
+        println!("Python 3 with venv and pip is not here; it is unpacked beside the build, once");
+        services::unpack(DEBIAN_PACKAGES, &unpacked_folder(root))?;
+        Python::find(root).context("it does not run, although it was unpacked")
+    }
+
+    fn find(root: &Path) -> Option<Self> {
+        let with = |program, libraries| Python { program, libraries, pip: Pip::InEnvironments };
+        let can_import = |python: &Python, modules: &str| {
+            runs(python.command().arg("-c").arg(format!("import {modules}")))
+        };
+        let installed = with(PathBuf::from("python3"), None);
+        if can_import(&installed, "ensurepip, venv") {
+            return Some(installed);
+        }
+        let tree = unpacked_folder(root);
+        let unpacked = with(tree.join("usr/bin/python3"), services::libraries_of(&tree));
+        let python = [installed, unpacked].into_iter().find(|python| can_import(python, "venv"))?;
+        let wheels = [Path::new("/"), &tree].map(|top| top.join("usr/share/python-wheels"));
+        let wheel = wheels.iter().find_map(|folder| pip_in(folder))?;
+        Some(Python { pip: Pip::Wheel(wheel), ..python })
+    }
+
+    fn command(&self) -> Command {
+        self.with_libraries(Command::new(&self.program))
+    }
+
+    fn with_libraries(&self, mut command: Command) -> Command {
+        if let Some(libraries) = &self.libraries {
+            command.env("LD_LIBRARY_PATH", libraries);
+        }
+        command
+    }
+
+    /// Makes an empty environment and installs packages into it.
+    fn install_into(&self, folder: &Path, packages: &[&str]) -> Result<()> {
+        let mut make = self.command();
+        make.args(["-m", "venv", "--clear"]);
+        if self.pip != Pip::InEnvironments {
+            make.arg("--without-pip");
+        }
+        succeed(make.arg(folder))?;
+        let mut install = self.with_libraries(Command::new(folder.join("bin").join("python")));
+        match &self.pip {
+            Pip::InEnvironments => install.args(["-m", "pip"]),
+            Pip::Wheel(file) => install.arg(file.join("pip")),
+        };
+        install.args(["install", "--quiet", "--disable-pip-version-check"]).args(packages);
+        succeed(&mut install).context("the packages cannot be installed")
+    }
+
+    /// Where `python3` is found if the machine has none.
+    pub fn link_folder(root: &Path) -> PathBuf {
+        tools_folder(root).join("python-bin")
+    }
+
+    /// Lets tests find it under its name.
+    fn link(&self, root: &Path) -> Result<()> {
+        let Some(libraries) = &self.libraries else { return Ok(()) };
+        let folder = Python::link_folder(root);
+        std::fs::create_dir_all(&folder)?;
+        let (file, partial) = (folder.join("python3"), folder.join("python3.partial"));
+        let [libraries, program] =
+            [libraries.to_string_lossy(), self.program.to_string_lossy()].map(|word| quoted(&word));
+        std::fs::write(&partial, format!("#!/bin/sh\nLD_LIBRARY_PATH={libraries} exec {program} \"$@\"\n"))?;
+        std::fs::set_permissions(&partial, std::fs::Permissions::from_mode(0o755))?;
+        Ok(std::fs::rename(&partial, &file)?)
+    }
+}
+
+/// As a shell reads it.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+fn unpacked_folder(root: &Path) -> PathBuf {
+    tools_folder(root).join("python-unpacked")
+}
+
+fn pip_in(folder: &Path) -> Option<PathBuf> {
+    let mut files = std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    files.find(|file| {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("pip-") && name.ends_with(".whl")
+    })
+}
+
+/// Programs written in Python, in a folder of their own.
+pub struct PythonTools {
+    python: Python,
+    folder: PathBuf,
+}
+
+impl PythonTools {
+    /// Installs what is missing.
+    pub fn ready(root: &Path) -> Result<Self> {
+        let tools =
+            PythonTools { python: Python::find_or_unpack(root)?, folder: tools_folder(root).join("python") };
+        let mark = tools.folder.join("installed.txt");
+        let wanted = PACKAGES.join("\n");
+        if std::fs::read_to_string(&mark).is_ok_and(|installed| installed == wanted) {
+            return Ok(tools);
+        }
+        std::fs::create_dir_all(&tools.folder)?;
+        tools.python.install_into(&tools.folder, &PACKAGES)?;
+        std::fs::write(&mark, wanted)?;
+        Ok(tools)
+    }
+
+    pub fn command(&self, program: &str) -> Command {
+        self.python.with_libraries(Command::new(self.folder.join("bin").join(program)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pip_is_found_among_other_wheels() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(pip_in(folder.path()), None);
+        for name in ["setuptools-66.1.1-py3-none-any.whl", "pip-23.0.1-py3-none-any.whl", "pip-old"] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        assert_eq!(pip_in(folder.path()), Some(folder.path().join("pip-23.0.1-py3-none-any.whl")));
+    }
+
+    #[test]
+    fn an_unpacked_python_is_started_with_its_libraries() {
+        let root = tempfile::tempdir().unwrap();
+        let program = root.path().join("it's python");
+        std::fs::write(&program, "#!/bin/sh\necho \"$LD_LIBRARY_PATH $1\"\n").unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let python = Python { program, libraries: Some("/some/lib".into()), pip: Pip::InEnvironments };
+        python.link(root.path()).unwrap();
+        let output =
+            Command::new(Python::link_folder(root.path()).join("python3")).arg("-V").output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "/some/lib -V\n");
+    }
+}
