@@ -20,6 +20,7 @@ mod control;
 mod coordination;
 #[cfg(all(feature = "postgres", feature = "etcd", feature = "redis", feature = "zookeeper"))]
 mod coordination_services;
+mod damaged;
 #[cfg(feature = "postgres")]
 mod database_away;
 mod dead_letters;
