@@ -348,3 +348,25 @@ pub const COORDINATION_ANSWER_MAX: Duration = Duration::from_secs(2);
 pub const LINES_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes of an answer of such a service: the cards of a large cluster.
 pub const COORDINATION_ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// How long a start may check the structure of each SQLite file. A file that takes longer is sampled, and the background
+/// check covers the rest.
+pub const START_CHECK_MAX: Duration = Duration::from_millis(500);
+/// Rows that a start reads from each end of every table of such a file, and from each place in between.
+pub const START_SAMPLE_ROWS: usize = 64;
+/// Places between the ends of a table that a start samples, where rows are numbered.
+pub const START_SAMPLE_PLACES: i64 = 8;
+/// How long one step of the background check may hold its view of a SQLite file. The write-ahead log cannot be reset for
+/// as long.
+pub const CHECK_STEP_MAX: Duration = Duration::from_millis(100);
+/// How long a background check may check the structure of a file or table at once. Larger ones are covered by reading all
+/// rows and index entries, in steps.
+pub const CHECK_STRUCTURE_MAX: Duration = Duration::from_millis(500);
+/// The background check rests this many times as long as it has worked: five percent of one processor.
+pub const CHECK_REST_FACTOR: u32 = 19;
+/// Rows that the background check reads at once within a step.
+pub const CHECK_ROWS: usize = 64;
+/// The default time between two background checks.
+pub const CHECK_INTERVAL_DEFAULT: Duration = Duration::from_secs(24 * 3_600);
+/// Problems that are listed of one damaged file. More are not looked for.
+pub const DAMAGE_LISTED_MAX: usize = 20;

@@ -7,13 +7,13 @@ use crate::store::{self, ServerPlace, StoreArgs, StorePlace, cannot_open};
 use anyhow::Context;
 use punctual_client::host;
 use punctual_store::drift::Drift;
-use punctual_store::sqlite::{SqliteOptions, SqliteStore};
+use punctual_store::sqlite::{self, FileCheck, SqliteOptions, SqliteStore};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
 pub struct CheckArgs {
-    /// Correct counts that are not those of their rows, and tell which; nothing else is changed
+    /// Correct counts that are not those of their rows, and tell which. Opens the SQLite files as a server does, which brings them to this version; without it they are only read
     #[arg(long)]
     repair: bool,
     #[command(flatten)]
@@ -35,12 +35,15 @@ struct Checked {
     /// What was wrong and is not any more.
     repaired: Vec<String>,
     problems: Vec<String>,
+    /// What is worth knowing and not wrong.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
 }
 
 pub async fn run(args: CheckArgs) -> anyhow::Result<Exit> {
     let around = args.data_dir.surroundings()?;
     let place = args.store.place(&around, args.data_dir.within(&around)?.path())?;
-    let (repaired, problems) = match &place {
+    let Found { repaired, problems, notes } = match &place {
         StorePlace::Sqlite(directory) => check_files(directory, &args).await?,
         StorePlace::Server(server) => check_database(server, &args).await?,
     };
@@ -49,26 +52,37 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<Exit> {
         StorePlace::Server(_) => None,
     };
     let whole = problems.is_empty();
-    let checked = Checked { data_dir, store: place.to_string(), whole, repaired, problems };
+    let checked = Checked { data_dir, store: place.to_string(), whole, repaired, problems, notes };
     args.output.print(&checked, told)?;
     Ok(if whole { Exit::Done } else { Exit::Failed })
 }
 
-type Found = (Vec<String>, Vec<String>);
+#[derive(Default)]
+struct Found {
+    repaired: Vec<String>,
+    problems: Vec<String>,
+    notes: Vec<String>,
+}
 
-/// Opens the store as a server would, recovering what a crash left behind, and verifies it.
+/// Reads all of the files and changes nothing, not even a file that a crash has left behind. Only with `--repair` it opens
+/// the store as a server would, first.
 async fn check_files(directory: &Path, args: &CheckArgs) -> anyhow::Result<Found> {
     must_hold_database(directory)?;
+    let repaired = if args.repair { repair(directory).await? } else { vec![] };
+    let files = directory.to_owned();
+    let checked = tokio::task::spawn_blocking(move || sqlite::check_files(&files)).await;
+    let FileCheck { problems, notes } =
+        checked.context("the check broke off")?.map_err(|error| cannot_open(directory, error))?;
+    Ok(Found { repaired, problems, notes })
+}
+
+async fn repair(directory: &Path) -> anyhow::Result<Vec<String>> {
     let host = host::this_machine().context("cannot read randomness")?;
     let store = SqliteStore::open(&SqliteOptions::new(directory), host.calendar.clone())
         .map_err(|error| cannot_open(directory, error))?;
-    let mended = if args.repair {
-        store.mend_counts().await.context("the counts cannot be corrected")?
-    } else {
-        vec![]
-    };
-    let problems = store.integrity_check().await.context("the database cannot be verified")?;
-    Ok((in_words(&mended), problems))
+    let mended = store.mend_counts().await.context("the counts cannot be corrected")?;
+    store.close();
+    Ok(in_words(&mended))
 }
 
 /// Compares the tables with what this version expects, and the counts with their rows: as exact while servers work on it.
@@ -76,11 +90,11 @@ async fn check_database(place: &ServerPlace, args: &CheckArgs) -> Result<Found, 
     let mut problems = store::verify_tables(place).await?;
     // In tables that are not as expected, nothing can be counted.
     if !problems.is_empty() {
-        return Ok((vec![], problems));
+        return Ok(Found { problems, ..Found::default() });
     }
     let mended = if args.repair { store::mend_drift(place).await? } else { vec![] };
     problems.extend(in_words(&store::find_drift(place).await?));
-    Ok((in_words(&mended), problems))
+    Ok(Found { repaired: in_words(&mended), problems, notes: vec![] })
 }
 
 fn in_words(drifts: &[Drift]) -> Vec<String> {
@@ -92,6 +106,10 @@ fn told(checked: &Checked) -> String {
     let state = match checked.problems.as_slice() {
         [] => format!("{store} is whole"),
         problems => format!("{store} is damaged:\n  {}", problems.join("\n  ")),
+    };
+    let state = match checked.notes.as_slice() {
+        [] => state,
+        notes => format!("{state}\n  {}", notes.join("\n  ")),
     };
     match checked.repaired.as_slice() {
         [] => state,

@@ -4,6 +4,7 @@ use crate::config::{ConfigFlag, Flags, Place, Surroundings};
 use crate::exit::CliError;
 use crate::output::quoted;
 use anyhow::Context;
+use punctual_store::sqlite;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -198,6 +199,7 @@ pub fn prepare(directory: &Path) -> io::Result<()> {
 
 /// Refuses a directory without a database: commands that only look must not create one.
 pub fn must_hold_database(directory: &Path) -> Result<(), CliError> {
+    sqlite::refuse_incomplete(directory).map_err(|error| CliError::cannot_start(error.to_string()))?;
     if directory.join(DATABASE_FILE).is_file() {
         return Ok(());
     }

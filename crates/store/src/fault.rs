@@ -1,5 +1,6 @@
 //! What can go wrong inside an adapter, sorted by what the caller can do about it.
 
+use crate::failures::{self, Failure};
 use punctual_core::lifecycle::Refused;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 use punctual_core::ports::Denial;
@@ -19,6 +20,10 @@ pub(crate) enum Fault {
     #[cfg(feature = "mysql")]
     #[error("{0}")]
     MySql(String),
+    /// The server says that its own files are damaged.
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    #[error("{0}")]
+    Corrupt(String),
     /// The database answers and refuses. Whoever may can mend that while others wait, so it counts as an outage.
     #[cfg(any(feature = "postgres", feature = "mysql"))]
     #[error("{0}: {1}")]
@@ -66,6 +71,22 @@ impl Fault {
         matches!(self, Fault::Unloaded)
     }
 
+    /// What it is counted as.
+    fn failure(&self) -> Failure {
+        match self {
+            Fault::Sqlite(error) => sqlite_failure(error),
+            #[cfg(any(feature = "postgres", feature = "mysql"))]
+            Fault::Corrupt(_) => Failure::Corruption,
+            #[cfg(any(feature = "postgres", feature = "mysql"))]
+            Fault::Denied(..) => Failure::Denied,
+            Fault::Damaged { .. } | Fault::Missing(_) | Fault::Json(_) => Failure::Corruption,
+            Fault::Conflict(_) => Failure::Conflict,
+            Fault::Away(_) => Failure::Unavailable,
+            Fault::File(_) => Failure::Io,
+            _ => Failure::Other,
+        }
+    }
+
     /// Whether the disk or the machine is to blame, so that nothing else in the transaction can succeed
     /// either and a later try may.
     pub fn is_outage(&self) -> bool {
@@ -82,6 +103,19 @@ impl Fault {
     /// at once. SQLite has one writer, and no conflicts.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Fault::Conflict(_))
+    }
+}
+
+fn sqlite_failure(error: &rusqlite::Error) -> Failure {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Failure::Corruption,
+        Some(ErrorCode::DiskFull) => Failure::Full,
+        Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => Failure::Io,
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => {
+            Failure::Busy
+        }
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Failure::Denied,
+        _ => Failure::Other,
     }
 }
 
@@ -104,6 +138,7 @@ fn is_sqlite_outage(error: &rusqlite::Error) -> bool {
 
 impl From<Fault> for StoreError {
     fn from(fault: Fault) -> Self {
+        failures::count(fault.failure());
         match fault {
             #[cfg(any(feature = "postgres", feature = "mysql"))]
             Fault::Denied(denial, said) => StoreError::Denied(denial, said),

@@ -11,6 +11,7 @@ pub mod conformance;
 #[cfg(any(test, feature = "postgres", feature = "mysql"))]
 mod draft;
 pub mod drift;
+mod failures;
 mod fault;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod inventory;

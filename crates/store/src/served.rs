@@ -37,8 +37,8 @@ macro_rules! serve_store {
                 FireOutcome, HistorySpan, Horizon, JobCounts, JobQuery, JobView, LeaseRef, ListedExecution, LogLine,
                 Look, LookOutcome, NewJob, NewRequest, OpenExecution, Page, PausedQueue, Pausing, QueueRow, Recovered,
                 Report, ReportOutcome, RequestKey, RequestState, Resolved, Resync, ResyncOutcome, Retained, Retired,
-                Retirement, RunningPlace, SessionOpening, SessionRow, Store, StoreError, StoreFigures, StoredAnswer,
-                SubmitOutcome, Token,
+                Retirement, RunningPlace, SessionOpening, SessionRow, Store, StoreError, StoreFigures, StoreHealth,
+                StoredAnswer, SubmitOutcome, Token,
             };
             use punctual_core::queue::QueueSettings;
             use punctual_core::schedule::SkipRange;
@@ -298,6 +298,10 @@ macro_rules! serve_store {
                         transaction_writes: counted.transaction_writes.snapshot(),
                         ..sizes?
                     })
+                }
+
+                fn health(&self) -> StoreHealth {
+                    StoreHealth { errors: crate::failures::counts(), ..StoreHealth::default() }
                 }
 
                 async fn append_logs(&self, lines: Vec<LogLine>) -> Result<(), StoreError> {

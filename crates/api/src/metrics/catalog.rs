@@ -1,23 +1,29 @@
 //! Every metric there is: its name, what it says, and where it is read. The reference page is written from this
 //! list. Names follow the rules of Prometheus: base units, the unit last, `_total` for what only grows.
 
-use super::{Family, Kind, Samples, Snapshot};
+use super::{Family, Kind, Read, Samples, Snapshot};
+use punctual_core::ports::StoreHealth;
 
 const fn counter(name: &'static str, help: &'static str, read: fn(&Snapshot, &mut Samples<'_>)) -> Family {
-    Family { name, kind: Kind::Counter, labels: &[], help, read }
+    Family { name, kind: Kind::Counter, labels: &[], help, read: Read::Snapshot(read) }
 }
 
 const fn gauge(name: &'static str, help: &'static str, read: fn(&Snapshot, &mut Samples<'_>)) -> Family {
-    Family { name, kind: Kind::Gauge, labels: &[], help, read }
+    Family { name, kind: Kind::Gauge, labels: &[], help, read: Read::Snapshot(read) }
 }
 
 const fn histogram(name: &'static str, help: &'static str, read: fn(&Snapshot, &mut Samples<'_>)) -> Family {
-    Family { name, kind: Kind::Histogram, labels: &[], help, read }
+    Family { name, kind: Kind::Histogram, labels: &[], help, read: Read::Snapshot(read) }
 }
 
 impl Family {
     const fn by(self, labels: &'static [&'static str]) -> Self {
         Family { labels, ..self }
+    }
+
+    /// Read from what the store knows without asking its database.
+    const fn without_database(self, read: fn(&StoreHealth, &mut Samples<'_>)) -> Self {
+        Family { read: Read::Health(read), ..self }
     }
 }
 
@@ -215,9 +221,25 @@ pub(super) const FAMILIES: &[Family] = &[
         "How long it took to move the write-ahead log into the database.",
         |now, out| out.histogram(&[], &now.store.checkpoint_time),
     ),
-    counter("punctual_store_errors_total", "Calls to the store that failed.", |now, out| {
-        out.value(&[], now.counters.store_errors);
-    }),
+    counter("punctual_store_errors_total", "Reads and writes of the store that failed, by kind.", |_, _| {})
+        .by(&["kind"])
+        .without_database(|health, out| {
+            for (kind, count) in &health.errors {
+                out.value(&[kind], *count);
+            }
+        }),
+    gauge(
+        "punctual_store_damage_problems",
+        "Problems that checks of the SQLite files have found; 0 when nothing is wrong. Up to 20 are listed.",
+        |_, _| {},
+    )
+    .without_database(|health, out| out.value(&[], health.damage.len() as u64)),
+    counter(
+        "punctual_store_checks_total",
+        "Background checks of the SQLite files that have covered everything.",
+        |_, _| {},
+    )
+    .without_database(|health, out| out.value(&[], health.checks_completed)),
     gauge("punctual_store_database_bytes", "Size of the database.", |now, out| {
         out.value(&[], now.store.database_bytes);
     }),

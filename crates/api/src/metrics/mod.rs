@@ -18,7 +18,7 @@ use lanes::LaneFigures;
 use punctual_core::histogram::HistogramSnapshot;
 use punctual_core::limiter::{LimiterUse, Line};
 use punctual_core::limits;
-use punctual_core::ports::{JobCounts, QueueRow, StoreError, StoreFigures};
+use punctual_core::ports::{JobCounts, QueueRow, StoreError, StoreFigures, StoreHealth};
 use punctual_core::time::duration_micros;
 use punctual_engine::{ClusterSnapshot, CounterSnapshot, MeasureSnapshot};
 use std::collections::{BTreeMap, BTreeSet};
@@ -109,19 +109,40 @@ fn desired_slots(lanes: &[LaneFigures], capacity: &Capacity) -> BTreeMap<String,
     queues.collect::<BTreeSet<_>>().into_iter().map(|queue| (queue.to_owned(), desired(queue))).collect()
 }
 
-/// All metrics as they are now.
+/// All metrics as they are now. Of a store that is damaged and cannot be read, what it knows without reading: alerts on
+/// damage must not depend on the damage.
 pub async fn exposition(api: &Api) -> Result<String, StoreError> {
-    Ok(written(&Snapshot::take(api).await?))
+    let snapshot = match Snapshot::take(api).await {
+        Ok(snapshot) => Some(snapshot),
+        Err(StoreError::Broken(_)) => None,
+        Err(error) => return Err(error),
+    };
+    Ok(written(snapshot.as_ref(), &api.store().health()))
 }
 
-fn written(snapshot: &Snapshot) -> String {
+fn written(snapshot: Option<&Snapshot>, health: &StoreHealth) -> String {
     let mut text = String::with_capacity(32 * 1_024);
     for family in catalog::FAMILIES {
+        if snapshot.is_none() && matches!(family.read, Read::Snapshot(_)) {
+            continue;
+        }
         let kind = family.kind.word();
         let _ = write!(text, "# HELP {0} {1}\n# TYPE {0} {kind}\n", family.name, family.help);
-        (family.read)(snapshot, &mut Samples { family, text: &mut text });
+        let mut samples = Samples { family, text: &mut text };
+        match (&family.read, snapshot) {
+            (Read::Snapshot(read), Some(snapshot)) => read(snapshot, &mut samples),
+            (Read::Snapshot(_), None) => {}
+            (Read::Health(read), _) => read(health, &mut samples),
+        }
     }
     text
+}
+
+/// Where the values of a family are found.
+enum Read {
+    Snapshot(fn(&Snapshot, &mut Samples<'_>)),
+    /// Without asking the database.
+    Health(fn(&StoreHealth, &mut Samples<'_>)),
 }
 
 /// One metric with all its label values.
@@ -130,7 +151,7 @@ struct Family {
     kind: Kind,
     labels: &'static [&'static str],
     help: &'static str,
-    read: fn(&Snapshot, &mut Samples<'_>),
+    read: Read,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -72,7 +72,7 @@ fn lines(family: &Family, write: impl FnOnce(&mut Samples<'_>)) -> String {
 }
 
 fn family_of(name: &'static str, labels: &'static [&'static str]) -> Family {
-    Family { name, kind: Kind::Gauge, labels, help: "", read: |_, _| {} }
+    Family { name, kind: Kind::Gauge, labels, help: "", read: Read::Snapshot(|_, _| {}) }
 }
 
 #[test]

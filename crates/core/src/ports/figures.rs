@@ -42,3 +42,14 @@ pub struct StoreFigures {
     /// The log lines of executions.
     pub log_bytes: u64,
 }
+
+/// What a store knows of its own failures, without asking its database. For metrics and readiness; no rule depends on it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StoreHealth {
+    /// Failures of reads and writes since the process started, by kind. Every kind is listed, also those at zero.
+    pub errors: Vec<(&'static str, u64)>,
+    /// What checks of the database files found wrong. Empty when nothing is, and where a server checks its own files.
+    pub damage: Vec<String>,
+    /// Background checks of the database files that have covered everything.
+    pub checks_completed: u64,
+}

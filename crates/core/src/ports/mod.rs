@@ -23,7 +23,7 @@ pub use executions::{
     OpenExecution, RunningPlace,
 };
 pub use executor::{ExecutionContext, Executor, LogSink, NoteError, NoteSink, Outcome, Stop, StopSignal};
-pub use figures::{Depth, JobCounts, StoreFigures};
+pub use figures::{Depth, JobCounts, StoreFigures, StoreHealth};
 pub use host::{Clock, DrivenClock, Host, Random, Spawn, Task};
 pub use house::{Horizon, Retained, Retired, Retirement};
 pub use lines::Admitted;

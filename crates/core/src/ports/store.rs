@@ -20,7 +20,8 @@ use crate::placing::Placing;
 use crate::ports::{
     Admitted, Assignment, Denial, Depth, ExecutionQuery, ExecutionView, ExecutionWalk, FinishedPage,
     HistorySpan, Horizon, JobCounts, LeaseRef, ListedExecution, OpenExecution, Page, Report, ReportAnswer,
-    Retained, Retired, Retirement, RunningPlace, SessionOpening, StoreFigures, Token, WorkerAbout,
+    Retained, Retired, Retirement, RunningPlace, SessionOpening, StoreFigures, StoreHealth, Token,
+    WorkerAbout,
 };
 use crate::queue::{QueueFull, QueueSettings};
 use crate::schedule::{ScheduleState, SkipRange};
@@ -182,6 +183,11 @@ pub trait Store: Send + Sync {
     async fn job_counts(&self) -> Result<JobCounts, StoreError>;
     /// How the store has fared since it was opened; what an adapter does not know is zero.
     async fn figures(&self) -> Result<StoreFigures, StoreError>;
+    /// Failures that the store has counted and damage that it has found. Asks nothing of the database, so that it can be
+    /// told when the database does not answer.
+    fn health(&self) -> StoreHealth {
+        StoreHealth::default()
+    }
 
     // Logs.
     async fn append_logs(&self, lines: Vec<LogLine>) -> Result<(), StoreError>;

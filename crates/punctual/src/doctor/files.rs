@@ -5,7 +5,7 @@ use super::finding::Finding;
 use crate::config::exposure;
 use crate::data_dir::{DataDir, must_hold_database};
 use crate::output;
-use punctual_store::sqlite::{Inspection, StoreState, inspect};
+use punctual_store::sqlite::{Inspection, StoreState, inspect, refuse_incomplete};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -133,6 +133,10 @@ fn store(data_dir: &DataDir) -> (Finding, Here) {
     if let Err(lost) = data_dir.must_not_have_lost_database() {
         let fix = "restore a backup; the server does not start until then";
         return (Finding::failed("store", lost.message, fix), Here::Nothing);
+    }
+    if let Err(incomplete) = refuse_incomplete(data_dir.path()) {
+        let fix = "delete the directory, and take the backup again";
+        return (Finding::failed("store", incomplete.to_string(), fix), Here::Nothing);
     }
     if must_hold_database(data_dir.path()).is_err() {
         let found = "there is no database yet; `punctual serve` makes it";

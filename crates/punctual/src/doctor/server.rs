@@ -48,7 +48,7 @@ pub async fn check(connection: &Connection, here: Here) -> Vec<Finding> {
         let found = format!("something else than Punctual answers at {}", client.server());
         return vec![Finding::failed("server", found, "name the right address with --server")];
     }
-    let mut findings = vec![ready(&http, &client).await, version(&root)];
+    let mut findings = vec![ready(&http, &client, connection.token.as_deref()).await, version(&root)];
     if connection.token.is_none() {
         findings.push(Finding::warning(
             "token",
@@ -84,9 +84,15 @@ fn unreachable(connection: &Connection, client: &Client, here: Here) -> Finding 
     }
 }
 
-async fn ready(http: &reqwest::Client, client: &Client) -> Finding {
+/// The reason is told in full to those with a token.
+async fn ready(http: &reqwest::Client, client: &Client, token: Option<&str>) -> Finding {
     let server = client.server();
-    match http.get(format!("{server}/readyz")).send().await {
+    let request = http.get(format!("{server}/readyz"));
+    let request = match token {
+        Some(token) => request.bearer_auth(token),
+        None => request,
+    };
+    match request.send().await {
         Ok(answer) if answer.status().is_success() => Finding::good("server", format!("ready at {server}")),
         Ok(answer) => {
             let body: Value = answer.json().await.unwrap_or_default();

@@ -79,7 +79,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
     let place = StorePlace::of(&settings.store, &args.password, data_dir.path())?;
     warn_of_seen_passwords(&place, &settings.coordination, origin);
     prepare(&data_dir, &place)?;
-    let open = store::open(&place, &host).await?;
+    let open = store::open_checking(&place, &host, settings.store.check_interval.get()).await?;
     let listener = listen(&settings.api.listen.0, "--listen").await?;
     let info = node_info(
         &open,

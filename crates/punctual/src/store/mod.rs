@@ -415,8 +415,17 @@ pub async fn fork(_: &StorePlace) -> Result<Vec<String>, CliError> {
 
 /// Opens the store of a server.
 pub async fn open(place: &StorePlace, host: &Host) -> Result<OpenStore, CliError> {
+    open_checking(place, host, Duration::ZERO).await
+}
+
+/// The same, with a check of the files of an embedded store at an interval; none if it is zero.
+pub async fn open_checking(
+    place: &StorePlace,
+    host: &Host,
+    check_interval: Duration,
+) -> Result<OpenStore, CliError> {
     match place {
-        StorePlace::Sqlite(directory) => open_sqlite(directory, host),
+        StorePlace::Sqlite(directory) => open_sqlite(directory, host, check_interval),
         StorePlace::Server(place) => match place.url.dialect {
             #[cfg(feature = "postgres")]
             Dialect::Postgres => postgres::open(place).await,
@@ -428,8 +437,12 @@ pub async fn open(place: &StorePlace, host: &Host) -> Result<OpenStore, CliError
     }
 }
 
-fn open_sqlite(directory: &Path, host: &Host) -> Result<OpenStore, CliError> {
-    let store = SqliteStore::open(&SqliteOptions::new(directory), host.calendar.clone());
+fn open_sqlite(directory: &Path, host: &Host, check_interval: Duration) -> Result<OpenStore, CliError> {
+    let options = SqliteOptions {
+        check_interval: Some(check_interval).filter(|interval| !interval.is_zero()),
+        ..SqliteOptions::new(directory)
+    };
+    let store = SqliteStore::open(&options, host.calendar.clone());
     Ok(OpenStore {
         store: Arc::new(store.map_err(|error| cannot_open(directory, error))?),
         shared: None,
@@ -448,6 +461,14 @@ pub fn cannot_open(directory: &Path, error: OpenError) -> CliError {
             "another process has the data directory {dir} open: stop it first, or choose another directory \
              with --data-dir"
         )),
+        error @ OpenError::Damaged { .. } => CliError::cannot_start(format!(
+            "{error}; restore a backup, as \"Damaged files\" in docs/guides/operating-a-single-node.md says; `punctual check \
+             --data-dir {}` lists all damage",
+            quoted(&dir.to_string())
+        )),
+        error @ (OpenError::Incomplete { .. } | OpenError::NoDatabase { .. }) => {
+            CliError::cannot_start(error.to_string())
+        }
         error => CliError::cannot_start(format!(
             "cannot open the store in {dir}: {:#}",
             anyhow::Error::from(error)

@@ -22,6 +22,7 @@ mod coordination;
 #[cfg(all(feature = "postgres", feature = "etcd", feature = "redis", feature = "zookeeper"))]
 mod coordination_services;
 mod counted;
+mod damaged;
 #[cfg(feature = "postgres")]
 mod database_away;
 mod dead_letters;

@@ -41,6 +41,8 @@ const OUTAGES: &[u16] = &[
     1180, 1317, 1969, 3024, // Nothing may be written.
     READ_ONLY, 1792, 1836,
 ];
+/// The server has found its own files damaged: a key file, a table that crashed, an index or a page of InnoDB.
+const CORRUPTIONS: &[u16] = &[1034, 1194, 1195, 1712, 1877];
 const READ_ONLY: u16 = 1290;
 const NODE_NOT_READY: u16 = 1047;
 const BINARY_LOG_BY_STATEMENT: u16 = 1665;
@@ -73,6 +75,8 @@ fn of_server(error: &ServerError) -> Fault {
         Fault::Conflict(said)
     } else if OUTAGES.contains(&error.code) {
         Fault::Away(said)
+    } else if CORRUPTIONS.contains(&error.code) {
+        Fault::Corrupt(said)
     } else {
         Fault::MySql(said)
     }

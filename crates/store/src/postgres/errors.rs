@@ -15,6 +15,8 @@ impl From<Error> for Fault {
             Fault::Conflict(said)
         } else if is_outage(&error) {
             Fault::Away(said)
+        } else if error.code().is_some_and(is_corruption) {
+            Fault::Corrupt(said)
         } else {
             Fault::Postgres(said)
         }
@@ -80,6 +82,11 @@ fn is_outage_state(code: &SqlState) -> bool {
         SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN,
     ];
     classes.iter().any(|class| code.code().starts_with(class)) || single.contains(code)
+}
+
+/// The server has found its own files damaged.
+fn is_corruption(code: &SqlState) -> bool {
+    [SqlState::DATA_CORRUPTED, SqlState::INDEX_CORRUPTED].contains(code)
 }
 
 /// Whether this is only what follows from an error before it in the same transaction.

@@ -1,17 +1,25 @@
 //! Copying a store while it is in use.
+//!
+//! Files are written under names that end in `.partial`, verified, synced, and only then given their own names, the main
+//! database last. A directory in which a backup was interrupted is recognised by these names
+//! ([`super::refuse_incomplete`]).
 
-use super::connection::{create_private, open_for_reading};
-use super::open::{LOGS_FILE, MAIN_FILE};
+use super::connection::{beside, create_private, open_for_reading, open_unchanged};
+use super::damage::as_problem;
+use super::integrity;
+use super::open::{FILES, OpenError, PARTIAL_SUFFIX, refuse_incomplete};
 use crate::fault::Fault;
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
-use std::fs::DirBuilder;
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// Pages copied between two reports of progress.
 const STEP_PAGES: i32 = 1_024;
+/// Files of a store that must not lie beside a copy: SQLite would take them for its own.
+const SUFFIXES: [&str; 3] = ["", "-wal", "-journal"];
 
 /// How far a backup has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,34 +35,122 @@ pub struct BackupProgress {
 pub enum BackupError {
     #[error("{} is there already and is not overwritten", .0.display())]
     AlreadyThere(PathBuf),
+    #[error(
+        "{} is left of a backup that was interrupted, unless another one is writing it now: delete the directory, or \
+         name another",
+        .0.display()
+    )]
+    Interrupted(PathBuf),
+    #[error(transparent)]
+    Source(OpenError),
     #[error("{} cannot be written", path.display())]
     Io { path: PathBuf, source: io::Error },
     #[error("{} cannot be copied: {reason}", path.display())]
     Copy { path: PathBuf, reason: String },
+    #[error(
+        "{} is damaged, and so is its copy, which was deleted: {}; `punctual check` lists everything once the server is \
+         stopped",
+        path.display(),
+        problems.join("; ")
+    )]
+    Damaged { path: PathBuf, problems: Vec<String> },
 }
 
 /// Copies the store of one directory into another, which can then be opened as one. It only reads, so the
-/// server of the directory, in this process or another, goes on meanwhile.
+/// server of the directory, in this process or another, goes on meanwhile. The copy is verified; what cannot be
+/// completed is deleted again.
 ///
 /// Blocks the calling thread. Each database is copied as it stands at one moment; the write-ahead log cannot be
 /// cut back while its copy is under way.
 pub fn backup(from: &Path, to: &Path, mut progress: impl FnMut(BackupProgress)) -> Result<(), BackupError> {
+    refuse_incomplete(from).map_err(BackupError::Source)?;
+    let is_new = !to.exists();
     let create = DirBuilder::new().recursive(true).mode(0o700).create(to);
-    create.map_err(|source| BackupError::Io { path: to.to_owned(), source })?;
-    for file in [MAIN_FILE, LOGS_FILE] {
-        let target = to.join(file);
-        if target.exists() {
-            return Err(BackupError::AlreadyThere(target));
-        }
-    }
-    for file in [MAIN_FILE, LOGS_FILE] {
-        let target = to.join(file);
-        copy(&from.join(file), &target, |pages_done, pages_total| {
+    create.map_err(cannot_write(to))?;
+    refuse_taken(to)?;
+    let copies = Partial { dir: to, is_new };
+    for file in FILES {
+        let (source, target) = (from.join(file), partial(to, file));
+        let failed = |fault: Fault| BackupError::Copy { path: source.clone(), reason: fault.to_string() };
+        copy(&source, &target, |pages_done, pages_total| {
             progress(BackupProgress { file, pages_done, pages_total });
         })
-        .map_err(|fault| BackupError::Copy { path: from.join(file), reason: fault.to_string() })?;
+        .map_err(failed)?;
+        let problems = verify(&target).map_err(failed)?;
+        if !problems.is_empty() {
+            return Err(BackupError::Damaged { path: source, problems });
+        }
+    }
+    copies.complete()
+}
+
+/// Refuses a directory that holds a store or something of one.
+fn refuse_taken(to: &Path) -> Result<(), BackupError> {
+    for file in FILES {
+        if let Some(there) =
+            SUFFIXES.iter().map(|suffix| beside(&to.join(file), suffix)).find(|path| path.exists())
+        {
+            return Err(BackupError::AlreadyThere(there));
+        }
+        let partial = partial(to, file);
+        if partial.exists() {
+            return Err(BackupError::Interrupted(partial));
+        }
     }
     Ok(())
+}
+
+fn partial(to: &Path, file: &str) -> PathBuf {
+    to.join(format!("{file}{PARTIAL_SUFFIX}"))
+}
+
+fn cannot_write(path: &Path) -> impl FnOnce(io::Error) -> BackupError + use<> {
+    let path = path.to_owned();
+    move |source| BackupError::Io { path, source }
+}
+
+/// Copies that are not complete, and are deleted unless they become so.
+struct Partial<'a> {
+    dir: &'a Path,
+    /// Whether the directory was made for them.
+    is_new: bool,
+}
+
+impl Partial<'_> {
+    /// Gives the files their names when all of them are on disk. The main file comes last: without it the directory is
+    /// no store.
+    fn complete(self) -> Result<(), BackupError> {
+        for file in FILES {
+            sync(&partial(self.dir, file))?;
+        }
+        for file in FILES.into_iter().rev() {
+            let target = self.dir.join(file);
+            fs::rename(partial(self.dir, file), &target).map_err(cannot_write(&target))?;
+            sync(self.dir)?;
+        }
+        match self.dir.canonicalize().ok().as_deref().and_then(Path::parent) {
+            Some(parent) if self.is_new => sync(parent),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Partial<'_> {
+    fn drop(&mut self) {
+        let left = FILES.map(|file| partial(self.dir, file));
+        let is_complete = left.iter().all(|file| !file.exists());
+        for file in left {
+            let _ = fs::remove_file(file);
+        }
+        if self.is_new && !is_complete {
+            // Stays if anything else is in it.
+            let _ = fs::remove_dir(self.dir);
+        }
+    }
+}
+
+fn sync(path: &Path) -> Result<(), BackupError> {
+    File::open(path).and_then(|file| file.sync_all()).map_err(cannot_write(path))
 }
 
 fn copy(from: &Path, to: &Path, mut progress: impl FnMut(u64, u64)) -> Result<(), Fault> {
@@ -64,6 +160,9 @@ fn copy(from: &Path, to: &Path, mut progress: impl FnMut(u64, u64)) -> Result<()
     snapshot.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
     create_private(to)?;
     let mut target = Connection::open(to)?;
+    // Nothing can be undone and nothing needs to be: what is not complete is deleted, and what is complete is synced.
+    target.query_row("PRAGMA journal_mode = OFF", [], |_| Ok(()))?;
+    target.pragma_update(None, "synchronous", "OFF")?;
     let backup = Backup::new(&snapshot, &mut target)?;
     loop {
         let step = backup.step(STEP_PAGES)?;
@@ -81,4 +180,12 @@ fn copy(from: &Path, to: &Path, mut progress: impl FnMut(u64, u64)) -> Result<()
     target.close().map_err(|(_, error)| error)?;
     drop(snapshot);
     Ok(())
+}
+
+/// What is wrong with a copy.
+fn verify(copy: &Path) -> Result<Vec<String>, Fault> {
+    match open_unchanged(copy).and_then(|conn| integrity::file_problems(&conn)) {
+        Err(fault) => as_problem(fault).map(|problem| vec![problem]),
+        problems => problems,
+    }
 }

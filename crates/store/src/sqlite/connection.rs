@@ -4,8 +4,9 @@ use crate::fault::Fault;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use std::fs::OpenOptions;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Statements that one connection keeps prepared; more than there are, so that none is ever prepared twice.
@@ -20,6 +21,8 @@ const WRITER_CACHE_KIB: u32 = 12 * 1024;
 /// Page cache of any other connection. What it lacks is found in the page cache of the operating system, and there
 /// only once for all of them.
 const SIDE_CACHE_KIB: u32 = 4 * 1024;
+/// Page cache of a connection that reads all of a file once and compares tables with their indexes.
+const WHOLE_CACHE_KIB: u32 = 64 * 1024;
 /// How long to wait for a lock that SQLite itself takes for a moment, as during recovery or a checkpoint.
 const BUSY: Duration = Duration::from_secs(5);
 
@@ -90,6 +93,42 @@ pub(crate) fn open_for_reading(path: &Path) -> Result<Connection, Fault> {
     )?;
     prepare_for_use(&conn, SIDE_CACHE_KIB)?;
     Ok(conn)
+}
+
+/// A connection to a file that no process writes to, which the caller has made sure of with a [`super::lock::DirectoryLock`].
+/// It takes no locks, creates no files and changes none, so that it works in a directory that cannot be written. What is
+/// in the write-ahead log is read as if it were in the file.
+pub(crate) fn open_unchanged(path: &Path) -> Result<Connection, Fault> {
+    let has_log = std::fs::metadata(beside(path, "-wal")).is_ok_and(|metadata| metadata.len() > 0);
+    // The file system without locks is the only one in which SQLite reads a log without creating or locking files; its
+    // index of the log is then in memory.
+    let how = if has_log { "vfs=unix-none" } else { "immutable=1" };
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(format!("file:{}?{how}", escaped(path)), flags)?;
+    // Closing the last connection would otherwise move the log into the file and delete it.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    if has_log {
+        conn.query_row("PRAGMA locking_mode = EXCLUSIVE", [], |_| Ok(()))?;
+    }
+    prepare_for_use(&conn, WHOLE_CACHE_KIB)?;
+    Ok(conn)
+}
+
+/// A file of SQLite's own beside a database.
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// The path as part of a URI.
+fn escaped(path: &Path) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte);
+    let bytes = path.as_os_str().as_bytes().iter();
+    bytes
+        .map(|&byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
 }
 
 /// What every connection has in common.

@@ -64,7 +64,8 @@ impl SqliteCore {
         Self::migrated(conn)
     }
 
-    fn migrated(mut conn: Connection) -> Result<Self, StoreError> {
+    /// Brings an open database to this binary's version.
+    pub(crate) fn migrated(mut conn: Connection) -> Result<Self, StoreError> {
         if is_unfinished(&conn)? {
             return Err(StoreError::Broken(UNFINISHED.to_owned()));
         }

@@ -3,7 +3,7 @@
 use super::connection::{Durability, open_for_writing};
 use super::lock::DirectoryLock;
 use super::migrate;
-use super::open::{LOCK_FILE, LOGS_FILE, MAIN_FILE, OpenError, is_unfinished, refuse_emptied};
+use super::open::{LOGS_FILE, MAIN_FILE, OpenError, is_unfinished};
 use crate::fault::Fault;
 use crate::moving::{Cell, Cells, End, Forked, Layout, MoveError, Notes, Portion, Side, TABLES};
 use async_trait::async_trait;
@@ -50,13 +50,12 @@ pub(crate) fn open(directory: &Path, end: End) -> Result<SqliteSide, MoveError> 
         }
     }
     let path = directory.canonicalize().map_err(|error| unusable(&error))?;
-    let lock = DirectoryLock::take(&directory.join(LOCK_FILE)).map_err(|error| match error {
+    let lock = DirectoryLock::take(directory).map_err(|error| match error {
         OpenError::InUse { .. } => {
             MoveError::InUse { end, by: format!("a process has the directory {} open", directory.display()) }
         }
         other => unusable(&other),
     })?;
-    refuse_emptied(&main, &directory.join(LOGS_FILE)).map_err(|error| unusable(&error))?;
     let main = open_file(&main, migrate::MAIN, end)?;
     let logs = open_file(&directory.join(LOGS_FILE), migrate::LOGS, end)?;
     Ok(SqliteSide { main, logs, identity: format!("sqlite:{}", path.display()), _lock: lock })
@@ -71,7 +70,7 @@ fn open_file(path: &Path, steps: &[&str], end: End) -> Result<Connection, MoveEr
         migrated.map_err(|error| MoveError::Unusable { end, reason: error.to_string() })?;
     } else if found != needed {
         let advice = if found < needed {
-            "bring it up with `punctual check`, after a `punctual backup`"
+            "bring it up with `punctual check --repair`, after a `punctual backup`"
         } else {
             "run the newer binary that wrote it"
         };

@@ -1,13 +1,13 @@
 //! A look at a store from outside that changes nothing: no lock is held, no log is recovered, no file is made.
 
+use super::connection::open_unchanged;
+use super::lock::DirectoryLock;
 use super::migrate;
-use super::open::{LOCK_FILE, MAIN_FILE, OpenError};
+use super::open::{MAIN_FILE, OpenError, refuse_incomplete};
 use super::rows::all;
 use crate::fault::Fault;
 use punctual_core::ports::StoreError;
-use rusqlite::{Connection, OpenFlags};
-use rustix::fs::{FlockOperation, flock};
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -35,6 +35,7 @@ pub struct Inspection {
 
 /// Looks at the store in a directory. Reads all of its file.
 pub fn inspect(dir: &Path) -> Result<StoreState, OpenError> {
+    refuse_incomplete(dir)?;
     let main = dir.join(MAIN_FILE);
     let seen = Seen::of(dir)?;
     if seen.in_use {
@@ -67,37 +68,24 @@ impl Seen {
         let log_bytes =
             fs::metadata(dir.join(format!("{MAIN_FILE}-wal"))).map_or(0, |metadata| metadata.len());
         let changed_at = fs::metadata(dir.join(MAIN_FILE)).and_then(|metadata| metadata.modified()).ok();
-        Ok(Seen { in_use: is_in_use(&dir.join(LOCK_FILE))?, log_bytes, changed_at })
+        Ok(Seen { in_use: is_in_use(dir)?, log_bytes, changed_at })
     }
 }
 
-/// Tries the lock and gives it back at once. Shared, so that two who look do not see each other.
-fn is_in_use(lock: &Path) -> Result<bool, OpenError> {
-    let in_file = |source| OpenError::Io { path: lock.to_owned(), source };
-    let file = match File::open(lock) {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(in_file(error)),
-    };
-    match flock(&file, FlockOperation::NonBlockingLockShared) {
-        Ok(()) => Ok(false),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(true),
-        Err(errno) => Err(in_file(errno.into())),
+/// Tries the locks and gives them back at once. Shared, so that two who look do not see each other.
+fn is_in_use(dir: &Path) -> Result<bool, OpenError> {
+    match DirectoryLock::share(dir) {
+        Ok(_) => Ok(false),
+        Err(OpenError::InUse { .. }) => Ok(true),
+        Err(error) => Err(error),
     }
 }
 
 /// Reads the file as one that nobody changes: SQLite then makes neither locks nor files beside it.
 fn read(main: &Path) -> Result<Inspection, Fault> {
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let conn = Connection::open_with_flags(format!("file:{}?immutable=1", escaped(main)), flags)?;
+    let conn = open_unchanged(main)?;
     let version = migrate::version(&conn)?;
     let mut problems = all(&mut conn.prepare("PRAGMA quick_check")?, [], |row| Ok(row.get::<_, String>(0)?))?;
     problems.retain(|line| line != "ok");
     Ok(Inspection { version, version_known: migrate::MAIN.len(), problems })
-}
-
-/// The path as part of a URI.
-fn escaped(path: &Path) -> String {
-    path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23")
 }

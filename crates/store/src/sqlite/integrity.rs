@@ -1,7 +1,9 @@
 //! What must be true of every database between two transactions, whatever happened before.
 
 use super::rows::all;
+use super::scan::scan_all;
 use crate::fault::Fault;
+use punctual_core::limits;
 use rusqlite::Connection;
 
 /// Rules between tables, each with a query for what breaks it.
@@ -167,6 +169,10 @@ pub(crate) fn problems(conn: &Connection) -> Result<Vec<String>, Fault> {
     // One snapshot for all rules: between two of them the writer may commit.
     let _snapshot = conn.unchecked_transaction()?;
     let mut problems = file_problems(conn)?;
+    // A damaged file answers no other question.
+    if !problems.is_empty() {
+        return Ok(problems);
+    }
     problems.extend(broken(conn, RULES)?);
     problems.extend(tally_problems(conn)?);
     Ok(problems)
@@ -188,10 +194,14 @@ fn broken(conn: &Connection, rules: &[(&str, &str)]) -> Result<Vec<String>, Faul
     Ok(problems)
 }
 
-/// What SQLite itself finds wrong with the file.
+/// What is wrong with the file, whatever its tables mean: with its structure, or with rows that cannot be read or found.
 pub(crate) fn file_problems(conn: &Connection) -> Result<Vec<String>, Fault> {
-    let mut lines =
-        all(&mut conn.prepare("PRAGMA integrity_check")?, [], |row| Ok(row.get::<_, String>(0)?))?;
+    let sql = format!("PRAGMA integrity_check({})", limits::DAMAGE_LISTED_MAX);
+    let mut lines = all(&mut conn.prepare(&sql)?, [], |row| Ok(row.get::<_, String>(0)?))?;
     lines.retain(|line| line != "ok");
+    if lines.is_empty() {
+        lines = scan_all(conn, limits::CHECK_ROWS)?;
+        lines.truncate(limits::DAMAGE_LISTED_MAX);
+    }
     Ok(lines)
 }

@@ -1,26 +1,80 @@
 //! One process per data directory: SQLite would let two share the file, but each would hand out work by what
 //! it alone remembers, and lose the other's embedded workers at its start.
+//!
+//! The lock is an `flock` on the main database file: it cannot be removed without removing the data. SQLite's own locks
+//! are of another kind (`fcntl`) and do not meet it. The kernel drops all `fcntl` locks that a process holds on a file
+//! when the process closes any descriptor of that file. So the descriptor that is locked here is opened before SQLite opens
+//! the file, and closed after SQLite has closed it.
+//!
+//! `punctual.lock` is locked as well: earlier versions lock nothing else, and it still refuses a second process when
+//! the database file has been replaced.
 
-use super::open::OpenError;
+use super::connection::create_private;
+use super::open::{LOCK_FILE, MAIN_FILE, OpenError, identity, refuse_emptied, refuse_incomplete};
+use punctual_core::ports::StoreError;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
+use std::io;
 use std::path::Path;
 
-/// Held as long as this value lives; the kernel releases it when the process dies.
+/// Held as long as this value lives; the kernel releases it when the process dies. Drop it after all connections.
 #[derive(Debug)]
 pub(crate) struct DirectoryLock {
-    _file: File,
+    _main: File,
+    /// Absent where a process that only reads finds none.
+    _lock: Option<File>,
 }
 
 impl DirectoryLock {
-    pub fn take(path: &Path) -> Result<Self, OpenError> {
-        let in_file = |source| OpenError::Io { path: path.to_owned(), source };
-        let file = OpenOptions::new().create(true).write(true).truncate(false).open(path).map_err(in_file)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(DirectoryLock { _file: file }),
-            Err(Errno::WOULDBLOCK) => Err(OpenError::InUse { lock: path.to_owned() }),
-            Err(errno) => Err(in_file(errno.into())),
-        }
+    /// For a process that writes. Creates the main file if the directory holds no store, and refuses a directory whose
+    /// store is incomplete or was emptied.
+    pub fn take(dir: &Path) -> Result<Self, OpenError> {
+        refuse_incomplete(dir)?;
+        let lock = dir.join(LOCK_FILE);
+        let file = OpenOptions::new().create(true).write(true).truncate(false).open(&lock);
+        let file = locked(file, &lock, FlockOperation::NonBlockingLockExclusive)?;
+        refuse_emptied(dir)?;
+        let main = dir.join(MAIN_FILE);
+        create_private(&main)
+            .map_err(|fault| OpenError::Database { path: main.clone(), source: StoreError::from(fault) })?;
+        let main_file = OpenOptions::new().read(true).write(true).open(&main);
+        let main_file = locked(main_file, &main, FlockOperation::NonBlockingLockExclusive)?;
+        must_be_at(&main_file, &main)?;
+        Ok(DirectoryLock { _main: main_file, _lock: Some(file) })
     }
+
+    /// For a process that only reads a store that no server has open. Creates nothing, and does not need a directory
+    /// that can be written.
+    pub fn share(dir: &Path) -> Result<Self, OpenError> {
+        let lock = dir.join(LOCK_FILE);
+        let file = match File::open(&lock) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            file => Some(locked(file, &lock, FlockOperation::NonBlockingLockShared)?),
+        };
+        let main = dir.join(MAIN_FILE);
+        let main_file = locked(File::open(&main), &main, FlockOperation::NonBlockingLockShared)?;
+        must_be_at(&main_file, &main)?;
+        Ok(DirectoryLock { _main: main_file, _lock: file })
+    }
+}
+
+fn locked(file: io::Result<File>, path: &Path, operation: FlockOperation) -> Result<File, OpenError> {
+    let in_file = |source| OpenError::Io { path: path.to_owned(), source };
+    let file = file.map_err(in_file)?;
+    match flock(&file, operation) {
+        Ok(()) => Ok(file),
+        Err(Errno::WOULDBLOCK) => Err(OpenError::InUse { lock: path.to_owned() }),
+        Err(errno) => Err(in_file(errno.into())),
+    }
+}
+
+/// Somebody may have put another file in its place between opening and locking it.
+fn must_be_at(file: &File, path: &Path) -> Result<(), OpenError> {
+    let in_file = |source| OpenError::Io { path: path.to_owned(), source };
+    let [open, there] = [file.metadata(), std::fs::metadata(path)].map(|metadata| metadata.map_err(in_file));
+    if identity(&open?) == identity(&there?) {
+        return Ok(());
+    }
+    Err(in_file(io::Error::other("the file was replaced while it was being opened: try again")))
 }

@@ -51,7 +51,8 @@ impl LogCore {
         Self::migrated(conn)
     }
 
-    fn migrated(mut conn: Connection) -> Result<Self, StoreError> {
+    /// Brings an open database to this binary's version.
+    pub(crate) fn migrated(mut conn: Connection) -> Result<Self, StoreError> {
         migrate::migrate(&mut conn, migrate::LOGS)?;
         Ok(LogCore { conn, kept: BTreeMap::new() })
     }

@@ -3,10 +3,13 @@
 //! [`SqliteCore`] and [`LogCore`] are synchronous and know no thread, clock or randomness; the simulator drives
 //! them directly. [`SqliteStore`] puts them on threads of their own behind the `Store` port.
 
+mod background;
 mod backup;
 mod checkpoint;
+mod closed;
 mod connection;
 mod core;
+mod damage;
 mod drift;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) mod export;
@@ -24,6 +27,7 @@ mod past;
 mod reads;
 mod register;
 mod rows;
+mod scan;
 mod store;
 mod tally;
 #[cfg(test)]
@@ -37,10 +41,11 @@ pub use crate::bare::{Floor, FloorOptions};
 pub use crate::register::{RegisterCall, RegisterReply};
 pub use crate::write::{Write, WriteReply};
 pub use backup::{BackupError, BackupProgress, backup};
+pub use closed::{FileCheck, check_files};
 pub use floor::{FloorError, measure_floor};
 pub use inspect::{Inspection, StoreState, inspect};
 pub use logs::LogCore;
-pub use open::{OpenError, SqliteOptions};
+pub use open::{OpenError, SqliteOptions, refuse_incomplete};
 pub use past::keep_past;
 pub use reads::Reads;
 pub use store::SqliteStore;

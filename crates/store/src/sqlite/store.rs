@@ -1,20 +1,23 @@
 //! The threaded shell: [`SqliteCore`] and [`LogCore`] on one thread each, connections for reading on others,
 //! all behind the `Store` port. It owns threads and files and must not know any rule or table.
 
+use super::background::{BackgroundCheck, Findings};
 use super::checkpoint::Checkpointer;
-use super::connection::open_for_reading;
+use super::connection::{Durability, open_for_reading, open_for_writing};
 use super::core::SqliteCore;
+use super::damage;
 use super::figures::Figures;
 use super::integrity;
 use super::lock::DirectoryLock;
 use super::logs::{LogCore, read_last_lines, read_lines};
 use super::migrate;
 use super::names::Lanes;
-use super::open::{LOCK_FILE, LOGS_FILE, MAIN_FILE, OpenError, OpenFile, SqliteOptions, refuse_emptied};
+use super::open::{LOGS_FILE, MAIN_FILE, OpenError, OpenFile, SqliteOptions};
 use super::reads::Reads;
 use super::threads::{Batcher, Pool, gone, panicked};
 use super::write::{Call, Purged, Reply, Upkeep, UpkeepReply};
 use crate::drift::Drift;
+use crate::failures;
 use crate::register::{RegisterCall, RegisterReply, serve_register};
 use crate::write::{Write, WriteReply};
 use async_trait::async_trait;
@@ -30,7 +33,7 @@ use punctual_core::ports::{
     ListedExecution, LogLine, Look, LookOutcome, NewJob, NewRequest, OpenExecution, Page, PausedQueue,
     Pausing, QueueRow, Recovered, Report, ReportOutcome, RequestKey, RequestState, Resolved, Resync,
     ResyncOutcome, Retained, Retired, Retirement, RunningPlace, SessionOpening, SessionRow, Store,
-    StoreError, StoreFigures, StoredAnswer, SubmitOutcome, Token,
+    StoreError, StoreFigures, StoreHealth, StoredAnswer, SubmitOutcome, Token,
 };
 use punctual_core::queue::QueueSettings;
 use punctual_core::schedule::SkipRange;
@@ -52,7 +55,10 @@ const TRANSACTION_LINES_MAX: usize = 10_000;
 /// The store of a single node. Dropping it finishes what was sent, moves the write-ahead log into the database
 /// and releases the directory.
 pub struct SqliteStore {
-    // In this order: the writers close last of the connections, so that theirs is the one that checkpoints.
+    // In this order: the writers close last of the connections, so that theirs is the one that checkpoints, and the lock
+    // is released after all of them.
+    _check: Option<BackgroundCheck>,
+    findings: Arc<Findings>,
     readers: Pool<Reader>,
     writer: Batcher<CallRequest>,
     log_writer: Batcher<LogRequest>,
@@ -89,18 +95,27 @@ impl SqliteStore {
             move |source| OpenError::Io { path, source }
         };
         std::fs::create_dir_all(dir).map_err(io_error(dir))?;
-        let lock = DirectoryLock::take(&dir.join(LOCK_FILE))?;
+        let lock = DirectoryLock::take(dir)?;
         let (main_path, logs_path) = (dir.join(MAIN_FILE), dir.join(LOGS_FILE));
-        refuse_emptied(&main_path, &logs_path)?;
-        let core = SqliteCore::open(&main_path).map_err(database_error(&main_path))?;
-        let logs = LogCore::open(&logs_path).map_err(database_error(&logs_path))?;
+        let main = open_checked(&main_path, Durability::PowerLoss, migrate::MAIN)?;
+        let core = SqliteCore::migrated(main).map_err(database_error(&main_path))?;
+        let logs = open_checked(&logs_path, Durability::ProcessDeath, migrate::LOGS)?;
+        let logs = LogCore::migrated(logs).map_err(database_error(&logs_path))?;
         let figures = Arc::new(Figures::default());
         let checkpointer = Checkpointer::spawn(&main_path, figures.clone())
             .map_err(|fault| database_error(&main_path)(StoreError::from(fault)))?;
         let readers = (0..options.reader_count.max(1))
             .map(|_| Reader::open(&main_path, &logs_path))
             .collect::<Result<Vec<_>, _>>()?;
+        let findings = Arc::new(Findings::default());
+        let check = options.check_interval.map(|interval| {
+            let files = [&main_path, &logs_path].map(|path| OpenFile::of(path.clone()));
+            let files = files.into_iter().collect::<std::io::Result<Vec<_>>>();
+            files.and_then(|files| BackgroundCheck::spawn(files, interval, findings.clone()))
+        });
         Ok(SqliteStore {
+            _check: check.transpose().map_err(io_error(dir))?,
+            findings,
             readers: Pool::spawn("store-reader", readers).map_err(io_error(dir))?,
             writer: spawn_writer(WriterSide {
                 checkpointer,
@@ -176,6 +191,21 @@ impl SqliteStore {
 }
 
 serve_register!(SqliteStore);
+
+/// Opens a file for writing and refuses it if it is damaged.
+fn open_checked(path: &Path, durability: Durability, steps: &[&str]) -> Result<Connection, OpenError> {
+    let damaged = |problems| OpenError::Damaged { path: path.to_owned(), problems };
+    let checked = open_for_writing(path, durability)
+        .and_then(|mut conn| damage::at_start(&mut conn, steps).map(|problems| (conn, problems)));
+    match checked {
+        Ok((conn, problems)) if problems.is_empty() => Ok(conn),
+        Ok((_, problems)) => Err(damaged(problems)),
+        Err(fault) => match damage::as_problem(fault) {
+            Ok(problem) => Err(damaged(vec![problem])),
+            Err(fault) => Err(database_error(path)(fault.into())),
+        },
+    }
+}
 
 fn database_error(path: &Path) -> impl FnOnce(StoreError) -> OpenError + use<> {
     let path = path.to_owned();
@@ -555,6 +585,14 @@ impl Store for SqliteStore {
         self.readers.run(move |reader| Ok(figures.read(&reader.main, &dir)?)).await
     }
 
+    fn health(&self) -> StoreHealth {
+        StoreHealth {
+            errors: failures::counts(),
+            damage: self.findings.problems(),
+            checks_completed: self.findings.completed(),
+        }
+    }
+
     async fn append_logs(&self, lines: Vec<LogLine>) -> Result<(), StoreError> {
         let (answer, answered) = oneshot::channel();
         self.log_writer.send(LogRequest::Append { lines, answer }).await?;
@@ -604,7 +642,14 @@ impl Store for SqliteStore {
     }
 
     async fn probe(&self, now: Timestamp) -> Result<(), StoreError> {
-        kept!(self, Upkeep::Probe { now }, UpkeepReply::Probed => ())
+        let () = kept!(self, Upkeep::Probe { now }, UpkeepReply::Probed => ())?;
+        match self.findings.problems().as_slice() {
+            [] => Ok(()),
+            problems => Err(StoreError::Broken(format!(
+                "its files are damaged: restore a backup; found: {}",
+                problems.join("; ")
+            ))),
+        }
     }
 
     async fn keep_condition(&self, session: SessionId, condition: WorkerCondition) -> Result<(), StoreError> {

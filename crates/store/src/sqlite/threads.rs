@@ -2,6 +2,7 @@
 //! one thing at a time. Neither may die of what it is given: a panic is answered, not passed on to whoever
 //! comes next.
 
+use crate::failures::{self, Failure};
 use punctual_core::ports::StoreError;
 use std::any::Any;
 use std::io;
@@ -114,6 +115,7 @@ impl<R> Drop for Pool<R> {
 
 /// The error for callers whose request ended in a panic: a defect of ours, which trying again will not mend.
 pub(crate) fn panicked(panic: &(dyn Any + Send)) -> StoreError {
+    failures::count(Failure::Panic);
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     StoreError::Broken(format!("panicked: {}", text.unwrap_or("without a message")))

@@ -3,6 +3,7 @@
 mod budget;
 mod cancel;
 mod conformance;
+mod damage;
 mod files;
 mod inspect;
 mod outages;

@@ -1,0 +1,57 @@
+//! Failures of the stores of this process, counted by kind for metrics. No rule depends on them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// A damaged file, or a row that Punctual cannot have written.
+    Corruption,
+    /// The disk does not read or write.
+    Io,
+    /// The disk is full.
+    Full,
+    /// A lock was not released in time.
+    Busy,
+    /// A database server cannot be reached or is not able to write.
+    Unavailable,
+    /// The database or the file system refuses access.
+    Denied,
+    /// Other transactions were in the way more often than a call is repeated.
+    Conflict,
+    /// A panic in the store, which is a defect.
+    Panic,
+    Other,
+}
+
+/// The names of the kinds in metrics, in the order of the counters.
+const NAMES: [(Failure, &str); 9] = [
+    (Failure::Corruption, "corruption"),
+    (Failure::Io, "io"),
+    (Failure::Full, "full"),
+    (Failure::Busy, "busy"),
+    (Failure::Unavailable, "unavailable"),
+    (Failure::Denied, "denied"),
+    (Failure::Conflict, "conflict"),
+    (Failure::Panic, "panic"),
+    (Failure::Other, "other"),
+];
+
+/// One for each kind. They belong to the process, as its metrics do: errors are classified where they arise, which may be
+/// below any connection of any adapter.
+static COUNTS: [AtomicU64; NAMES.len()] = [const { AtomicU64::new(0) }; NAMES.len()];
+
+/// Counts one failure of a transaction, read or connection, however many calls it answers.
+pub(crate) fn count(failure: Failure) {
+    for ((kind, _), counter) in NAMES.iter().zip(&COUNTS) {
+        if *kind == failure {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// All counts by name, also those at zero.
+pub(crate) fn counts() -> Vec<(&'static str, u64)> {
+    let counted = COUNTS.iter().map(|counter| counter.load(Ordering::Relaxed));
+    NAMES.iter().map(|(_, name)| *name).zip(counted).collect()
+}

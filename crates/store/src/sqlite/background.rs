@@ -1,0 +1,265 @@
+//! The check of all files in the background: it starts with the server, uses a small part of one processor, and begins
+//! again after an interval.
+//!
+//! SQLite's own check needs one view of the file for as long as it takes, and meanwhile the write-ahead log cannot be reset.
+//! So it is used only where it is short; everything else is read in steps (`scan.rs`), each with a view of its own.
+
+use super::connection::open_for_reading;
+use super::damage::{Scope, Until, as_problem, structure};
+use super::open::OpenFile;
+use super::scan::{Key, TableScan, tables};
+use crate::fault::Fault;
+use punctual_core::limits;
+use rusqlite::Connection;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// What checks have found so far.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    problems: Mutex<Vec<String>>,
+    completed: AtomicU64,
+}
+
+impl Findings {
+    /// Empty when nothing is wrong.
+    pub fn problems(&self) -> Vec<String> {
+        self.problems.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Checks that have covered everything.
+    pub fn completed(&self) -> u64 {
+        self.completed.load(Ordering::Relaxed)
+    }
+
+    /// Notes at once what a check has found; it stays until a later check has covered everything and not found it.
+    fn add(&self, problem: &str) {
+        let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        if problems.len() < limits::DAMAGE_LISTED_MAX && !problems.iter().any(|known| known == problem) {
+            tracing::error!(problem, "the store is damaged: restore a backup");
+            problems.push(problem.to_owned());
+        }
+    }
+
+    fn complete(&self, found: Vec<String>) {
+        *self.problems.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        self.completed.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The thread that checks. Ends when this value is dropped, in the middle of a check if there is one.
+#[derive(Debug)]
+pub(crate) struct BackgroundCheck {
+    stop: Option<Sender<()>>,
+    stopping: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl BackgroundCheck {
+    pub fn spawn(files: Vec<OpenFile>, interval: Duration, findings: Arc<Findings>) -> io::Result<Self> {
+        let (stop, stopped) = channel();
+        let stopping = Arc::new(AtomicBool::new(false));
+        let mut checker =
+            Checker { stopped, stopping: stopping.clone(), findings, found: vec![], pace: Pace::GENTLE };
+        let thread = thread::Builder::new()
+            .name("store-check".to_owned())
+            .spawn(move || while checker.check(&files).is_ok() && checker.wait(interval).is_ok() {})?;
+        Ok(BackgroundCheck { stop: Some(stop), stopping, thread: Some(thread) })
+    }
+}
+
+impl Drop for BackgroundCheck {
+    fn drop(&mut self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        self.stop = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that checks the store has panicked");
+        }
+    }
+}
+
+/// How hard a check works.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace {
+    /// How long SQLite may check the structure of a file or table at once.
+    pub structure_max: Duration,
+    /// How long to rest after work, as a multiple of it.
+    pub rest_factor: u32,
+}
+
+impl Pace {
+    /// Beside a server that works.
+    const GENTLE: Pace =
+        Pace { structure_max: limits::CHECK_STRUCTURE_MAX, rest_factor: limits::CHECK_REST_FACTOR };
+}
+
+/// Checks files once, on the calling thread.
+#[cfg(test)]
+pub(crate) fn check_once(files: &[OpenFile], pace: Pace) -> Vec<String> {
+    let (_stop, stopped) = channel();
+    let findings = Arc::new(Findings::default());
+    let mut checker =
+        Checker { stopped, stopping: Arc::default(), findings: findings.clone(), found: vec![], pace };
+    assert!(checker.check(files).is_ok(), "nobody stops it");
+    findings.problems()
+}
+
+/// The store is being closed.
+struct Stopped;
+
+/// Why a file was not covered.
+enum Broken {
+    Off(Stopped),
+    /// It could not be checked, which says nothing about damage.
+    Failed(Fault),
+}
+
+impl From<Fault> for Broken {
+    fn from(fault: Fault) -> Self {
+        Broken::Failed(fault)
+    }
+}
+
+impl From<Stopped> for Broken {
+    fn from(stopped: Stopped) -> Self {
+        Broken::Off(stopped)
+    }
+}
+
+struct Checker {
+    stopped: Receiver<()>,
+    stopping: Arc<AtomicBool>,
+    findings: Arc<Findings>,
+    /// What this check has found.
+    found: Vec<String>,
+    pace: Pace,
+}
+
+impl Checker {
+    /// Checks all files once.
+    fn check(&mut self, files: &[OpenFile]) -> Result<(), Stopped> {
+        self.found.clear();
+        let mut is_covered = true;
+        for file in files {
+            match self.check_file(file) {
+                Ok(()) => {}
+                Err(Broken::Off(stopped)) => return Err(stopped),
+                Err(Broken::Failed(fault)) => {
+                    is_covered = false;
+                    let path = file.path().display();
+                    tracing::warn!(%path, error = %fault, "the file could not be checked; the next check tries again");
+                }
+            }
+        }
+        if is_covered {
+            self.findings.complete(std::mem::take(&mut self.found));
+        }
+        Ok(())
+    }
+
+    fn check_file(&mut self, file: &OpenFile) -> Result<(), Broken> {
+        if let Err(gone) = file.is_still_there() {
+            self.note(file.path(), gone.to_string());
+            return Ok(());
+        }
+        match self.check_open(file.path()) {
+            Err(Broken::Failed(fault)) => {
+                let problem = as_problem(fault)?;
+                self.note(file.path(), problem);
+                Ok(())
+            }
+            checked => checked,
+        }
+    }
+
+    fn check_open(&mut self, path: &Path) -> Result<(), Broken> {
+        let mut conn = open_for_reading(path)?;
+        if !self.check_structure(&mut conn, path, Scope::File)? {
+            for table in tables(&conn)? {
+                self.check_structure(&mut conn, path, Scope::Table(&table))?;
+            }
+        }
+        for table in tables(&conn)? {
+            let read = self.read_table(&conn, path, &table);
+            if let Err(Broken::Failed(fault)) = read {
+                let problem = as_problem(fault)?;
+                self.note(path, format!("table {table}: {problem}"));
+            } else {
+                read?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there was time for it.
+    fn check_structure(
+        &mut self,
+        conn: &mut Connection,
+        path: &Path,
+        scope: Scope<'_>,
+    ) -> Result<bool, Broken> {
+        let started = Instant::now();
+        let until = Until { deadline: started + self.pace.structure_max, stopping: self.stopping.clone() };
+        let found = structure(conn, scope, until)?;
+        let is_done = found.is_some();
+        for problem in found.into_iter().flatten() {
+            self.note(path, problem);
+        }
+        self.rest(started)?;
+        Ok(is_done)
+    }
+
+    fn read_table(&mut self, conn: &Connection, path: &Path, table: &str) -> Result<(), Broken> {
+        let scan = TableScan::of(conn, table)?;
+        let mut last: Option<Key> = None;
+        loop {
+            let started = Instant::now();
+            let snapshot = conn.unchecked_transaction().map_err(Fault::from)?;
+            loop {
+                let step = scan.step(&snapshot, last.as_ref(), limits::CHECK_ROWS)?;
+                for problem in step.problems {
+                    self.note(path, problem);
+                }
+                last = step.last;
+                if last.is_none() || started.elapsed() >= limits::CHECK_STEP_MAX {
+                    break;
+                }
+            }
+            drop(snapshot);
+            // What is in the cache is what was read before; the next step is to read the disk.
+            conn.release_memory().map_err(Fault::from)?;
+            self.rest(started)?;
+            if last.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn note(&mut self, path: &Path, problem: String) {
+        let file = path.file_name().unwrap_or(path.as_os_str()).display();
+        let problem = format!("{file}: {problem}");
+        self.findings.add(&problem);
+        if self.found.len() < limits::DAMAGE_LISTED_MAX && !self.found.contains(&problem) {
+            self.found.push(problem);
+        }
+    }
+
+    /// Rests in proportion to the work since then.
+    fn rest(&self, started: Instant) -> Result<(), Stopped> {
+        self.wait(started.elapsed().saturating_mul(self.pace.rest_factor))
+    }
+
+    fn wait(&self, duration: Duration) -> Result<(), Stopped> {
+        match self.stopped.recv_timeout(duration) {
+            Err(RecvTimeoutError::Timeout) if !self.stopping.load(Ordering::Relaxed) => Ok(()),
+            _ => Err(Stopped),
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The check of a store that no server has open. It changes and creates nothing, and works in a directory that cannot be
+//! written.
+
+use super::connection::{beside, open_unchanged};
+use super::damage::as_problem;
+use super::integrity;
+use super::lock::DirectoryLock;
+use super::migrate::{self, MigrateError};
+use super::open::{FILES, LOGS_FILE, MAIN_FILE, OpenError, is_unfinished, refuse_incomplete};
+use crate::fault::Fault;
+use crate::unfinished::UNFINISHED;
+use punctual_core::ports::StoreError;
+use rusqlite::Connection;
+use std::fs;
+use std::path::Path;
+
+/// What was found in the files of a data directory.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FileCheck {
+    /// What is wrong; empty when all is well.
+    pub problems: Vec<String>,
+    /// What is worth knowing and not wrong.
+    pub notes: Vec<String>,
+}
+
+/// Checks the files of a store, reading all of them. What the last process left in the write-ahead log counts.
+pub fn check_files(dir: &Path) -> Result<FileCheck, OpenError> {
+    refuse_incomplete(dir)?;
+    let main = dir.join(MAIN_FILE);
+    if !main.is_file() {
+        return Err(OpenError::NoDatabase { dir: dir.to_owned() });
+    }
+    let _lock = DirectoryLock::share(dir)?;
+    let mut found = FileCheck::default();
+    for file in FILES {
+        let path = dir.join(file);
+        let journal = beside(&path, "-journal");
+        let bytes = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.len());
+        if bytes(&journal) > 0 {
+            found.problems.push(format!("{file}: {file}-journal is left of a write that was interrupted"));
+        } else if path.is_file() && bytes(&path) == 0 {
+            found.problems.push(format!("{file}: the file is empty"));
+        } else if file == LOGS_FILE && !path.is_file() {
+            found
+                .notes
+                .push(format!("there is no {file}: the next start of the server creates an empty one"));
+        } else {
+            check_file(file, &path, &mut found)?;
+        }
+    }
+    Ok(found)
+}
+
+fn check_file(file: &str, path: &Path, found: &mut FileCheck) -> Result<(), OpenError> {
+    let failed = |source: StoreError| OpenError::Database { path: path.to_owned(), source };
+    let problems = match open_unchanged(path)
+        .and_then(|conn| whether_usable(&conn, file).map(|usable| (conn, usable)))
+    {
+        Ok((_, Err(refused))) => return Err(failed(refused)),
+        Ok((conn, Ok(()))) => problems(&conn, file, &mut found.notes),
+        Err(fault) => Err(fault),
+    };
+    let problems = match problems {
+        Err(fault) => vec![as_problem(fault).map_err(|fault| failed(fault.into()))?],
+        Ok(problems) => problems,
+    };
+    found.problems.extend(problems.into_iter().map(|problem| format!("{file}: {problem}")));
+    Ok(())
+}
+
+fn steps(file: &str) -> &'static [&'static str] {
+    if file == MAIN_FILE { migrate::MAIN } else { migrate::LOGS }
+}
+
+/// Whether this binary may use the file, however whole it is.
+fn whether_usable(conn: &Connection, file: &str) -> Result<Result<(), StoreError>, Fault> {
+    let (found, known) = (migrate::version(conn)?, steps(file).len());
+    if found > known {
+        return Ok(Err(MigrateError::Newer { found, known }.into()));
+    }
+    Ok(if is_unfinished(conn)? { Err(StoreError::Broken(UNFINISHED.to_owned())) } else { Ok(()) })
+}
+
+fn problems(conn: &Connection, file: &str, notes: &mut Vec<String>) -> Result<Vec<String>, Fault> {
+    let (version, known) = (migrate::version(conn)?, steps(file).len());
+    if version < known {
+        notes.push(format!(
+            "{file} has schema version {version}, and the next start of this binary makes it {known}: only the file itself \
+             was checked, not its rules between tables"
+        ));
+        return integrity::file_problems(conn);
+    }
+    if file == MAIN_FILE { integrity::problems(conn) } else { integrity::file_problems(conn) }
+}
