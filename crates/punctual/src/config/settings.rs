@@ -3,7 +3,7 @@
 
 use super::layers::Layers;
 use super::value::{
-    self, Address, Count, LeastFree, Length, MostPercent, Name, QueueName, Raw, ServerAddress, SlotCount,
+    self, Address, Count, LeastFree, Length, MostPercent, Name, QueueName, Raw, ServerAddress, SizeMax, SlotCount,
     Value,
 };
 use crate::args::Kept;
@@ -323,6 +323,9 @@ settings! {
         /// A copy of the database that lists and views may be read from
         replica: Option<StoreUrl> = "store.replica", unset("postgres://punctual@replica.example.org/punctual"),
             "It may be behind: what is decided is never read from it. Not for SQLite.";
+        /// How much all log lines of executions together may take up
+        logs_size_max: SizeMax = "logs.total_size_max", is("10GiB"),
+            "The oldest lines are removed beyond it, and the log of an execution that lost some begins with a line that says so. Say the same everywhere. Off keeps them until keep_history.";
     }
 }
 

@@ -12,7 +12,7 @@ mod url;
 pub use trouble::denied;
 pub use url::{Dialect, Password, ServerUrl, StoreUrl};
 
-use crate::config::{Flags, StoreSettings, Surroundings, exposure};
+use crate::config::{Flags, SizeMax, StoreSettings, Surroundings, exposure};
 use crate::exit::{CliError, Exit};
 use crate::output::tell;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
@@ -413,23 +413,24 @@ pub async fn fork(_: &StorePlace) -> Result<Vec<String>, CliError> {
     Err(misunderstood("this needs a punctual that was built with `--features postgres,mysql`".to_owned()))
 }
 
-/// Opens the store of a server.
-pub async fn open(place: &StorePlace, host: &Host) -> Result<OpenStore, CliError> {
+/// Opens the store of a server, whose log lines may take up so much.
+pub async fn open(place: &StorePlace, logs: SizeMax, host: &Host) -> Result<OpenStore, CliError> {
     match place {
-        StorePlace::Sqlite(directory) => open_sqlite(directory, host),
+        StorePlace::Sqlite(directory) => open_sqlite(directory, logs, host),
         StorePlace::Server(place) => match place.url.dialect {
             #[cfg(feature = "postgres")]
-            Dialect::Postgres => postgres::open(place).await,
+            Dialect::Postgres => postgres::open(place, logs).await,
             #[cfg(feature = "mysql")]
-            Dialect::Mysql => mysql::open(place).await,
+            Dialect::Mysql => mysql::open(place, logs).await,
             #[cfg(not(all(feature = "postgres", feature = "mysql")))]
             dialect => Err(not_built_in(dialect)),
         },
     }
 }
 
-fn open_sqlite(directory: &Path, host: &Host) -> Result<OpenStore, CliError> {
-    let store = SqliteStore::open(&SqliteOptions::new(directory), host.calendar.clone());
+fn open_sqlite(directory: &Path, logs: SizeMax, host: &Host) -> Result<OpenStore, CliError> {
+    let options = SqliteOptions { log_bytes_max: logs.0, ..SqliteOptions::new(directory) };
+    let store = SqliteStore::open(&options, host.calendar.clone());
     Ok(OpenStore {
         store: Arc::new(store.map_err(|error| cannot_open(directory, error))?),
         shared: None,

@@ -2,6 +2,7 @@
 
 use crate::fault::Fault;
 use crate::unfinished::NOTES_TABLE;
+use punctual_core::limits;
 use punctual_core::ports::StoreError;
 use rusqlite::{Connection, OptionalExtension};
 use std::fs::{self, Metadata};
@@ -25,11 +26,13 @@ pub struct SqliteOptions {
     pub dir: PathBuf,
     /// Connections that read beside the writer, each on a thread of its own.
     pub reader_count: usize,
+    /// Bytes that the database of log lines may take up; `None` for any number. Beyond it the oldest lines go.
+    pub log_bytes_max: Option<u64>,
 }
 
 impl SqliteOptions {
     pub fn new(dir: impl Into<PathBuf>) -> Self {
-        SqliteOptions { dir: dir.into(), reader_count: 2 }
+        SqliteOptions { dir: dir.into(), reader_count: 2, log_bytes_max: Some(limits::LOGS_BYTES_DEFAULT) }
     }
 }
 

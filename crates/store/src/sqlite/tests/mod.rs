@@ -5,6 +5,7 @@ mod cancel;
 mod conformance;
 mod files;
 mod inspect;
+mod log_limit;
 mod outages;
 mod plans;
 mod register;
