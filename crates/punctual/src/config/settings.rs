@@ -323,9 +323,15 @@ settings! {
         /// A copy of the database that lists and views may be read from
         replica: Option<StoreUrl> = "store.replica", unset("postgres://punctual@replica.example.org/punctual"),
             "It may be behind: what is decided is never read from it. Not for SQLite.";
+    }
+}
+
+settings! {
+    /// How much is kept of the logs of executions.
+    pub struct LogsSettings {
         /// How much all log lines of executions together may take up
-        logs_size_max: SizeMax = "logs.total_size_max", is("10GiB"),
-            "The oldest lines are removed beyond it, and the log of an execution that lost some begins with a line that says so. Say the same everywhere. Off keeps them until keep_history.";
+        total_size_max: SizeMax = "logs.total_size_max", is("10GiB"),
+            "Beyond it the oldest lines are removed, and a log that lost some begins with a line that says so. Say the same everywhere. Off keeps them for as long as keep_history says.";
     }
 }
 
@@ -371,6 +377,7 @@ tables! {
         clock: ClockSettings,
         log: LogSettings,
         store: StoreSettings,
+        logs: LogsSettings,
         coordination: CoordinationSettings,
     }
 }
@@ -381,6 +388,7 @@ tables! {
         api: ApiSettings,
         log: LogSettings,
         store: StoreSettings,
+        logs: LogsSettings,
         coordination: CoordinationSettings,
     }
 }
@@ -392,6 +400,7 @@ tables! {
         scheduler: SchedulerSettings,
         log: LogSettings,
         store: StoreSettings,
+        logs: LogsSettings,
         coordination: CoordinationSettings,
     }
 }
@@ -404,6 +413,7 @@ tables! {
         health: HealthSettings,
         log: LogSettings,
         store: StoreSettings,
+        logs: LogsSettings,
         coordination: CoordinationSettings,
     }
 }

@@ -79,7 +79,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
     let place = StorePlace::of(&settings.store, &args.password, data_dir.path())?;
     warn_of_seen_passwords(&place, &settings.coordination, origin);
     prepare(&data_dir, &place)?;
-    let open = store::open(&place, settings.store.logs_size_max, &host).await?;
+    let open = store::open(&place, settings.logs.total_size_max, &host).await?;
     let listener = listen(&settings.api.listen.0, "--listen").await?;
     let info = node_info(
         &open,
@@ -92,7 +92,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
     let mut config = retention::config(&settings.scheduler, &settings.coordination);
     if driven.is_some() {
         // Whoever drives the clock means its leaps.
-        config.retention_hold = Duration::ZERO;
+        config.retention_hold = std::time::Duration::ZERO;
     }
     let engine = engine::start(config, Duties::Everything, &host, &open, seat).await?;
     let token = admin_token::ensure(&open, &data_dir, engine.now(), args.new_admin_token).await?;
