@@ -39,6 +39,8 @@ pub struct Card {
     pub clock_offset_us: i64,
     /// Whether segments and leadership may be given to it: a scheduler that is in time, reaches the store and stays.
     pub stands: bool,
+    /// What people should look at on this process. Older processes do not say.
+    pub warnings: Vec<String>,
 }
 
 impl Card {

@@ -64,10 +64,12 @@ pub enum Defect {
     ForgetBacklog,
     /// What a worker has given back after holding it for too long, it starts all the same.
     KeepWhatIsGivenBack,
+    /// Retention goes on by a clock that has jumped.
+    RetainThroughClockJump,
 }
 
 impl Defect {
-    pub const ALL: [Defect; 29] = [
+    pub const ALL: [Defect; 30] = [
         Defect::DropVersionCheck,
         Defect::DropEpoch,
         Defect::ExpireByWallClock,
@@ -97,6 +99,7 @@ impl Defect {
         Defect::MoveWhilePaused,
         Defect::ForgetBacklog,
         Defect::KeepWhatIsGivenBack,
+        Defect::RetainThroughClockJump,
     ];
 }
 

@@ -28,6 +28,7 @@ pub mod ports;
 pub mod queue;
 pub mod rank;
 pub mod recurrence;
+pub mod retention;
 pub mod retry;
 pub mod scaling;
 pub mod schedule;

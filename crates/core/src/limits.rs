@@ -117,6 +117,13 @@ pub const LOG_LINE_BYTES_MAX: usize = 16 * 1024;
 pub const LOG_LINES_PER_EXECUTION_MAX: usize = 50_000;
 /// Bytes kept of the lines of one execution. A last line says that the rest was dropped.
 pub const LOG_BYTES_PER_EXECUTION_MAX: usize = 8 * 1024 * 1024;
+/// Bytes that all stored log lines may take up, unless the configuration says otherwise. Beyond it the oldest are removed,
+/// and whoever reads their log finds a line that says so.
+pub const LOGS_BYTES_DEFAULT: u64 = 10 << 30;
+/// The least that the configuration may say.
+pub const LOGS_BYTES_MIN: u64 = 1 << 20;
+/// Lines that one transaction removes to keep within that limit; the rest follows in the next ones.
+pub const LOGS_REMOVED_PER_STEP_MAX: usize = 1_000;
 /// Bytes of one execution's lines that wait in a worker. A handler that writes more waits until there is room.
 pub const LOG_BYTES_WAITING_MAX: usize = 256 * 1024;
 /// Lines that a worker sends in one call; the rest go into the next one.
@@ -252,6 +259,15 @@ pub const METRIC_LANES_MAX: usize = 200;
 /// How long what is left of a deleted job is kept after its last execution has ended, so that whoever listens to
 /// events is told of the end.
 pub const DELETED_KEPT: Duration = Duration::from_secs(10);
+/// How long the store's clock must run evenly after it jumped, or after a start with a clock that is far from the last note,
+/// before retention deletes anything by age.
+pub const RETENTION_HOLD: Duration = Duration::from_secs(600);
+/// The most that the store's clock may move more or less than the monotonic clock between two looks of retention, about a
+/// minute apart. A larger step is a jump, and retention waits.
+pub const RETENTION_CLOCK_STEP_MAX: Duration = Duration::from_secs(60);
+/// How far the store's clock may be from the note of the last steady look when a process starts. If it is further away,
+/// retention waits: the clock is wrong, or no process ran for that long.
+pub const RETENTION_NOTE_AGE_MAX: Duration = Duration::from_secs(3_600);
 /// How long the answer to a request with an `Idempotency-Key` is replayed.
 pub const REQUESTS_KEPT: Duration = Duration::from_secs(24 * 3_600);
 /// Longest time after which an occurrence expires. A longer one is refused.

@@ -238,6 +238,7 @@ impl Context {
         Card {
             clock_offset_us: -self.time.offset_us(),
             stands: self.stands(),
+            warnings: self.warnings(),
             counters: counters.map(|(name, count)| (name.to_owned(), count)).collect(),
             ..seat.card.clone()
         }

@@ -26,6 +26,7 @@ pub mod measured;
 mod measures;
 mod others;
 mod pause;
+mod retention;
 mod submit;
 mod timekeeper;
 mod wheel;
@@ -59,6 +60,7 @@ use punctual_core::ports::{
     Beat, BeatOutcome, Begun, Host, Lane, LeaseRef, Offer, Report, ReportAnswer, Store, StoreError, Wakes,
 };
 use punctual_core::time::Timestamp;
+use retention::Retention;
 use std::sync::Arc;
 use std::time::Duration;
 use timekeeper::Timekeeper;
@@ -97,6 +99,8 @@ pub struct EngineConfig {
     pub history_kept: Duration,
     /// How long jobs are kept after they have finished; `None` for good. Those with dead letters stay.
     pub jobs_kept: Option<Duration>,
+    /// How long the store's clock must run evenly after a jump before anything is deleted by its age.
+    pub retention_hold: Duration,
     /// How often dependents are looked for that the end of a job has not reached.
     pub resolve_interval: Duration,
     /// How often the offset to the store's clock is measured.
@@ -140,6 +144,7 @@ impl Default for EngineConfig {
             retain_interval: Duration::from_secs(60),
             history_kept: Duration::from_secs(30 * 24 * 3_600),
             jobs_kept: None,
+            retention_hold: limits::RETENTION_HOLD,
             resolve_interval: Duration::from_secs(1),
             clock_interval: Duration::from_secs(1),
             watch_interval: Duration::from_secs(1),
@@ -178,6 +183,7 @@ struct Context {
     cluster: Cluster,
     lateness: Lateness,
     demands: demand::Demands,
+    retention: Retention,
 }
 
 impl Engine {
@@ -217,6 +223,7 @@ impl Engine {
             cluster: Cluster::new(seat, config.member_ttl),
             lateness: Lateness::default(),
             demands: demand::Demands::default(),
+            retention: Retention::new(config.retention_hold),
             config,
             host,
             store,

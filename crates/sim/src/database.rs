@@ -8,7 +8,10 @@ use crate::random::Rng;
 use crate::world::World;
 use punctual_core::job::JobStatus;
 use punctual_core::occurrence::Finished;
-use punctual_core::ports::{DeadLetterQuery, ExecutionView, JobCounts, JobQuery, JobView, StoreError};
+use punctual_core::ports::{
+    DeadLetterQuery, ExecutionView, JobCounts, JobQuery, JobView, NotedClock, StoreError,
+};
+use punctual_core::time::Timestamp;
 use punctual_store::sqlite::{Call, Reads, Reply, SqliteCore, Upkeep, UpkeepReply, Write, WriteReply};
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
@@ -100,6 +103,15 @@ impl Database {
         read: impl FnOnce(&mut Reads<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         read(&mut lock(&self.core).reads())
+    }
+
+    /// The store's clock as retention reads it.
+    pub fn noted_clock(&self) -> NotedClock {
+        self.world.noted_clock()
+    }
+
+    pub fn note_clock(&self, at: Timestamp) {
+        self.world.note_clock(at);
     }
 
     /// The store's process ends and begins anew: what it held in memory is gone.

@@ -43,6 +43,10 @@ const DEALT_WITHIN: Duration = Duration::from_secs(60);
 /// The most time that one verb of a client may add.
 const LONGEST_PER_ACTION: Duration = Duration::from_secs(120);
 
+/// Runs in which the store's clock jumps, in a thousand.
+const CLOCK_JUMPS_PER_MILLE: u64 = 300;
+const DAY_US: i64 = 24 * 3_600 * 1_000_000;
+
 /// What to run.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
@@ -157,6 +161,11 @@ fn run(
         rng: Mutex::new(rng.fork("follower")),
     };
     world.executor.spawn_in_world(follower.run());
+    world.tell(|auditor| auditor.history_is_kept_for(cluster.topology.engine.history_kept));
+    if !peaceful {
+        let jumps = jump_store_clock(world.clone(), rng.fork("store clock"), setting.faults_for);
+        world.executor.spawn_in_world(jumps);
+    }
     (0..cluster.topology.nodes()).for_each(|node| cluster.start(node));
     clients.begin(workload);
     world.executor.spawn_in_world(nemesis.clone().run());
@@ -185,6 +194,26 @@ fn run(
         world.ask(|auditor| auditor.nothing_was_lost())?;
     }
     compare(world, &cluster, &clients)
+}
+
+/// In some runs, the clock of the store's machine is months off for some seconds at a time, as retention reads it. The other
+/// loops do not see it: all that falls due within months would fire at once.
+async fn jump_store_clock(world: Arc<World>, mut rng: Rng, until: Duration) {
+    if !rng.per_mille(CLOCK_JUMPS_PER_MILLE) {
+        return;
+    }
+    loop {
+        world.executor.sleep(rng.millis(1_000, 15_000)).await;
+        if world.executor.now_us() >= until.as_micros() as u64 {
+            return;
+        }
+        let days = rng.between(31, 400) as i64;
+        let skew_us = days * DAY_US * if rng.per_mille(800) { 1 } else { -1 };
+        world.count("jumps of the store's clock");
+        world.set_store_skew(skew_us);
+        world.executor.sleep(rng.millis(200, 15_000)).await;
+        world.set_store_skew(0);
+    }
 }
 
 /// Without faults, all segments come to be dealt evenly and one leads; or everybody looks after everything.

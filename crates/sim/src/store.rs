@@ -338,6 +338,19 @@ impl Store for NodeStore {
         Err(no_logs())
     }
 
+    async fn logs_removed_until(&self) -> Result<Option<Timestamp>, StoreError> {
+        Ok(None)
+    }
+
+    async fn noted_clock(&self) -> Result<NotedClock, StoreError> {
+        Ok(self.database.noted_clock())
+    }
+
+    async fn note_clock(&self, at: Timestamp) -> Result<(), StoreError> {
+        self.database.note_clock(at);
+        Ok(())
+    }
+
     async fn retain(&self, horizon: Horizon, limit: usize) -> Result<Retained, StoreError> {
         keep!(self, Upkeep::Retain { horizon, limit }, UpkeepReply::Retained)
     }

@@ -6,6 +6,9 @@ use punctual_engine::EngineConfig;
 use punctual_worker::WorkerConfig;
 use std::time::Duration;
 
+/// How long the store's clock must run evenly after a jump. Longer than a jump lasts.
+const RETENTION_HOLD: Duration = Duration::from_secs(20);
+
 /// The nodes of a run. The first ones are schedulers, the others have only a worker.
 #[derive(Debug, Clone)]
 pub struct Topology {
@@ -92,6 +95,7 @@ fn engine_config(rng: &mut Rng) -> EngineConfig {
         } else {
             EngineConfig::default().history_kept
         },
+        retention_hold: RETENTION_HOLD,
         resolve_interval: rng.millis(500, 5_000),
         clock_interval: rng.millis(500, 3_000),
         member_ttl: rng.millis(600, 4_000),

@@ -6,10 +6,11 @@ use crate::host::true_time;
 use crate::lock;
 use crate::trace::Trace;
 use crate::weather::Weather;
+use punctual_core::ports::NotedClock;
 use punctual_core::time::Timestamp;
 use std::fmt;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 pub struct World {
@@ -17,6 +18,10 @@ pub struct World {
     trace: Mutex<Trace>,
     auditor: Mutex<Auditor>,
     weather: Mutex<Weather>,
+    /// How far the store's clock is off for whoever deletes by age, in microseconds.
+    store_skew_us: AtomicI64,
+    /// The time at which retention last found the store's clock steady, as the store keeps it.
+    steady_clock: Mutex<Timestamp>,
     /// When the last of what was sent so far is where it is sent to, and its answer back.
     all_arrived_at_us: AtomicU64,
     violation: Mutex<Option<Violation>>,
@@ -26,6 +31,9 @@ pub struct World {
 impl World {
     pub fn new(executor: Executor, trace: Trace, weather: Weather) -> Self {
         World {
+            store_skew_us: AtomicI64::new(0),
+            // The store has been in use before.
+            steady_clock: Mutex::new(executor.starts_at()),
             executor,
             trace: Mutex::new(trace),
             auditor: Mutex::default(),
@@ -38,6 +46,22 @@ impl World {
 
     pub fn now(&self) -> Timestamp {
         true_time(&self.executor)
+    }
+
+    /// The store's clock as retention reads it.
+    pub fn noted_clock(&self) -> NotedClock {
+        let now = self.now().shifted(self.store_skew_us.load(Ordering::Relaxed));
+        NotedClock { now, noted: Some(*lock(&self.steady_clock)) }
+    }
+
+    pub fn note_clock(&self, at: Timestamp) {
+        *lock(&self.steady_clock) = at;
+    }
+
+    /// Sets the store's clock wrong, or right again with 0.
+    pub fn set_store_skew(&self, skew_us: i64) {
+        self.note(format_args!("the store's clock is off by {skew_us} us for retention"));
+        self.store_skew_us.store(skew_us, Ordering::Relaxed);
     }
 
     pub fn note(&self, event: fmt::Arguments<'_>) {

@@ -175,6 +175,11 @@ fn a_worker_that_runs_what_it_has_given_back_is_caught() {
 }
 
 #[test]
+fn retention_by_a_clock_that_jumped_is_caught() {
+    check(Defect::RetainThroughClockJump);
+}
+
+#[test]
 fn every_defect_has_its_test() {
     let tested = include_str!("defects.rs");
     for defect in Defect::ALL {

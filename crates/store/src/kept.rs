@@ -17,6 +17,13 @@ pub(crate) struct Kept {
     pub bytes: usize,
 }
 
+/// Lines that were removed to keep all lines together within their limit, since the store was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct RemovedLines {
+    pub lines: u64,
+    pub bytes: u64,
+}
+
 impl Kept {
     /// What is kept of one more line: itself, or the word that all further ones are dropped, or nothing after that.
     pub fn admit(&mut self, line: &LogLine) -> Option<LogLine> {

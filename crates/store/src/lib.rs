@@ -18,6 +18,9 @@ mod inventory;
 mod kept;
 mod lists;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
+mod log_quota;
+mod marks;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub mod moving;
 #[cfg(feature = "mysql")]
 pub mod mysql;

@@ -23,6 +23,7 @@ pub(crate) use written;
 macro_rules! serve_store {
     ($store:ty) => {
         const _: () = {
+            use crate::marks::Mark;
             use crate::served::written;
             use crate::write::{Write, WriteReply};
             use async_trait::async_trait;
@@ -35,7 +36,7 @@ macro_rules! serve_store {
                 Admitted, Beat, BeatOutcome, Begun, CancelOutcome, Claim, ClaimOutcome, Control, ControlOutcome, DeadLetter,
                 DeadLetterQuery, Depth, Due, ExecutionQuery, ExecutionView, ExecutionWalk, FinishedPage, Fire,
                 FireOutcome, HistorySpan, Horizon, JobCounts, JobQuery, JobView, LeaseRef, ListedExecution, LogLine,
-                Look, LookOutcome, NewJob, NewRequest, OpenExecution, Page, PausedQueue, Pausing, QueueRow, Recovered,
+                Look, LookOutcome, NewJob, NewRequest, NotedClock, OpenExecution, Page, PausedQueue, Pausing, QueueRow, Recovered,
                 Report, ReportOutcome, RequestKey, RequestState, Resolved, Resync, ResyncOutcome, Retained, Retired,
                 Retirement, RunningPlace, SessionOpening, SessionRow, Store, StoreError, StoreFigures, StoreHealth,
                 StoredAnswer, SubmitOutcome, Token,
@@ -292,8 +293,10 @@ macro_rules! serve_store {
 
                 async fn figures(&self) -> Result<StoreFigures, StoreError> {
                     let sizes: Result<StoreFigures, StoreError> = read!(self.readers, reads => reads.figures());
-                    let counted = self.writers.figures();
+                    let (counted, removed) = (self.writers.figures(), self.removed_lines());
                     Ok(StoreFigures {
+                        log_lines_removed: removed.lines,
+                        log_bytes_removed: removed.bytes,
                         transaction_time: counted.transaction_time.snapshot(),
                         transaction_writes: counted.transaction_writes.snapshot(),
                         ..sizes?
@@ -321,6 +324,18 @@ macro_rules! serve_store {
                     list!(self.readers, reads => reads.last_logs(execution, count))
                 }
 
+                async fn logs_removed_until(&self) -> Result<Option<Timestamp>, StoreError> {
+                    read!(self.readers, reads => reads.logs_removed_until())
+                }
+
+                async fn noted_clock(&self) -> Result<NotedClock, StoreError> {
+                    read!(self.readers, reads => reads.noted_clock())
+                }
+
+                async fn note_clock(&self, at: Timestamp) -> Result<(), StoreError> {
+                    Ok(self.house.mark(Mark::SteadyClock, at).await?)
+                }
+
                 async fn retain(&self, horizon: Horizon, limit: usize) -> Result<Retained, StoreError> {
                     Ok(self.house.retain(horizon, limit).await?)
                 }
@@ -334,7 +349,7 @@ macro_rules! serve_store {
                 }
 
                 async fn probe(&self, now: Timestamp) -> Result<(), StoreError> {
-                    Ok(self.house.probe(now).await?)
+                    Ok(self.house.mark(Mark::Probe, now).await?)
                 }
 
                 async fn keep_condition(

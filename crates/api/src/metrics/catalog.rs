@@ -252,6 +252,14 @@ pub(super) const FAMILIES: &[Family] = &[
     gauge("punctual_store_log_lines_bytes", "Size of the database of log lines.", |now, out| {
         out.value(&[], now.store.log_bytes);
     }),
+    counter(
+        "punctual_store_log_lines_removed_total",
+        "Log lines that this process removed because all of them together had reached logs.total_size_max.",
+        |now, out| out.value(&[], now.store.log_lines_removed),
+    ),
+    counter("punctual_store_log_bytes_removed_total", "What these lines said, in bytes.", |now, out| {
+        out.value(&[], now.store.log_bytes_removed);
+    }),
     // The API.
     counter(
         "punctual_http_requests_total",
@@ -305,6 +313,11 @@ pub(super) const FAMILIES: &[Family] = &[
     gauge("punctual_clock_is_off", "1 while they are further apart, and this process fires nothing.", |now, out| {
         out.value(&[], u64::from(now.cluster.is_off));
     }),
+    gauge(
+        "punctual_retention_paused",
+        "1 while this process deletes nothing by age, because the store's clock jumped or was not checked for 10 minutes yet.",
+        |now, out| out.value(&[], u64::from(now.is_retention_paused)),
+    ),
     // The cluster.
     gauge(
         "punctual_cluster_members",

@@ -15,7 +15,7 @@ use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::job::JobStatus;
 use punctual_core::limits;
 use punctual_core::occurrence::LiveState;
-use punctual_core::ports::{ExecutionView, JobView, LogLine, StoreError};
+use punctual_core::ports::{ExecutionView, JobView, LogLine, LogStream, StoreError};
 use punctual_core::time::Timestamp;
 use punctual_engine::LogFollower;
 use serde::Serialize;
@@ -257,8 +257,10 @@ impl Writer {
                 let place = place.unwrap_or(Place { execution, number: 0 });
                 let page = api.store().logs(execution, Some(place.number), limit).await?;
                 let number = page.items.last().map_or(place.number, |line| line.number);
+                let mut items: Vec<LogLine> = removed_before(api, place).await?.into_iter().collect();
+                items.extend(page.items);
                 let place = Some(Place { execution, number });
-                Ok(Lines { items: page.items, place, more: page.next.is_some() })
+                Ok(Lines { items, place, more: page.next.is_some() })
             }
             Writer::Job(job) => {
                 let latest = latest_of(api, job).await?;
@@ -283,7 +285,11 @@ impl Writer {
         // At least one is read, to know where the log goes on.
         let end = api.store().last_logs(latest, count.max(1)).await?;
         let number = end.last().map_or(0, |line| line.number);
+        let is_whole = end.len() < count;
         items.extend(end.into_iter().rev().take(count));
+        if is_whole {
+            items.extend(removed_before(api, Place { execution: latest, number: 0 }).await?);
+        }
         for attempt in (first..latest.attempt).rev().take(EXECUTIONS_PER_PAGE_MAX) {
             // Beyond this, the lines of an attempt may have been cut to a page, and what came before them is missing.
             if items.len() >= count || is_full(&items) {
@@ -327,6 +333,7 @@ async fn read_on(api: &Api, from: Place, latest: ExecutionId, limit: usize) -> R
         // Asked before the lines are read: what has ended by now has written all of them.
         let successor = successor(api, place.execution, latest).await?;
         let page = api.store().logs(place.execution, Some(place.number), limit - items.len()).await?;
+        items.extend(removed_before(api, place).await?);
         place.number = page.items.last().map_or(place.number, |line| line.number);
         items.extend(page.items);
         if page.next.is_none() {
@@ -340,6 +347,33 @@ async fn read_on(api: &Api, from: Place, latest: ExecutionId, limit: usize) -> R
         }
     }
     Ok(Lines { items, place: Some(place), more: !is_end })
+}
+
+/// The line that stands at the beginning of a log of which lines were removed, because all logs together had reached their
+/// limit.
+async fn removed_before(api: &Api, place: Place) -> Result<Option<LogLine>, StoreError> {
+    if place.number > 0 {
+        return Ok(None);
+    }
+    let Some(until) = api.store().logs_removed_until().await? else { return Ok(None) };
+    let started_at = match api.store().execution(place.execution).await? {
+        Some(ExecutionView::Live { live, .. }) => match live.state {
+            LiveState::Running(lease) => Some(lease.claimed_at),
+            LiveState::Waiting(_) | LiveState::Queued => None,
+        },
+        Some(ExecutionView::Finished(finished)) => finished.started_at,
+        None => None,
+    };
+    Ok(started_at.filter(|started_at| *started_at <= until).map(|started_at| LogLine {
+        number: 0,
+        execution: place.execution,
+        timestamp: started_at,
+        stream: LogStream::Log,
+        message: format!(
+            "lines written before {until} may be missing: they were removed because all logs together had reached \
+             logs.total_size_max"
+        ),
+    }))
 }
 
 /// Whether these lines fill a page with what they say, so that one more might not fit.

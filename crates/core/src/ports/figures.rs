@@ -41,6 +41,9 @@ pub struct StoreFigures {
     pub wal_bytes: u64,
     /// The log lines of executions.
     pub log_bytes: u64,
+    /// Log lines that this process has removed because all lines together had reached their limit, and their bytes.
+    pub log_lines_removed: u64,
+    pub log_bytes_removed: u64,
 }
 
 /// What a store knows of its own failures, without asking its database. For metrics and readiness; no rule depends on it.

@@ -28,6 +28,14 @@ pub struct Retired {
     pub next: Option<JobId>,
 }
 
+/// The store's clock, and what it is compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotedClock {
+    pub now: Timestamp,
+    /// The time at which retention last found the clock steady; `None` if it never has.
+    pub noted: Option<Timestamp>,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Retained {
     pub history: u64,

@@ -8,6 +8,7 @@ mod figures;
 mod host;
 mod house;
 mod lines;
+mod logs;
 mod machine;
 mod page;
 mod register;
@@ -25,8 +26,9 @@ pub use executions::{
 pub use executor::{ExecutionContext, Executor, LogSink, NoteError, NoteSink, Outcome, Stop, StopSignal};
 pub use figures::{Depth, JobCounts, StoreFigures, StoreHealth};
 pub use host::{Clock, DrivenClock, Host, Random, Spawn, Task};
-pub use house::{Horizon, Retained, Retired, Retirement};
+pub use house::{Horizon, NotedClock, Retained, Retired, Retirement};
 pub use lines::Admitted;
+pub use logs::{LogLine, LogStream};
 pub use machine::Machine;
 pub use page::Page;
 pub use register::{

@@ -19,9 +19,9 @@ use crate::occurrence::{Finished, Live, Origin};
 use crate::placing::Placing;
 use crate::ports::{
     Admitted, Assignment, Denial, Depth, ExecutionQuery, ExecutionView, ExecutionWalk, FinishedPage,
-    HistorySpan, Horizon, JobCounts, LeaseRef, ListedExecution, OpenExecution, Page, Report, ReportAnswer,
-    Retained, Retired, Retirement, RunningPlace, SessionOpening, StoreFigures, StoreHealth, Token,
-    WorkerAbout,
+    HistorySpan, Horizon, JobCounts, LeaseRef, ListedExecution, LogLine, NotedClock, OpenExecution, Page,
+    Report, ReportAnswer, Retained, Retired, Retirement, RunningPlace, SessionOpening, StoreFigures,
+    StoreHealth, Token, WorkerAbout,
 };
 use crate::queue::{QueueFull, QueueSettings};
 use crate::schedule::{ScheduleState, SkipRange};
@@ -201,7 +201,15 @@ pub trait Store: Send + Sync {
     /// The last lines of an execution, in their order.
     async fn last_logs(&self, execution: ExecutionId, count: usize) -> Result<Vec<LogLine>, StoreError>;
 
+    /// Lines written before this time may have been removed, because all lines together had reached their limit; `None` if
+    /// none were.
+    async fn logs_removed_until(&self) -> Result<Option<Timestamp>, StoreError>;
+
     // Housekeeping.
+    /// The store's clock as [`Self::clock`] tells it, with the note that [`Self::note_clock`] has left.
+    async fn noted_clock(&self) -> Result<NotedClock, StoreError>;
+    /// Notes durably that retention has found the clock steady at this time.
+    async fn note_clock(&self, at: Timestamp) -> Result<(), StoreError>;
     /// Deletes up to `limit` rows each of history, skipped ranges, logs and request answers that are old.
     async fn retain(&self, horizon: Horizon, limit: usize) -> Result<Retained, StoreError>;
     /// Marks finished jobs without dead letters for deletion, looking at up to `limit` of them.
@@ -683,22 +691,4 @@ pub struct DeadLetterQuery {
     pub died_until: Option<Timestamp>,
     /// Those whose error contains this text.
     pub error: Option<String>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogLine {
-    /// Counts the lines; the cursor of their list. Assigned by the store.
-    pub number: u64,
-    pub execution: ExecutionId,
-    pub timestamp: Timestamp,
-    pub stream: LogStream,
-    pub message: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum LogStream {
-    Stdout,
-    Stderr,
-    /// Written by Punctual or by the handler's own logger.
-    Log,
 }

@@ -1,10 +1,14 @@
 //! Deletes what has been kept long enough, a bounded step at a time: history, logs, skipped ranges and answers to
 //! requests; finished jobs, if asked to; and all that is left of deleted jobs. One
 //! node does it for all; the store makes partitions for what is to come on the way.
+//!
+//! All ages of a round count from one reading of the store's clock, which is checked first: after a jump of the clock nothing
+//! is deleted for a while.
 
 use crate::{Context, Duties};
 use punctual_core::limits;
 use punctual_core::ports::{Horizon, Retirement, StoreError};
+use punctual_core::time::Timestamp;
 use std::time::Duration;
 
 /// Rows deleted, or jobs looked at, in one transaction.
@@ -16,9 +20,6 @@ pub(crate) async fn retain(context: &Context) {
     }
     loop {
         context.host.clock.sleep(context.config.retain_interval).await;
-        if !context.leads() {
-            continue;
-        }
         if let Err(error) = round(context).await {
             tracing::warn!(%error, "what is old could not be deleted; trying again later");
         }
@@ -26,19 +27,22 @@ pub(crate) async fn retain(context: &Context) {
 }
 
 async fn round(context: &Context) -> Result<(), StoreError> {
+    context.look_at_removed_logs().await?;
+    let Some(now) = context.steady_time().await? else { return Ok(()) };
     let store = &context.store;
-    let age = |kept: Duration| context.time.now().minus(kept);
-    let horizon = Horizon { history: age(context.config.history_kept), requests: age(limits::REQUESTS_KEPT) };
+    let horizon = Horizon {
+        history: now.minus(context.config.history_kept),
+        requests: now.minus(limits::REQUESTS_KEPT),
+    };
     while store.retain(horizon, STEP_ROWS).await?.more {}
     if let Some(kept) = context.config.jobs_kept {
-        retire(context, kept).await?;
+        retire(context, now, kept).await?;
     }
-    while store.purge(age(limits::DELETED_KEPT), STEP_ROWS).await? {}
+    while store.purge(now.minus(limits::DELETED_KEPT), STEP_ROWS).await? {}
     Ok(())
 }
 
-async fn retire(context: &Context, kept: Duration) -> Result<(), StoreError> {
-    let now = context.time.now();
+async fn retire(context: &Context, now: Timestamp, kept: Duration) -> Result<(), StoreError> {
     let mut after = None;
     loop {
         let step = Retirement { finished_before: now.minus(kept), after, limit: STEP_ROWS };

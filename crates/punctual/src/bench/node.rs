@@ -4,7 +4,7 @@
 
 use crate::bench::pipe::{Ask, Counts, Door, Moment, Tell, TransactionTimes};
 use crate::bench::recorder::StartRecorder;
-use crate::config::{Flags, Surroundings};
+use crate::config::{Flags, SizeMax, Surroundings};
 use crate::exit::Exit;
 use crate::store::{self, OpenStore, StoreArgs};
 use crate::{args, coordination, serve};
@@ -84,7 +84,7 @@ pub struct NodeArgs {
 pub async fn run(args: NodeArgs) -> anyhow::Result<Exit> {
     let host = host::this_machine().context("cannot read randomness")?;
     let place = args.store.place(&Surroundings::without_file(), &args.data_dir)?;
-    let open = store::open(&place, &host).await?;
+    let open = store::open(&place, SizeMax::default(), &host).await?;
     let seat = if args.part == Part::Scheduler { seat(&open, &host).await? } else { None };
     let engine =
         serve::start_engine(engine_config(args.keep), args.part.duties(), &host, &open, seat).await?;
@@ -121,6 +121,8 @@ fn engine_config(keep: Option<Span>) -> EngineConfig {
     EngineConfig {
         jobs_kept: Some(keep),
         history_kept: keep,
+        // A new store is measured, by a clock that nobody sets.
+        retention_hold: Duration::ZERO,
         retain_interval: (keep / 4).clamp(RETAIN_INTERVAL_MIN, RETAIN_INTERVAL_MAX),
         ..usual
     }

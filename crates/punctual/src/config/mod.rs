@@ -17,6 +17,7 @@ pub use settings::{
     RoleSettings, SchedulerRoleSettings, SchedulerSettings, ServeSettings, StoreSettings, WorkerRoleSettings,
     WorkerSettings,
 };
+pub use value::SizeMax;
 pub use variables::unknown_variables;
 
 use crate::exit::{CliError, Exit};

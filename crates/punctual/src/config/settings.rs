@@ -3,7 +3,7 @@
 
 use super::layers::Layers;
 use super::value::{
-    self, Address, Count, LeastFree, Length, MostPercent, Name, QueueName, Raw, ServerAddress, SlotCount,
+    self, Address, Count, LeastFree, Length, MostPercent, Name, QueueName, Raw, ServerAddress, SizeMax, SlotCount,
     Value,
 };
 use crate::args::Kept;
@@ -334,6 +334,15 @@ settings! {
 }
 
 settings! {
+    /// How much is kept of the logs of executions.
+    pub struct LogsSettings {
+        /// How much all log lines of executions together may take up
+        total_size_max: SizeMax = "logs.total_size_max", is("10GiB"),
+            "Beyond it the oldest lines are removed, and a log that lost some begins with a line that says so. Say the same everywhere. Off keeps them for as long as keep_history says.";
+    }
+}
+
+settings! {
     /// How the processes that share a store share the work.
     pub struct CoordinationSettings {
         /// Through what processes on one store share out segments and elect a leader: store, etcd://HOST:2379, redis://HOST:6379 or zookeeper://HOST:2181
@@ -375,6 +384,7 @@ tables! {
         clock: ClockSettings,
         log: LogSettings,
         store: StoreSettings,
+        logs: LogsSettings,
         coordination: CoordinationSettings,
     }
 }
@@ -385,6 +395,7 @@ tables! {
         api: ApiSettings,
         log: LogSettings,
         store: StoreSettings,
+        logs: LogsSettings,
         coordination: CoordinationSettings,
     }
 }
@@ -396,6 +407,7 @@ tables! {
         scheduler: SchedulerSettings,
         log: LogSettings,
         store: StoreSettings,
+        logs: LogsSettings,
         coordination: CoordinationSettings,
     }
 }
@@ -408,6 +420,7 @@ tables! {
         health: HealthSettings,
         log: LogSettings,
         store: StoreSettings,
+        logs: LogsSettings,
         coordination: CoordinationSettings,
     }
 }

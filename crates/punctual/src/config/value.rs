@@ -260,6 +260,39 @@ impl Value for LeastFree {
     }
 }
 
+/// How much something may take up; any amount if it is off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SizeMax(pub Option<u64>);
+
+impl Default for SizeMax {
+    fn default() -> Self {
+        SizeMax(Some(limits::LOGS_BYTES_DEFAULT))
+    }
+}
+
+impl Value for SizeMax {
+    fn kind() -> String {
+        "a size of at least 1MiB, such as 512MiB or 2GiB, or off".to_owned()
+    }
+
+    fn placeholder() -> String {
+        "SIZE|off".to_owned()
+    }
+
+    fn read(raw: &Raw) -> Result<Self, String> {
+        let text = raw.text().map(str::trim).ok_or_else(must_be::<Self>)?;
+        if text == OFF {
+            return Ok(SizeMax(None));
+        }
+        let bytes = size(text).filter(|bytes| *bytes >= limits::LOGS_BYTES_MIN);
+        bytes.map(|bytes| SizeMax(Some(bytes))).ok_or_else(must_be::<Self>)
+    }
+
+    fn written(&self) -> Json {
+        self.0.map_or(OFF.to_owned(), |bytes| FreeMin::Bytes(bytes).to_string().replace(' ', "")).into()
+    }
+}
+
 /// Bytes with a unit, in powers of 1024.
 fn size(text: &str) -> Option<u64> {
     let units = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];

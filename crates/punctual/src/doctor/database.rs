@@ -2,6 +2,7 @@
 //! is it away, and does its clock agree with this machine's?
 
 use super::finding::Finding;
+use crate::config::SizeMax;
 use crate::output;
 use crate::store::{self, ServerPlace, StorePlace};
 use punctual_client::host;
@@ -43,7 +44,7 @@ pub async fn check(place: &ServerPlace) -> Vec<Finding> {
         };
         return vec![Finding::failed("store", found, fix)];
     }
-    let open = match store::open(&StorePlace::Server(Box::new(place.clone())), &host).await {
+    let open = match store::open(&StorePlace::Server(Box::new(place.clone())), SizeMax::default(), &host).await {
         Ok(open) => open,
         Err(error) => return vec![Finding::failed("store", error.message, "run `punctual migrate status`")],
     };

@@ -40,7 +40,7 @@ pub async fn run(args: ApiArgs) -> anyhow::Result<Exit> {
     let (mut signals, host) = begin(&settings.log)?;
     warn_of_seen_passwords(&place, &settings.coordination, |key| around.origin(&args.settings, key));
     data_dir.prepare()?;
-    let open = store::open(&place, &host).await?;
+    let open = store::open(&place, settings.logs.total_size_max, &host).await?;
     let listener = listen(&settings.api.listen.0, "--listen").await?;
     let info = node_info(&open, &settings.coordination, &["api"], Some(&listener), store_time(&open).await?);
     let seat = coordination::seat(&settings.coordination, &open, &host, &info)?;

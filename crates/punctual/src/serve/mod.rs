@@ -79,7 +79,8 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
     let place = StorePlace::of(&settings.store, &args.password, data_dir.path())?;
     warn_of_seen_passwords(&place, &settings.coordination, origin);
     prepare(&data_dir, &place)?;
-    let open = store::open_checking(&place, &host, settings.store.check_interval.get()).await?;
+    let logs = settings.logs.total_size_max;
+    let open = store::open_checking(&place, logs, &host, settings.store.check_interval.get()).await?;
     let listener = listen(&settings.api.listen.0, "--listen").await?;
     let info = node_info(
         &open,
@@ -89,7 +90,11 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<Exit> {
         store_time(&open).await?,
     );
     let seat = coordination::seat(&settings.coordination, &open, &host, &info)?;
-    let config = retention::config(&settings.scheduler, &settings.coordination);
+    let mut config = retention::config(&settings.scheduler, &settings.coordination);
+    if driven.is_some() {
+        // Whoever drives the clock means its leaps.
+        config.retention_hold = std::time::Duration::ZERO;
+    }
     let engine = engine::start(config, Duties::Everything, &host, &open, seat).await?;
     let token = admin_token::ensure(&open, &data_dir, engine.now(), args.new_admin_token).await?;
     let now = engine.now();

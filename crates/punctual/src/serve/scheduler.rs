@@ -40,7 +40,7 @@ pub async fn run(args: SchedulerArgs) -> anyhow::Result<Exit> {
     let (mut signals, host) = begin(&settings.log)?;
     let hooks = Hook::read_all(settings.scheduler.scaling_hooks_file.as_deref())?;
     warn_of_seen_passwords(&place, &settings.coordination, |key| around.origin(&args.settings, key));
-    let open = store::open(&place, &host).await?;
+    let open = store::open(&place, settings.logs.total_size_max, &host).await?;
     let address = settings.health.listen.as_ref().map_or(DEFAULT_ADDRESS, |address| address.0.as_str());
     let listener = listen(address, "--health-listen").await?;
     let info =

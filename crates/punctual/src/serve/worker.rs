@@ -86,7 +86,7 @@ async fn on_store(
     let origin = |key: &str| around.origin(&args.settings, key);
     warn_of_seen_passwords(&place, &settings.coordination, origin);
     let executors = executors(&settings.worker, origin, &host).await?;
-    let open = store::open(&place, &host).await?;
+    let open = store::open(&place, settings.logs.total_size_max, &host).await?;
     let listener = match &settings.health.listen {
         Some(address) => Some(listen(&address.0, "--health-listen").await?),
         None => None,

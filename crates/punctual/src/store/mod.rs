@@ -12,7 +12,7 @@ mod url;
 pub use trouble::denied;
 pub use url::{Dialect, Password, ServerUrl, StoreUrl};
 
-use crate::config::{Flags, StoreSettings, Surroundings, exposure};
+use crate::config::{Flags, SizeMax, StoreSettings, Surroundings, exposure};
 use crate::exit::{CliError, Exit};
 use crate::output::tell;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
@@ -413,33 +413,40 @@ pub async fn fork(_: &StorePlace) -> Result<Vec<String>, CliError> {
     Err(misunderstood("this needs a punctual that was built with `--features postgres,mysql`".to_owned()))
 }
 
-/// Opens the store of a server.
-pub async fn open(place: &StorePlace, host: &Host) -> Result<OpenStore, CliError> {
-    open_checking(place, host, Duration::ZERO).await
+/// Opens the store of a server, whose log lines may take up so much.
+pub async fn open(place: &StorePlace, logs: SizeMax, host: &Host) -> Result<OpenStore, CliError> {
+    open_checking(place, logs, host, Duration::ZERO).await
 }
 
 /// The same, with a check of the files of an embedded store at an interval; none if it is zero.
 pub async fn open_checking(
     place: &StorePlace,
+    logs: SizeMax,
     host: &Host,
     check_interval: Duration,
 ) -> Result<OpenStore, CliError> {
     match place {
-        StorePlace::Sqlite(directory) => open_sqlite(directory, host, check_interval),
+        StorePlace::Sqlite(directory) => open_sqlite(directory, logs, host, check_interval),
         StorePlace::Server(place) => match place.url.dialect {
             #[cfg(feature = "postgres")]
-            Dialect::Postgres => postgres::open(place).await,
+            Dialect::Postgres => postgres::open(place, logs).await,
             #[cfg(feature = "mysql")]
-            Dialect::Mysql => mysql::open(place).await,
+            Dialect::Mysql => mysql::open(place, logs).await,
             #[cfg(not(all(feature = "postgres", feature = "mysql")))]
             dialect => Err(not_built_in(dialect)),
         },
     }
 }
 
-fn open_sqlite(directory: &Path, host: &Host, check_interval: Duration) -> Result<OpenStore, CliError> {
+fn open_sqlite(
+    directory: &Path,
+    logs: SizeMax,
+    host: &Host,
+    check_interval: Duration,
+) -> Result<OpenStore, CliError> {
     let options = SqliteOptions {
         check_interval: Some(check_interval).filter(|interval| !interval.is_zero()),
+        log_bytes_max: logs.0,
         ..SqliteOptions::new(directory)
     };
     let store = SqliteStore::open(&options, host.calendar.clone());

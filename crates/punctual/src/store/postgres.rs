@@ -2,6 +2,7 @@
 
 use super::trouble::{unreachable, unusable};
 use super::{Migration, OpenStore, ServerPlace, ServerUrl, SharedSide};
+use crate::config::SizeMax;
 use crate::exit::CliError;
 use punctual_store::bare::BareDatabase;
 use punctual_store::drift::Drift;
@@ -21,8 +22,9 @@ pub(super) fn options(place: &ServerPlace) -> PostgresOptions {
     }
 }
 
-pub async fn open(place: &ServerPlace) -> Result<OpenStore, CliError> {
-    let store = PostgresStore::open(&options(place)).await.map_err(|error| match &error {
+pub async fn open(place: &ServerPlace, logs: SizeMax) -> Result<OpenStore, CliError> {
+    let options = PostgresOptions { log_bytes_max: logs.0, ..options(place) };
+    let store = PostgresStore::open(&options).await.map_err(|error| match &error {
         OpenError::Schema { .. } | OpenError::Options(_) => unusable(place, &error),
         OpenError::Database { source, .. } => unreachable(place, source),
     })?;

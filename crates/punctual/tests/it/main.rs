@@ -56,6 +56,7 @@ mod lifecycle;
 mod limits;
 #[cfg(feature = "postgres")]
 mod load;
+mod log_limit;
 mod metrics;
 #[cfg(feature = "postgres")]
 mod migrate_data;

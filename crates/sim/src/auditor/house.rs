@@ -6,23 +6,37 @@ use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::job::JobMark;
 use punctual_core::ports::{Horizon, Retained, Retired, Retirement};
 use punctual_core::time::Timestamp;
+use std::time::Duration;
 
 impl Auditor {
+    /// How long history is to be kept.
+    pub fn history_is_kept_for(&mut self, kept: Duration) {
+        self.history_kept = kept;
+    }
+
     pub fn retained(&mut self, horizon: Horizon, limit: usize, retained: &Retained) -> Verdict {
         let kept = self.jobs.values_mut().filter(|job| !job.is_purged);
         let attempts = kept.flat_map(|job| job.occurrences.values_mut()).flat_map(|one| &mut one.finished);
-        let (mut rows, mut old) = (0, 0);
+        let (mut rows, mut old, mut young) = (0, 0, 0);
+        let kept_since = self.now.minus(self.history_kept);
         for attempt in attempts.filter(|attempt| !attempt.is_forgotten) {
             rows += 1;
             if attempt.completed_at < horizon.history {
                 attempt.is_forgotten = true;
                 old += 1;
+                young += u64::from(attempt.completed_at >= kept_since);
             }
         }
         rule!(
             rows <= limit,
             "a run keeps no more history than one step of retention looks at",
             "{rows} rows, {limit} in a step"
+        );
+        rule!(
+            young == 0,
+            "nothing that ended within the time that history is kept is deleted, whatever the store's clock shows",
+            "{young} executions that ended after {kept_since} went by a horizon of {}",
+            horizon.history
         );
         rule!(
             retained.history == old && (retained.logs, retained.requests) == (0, 0),

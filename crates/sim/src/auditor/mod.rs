@@ -117,6 +117,7 @@ pub struct Auditor {
     followed: followed::Followed,
     /// Skipped ranges that ended before this time may have been deleted.
     skips_kept_since: Option<Timestamp>,
+    history_kept: Duration,
     polls: BTreeMap<(SessionId, u64), polls::PollModel>,
     /// Leases of which the worker has not heard, with the time at which they were granted.
     untold: BTreeMap<LeaseRef, Timestamp>,

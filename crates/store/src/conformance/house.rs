@@ -10,6 +10,7 @@ use punctual_core::ports::{Horizon, LogLine, LogStream, Retirement, Role, Store,
 use punctual_core::queue::QueueSettings;
 use punctual_core::time::Timestamp;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub async fn log_lines_are_read_in_order_and_in_pages(store: Arc<dyn Store>) {
     let execution = job(1).id.occurrence(1).attempt(1);
@@ -67,6 +68,16 @@ pub async fn retention_is_bounded_and_says_when_there_is_more(store: Arc<dyn Sto
     assert_eq!((first.history, first.logs, first.more), (3, 3, true));
     let second = house.store.retain(before(at(1_000)), 3).await.unwrap();
     assert_eq!((second.history, second.logs, second.more), (2, 2, false));
+}
+
+pub async fn the_note_of_a_steady_clock_is_kept_and_replaced(store: Arc<dyn Store>) {
+    assert_eq!(store.noted_clock().await.unwrap().noted, None, "a new store has none");
+    // A clock that was set back leaves an earlier note.
+    for at in [at(5), at(70), at(20)] {
+        store.note_clock(at).await.unwrap();
+        store.probe(at.plus(Duration::from_secs(1))).await.unwrap();
+        assert_eq!(store.noted_clock().await.unwrap().noted, Some(at));
+    }
 }
 
 pub async fn a_token_is_found_by_its_id_and_can_be_replaced(store: Arc<dyn Store>) {

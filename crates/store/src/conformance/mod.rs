@@ -445,6 +445,7 @@ macro_rules! each_conformance_case {
                 a_log_is_kept_within_its_bounds,
                 retention_deletes_only_what_is_older,
                 retention_is_bounded_and_says_when_there_is_more,
+                the_note_of_a_steady_clock_is_kept_and_replaced,
                 a_token_is_found_by_its_id_and_can_be_replaced,
                 a_token_is_added_only_where_none_has_its_id,
                 jobs_that_finished_long_ago_are_retired,

@@ -12,6 +12,8 @@ use super::rows::{decode, get, job_id, limit, time};
 use super::tables::{DELETE_KEYS, DELETE_TAGS, FORGET_NOTES, FORGET_PARENTS, Writing, shard_of};
 use crate::codes::Code;
 use crate::fault::Fault;
+use crate::kept::RemovedLines;
+use crate::marks::Mark;
 use crate::mysql::connection::for_update_of;
 use crate::tally::{self, Counts};
 use mysql_async::Value;
@@ -122,7 +124,10 @@ const DELETE_JOBS: &str = concat!(
     " STRAIGHT_JOIN jobs FORCE INDEX (PRIMARY) ON jobs.id = UNHEX(given.job)"
 );
 
-const PROBE: &str = "INSERT INTO probe (id, at) VALUES (1, ?) ON DUPLICATE KEY UPDATE at = VALUES(at)";
+const MARK: &str = "INSERT INTO probe (id, at) VALUES (?, ?) ON DUPLICATE KEY UPDATE at = VALUES(at)";
+/// As `MARK`, for numbers that never fall.
+pub(super) const RAISE_MARK: &str =
+    "INSERT INTO probe (id, at) VALUES (?, ?) ON DUPLICATE KEY UPDATE at = GREATEST(at, VALUES(at))";
 /// The session is locked for the moment, so that what it said is not kept beyond it.
 const KEEP_CONDITION: &str = "INSERT INTO session_conditions (session, document) \
      SELECT id, ? FROM sessions WHERE id = ? AND lost = 0 LOCK IN SHARE MODE \
@@ -173,9 +178,14 @@ impl MySqlHouse {
             writer: (options.seed as usize).wrapping_sub(1),
             own: OwnConnection::new(target.clone()),
             probe: OwnConnection::new(target.clone()),
-            logs: Logs::new(target.clone()),
+            logs: Logs::new(target.clone(), options.log_bytes_max),
             target,
         })
+    }
+
+    /// Log lines that were removed to keep within their limit.
+    pub fn removed_lines(&self) -> RemovedLines {
+        self.logs.removed()
     }
 
     pub async fn append_logs(&self, lines: Vec<LogLine>) -> Result<(), StoreError> {
@@ -306,9 +316,8 @@ impl MySqlHouse {
         Ok(!is_emptied || (count > 0 && purged.len() == count))
     }
 
-    /// Writes a row that nobody reads.
-    pub async fn probe(&self, now: Timestamp) -> Result<(), StoreError> {
-        again!(self.write_once(PROBE, vec![Value::Int(now.as_micros())]))
+    pub async fn mark(&self, mark: Mark, at: Timestamp) -> Result<(), StoreError> {
+        again!(self.write_once(MARK, vec![mark.id().into(), Value::Int(at.as_micros())]))
     }
 
     pub async fn keep_condition(
@@ -376,7 +385,7 @@ struct Dropped {
 }
 
 /// How many rows a partition has; of very many, what the server guesses.
-async fn count_rows(connection: &mut Connection, partition: &Partition) -> Result<u64, Fault> {
+pub(super) async fn count_rows(connection: &mut Connection, partition: &Partition) -> Result<u64, Fault> {
     let (table, name, most) = (partition.parent.table(), &partition.name, limits::PARTITION_ROWS_COUNTED_MAX);
     let counted =
         format!("SELECT COUNT(*) FROM (SELECT 1 FROM {table} PARTITION ({name}) LIMIT {most}) AS counted");

@@ -6,11 +6,12 @@
 
 use super::connection::{Connection, OwnConnection};
 use super::lists::{Insertion, documents, list};
+use super::log_quota::Remover;
 use super::options::Target;
 use super::rows::{execution_id, get, integer};
 use crate::codes::Code;
 use crate::fault::Fault;
-use crate::kept::Kept;
+use crate::kept::{Kept, RemovedLines};
 use mysql_async::Value;
 use punctual_core::ids::ExecutionId;
 use punctual_core::ports::LogLine;
@@ -41,6 +42,7 @@ const INSERT_LINES: Insertion = Insertion {
 pub(crate) struct Logs {
     own: OwnConnection,
     known: Mutex<BTreeMap<ExecutionId, Numbered>>,
+    remover: Remover,
 }
 
 /// What is kept of an execution, and the number of its last line.
@@ -51,8 +53,14 @@ struct Numbered {
 }
 
 impl Logs {
-    pub fn new(target: Target) -> Self {
-        Logs { own: OwnConnection::new(target), known: Mutex::default() }
+    pub fn new(target: Target, bytes_max: Option<u64>) -> Self {
+        let remover = Remover::new(target.clone(), bytes_max);
+        Logs { own: OwnConnection::new(target), known: Mutex::default(), remover }
+    }
+
+    /// Lines that were removed to keep within their limit.
+    pub fn removed(&self) -> RemovedLines {
+        self.remover.quota.removed()
     }
 
     /// Appends lines in one transaction and numbers them.
@@ -68,11 +76,22 @@ impl Logs {
             match self.try_append(lines, before).await {
                 Ok(after) => {
                     *known = after;
+                    self.keep_within_limit(lines, &known).await;
                     return Ok(());
                 }
                 Err(fault) if fault.is_conflict() && tries < TRIES => tries += 1,
                 Err(fault) => return Err(fault),
             }
+        }
+    }
+
+    /// Whoever appends waits for it: so lines are not written faster than old ones go. The lines are there; if old ones cannot
+    /// be removed now, the next append tries again.
+    async fn keep_within_limit(&self, lines: &[LogLine], known: &BTreeMap<ExecutionId, Numbered>) {
+        let Some(look) = self.remover.quota.appended(lines) else { return };
+        let newest = lines.iter().filter_map(|line| known.get(&line.execution)).map(|numbered| numbered.last).max();
+        if let Err(fault) = self.remover.keep_within(look, newest.unwrap_or(i64::MIN)).await {
+            tracing::warn!(%fault, "old log lines could not be removed; the next append tries again");
         }
     }
 

@@ -15,6 +15,7 @@ mod hosts;
 mod house;
 mod inspect;
 mod lists;
+mod log_quota;
 mod logs;
 pub mod migrate;
 mod names;

@@ -26,6 +26,8 @@ pub struct MySqlOptions {
     pub statement_timeout: Duration,
     /// How much time one partition of history and logs covers; retention drops whole ones.
     pub partition_width: Duration,
+    /// Bytes that all log lines together may take up; `None` for any number. Beyond it the oldest go.
+    pub log_bytes_max: Option<u64>,
     /// Where the chance of pauses and of shards comes from; another one in every process.
     pub seed: u64,
 }
@@ -40,6 +42,7 @@ impl MySqlOptions {
             connect_timeout: limits::DATABASE_CONNECT_TIMEOUT,
             statement_timeout: limits::DATABASE_STATEMENT_TIMEOUT,
             partition_width: limits::PARTITION_WIDTH,
+            log_bytes_max: Some(limits::LOGS_BYTES_DEFAULT),
             seed: 0,
         }
     }

@@ -9,6 +9,7 @@ use super::register::Register;
 use super::tables::MySqlConnect;
 use crate::draft::{Writers, WritersOptions};
 use crate::fault::Fault;
+use crate::kept::RemovedLines;
 use crate::register::{RegisterCall, RegisterReply, serve_register};
 use crate::served::{seed, serve_store};
 use punctual_core::ports::{Entries, LogLine, StoreError};
@@ -79,6 +80,10 @@ impl MySqlStore {
     /// The version of the tables.
     pub const fn schema_version() -> usize {
         migrate::VERSION
+    }
+
+    fn removed_lines(&self) -> RemovedLines {
+        self.house.removed_lines()
     }
 
     async fn append_lines(&self, lines: Vec<LogLine>) -> Result<(), StoreError> {

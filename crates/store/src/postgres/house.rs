@@ -10,6 +10,7 @@ use super::tables::changed::Writing;
 use super::tables::changed::others::FORGET_NOTES;
 use super::wire::{Call, Frame, OwnWire, Parameter, Wire, value};
 use crate::fault::Fault;
+use crate::marks::Mark;
 use crate::tally::{self, Counts};
 use punctual_core::health::WorkerCondition;
 use punctual_core::ids::SessionId;
@@ -78,8 +79,11 @@ const PURGE_JOBS: &str = "DELETE FROM jobs WHERE id = ANY($1)";
 const KEEP_CONDITION: &str = "INSERT INTO session_conditions (session, document) \
      SELECT id, $2::text FROM sessions WHERE id = $1 AND NOT lost FOR KEY SHARE \
      ON CONFLICT (session) DO UPDATE SET document = excluded.document";
-const PROBE: &str =
-    "INSERT INTO probe (id, at) VALUES (1, $1) ON CONFLICT (id) DO UPDATE SET at = excluded.at";
+const MARK: &str =
+    "INSERT INTO probe (id, at) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET at = excluded.at";
+/// As `MARK`, for numbers that never fall.
+pub(super) const RAISE_MARK: &str = "INSERT INTO probe (id, at) VALUES ($1, $2) \
+     ON CONFLICT (id) DO UPDATE SET at = greatest(probe.at, excluded.at)";
 const PUT_TOKEN: &str = "INSERT INTO tokens (id, secret_sha256, role, created_at) VALUES ($1, $2, $3, $4) \
      ON CONFLICT (id) DO UPDATE SET secret_sha256 = excluded.secret_sha256, role = excluded.role, \
      created_at = excluded.created_at";
@@ -236,10 +240,9 @@ impl House {
         Ok(!is_emptied || (count > 0 && jobs.len() == count))
     }
 
-    /// Writes a row that nobody reads.
-    pub async fn probe(&self, now: Timestamp) -> Result<(), Fault> {
+    pub async fn mark(&self, mark: Mark, at: Timestamp) -> Result<(), Fault> {
         let mut used = self.probe.take().await?;
-        used.wire.run_one(Call::new(PROBE, [value(now.as_micros())])).await?;
+        used.wire.run_one(Call::new(MARK, [value(mark.id()), value(at.as_micros())])).await?;
         used.keep();
         Ok(())
     }
@@ -317,7 +320,7 @@ async fn keep_places_growing(wire: &mut Wire) -> Result<(), Fault> {
 }
 
 /// How many rows go with a partition; of very many, what the database thinks.
-async fn count_rows(wire: &Wire, partition: &Partition) -> Result<u64, Fault> {
+pub(super) async fn count_rows(wire: &Wire, partition: &Partition) -> Result<u64, Fault> {
     let (client, name) = (wire.client(), &partition.name);
     if client.query_one("SELECT to_regclass($1) IS NULL", &[name]).await?.try_get(0)? {
         return Ok(0);

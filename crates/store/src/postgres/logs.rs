@@ -5,12 +5,13 @@
 //! order, get the next number after the one before. The lines of an execution come from one worker, one call after the
 //! other, so that numbers grow for whoever follows them.
 
+use super::log_quota::Remover;
 use super::partitions::Parent;
 use super::rows::{clean, code, execution_id, get, integer, uuid};
 use super::tables::Shared;
 use super::wire::{Call, Frame, OwnWire, Wire, column};
 use crate::fault::Fault;
-use crate::kept::Kept;
+use crate::kept::{Kept, RemovedLines};
 use punctual_core::ids::ExecutionId;
 use punctual_core::ports::LogLine;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +36,7 @@ pub(crate) struct Logs {
     shared: Shared,
     own: OwnWire,
     known: Mutex<BTreeMap<ExecutionId, Numbered>>,
+    remover: Remover,
 }
 
 /// What is kept of an execution, and the number of its last line.
@@ -45,9 +47,14 @@ struct Numbered {
 }
 
 impl Logs {
-    pub fn new(shared: Shared) -> Self {
+    pub fn new(shared: Shared, bytes_max: Option<u64>) -> Self {
         let own = OwnWire::new(shared.target.clone());
-        Logs { shared, own, known: Mutex::default() }
+        Logs { own, known: Mutex::default(), remover: Remover::new(shared.clone(), bytes_max), shared }
+    }
+
+    /// Lines that were removed to keep within their limit.
+    pub fn removed(&self) -> RemovedLines {
+        self.remover.quota.removed()
     }
 
     /// Appends lines in one transaction and numbers them.
@@ -63,6 +70,7 @@ impl Logs {
             match self.try_append(lines, before).await {
                 Ok(after) => {
                     *known = after;
+                    self.keep_within_limit(lines, &known).await;
                     return Ok(());
                 }
                 Err(fault) if fault.is_conflict() && tries < TRIES => {
@@ -71,6 +79,16 @@ impl Logs {
                 }
                 Err(fault) => return Err(fault),
             }
+        }
+    }
+
+    /// Whoever appends waits for it: so lines are not written faster than old ones go. The lines are there; if old ones cannot
+    /// be removed now, the next append tries again.
+    async fn keep_within_limit(&self, lines: &[LogLine], known: &BTreeMap<ExecutionId, Numbered>) {
+        let Some(look) = self.remover.quota.appended(lines) else { return };
+        let newest = lines.iter().filter_map(|line| known.get(&line.execution)).map(|numbered| numbered.last).max();
+        if let Err(fault) = self.remover.keep_within(look, newest.unwrap_or(i64::MIN)).await {
+            tracing::warn!(%fault, "old log lines could not be removed; the next append tries again");
         }
     }
 

@@ -13,6 +13,7 @@ mod hosts;
 mod house;
 mod inspect;
 mod listen;
+mod log_quota;
 mod logs;
 pub mod migrate;
 mod names;

@@ -11,6 +11,7 @@ use super::register::Register;
 use super::tables::Shared;
 use crate::draft::{Writers, WritersOptions};
 use crate::fault::Fault;
+use crate::kept::RemovedLines;
 use crate::register::{RegisterCall, RegisterReply, serve_register};
 use crate::served::{seed, serve_store};
 use punctual_core::ports::{Entries, LogLine, StoreError, Wakes};
@@ -65,7 +66,7 @@ impl PostgresStore {
             readers: Readers::new(&shared.target, replica, options.readers)?,
             writers: Writers::start(writers, Arc::new(shared.clone())),
             house,
-            logs: Logs::new(shared.clone()),
+            logs: Logs::new(shared.clone(), options.log_bytes_max),
             wakes: Arc::new(PostgresWakes::new(&shared.target)),
             register: Register::new(shared.target.clone()),
         })
@@ -89,6 +90,10 @@ impl PostgresStore {
     /// The version of the tables that this binary works with.
     pub const fn schema_version() -> usize {
         migrate::VERSION
+    }
+
+    fn removed_lines(&self) -> RemovedLines {
+        self.logs.removed()
     }
 
     async fn append_lines(&self, lines: Vec<LogLine>) -> Result<(), Fault> {

@@ -3,16 +3,20 @@
 
 use super::open::{LOGS_FILE, MAIN_FILE};
 use crate::fault::Fault;
+use crate::kept::RemovedLines;
 use punctual_core::histogram::{Histogram, ITEMS, SHORT_US};
 use punctual_core::ports::StoreFigures;
 use rusqlite::Connection;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Debug)]
 pub(crate) struct Figures {
     pub transaction_time: Histogram,
     pub transaction_writes: Histogram,
     pub checkpoint_time: Histogram,
+    log_lines_removed: AtomicU64,
+    log_bytes_removed: AtomicU64,
 }
 
 impl Default for Figures {
@@ -21,11 +25,19 @@ impl Default for Figures {
             transaction_time: Histogram::new(SHORT_US),
             transaction_writes: Histogram::new(ITEMS),
             checkpoint_time: Histogram::new(SHORT_US),
+            log_lines_removed: AtomicU64::default(),
+            log_bytes_removed: AtomicU64::default(),
         }
     }
 }
 
 impl Figures {
+    /// What the writer of log lines has removed so far.
+    pub fn note_removed(&self, removed: RemovedLines) {
+        self.log_lines_removed.store(removed.lines, Ordering::Relaxed);
+        self.log_bytes_removed.store(removed.bytes, Ordering::Relaxed);
+    }
+
     /// What was counted, and what the files of this directory take up.
     pub fn read(&self, main: &Connection, dir: &Path) -> Result<StoreFigures, Fault> {
         let pragma = |sql: &str| -> Result<u64, Fault> {
@@ -43,6 +55,8 @@ impl Figures {
             free_bytes: pragma("PRAGMA freelist_count")? * page_bytes,
             wal_bytes: file_bytes(&format!("{MAIN_FILE}-wal")),
             log_bytes: file_bytes(LOGS_FILE) + file_bytes(&format!("{LOGS_FILE}-wal")),
+            log_lines_removed: self.log_lines_removed.load(Ordering::Relaxed),
+            log_bytes_removed: self.log_bytes_removed.load(Ordering::Relaxed),
         })
     }
 }

@@ -7,6 +7,7 @@ use super::tx::Tx;
 use super::write::{Purged, Upkeep, UpkeepReply};
 use crate::codes::Code;
 use crate::fault::Fault;
+use crate::marks::Mark;
 use crate::rows::Rows;
 use crate::{tally, verbs};
 use punctual_core::health::WorkerCondition;
@@ -53,8 +54,12 @@ pub(crate) fn perform(tx: &mut Tx<'_>, upkeep: &Upkeep) -> Result<UpkeepReply, F
         Upkeep::Retire { now, retirement } => UpkeepReply::Retired(retire(tx, *now, *retirement)?),
         Upkeep::Purge { before, limit } => UpkeepReply::Purged(purge(tx, *before, *limit)?),
         Upkeep::Probe { now } => {
-            probe(tx, *now)?;
+            mark(tx, Mark::Probe, *now)?;
             UpkeepReply::Probed
+        }
+        Upkeep::NoteClock { at } => {
+            mark(tx, Mark::SteadyClock, *at)?;
+            UpkeepReply::ClockNoted
         }
         Upkeep::KeepCondition { session, condition } => {
             keep_condition(tx, *session, condition)?;
@@ -175,11 +180,10 @@ fn purge(tx: &mut Tx<'_>, before: Timestamp, count: usize) -> Result<Purged, Fau
     Ok(purged)
 }
 
-/// Writes a row that nobody reads.
-fn probe(tx: &mut Tx<'_>, now: Timestamp) -> Result<(), Fault> {
+fn mark(tx: &mut Tx<'_>, mark: Mark, at: Timestamp) -> Result<(), Fault> {
     tx.conn
-        .prepare_cached("INSERT INTO probe (id, at) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET at = ?1")?
-        .execute([now.as_micros()])?;
+        .prepare_cached("INSERT INTO probe (id, at) VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET at = ?2")?
+        .execute(params![mark.id(), at.as_micros()])?;
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use super::reads::{Item, page};
 use super::rows::{count, counter, decode, job_id, limit, one, time};
 use crate::codes::Code;
 use crate::fault::Fault;
-use crate::kept::Kept;
+use crate::kept::{Kept, RemovedLines};
 use crate::lists::Room;
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::limits;
@@ -26,13 +26,25 @@ pub(crate) const LAST_LINES: &str = "SELECT number, job, occurrence, attempt, ti
 const RETAIN_LINES: &str = "DELETE FROM lines WHERE timestamp < ?1 \
      AND number IN (SELECT number FROM lines ORDER BY number LIMIT ?2)";
 
+pub(crate) const OLDEST_LINES: &str =
+    "SELECT number, length(CAST(message AS BLOB)), timestamp FROM lines ORDER BY number LIMIT ?1";
+const REMOVE_LINES: &str = "DELETE FROM lines WHERE number <= ?1";
+const NOTE_REMOVED: &str =
+    "INSERT INTO removed (id, until) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET until = ?1";
+
 /// The database of log lines with its one writing connection.
 #[derive(Debug)]
 pub struct LogCore {
     conn: Connection,
     kept: BTreeMap<ExecutionId, Kept>,
+    /// Bytes that the database may take up; `None` for any number.
+    bytes_max: Option<u64>,
+    removed: RemovedLines,
 }
 
+
+/// Bytes that one step removes at least, so that a step is worth its transaction.
+const REMOVED_BYTES_MIN: u64 = 64 * 1024;
 /// Executions of which it is remembered how much is kept; beyond that all are counted anew when they write.
 const EXECUTIONS_REMEMBERED_MAX: usize = 10_000;
 const COUNT_LINES: &str = "SELECT count(*), coalesce(sum(length(CAST(message AS BLOB))), 0) FROM lines \
@@ -54,7 +66,17 @@ impl LogCore {
     /// Brings an open database to this binary's version.
     pub(crate) fn migrated(mut conn: Connection) -> Result<Self, StoreError> {
         migrate::migrate(&mut conn, migrate::LOGS)?;
-        Ok(LogCore { conn, kept: BTreeMap::new() })
+        Ok(LogCore { conn, kept: BTreeMap::new(), bytes_max: None, removed: RemovedLines::default() })
+    }
+
+    /// Limits what the database may take up. The oldest lines go as soon as more is appended.
+    pub fn with_bytes_max(self, bytes_max: Option<u64>) -> Self {
+        LogCore { bytes_max, ..self }
+    }
+
+    /// What was removed to keep within the limit.
+    pub(crate) fn removed(&self) -> RemovedLines {
+        self.removed
     }
 
     /// Appends lines in one transaction; the store numbers them.
@@ -66,7 +88,49 @@ impl LogCore {
             // What was counted of a transaction that did not commit is not there.
             self.kept.clear();
         }
-        Ok(appended?)
+        appended?;
+        // The lines are there: whoever sent them must not send them again because others could not be removed.
+        if let Err(error) = self.keep_within_limit().map_err(StoreError::from) {
+            tracing::warn!(%error, "old log lines could not be removed; the next append tries again");
+        }
+        Ok(())
+    }
+
+    /// Removes the oldest lines, a step at a time, until the pages in use are within the limit. Freed pages are used again,
+    /// so that the file does not grow beyond it.
+    fn keep_within_limit(&mut self) -> Result<(), Fault> {
+        let Some(most) = self.bytes_max else { return Ok(()) };
+        loop {
+            let excess = used_bytes(&self.conn)?.saturating_sub(most);
+            if excess == 0 || !self.remove_oldest(excess.max(REMOVED_BYTES_MIN))? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Removes about so many bytes of the oldest lines; whether there were any.
+    fn remove_oldest(&mut self, wanted: u64) -> Result<bool, Fault> {
+        let transaction = self.conn.transaction()?;
+        let mut removed = RemovedLines::default();
+        let mut last = None;
+        let mut select = transaction.prepare_cached(OLDEST_LINES)?;
+        let mut rows = select.query([limit(limits::LOGS_REMOVED_PER_STEP_MAX)])?;
+        while removed.bytes < wanted
+            && let Some(row) = rows.next()?
+        {
+            removed.lines += 1;
+            removed.bytes += count(row, 1, "length(lines.message)")?;
+            last = Some((row.get::<_, i64>(0)?, row.get::<_, i64>(2)?));
+        }
+        drop(rows);
+        drop(select);
+        let Some((number, written_at)) = last else { return Ok(false) };
+        transaction.prepare_cached(REMOVE_LINES)?.execute([number])?;
+        transaction.prepare_cached(NOTE_REMOVED)?.execute([written_at])?;
+        transaction.commit()?;
+        self.removed.lines += removed.lines;
+        self.removed.bytes += removed.bytes;
+        Ok(true)
     }
 
     /// The lines of one execution in the order of their numbers.
@@ -131,6 +195,26 @@ impl LogCore {
         transaction.commit()?;
         Ok(())
     }
+}
+
+/// What the database takes up, without pages that are free to be used again.
+fn used_bytes(conn: &Connection) -> Result<u64, Fault> {
+    let pragma = |sql: &str| -> Result<u64, Fault> {
+        let value: i64 = conn.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+        Ok(u64::try_from(value).unwrap_or(0))
+    };
+    let used = pragma("PRAGMA page_count")?.saturating_sub(pragma("PRAGMA freelist_count")?);
+    Ok(used * pragma("PRAGMA page_size")?)
+}
+
+/// The time up to which lines may have been removed to keep within the limit.
+pub(crate) fn read_removed_until(conn: &Connection) -> Result<Option<Timestamp>, StoreError> {
+    Ok(try_read_removed_until(conn)?)
+}
+
+fn try_read_removed_until(conn: &Connection) -> Result<Option<Timestamp>, Fault> {
+    let mut select = conn.prepare_cached("SELECT until FROM removed WHERE id = 1")?;
+    one(&mut select, [], |row| time(row, 0))
 }
 
 fn insert_line(conn: &Connection, line: &LogLine) -> Result<(), Fault> {

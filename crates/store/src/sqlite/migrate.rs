@@ -13,7 +13,8 @@ pub(crate) const MAIN: &[&str] = &[
     include_str!("migrations/0005_limits.sql"),
 ];
 /// Steps of the database of log lines.
-pub(crate) const LOGS: &[&str] = &[include_str!("migrations/logs_0001_initial.sql")];
+pub(crate) const LOGS: &[&str] =
+    &[include_str!("migrations/logs_0001_initial.sql"), include_str!("migrations/logs_0002_removed.sql")];
 
 /// The database cannot be brought to this binary's version.
 #[derive(Debug, thiserror::Error)]

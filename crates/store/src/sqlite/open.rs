@@ -2,6 +2,7 @@
 
 use crate::fault::Fault;
 use crate::unfinished::NOTES_TABLE;
+use punctual_core::limits;
 use punctual_core::ports::StoreError;
 use rusqlite::{Connection, OptionalExtension};
 use std::fs::{self, Metadata};
@@ -37,11 +38,18 @@ pub struct SqliteOptions {
     pub reader_count: usize,
     /// How often the files are checked in the background; never if absent.
     pub check_interval: Option<Duration>,
+    /// Bytes that the database of log lines may take up; `None` for any number. Beyond it the oldest lines go.
+    pub log_bytes_max: Option<u64>,
 }
 
 impl SqliteOptions {
     pub fn new(dir: impl Into<PathBuf>) -> Self {
-        SqliteOptions { dir: dir.into(), reader_count: 2, check_interval: None }
+        SqliteOptions {
+            dir: dir.into(),
+            reader_count: 2,
+            check_interval: None,
+            log_bytes_max: Some(limits::LOGS_BYTES_DEFAULT),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use super::damage;
 use super::figures::Figures;
 use super::integrity;
 use super::lock::DirectoryLock;
-use super::logs::{LogCore, read_last_lines, read_lines};
+use super::logs::{LogCore, read_last_lines, read_lines, read_removed_until};
 use super::migrate;
 use super::names::Lanes;
 use super::open::{LOGS_FILE, MAIN_FILE, OpenError, OpenFile, SqliteOptions};
@@ -30,7 +30,7 @@ use punctual_core::ports::{
     Admitted, Beat, BeatOutcome, Begun, CancelOutcome, Claim, ClaimOutcome, Clock, Control, ControlOutcome,
     DeadLetter, DeadLetterQuery, Depth, Due, Entries, ExecutionQuery, ExecutionView, ExecutionWalk,
     FinishedPage, Fire, FireOutcome, HistorySpan, Horizon, JobCounts, JobQuery, JobView, LeaseRef,
-    ListedExecution, LogLine, Look, LookOutcome, NewJob, NewRequest, OpenExecution, Page, PausedQueue,
+    ListedExecution, LogLine, Look, LookOutcome, NewJob, NewRequest, NotedClock, OpenExecution, Page, PausedQueue,
     Pausing, QueueRow, Recovered, Report, ReportOutcome, RequestKey, RequestState, Resolved, Resync,
     ResyncOutcome, Retained, Retired, Retirement, RunningPlace, SessionOpening, SessionRow, Store,
     StoreError, StoreFigures, StoreHealth, StoredAnswer, SubmitOutcome, Token,
@@ -101,6 +101,7 @@ impl SqliteStore {
         let core = SqliteCore::migrated(main).map_err(database_error(&main_path))?;
         let logs = open_checked(&logs_path, Durability::ProcessDeath, migrate::LOGS)?;
         let logs = LogCore::migrated(logs).map_err(database_error(&logs_path))?;
+        let logs = logs.with_bytes_max(options.log_bytes_max);
         let figures = Arc::new(Figures::default());
         let checkpointer = Checkpointer::spawn(&main_path, figures.clone())
             .map_err(|fault| database_error(&main_path)(StoreError::from(fault)))?;
@@ -124,7 +125,7 @@ impl SqliteStore {
                 figures: figures.clone(),
             })
             .map_err(io_error(dir))?,
-            log_writer: spawn_log_writer(logs).map_err(io_error(dir))?,
+            log_writer: spawn_log_writer(logs, figures.clone()).map_err(io_error(dir))?,
             clock,
             figures,
             dir: dir.clone(),
@@ -272,7 +273,7 @@ fn answers_after_panic(panic: &(dyn std::any::Any + Send), count: usize) -> Vec<
     vec![Err(error); count]
 }
 
-fn spawn_log_writer(mut logs: LogCore) -> std::io::Result<Batcher<LogRequest>> {
+fn spawn_log_writer(mut logs: LogCore, figures: Arc<Figures>) -> std::io::Result<Batcher<LogRequest>> {
     let weight = |request: &LogRequest| match request {
         LogRequest::Append { lines, .. } => lines.len().max(1),
         LogRequest::Retain { limit, .. } => (*limit).max(1),
@@ -284,6 +285,7 @@ fn spawn_log_writer(mut logs: LogCore) -> std::io::Result<Batcher<LogRequest>> {
             tracing::error!(error = %panicked(&*panic), "a transaction of log lines was abandoned");
             logs.abandon();
         }
+        figures.note_removed(logs.removed());
     })
 }
 
@@ -610,6 +612,19 @@ impl Store for SqliteStore {
 
     async fn last_logs(&self, execution: ExecutionId, count: usize) -> Result<Vec<LogLine>, StoreError> {
         self.readers.run(move |reader| read_last_lines(&reader.logs, execution, count)).await
+    }
+
+    async fn logs_removed_until(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.readers.run(|reader| read_removed_until(&reader.logs)).await
+    }
+
+    async fn noted_clock(&self) -> Result<NotedClock, StoreError> {
+        let noted = self.read(|reads| reads.steady_clock()).await?;
+        Ok(NotedClock { now: self.clock.wall(), noted })
+    }
+
+    async fn note_clock(&self, at: Timestamp) -> Result<(), StoreError> {
+        kept!(self, Upkeep::NoteClock { at }, UpkeepReply::ClockNoted => ())
     }
 
     async fn retain(&self, horizon: Horizon, limit: usize) -> Result<Retained, StoreError> {

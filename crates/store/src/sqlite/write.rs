@@ -36,6 +36,10 @@ pub enum Upkeep {
     Probe {
         now: Timestamp,
     },
+    /// Notes that retention has found the clock steady.
+    NoteClock {
+        at: Timestamp,
+    },
     KeepCondition {
         session: SessionId,
         condition: WorkerCondition,
@@ -67,6 +71,7 @@ impl Upkeep {
             Upkeep::Retain { limit, .. } | Upkeep::Purge { limit, .. } => *limit,
             Upkeep::Retire { retirement, .. } => retirement.limit,
             Upkeep::Probe { .. }
+            | Upkeep::NoteClock { .. }
             | Upkeep::KeepCondition { .. }
             | Upkeep::PutToken { .. }
             | Upkeep::AddToken { .. }
@@ -109,6 +114,7 @@ pub enum UpkeepReply {
     Retired(Retired),
     Purged(Purged),
     Probed,
+    ClockNoted,
     ConditionKept,
     TokenPut,
     /// The one that counts.

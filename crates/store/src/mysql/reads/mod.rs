@@ -43,10 +43,11 @@ pub(crate) mod statements {
 
 use super::rows::get;
 use crate::fault::Fault;
+use crate::marks::Mark;
 use futures_util::FutureExt;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Params, Row};
-use punctual_core::ports::Lane;
+use punctual_core::ports::{Lane, NotedClock};
 use punctual_core::time::Timestamp;
 use std::sync::Arc;
 
@@ -96,6 +97,22 @@ impl Reads {
     pub async fn clock(&mut self) -> Result<Timestamp, Fault> {
         let row = self.one(CLOCK, ()).await?.ok_or_else(|| Fault::Missing("the time".to_owned()))?;
         Ok(Timestamp::from_micros(get(&row, 0)?))
+    }
+
+    /// The same, with the time at which retention last found it steady.
+    pub async fn noted_clock(&mut self) -> Result<NotedClock, Fault> {
+        let noted = self.mark(Mark::SteadyClock).await?;
+        Ok(NotedClock { now: self.clock().await?, noted })
+    }
+
+    /// Log lines written before this time may have been removed.
+    pub async fn logs_removed_until(&mut self) -> Result<Option<Timestamp>, Fault> {
+        self.mark(Mark::LogsRemoved).await
+    }
+
+    async fn mark(&mut self, mark: Mark) -> Result<Option<Timestamp>, Fault> {
+        let row = self.one("SELECT at FROM probe WHERE id = ?", (mark.id(),)).await?;
+        row.map(|row| Ok(Timestamp::from_micros(get(&row, 0)?))).transpose()
     }
 
     /// All rows of a query that is bounded by its own limit.

@@ -9,6 +9,7 @@ mod fixture;
 mod following;
 mod galera;
 pub(crate) mod integrity;
+mod log_quota;
 mod migrations;
 mod nodes;
 mod partitioning;

@@ -38,10 +38,11 @@ pub(crate) use {
 };
 
 use crate::fault::Fault;
+use crate::marks::Mark;
 use crate::postgres::rows::get;
 use deadpool_postgres::GenericClient;
 use punctual_core::limits;
-use punctual_core::ports::StoreError;
+use punctual_core::ports::{NotedClock, StoreError};
 use punctual_core::time::Timestamp;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -72,6 +73,22 @@ impl<'a, C: GenericClient> Reads<'a, C> {
     /// The time by the clock of the database.
     pub async fn clock(&self) -> Result<Timestamp, StoreError> {
         Ok(self.time_of_database().await?)
+    }
+
+    /// The same, with the time at which retention last found it steady.
+    pub async fn noted_clock(&self) -> Result<NotedClock, StoreError> {
+        let noted = self.mark(Mark::SteadyClock).await?;
+        Ok(NotedClock { now: self.time_of_database().await?, noted })
+    }
+
+    /// Log lines written before this time may have been removed.
+    pub async fn logs_removed_until(&self) -> Result<Option<Timestamp>, StoreError> {
+        Ok(self.mark(Mark::LogsRemoved).await?)
+    }
+
+    async fn mark(&self, mark: Mark) -> Result<Option<Timestamp>, Fault> {
+        let row = self.one("SELECT at FROM probe WHERE id = $1", &[&mark.id()]).await?;
+        row.map(|row| Ok(Timestamp::from_micros(get(&row, 0)?))).transpose()
     }
 
     async fn time_of_database(&self) -> Result<Timestamp, Fault> {

@@ -11,6 +11,7 @@ mod fixture;
 mod heads;
 mod hosts;
 pub(crate) mod integrity;
+mod log_quota;
 mod migrations;
 mod nodes;
 mod partitioning;

@@ -67,7 +67,7 @@ async fn old_partitions_are_dropped_with_what_is_noted_of_them() {
     TestDatabase::with(async |options| {
         let client = client(&options).await;
         let shared = Shared::new(&options).unwrap();
-        let (house, logs) = (House::new(shared.clone()), Logs::new(shared));
+        let (house, logs) = (House::new(shared.clone()), Logs::new(shared, None));
         let mut tables = tables(&options).await;
         for number in 1..=3 {
             let row = EndedRow { finished: finished(number, at(number.into())), worker: None };
@@ -156,7 +156,7 @@ async fn whoever_lost_its_connection_is_no_longer_the_only_one() {
 async fn lines_are_numbered_by_their_time_and_never_twice() {
     TestDatabase::with(async |options| {
         let shared = || Shared::new(&options).unwrap();
-        let (one, other) = (Logs::new(shared()), Logs::new(shared()));
+        let (one, other) = (Logs::new(shared(), None), Logs::new(shared(), None));
         one.append(&[line(1, 5, "a\0b"), line(1, 5, "second"), line(1, 4, "back")]).await.unwrap();
         // Another node takes over in the same microsecond, and then the first one goes on.
         other.append(&[line(1, 5, "other")]).await.unwrap();

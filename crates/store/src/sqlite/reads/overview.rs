@@ -3,6 +3,7 @@
 use super::Reads;
 use crate::codes::read_condition;
 use crate::fault::Fault;
+use crate::marks::Mark;
 use crate::sqlite::names::read_queues;
 use crate::sqlite::rows::{all, count, decode, limit, one, time, time_or_none};
 use crate::sqlite::tally::{self, LaneTally};
@@ -33,7 +34,18 @@ const HOLDINGS: &str = "SELECT session, count(*) FROM live WHERE state = 2 GROUP
 pub(crate) const AHEAD: &str = "SELECT count(*) FROM (SELECT 1 FROM live WHERE lane = ?1 AND state = 1 \
      AND (rank, job, occurrence) < (?2, ?3, ?4) LIMIT ?5)";
 
+const MARK: &str = "SELECT at FROM probe WHERE id = ?1";
+
 impl Reads<'_> {
+    /// The time at which retention last found the clock steady.
+    pub fn steady_clock(&mut self) -> Result<Option<Timestamp>, StoreError> {
+        Ok(self.mark(Mark::SteadyClock)?)
+    }
+
+    fn mark(&mut self, mark: Mark) -> Result<Option<Timestamp>, Fault> {
+        one(&mut *self.conn.prepare_cached(MARK)?, [mark.id()], |row| time(row, 0))
+    }
+
     pub fn paused_queues(&mut self) -> Result<Vec<PausedQueue>, StoreError> {
         let paused = self.queues()?.into_iter().filter_map(|QueueRow { queue, paused_at, .. }| {
             paused_at.map(|paused_at| PausedQueue { queue, paused_at })

@@ -6,6 +6,7 @@ mod conformance;
 mod damage;
 mod files;
 mod inspect;
+mod log_limit;
 mod outages;
 mod plans;
 mod register;

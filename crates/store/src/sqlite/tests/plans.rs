@@ -3,7 +3,7 @@
 
 use super::{apply, claim, future_job, job, open_session, report, submit};
 use crate::sqlite::house::{JOBS_AFTER, LAST_COMPLETED, PURGEABLE, RETAIN_PACES, RETAIN_REQUESTS};
-use crate::sqlite::logs::{LAST_LINES, LINES_OF_EXECUTION};
+use crate::sqlite::logs::{LAST_LINES, LINES_OF_EXECUTION, OLDEST_LINES};
 use crate::sqlite::reads::{
     ACTIVE_LIVE, ACTIVE_SCHEDULES, AHEAD, DEAD_LETTER, DEAD_LETTERS, DEAD_LETTERS_OF_JOB, DUE_LIVE,
     DUE_SCHEDULES, FINISHED_AFTER, FINISHED_AT, FINISHED_BEFORE, HISTORY_OF_JOB, LATEST_DEAD_LETTER,
@@ -118,6 +118,15 @@ fn log_lines_are_found_by_their_execution() {
     check(logs.connection(), LINES_OF_EXECUTION, expected);
     let expected = "lines USING INDEX lines_execution (job=? AND occurrence=? AND attempt=?)";
     check(logs.connection(), LAST_LINES, expected);
+}
+
+#[test]
+fn the_oldest_log_lines_are_read_in_the_order_of_the_table() {
+    let logs = LogCore::open_in_memory().unwrap();
+    let mut explain = logs.connection().prepare(&format!("EXPLAIN QUERY PLAN {OLDEST_LINES}")).unwrap();
+    let steps: Vec<String> =
+        explain.query_map([1_i64], |row| row.get(3)).unwrap().collect::<Result<_, _>>().unwrap();
+    assert_eq!(steps, ["SCAN lines"], "its first rows, and no sorting");
 }
 
 /// Many waiting behind gates, running, queued, finished, dead and still to come.

@@ -1,0 +1,92 @@
+//! How much all log lines together may take up on a database server, and how much this process owes for what it appended.
+//!
+//! While the tables are larger than the limit, whole days go first. When only the day that is written to is left, each process
+//! removes the logs of the executions that ended first: as many bytes as it has appended. So the amount that is kept stays
+//! where it is, whatever the database says about pages that it has not freed yet.
+
+use crate::kept::RemovedLines;
+use punctual_core::ids::ExecutionId;
+use punctual_core::ports::LogLine;
+use punctual_core::time::Timestamp;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+/// What a line takes up beside its text, roughly.
+pub(crate) const LINE_OVERHEAD_BYTES: u64 = 100;
+/// After how many bytes a process looks at the size: this part of the limit, within bounds.
+const LOOKS_PER_LIMIT: u64 = 64;
+const LOOK_BYTES_MIN: u64 = 64 << 10;
+const LOOK_BYTES_MAX: u64 = 64 << 20;
+/// Ended executions that one look at history finds.
+pub(crate) const ENDED_PER_LOOK: usize = 200;
+/// Executions whose lines one transaction removes: each may have a few megabytes.
+pub(crate) const EXECUTIONS_PER_STEP: usize = 4;
+
+/// What one process knows of the limit.
+#[derive(Debug)]
+pub(crate) struct LogQuota {
+    bytes_max: Option<u64>,
+    /// Appended since lines were last removed or found to be within the limit; negative after more was removed.
+    owed: AtomicI64,
+    lines_removed: AtomicU64,
+    bytes_removed: AtomicU64,
+}
+
+/// A look at the size that is due.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct QuotaLook {
+    pub bytes_max: u64,
+    /// Bytes to be removed if the limit is exceeded.
+    pub owed: u64,
+}
+
+/// An execution that has ended, in the order of history.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ended {
+    pub place: i64,
+    pub execution: ExecutionId,
+    pub completed_at: Timestamp,
+    pub has_lines: bool,
+}
+
+impl LogQuota {
+    pub fn new(bytes_max: Option<u64>) -> Self {
+        LogQuota {
+            bytes_max,
+            owed: AtomicI64::default(),
+            lines_removed: AtomicU64::default(),
+            bytes_removed: AtomicU64::default(),
+        }
+    }
+
+    /// Takes note of lines that were appended. Says what to look at, if it is time to.
+    pub fn appended(&self, lines: &[LogLine]) -> Option<QuotaLook> {
+        let bytes_max = self.bytes_max?;
+        let bytes: u64 = lines.iter().map(|line| line.message.len() as u64 + LINE_OVERHEAD_BYTES).sum();
+        let added = signed(bytes);
+        let owed = u64::try_from(self.owed.fetch_add(added, Ordering::Relaxed) + added).unwrap_or(0);
+        let due = (bytes_max / LOOKS_PER_LIMIT).clamp(LOOK_BYTES_MIN, LOOK_BYTES_MAX);
+        (owed >= due).then_some(QuotaLook { bytes_max, owed })
+    }
+
+    /// Nothing is owed any more for what this look was about. What was removed beyond it counts for later ones.
+    pub fn settle(&self, look: QuotaLook, freed: u64) {
+        self.owed.fetch_sub(signed(look.owed.max(freed)), Ordering::Relaxed);
+    }
+
+    pub fn note_removed(&self, removed: RemovedLines) {
+        self.lines_removed.fetch_add(removed.lines, Ordering::Relaxed);
+        self.bytes_removed.fetch_add(removed.bytes, Ordering::Relaxed);
+    }
+
+    /// What this process has removed.
+    pub fn removed(&self) -> RemovedLines {
+        RemovedLines {
+            lines: self.lines_removed.load(Ordering::Relaxed),
+            bytes: self.bytes_removed.load(Ordering::Relaxed),
+        }
+    }
+}
+
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
