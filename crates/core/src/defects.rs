@@ -64,10 +64,14 @@ pub enum Defect {
     ForgetBacklog,
     /// What a worker has given back after holding it for too long, it starts all the same.
     KeepWhatIsGivenBack,
+    /// A replay that finds no room skips its occurrence instead of waiting.
+    CutReplay,
+    /// A regular occurrence is skipped because a replayed one is open.
+    SkipForReplay,
 }
 
 impl Defect {
-    pub const ALL: [Defect; 29] = [
+    pub const ALL: [Defect; 31] = [
         Defect::DropVersionCheck,
         Defect::DropEpoch,
         Defect::ExpireByWallClock,
@@ -97,6 +101,8 @@ impl Defect {
         Defect::MoveWhilePaused,
         Defect::ForgetBacklog,
         Defect::KeepWhatIsGivenBack,
+        Defect::CutReplay,
+        Defect::SkipForReplay,
     ];
 }
 

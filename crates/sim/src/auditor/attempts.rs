@@ -400,7 +400,8 @@ impl Auditor {
             let ended_at = at.max(claimed_at);
             let ended = Ended { session: Some(session), ..Ended::unstarted(Status::Cancelled, ended_at) };
             self.close(id, ended, Some(JobMark::Cancelled))?;
-            return self.follow(id.job, false);
+            self.follow(id.job, false)?;
+            return self.wake_replay(id.job);
         }
         let (occurrence, _) = self.occurrence_mut(id)?;
         let is_held = is_paused && !occurrence.is_exempt;
@@ -524,6 +525,7 @@ impl Auditor {
             };
             self.close(id, ended, mark)?;
             self.follow(id.job, status == Status::Succeeded)?;
+            self.wake_replay(id.job)?;
             return Ok(false);
         }
         rule!(
