@@ -16,7 +16,7 @@ use punctual_core::ports::{
     DeadLetter, Depth, ExecutionView, JobView, ListedExecution, QueueRow, SessionRow,
 };
 use punctual_core::recurrence::Recurrence;
-use punctual_core::schedule::SkipRange;
+use punctual_core::schedule::{ScheduleState, SkipRange};
 use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
 use punctual_engine::Submitted;
@@ -113,7 +113,7 @@ pub fn next_run_time(view: &JobView) -> Option<Timestamp> {
             && !UNTIMED.iter().any(|gate| live.is_closed_by(*gate))
     };
     let open = view.open.iter().filter(has_time).map(|live| live.available_at).min();
-    open.or(view.schedule.as_ref().and_then(|schedule| schedule.due_at))
+    open.or(view.schedule.as_ref().and_then(ScheduleState::runs_at))
 }
 
 /// Gates of which nobody knows when they open.

@@ -261,8 +261,9 @@ impl Standing {
         let id = id.occurrence(number);
         let live = Live::fired(id, scheduled_time, origin, version, spec.priority, now, Duration::ZERO);
         let ties = spec.settings.overlap().ties();
-        // A one-time run is never skipped: it may come to wait behind this one.
-        let followed = ties.followed || self.schedule.as_ref().is_some_and(ScheduleState::is_one_shot);
+        // A one-time run is never skipped: it may come to wait behind this one. So may a replay.
+        let may_wait = |schedule: &ScheduleState| schedule.is_one_shot() || schedule.replay.is_some();
+        let followed = ties.followed || self.schedule.as_ref().is_some_and(may_wait);
         Live { ties: Ties { followed, awaited: self.is_awaited(), ..ties }, ..live }
     }
 
@@ -342,7 +343,7 @@ impl Standing {
         let updated_at = self.changed_at(now);
         let mut job = Job { version: version + 1, updated_at, spec: new.clone(), ..self.job.clone() };
         let mut live: Vec<Live> = self.open.iter().map(|live| live.under(&job)).collect();
-        let mut schedule = self.schedule.as_ref().map(|schedule| schedule.under(&job));
+        let mut schedule = self.schedule.as_ref().map(|schedule| schedule.under(&job, now));
         let has_fired = self.schedule.is_none() && old.settings.schedule.is_one_shot();
         if old.settings.schedule != new.settings.schedule && !(has_fired && postponed(&mut live, &job, now)) {
             let active = Job { mark: self.mark_again(), ..job.clone() };
@@ -413,9 +414,11 @@ impl ScheduleState {
         self.schedule.is_one_shot()
     }
 
-    /// The same times under a new description of the job.
-    fn under(&self, job: &Job) -> ScheduleState {
+    /// The same times under a new description of the job. Other limits may have room for a replay that waits.
+    fn under(&self, job: &Job, now: Timestamp) -> ScheduleState {
         let spec = &job.spec;
+        let has_other_limits = self.overlap != spec.settings.overlap();
+        let state = if has_other_limits && self.sleeps(now) { self.tried(now) } else { self.clone() };
         ScheduleState {
             version: self.version + 1,
             job_version: job.version,
@@ -424,7 +427,7 @@ impl ScheduleState {
             priority: spec.priority,
             overlap: spec.settings.overlap(),
             expiry: spec.settings.expiry,
-            ..self.clone()
+            ..state
         }
     }
 }

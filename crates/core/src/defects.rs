@@ -66,10 +66,14 @@ pub enum Defect {
     KeepWhatIsGivenBack,
     /// Retention goes on by a clock that has jumped.
     RetainThroughClockJump,
+    /// A replay that finds no room skips its occurrence instead of waiting.
+    CutReplay,
+    /// A regular occurrence is skipped because a replayed one is open.
+    SkipForReplay,
 }
 
 impl Defect {
-    pub const ALL: [Defect; 30] = [
+    pub const ALL: [Defect; 32] = [
         Defect::DropVersionCheck,
         Defect::DropEpoch,
         Defect::ExpireByWallClock,
@@ -100,6 +104,8 @@ impl Defect {
         Defect::ForgetBacklog,
         Defect::KeepWhatIsGivenBack,
         Defect::RetainThroughClockJump,
+        Defect::CutReplay,
+        Defect::SkipForReplay,
     ];
 }
 

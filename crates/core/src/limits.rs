@@ -35,6 +35,9 @@ pub const FIRES_PER_PLAN_MAX: usize = 100;
 pub const MAX_OPEN_DEFAULT: u32 = 1_000;
 /// Highest `max_open`. A higher one is refused.
 pub const MAX_OPEN_MAX: u32 = 10_000;
+/// Open occurrences of a job that a transaction reads. Replayed ones do not count against `max_open` for regular ones, so
+/// up to twice as many can be open while a replay is under way.
+pub const OPEN_OF_JOB_MAX: usize = 2 * MAX_OPEN_MAX as usize;
 /// Occurrences that wait behind an open one under `QUEUE` when the job names no `overlap_limit`. Further ones
 /// are skipped with reason `overlap`.
 pub const OVERLAP_LIMIT_DEFAULT: u32 = 10;
@@ -192,6 +195,9 @@ pub const REPLAY_RATE_MAX: u32 = 6_000;
 pub const REPLAY_RANGES_MAX: usize = 16;
 /// How far a replay that was held up may run ahead of its rate to be back in step.
 pub const REPLAY_CATCH_UP: Duration = Duration::from_secs(1);
+/// How long a replay that waits for room waits at most before it is tried again. The end of an occurrence wakes it at
+/// once; this covers the case that the wake-up is lost.
+pub const REPLAY_RECHECK: Duration = Duration::from_secs(30);
 
 /// Due times that one request to advance a driven clock may pass. It answers how far it got; ask again.
 pub const ADVANCE_STEPS_MAX: usize = 10_000;

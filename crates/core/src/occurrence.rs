@@ -55,7 +55,7 @@ pub struct Live {
 /// costs no look-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Ties {
-    /// Occurrences of the same job may wait behind it.
+    /// Occurrences of the same job may wait behind it, or a replay of the job may wait for its end.
     pub followed: bool,
     /// Jobs may depend on how it ends.
     pub awaited: bool,
@@ -64,16 +64,22 @@ pub struct Ties {
     /// Its handlers have noted something, which is kept beside it: for its next attempt or with its dead letter, and
     /// no longer.
     pub noted: bool,
+    /// A replay of missed occurrences opened it: regular ones are decided as if it were not there.
+    pub replayed: bool,
 }
 
 impl Ties {
     pub const fn bits(self) -> u8 {
-        self.followed as u8 | (self.awaited as u8) << 1 | (self.exempt as u8) << 2 | (self.noted as u8) << 3
+        self.followed as u8
+            | (self.awaited as u8) << 1
+            | (self.exempt as u8) << 2
+            | (self.noted as u8) << 3
+            | (self.replayed as u8) << 4
     }
 
     /// The ties with these bits; `None` if a bit names none.
     pub const fn from_bits(bits: u8) -> Option<Self> {
-        if bits > 0b1111 {
+        if bits > 0b1_1111 {
             return None;
         }
         Some(Ties {
@@ -81,6 +87,7 @@ impl Ties {
             awaited: bits & 2 != 0,
             exempt: bits & 4 != 0,
             noted: bits & 8 != 0,
+            replayed: bits & 16 != 0,
         })
     }
 }

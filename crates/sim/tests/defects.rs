@@ -180,6 +180,16 @@ fn retention_by_a_clock_that_jumped_is_caught() {
 }
 
 #[test]
+fn a_replay_that_is_cut_for_want_of_room_is_caught() {
+    check(Defect::CutReplay);
+}
+
+#[test]
+fn a_regular_occurrence_that_is_skipped_for_a_replay_is_caught() {
+    check(Defect::SkipForReplay);
+}
+
+#[test]
 fn every_defect_has_its_test() {
     let tested = include_str!("defects.rs");
     for defect in Defect::ALL {

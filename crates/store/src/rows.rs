@@ -21,7 +21,7 @@ use punctual_core::ports::{
     DeadLetter, Lane, LeaseRef, NewRequest, QueueRow, RequestKey, SessionOpening, StoredAnswer,
 };
 use punctual_core::rank::Shares;
-use punctual_core::schedule::{ScheduleState, SkipRange};
+use punctual_core::schedule::{Present, ScheduleState, SkipRange};
 use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
 
@@ -109,11 +109,11 @@ pub(crate) trait Rows {
 
     // Open occurrences.
     fn live(&mut self, id: OccurrenceId) -> Result<Option<LiveRow>, Fault>;
-    /// All that is open of a job, in the order of the occurrences' numbers, at most `MAX_OPEN_MAX + 1`.
+    /// All that is open of a job, in the order of the occurrences' numbers, at most `OPEN_OF_JOB_MAX`.
     fn open_of_job(&mut self, job: JobId) -> Result<Vec<LiveRow>, Fault>;
-    /// How many are open of a job, and how many of these wait in line; of at most `MAX_OPEN_MAX`.
+    /// How many are open of a job, and how many of these wait in line; of at most `OPEN_OF_JOB_MAX`.
     fn count_open(&mut self, job: JobId) -> Result<OpenCount, Fault>;
-    /// The first occurrence of a job that waits behind this gate.
+    /// The first occurrence of a job that waits behind this gate; those that a replay opened come last.
     fn first_behind(&mut self, job: JobId, gate: Gate) -> Result<Option<LiveRow>, Fault>;
     /// Whether an occurrence is open that does not wait in line.
     fn has_open_not_in_line(&mut self, job: JobId) -> Result<bool, Fault>;
@@ -288,6 +288,16 @@ pub(crate) struct OpenCount {
     pub open: usize,
     /// Those that wait behind the overlap gate.
     pub behind: usize,
+    /// Those that a replay opened.
+    pub replayed: usize,
+    /// Those that a replay opened and that wait behind the overlap gate.
+    pub replayed_behind: usize,
+}
+
+impl From<OpenCount> for Present {
+    fn from(OpenCount { open, behind, replayed, replayed_behind }: OpenCount) -> Self {
+        Present { open, behind, replayed, replayed_behind, ..Present::default() }
+    }
 }
 
 /// A name that a user gave to a job.

@@ -4,6 +4,7 @@
 mod line;
 mod open;
 mod past;
+mod replay;
 #[cfg(test)]
 mod tests;
 
@@ -230,7 +231,7 @@ fn next_run(facts: &Facts) -> Vec<String> {
         Some(description) => format!("by its schedule: {description}"),
         None => "once".to_owned(),
     };
-    match (state.due_at, state.nominal) {
+    match (state.runs_at(), state.nominal) {
         (Some(due_at), _) if facts.now.since(due_at) > FIRE_OVERDUE => {
             said.push(format!(
                 "It was due at {}, {by}, and nobody has fired it yet: see that a scheduler runs and keeps up.",
@@ -240,6 +241,8 @@ fn next_run(facts: &Facts) -> Vec<String> {
         (Some(due_at), _) => {
             said.push(format!("It runs next at {}, {by}{}.", when(due_at, facts.now), runs_left(state)));
         }
+        // Only a replay is left, which waits for room.
+        (None, _) if state.due_at.is_some() => {}
         (None, Some(nominal)) if nominal > facts.now => {
             said.push(format!("If it is resumed before {}, it runs then, {by}.", when(nominal, facts.now)));
         }
@@ -248,12 +251,7 @@ fn next_run(facts: &Facts) -> Vec<String> {
         }
         (None, _) => said.push(format!("Once it is resumed, it goes on {by}.")),
     }
-    if let Some(replay) = &state.replay {
-        let (next, until) = (replay.next, replay.until);
-        said.push(format!(
-            "It makes up for missed occurrences, of which those from {next} to {until} are left."
-        ));
-    }
+    said.extend(replay::sentence(state, facts));
     if let Some(doomed) = doomed(facts) {
         said.push(doomed);
     } else if !facts.parents.is_empty() {

@@ -118,9 +118,9 @@ fn waits_behind(live: &Live, facts: &Facts) -> String {
         .filter(|other| !other.is_closed_by(Gate::Overlap))
         .map(|other| other.execution().to_string())
         .collect();
-    let ahead = others()
-        .filter(|other| other.is_closed_by(Gate::Overlap) && other.id.number < live.id.number)
-        .count();
+    let place = |live: &Live| (live.ties.replayed, live.id.number);
+    let ahead =
+        others().filter(|other| other.is_closed_by(Gate::Overlap) && place(other) < place(live)).count();
     let behind = match holders.len() {
         0 => "an earlier occurrence of the job has".to_owned(),
         1 => format!("{} has", holders[0]),

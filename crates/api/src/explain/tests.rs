@@ -459,14 +459,61 @@ fn the_next_run_is_told_with_its_schedule_and_zone() {
         until: at("05:30:00"),
         due_at: at("08:10:01"),
         later: vec![],
+        waits: false,
     });
     let explained = explain(facts);
     assert_eq!(explained.summary, format!("{told}; 2 of 5 runs have begun."));
     assert_eq!(
         explained.sentences[1],
-        "It makes up for missed occurrences, of which those from 2026-11-15T03:30:00Z to 2026-11-15T05:30:00Z are \
-         left."
+        "3 missed occurrences are left to replay, the next one of 2026-11-15T03:30:00Z, at 2026-11-15T08:10:01Z (in \
+         1s)."
     );
+}
+
+#[test]
+fn a_replay_is_told_with_what_is_left_and_what_it_waits_for() {
+    let mut facts = facts(job(every_hour));
+    let open = live(&facts.view.job, 1, LiveState::Queued);
+    facts.view.open = vec![open];
+    let state = facts.view.schedule.as_mut().unwrap();
+    state.due_at = Some(at("08:10:05"));
+    state.replay = Some(punctual_core::schedule::Replay {
+        next: at("03:30:00"),
+        until: at("05:30:00"),
+        due_at: at("08:10:05"),
+        later: vec![(at("06:30:00"), at("06:30:00"))],
+        waits: true,
+    });
+    let waits = |facts: &Facts, change: &dyn Fn(&mut Facts)| {
+        let mut facts = facts.clone();
+        change(&mut facts);
+        let said = explain(facts).sentences;
+        let replay = said.iter().find(|said| said.contains("left to replay"));
+        replay.and_then(|said| said.split_once("; it waits for ")).expect("it waits").1.to_owned()
+    };
+    let explained = explain(facts.clone());
+    assert_eq!(explained.next_run_time, Some(at("08:00:00")), "the one that is queued");
+    let of_job = explain(Facts { view: JobView { open: vec![], ..facts.view.clone() }, ..facts.clone() });
+    assert_eq!(of_job.next_run_time, Some(at("08:30:00")), "not when the replay is tried again");
+    assert!(
+        explained.sentences.iter().any(|said| said.starts_with("4 missed occurrences are left to replay"))
+    );
+
+    let policy =
+        |policy| move |facts: &mut Facts| facts.view.schedule.as_mut().unwrap().overlap.policy = policy;
+    let end = "all open occurrences of the job to end, because its overlap policy is";
+    assert_eq!(waits(&facts, &policy(OverlapPolicy::Skip)), format!("{end} SKIP."));
+    assert_eq!(waits(&facts, &policy(OverlapPolicy::Replace)), format!("{end} REPLACE."));
+    assert_eq!(
+        waits(&facts, &policy(OverlapPolicy::Allow)),
+        "room under max_open (1000), of which one place is kept for regular occurrences."
+    );
+    assert_eq!(
+        waits(&facts, &policy(OverlapPolicy::Queue)),
+        "room under overlap_limit (10) and max_open (1000), of each of which one place is kept for regular occurrences."
+    );
+    let paused = waits(&facts, &|facts| facts.view.schedule.as_mut().unwrap().due_at = None);
+    assert_eq!(paused, "the job to be resumed.");
 }
 
 #[test]

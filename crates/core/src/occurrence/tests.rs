@@ -320,10 +320,10 @@ fn after_a_requested_cancel_every_ending_is_cancelled_and_none_is_retried() {
 
 #[test]
 fn ties_read_back_what_they_write() {
-    for bits in 0..=15 {
+    for bits in 0..=31 {
         assert_eq!(Ties::from_bits(bits).unwrap().bits(), bits);
     }
-    assert_eq!(Ties::from_bits(16), None);
+    assert_eq!(Ties::from_bits(32), None);
 }
 
 #[test]

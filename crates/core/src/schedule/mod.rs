@@ -5,8 +5,10 @@
 //! the ones after it.
 
 mod plan;
+mod replay;
 
 pub use plan::{FirePlan, Present};
+pub use replay::Replay;
 
 use crate::gates::{Gate, Gates};
 use crate::ids::JobId;
@@ -273,21 +275,6 @@ pub struct ScheduleState {
     pub schedule: Schedule,
 }
 
-/// Missed occurrences that still have to run: fixed when they were found, and then taken one after the other.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Replay {
-    /// The nominal time to run next.
-    pub next: Timestamp,
-    /// The last one.
-    pub until: Timestamp,
-    /// When `next` runs.
-    pub due_at: Timestamp,
-    /// What was missed later, with occurrences in between that were not: first and last nominal times.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub later: Vec<(Timestamp, Timestamp)>,
-}
-
 /// How a submitted job begins.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Beginning {
@@ -390,10 +377,7 @@ impl ScheduleState {
             return (Some(state), None);
         };
         let (nominal, skipped) = self.passed_over(recurring, now);
-        let mut replay = self.replay.clone();
-        if let Some(replay) = &mut replay {
-            replay.due_at = replay.due_at.max(now);
-        }
+        let replay = self.replay.clone().map(|replay| replay.resumed(now));
         let regular_due = nominal.map(|nominal| recurring.due_at(self.job, nominal));
         let due_at = regular_due.into_iter().chain(replay.as_ref().map(|replay| replay.due_at)).min();
         let state = ScheduleState { version: self.version + 1, nominal, due_at, replay, ..self.clone() };

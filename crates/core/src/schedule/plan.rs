@@ -3,11 +3,13 @@
 //! Two cursors walk the nominal times. The regular one stands at the next occurrence; at each fire, what it has
 //! fallen behind by more than the grace is *missed* and follows the schedule's policy at once: skipped as one
 //! range, by counting and never by stepping, or handed to the second cursor, the replay. The regular one goes
-//! first, so that occurrences stay on time while older ones are made up for.
+//! first, so that occurrences stay on time while older ones are made up for. The rules of the second one are in `replay`.
 
+use super::replay::{Room, room, with_missed};
 use super::{
     MisfirePolicy, OverlapPolicy, Recurring, Replay, Schedule, ScheduleState, SkipRange, SkipReason, behind,
 };
+use crate::defects::{Defect, planted};
 use crate::gates::Gate;
 use crate::limits;
 use crate::occurrence::{Cancelled, Live, Origin, Ties};
@@ -37,7 +39,11 @@ pub struct Present {
     pub open: usize,
     /// Those of them that wait behind others.
     pub behind: usize,
-    /// The open ones themselves, as far as the policy is to replace them.
+    /// Open ones that a replay opened.
+    pub replayed: usize,
+    /// Those of them that wait behind others.
+    pub replayed_behind: usize,
+    /// The open ones themselves, as far as the policy is to replace them: not those that a replay opened.
     pub replaceable: Vec<Live>,
     /// Whether a job that this one depends on is unfinished.
     pub waits_for_parents: bool,
@@ -59,6 +65,7 @@ impl ScheduleState {
                 now,
                 present,
                 shares,
+                has_replay: false,
                 rounds: 0,
                 fired: vec![],
                 skipped: vec![],
@@ -122,6 +129,8 @@ struct Planning<'a> {
     /// The job as found, with what this plan has opened since.
     present: Present,
     shares: &'a mut Shares,
+    /// Missed occurrences are still to run, or were when this plan began.
+    has_replay: bool,
     /// Nominal times looked at one by one.
     rounds: usize,
     fired: Vec<Live>,
@@ -132,6 +141,7 @@ struct Planning<'a> {
 impl Planning<'_> {
     fn finish(mut self) -> FirePlan {
         let (regular, replay) = self.settle_missed();
+        self.has_replay = replay.is_some();
         let regular = self.fire_regular(regular);
         let replay = self.fire_replay(replay);
         let next = (!self.is_spent()).then(|| self.next(regular, replay)).flatten();
@@ -145,14 +155,21 @@ impl Planning<'_> {
         let grace_ms = self.recurring.misfire.grace_ms.saturating_add(self.recurring.jitter_ms);
         let oldest = self.now.shifted(-micros(grace_ms));
         let Some(first) = regular.filter(|first| *first < oldest) else { return (regular, replay) };
-        let missed = Missed::from(&self.recurring.recurrence, first, oldest);
-        let regular = self.recurring.recurrence.next_time_after(missed.last);
-        let has_room = replay.as_ref().is_none_or(|replay| replay.later.len() < limits::REPLAY_RANGES_MAX);
-        let kept = if has_room { self.kept(&missed, regular) } else { 0 };
+        let recurring = self.recurring;
+        let recurrence = &recurring.recurrence;
+        let missed = Missed::from(recurrence, first, oldest);
+        let regular = recurrence.next_time_after(missed.last);
+        let kept = self.kept(&missed, regular);
         let first_kept = match kept {
             0 => None,
-            _ => self.recurring.recurrence.nth_time_after(first.shifted(-1), missed.count - kept),
+            _ => recurrence.nth_time_after(first.shifted(-1), missed.count - kept),
         };
+        let has_room = |first: &Timestamp| {
+            replay.as_ref().is_none_or(|replay| {
+                replay.later.len() < limits::REPLAY_RANGES_MAX || replay.is_continued_by(*first, recurrence)
+            })
+        };
+        let first_kept = first_kept.filter(has_room);
         let last_skipped = match first_kept {
             None => Some(missed.last),
             Some(kept) => self.state.schedule.before(kept).filter(|last| *last >= first),
@@ -161,7 +178,7 @@ impl Planning<'_> {
             let count = if first_kept.is_none() { missed.count } else { missed.count - kept };
             self.skipped.push(SkipRange { first, last, count, reason: SkipReason::Misfire });
         }
-        (regular, with_missed(replay, first_kept, missed.last, self.now))
+        (regular, with_missed(replay, first_kept, missed.last, self.now, recurrence))
     }
 
     /// How many of the missed ones run all the same, counted from the latest.
@@ -196,28 +213,52 @@ impl Planning<'_> {
         let mut replay = replay?;
         let spacing_us =
             self.recurring.misfire.replay_per_minute.map_or(0, |rate| 60_000_000 / i64::from(rate));
-        // A replay that was itself held up goes on at its rate, instead of making up for that, too.
-        replay.due_at = replay.due_at.max(self.now.minus(limits::REPLAY_CATCH_UP));
+        // One that waits for room has waited for its rate before. One that was itself held up goes on at its rate, instead of
+        // making up for that, too.
+        replay.due_at = match std::mem::take(&mut replay.waits) {
+            true => self.now,
+            false => replay.due_at.max(self.now.minus(limits::REPLAY_CATCH_UP)),
+        };
         while replay.due_at <= self.now && self.has_rounds() {
-            self.open_or_skip(replay.next);
+            let gate = match room(self.state.overlap, &self.present) {
+                Room::Beside => None,
+                Room::Behind(gate) => Some(gate),
+                Room::None if planted(Defect::CutReplay) => {
+                    self.rounds += 1;
+                    self.skip(replay.next, SkipReason::Backlog);
+                    replay = replay.stepped(&self.recurring.recurrence, spacing_us)?;
+                    continue;
+                }
+                Room::None => return Some(replay.waiting(self.now)),
+            };
+            self.rounds += 1;
+            self.open_replayed(replay.next, gate);
             replay = replay.stepped(&self.recurring.recurrence, spacing_us)?;
         }
         Some(replay)
     }
 
-    /// Opens the occurrence unless the job's open ones forbid it.
+    /// Opens a regular occurrence unless other regular ones forbid it.
     fn open_or_skip(&mut self, nominal: Timestamp) {
         self.rounds += 1;
         let overlap = self.state.overlap;
-        let (open, behind) = (self.present.open, self.present.behind);
+        let Present { open, behind, replayed, replayed_behind, .. } = self.present;
+        let (regular, mut waiting) = match planted(Defect::SkipForReplay) {
+            true => (open, behind),
+            false => (open - replayed, behind - replayed_behind),
+        };
+        // Without the replay the first of them would not wait.
+        if regular == waiting && replayed > 0 {
+            waiting = waiting.saturating_sub(1);
+        }
         match overlap.policy {
-            OverlapPolicy::Skip if open > 0 => self.skip(nominal, SkipReason::Overlap),
-            OverlapPolicy::Queue if open > 0 && behind >= overlap.limit as usize => {
+            OverlapPolicy::Skip if regular > 0 => self.skip(nominal, SkipReason::Overlap),
+            OverlapPolicy::Queue if regular > 0 && waiting >= overlap.limit as usize => {
                 self.skip(nominal, SkipReason::Overlap);
             }
             OverlapPolicy::Replace => self.replace(nominal),
-            _ if open >= overlap.max_open as usize => self.skip(nominal, SkipReason::Backlog),
-            OverlapPolicy::Queue if open > 0 => self.open(nominal, Some(Gate::Overlap)),
+            _ if regular >= overlap.max_open as usize => self.skip(nominal, SkipReason::Backlog),
+            OverlapPolicy::Skip | OverlapPolicy::Queue if open > 0 => self.open(nominal, Some(Gate::Overlap)),
             _ => self.open(nominal, None),
         }
     }
@@ -229,13 +270,21 @@ impl Planning<'_> {
             self.present.behind += 1;
         }
         // Under an earlier policy some may have come to wait.
-        live.ties.followed |= self.present.behind > 0;
+        live.ties.followed |= self.present.behind > 0 || self.has_replay;
         self.present.open += 1;
         self.fired.push(live);
     }
 
-    /// All that is open gives way, but not to a replay of what was missed before it. What this very plan has
-    /// opened before never starts: it is skipped.
+    fn open_replayed(&mut self, nominal: Timestamp, gate: Option<Gate>) {
+        self.open(nominal, gate);
+        if let Some(live) = self.fired.last_mut() {
+            live.ties.replayed = true;
+        }
+        self.present.replayed += 1;
+        self.present.replayed_behind += usize::from(gate.is_some());
+    }
+
+    /// All regular ones that are open give way. What this very plan has opened before never starts: it is skipped.
     fn replace(&mut self, nominal: Timestamp) {
         let is_later = |live: &Live| live.origin == Origin::Schedule && live.scheduled_time > nominal;
         if self.fired.iter().chain(&self.present.replaceable).any(is_later) {
@@ -249,7 +298,7 @@ impl Planning<'_> {
             None => {
                 let (is_gated, replaced) = replaced(&self.present.replaceable, self.now);
                 self.replaced = replaced;
-                is_gated
+                is_gated || self.present.replayed > 0
             }
         };
         self.open(nominal, is_gated.then_some(Gate::Overlap));
@@ -315,36 +364,6 @@ impl Missed {
         let last =
             recurrence.last_time_at_or_before(oldest.shifted(-1)).map_or(first, |last| last.max(first));
         Missed { last, count: recurrence.count_between(first.shifted(-1), last).max(1) }
-    }
-}
-
-impl Replay {
-    /// The replay after its next occurrence is dealt with; `None` if that was the last.
-    fn stepped(mut self, recurrence: &Recurrence, spacing_us: i64) -> Option<Replay> {
-        self.due_at = self.due_at.shifted(spacing_us);
-        match recurrence.next_time_after(self.next).filter(|next| *next <= self.until) {
-            Some(next) => self.next = next,
-            None if self.later.is_empty() => return None,
-            None => (self.next, self.until) = self.later.remove(0),
-        }
-        Some(self)
-    }
-}
-
-/// The replay with what was found missed just now behind what it has left.
-fn with_missed(
-    replay: Option<Replay>,
-    first: Option<Timestamp>,
-    last: Timestamp,
-    now: Timestamp,
-) -> Option<Replay> {
-    match (replay, first) {
-        (replay, None) => replay,
-        (None, Some(next)) => Some(Replay { next, until: last, due_at: now, later: vec![] }),
-        (Some(mut replay), Some(first)) => {
-            replay.later.push((first, last));
-            Some(replay)
-        }
     }
 }
 

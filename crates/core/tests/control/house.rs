@@ -209,15 +209,15 @@ impl House {
     pub fn fire(&mut self, now: Timestamp) {
         let Standing { schedule, open, .. } = &self.standing;
         let schedule = schedule.as_ref().expect("something is to come");
+        let regular = open.iter().filter(|live| !live.ties.replayed);
         let present = Present {
-            open: open.len(),
-            behind: open.iter().filter(|live| live.is_closed_by(Gate::Overlap)).count(),
             replaceable: match schedule.overlap.policy {
-                OverlapPolicy::Replace => open.clone(),
+                OverlapPolicy::Replace => regular.cloned().collect(),
                 _ => vec![],
             },
-            waits_for_parents: false,
+            ..self.present()
         };
+        let has_waited = schedule.is_replay_waiting();
         let plan = schedule.plan(now, present, &mut Shares::default());
         if plan.next.is_none() {
             self.standing.job.numbered = Some(plan.numbered);
@@ -225,6 +225,9 @@ impl House {
             self.standing.job.updated_at = self.standing.job.updated_at.max(now);
         }
         self.standing.schedule = plan.next;
+        if !has_waited && self.standing.schedule.as_ref().is_some_and(ScheduleState::is_replay_waiting) {
+            self.standing.open.iter_mut().for_each(|live| live.ties.followed = true);
+        }
         self.skipped.extend(plan.skipped);
         plan.fired.into_iter().for_each(|live| self.add(live));
         let mut closed = vec![];
@@ -235,6 +238,18 @@ impl House {
             }
         }
         self.settle(closed);
+    }
+
+    fn present(&self) -> Present {
+        let open = &self.standing.open;
+        let count = |wanted: &dyn Fn(&Live) -> bool| open.iter().filter(|live| wanted(live)).count();
+        Present {
+            open: open.len(),
+            behind: count(&|live| live.is_closed_by(Gate::Overlap)),
+            replayed: count(&|live| live.ties.replayed),
+            replayed_behind: count(&|live| live.ties.replayed && live.is_closed_by(Gate::Overlap)),
+            ..Present::default()
+        }
     }
 
     pub fn claim(&mut self, number: u32, now: Timestamp) {
@@ -318,9 +333,15 @@ impl House {
         let open = &self.standing.open;
         if is_followed
             && open.iter().all(|live| live.is_closed_by(Gate::Overlap))
-            && let Some(first) = open.first()
+            && let Some(first) = open.iter().min_by_key(|live| (live.ties.replayed, live.id.number))
         {
             self.put(first.gate_opened(Gate::Overlap, now).expect("it waits"));
+        }
+        let left = self.present();
+        if let Some(schedule) = self.standing.schedule.as_mut().filter(|_| is_followed)
+            && let Some(woken) = schedule.woken(now, &left)
+        {
+            *schedule = woken;
         }
     }
 

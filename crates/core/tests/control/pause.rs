@@ -116,6 +116,21 @@ fn a_replay_goes_on_after_the_resume() {
 }
 
 #[test]
+fn a_replay_that_waits_for_room_is_tried_when_the_job_is_resumed() {
+    let misfire = Misfire { policy: MisfirePolicy::RunAll, ..Misfire::default() };
+    let mut house = House::submitted(spec(Recurring { misfire, ..every(100) }));
+    house.fire(at(1_000));
+    assert!(house.schedule().is_replay_waiting());
+    house.does(Verb::Pause, at(1_001));
+    house.cancel(1, at(1_002));
+    assert_eq!(house.schedule().due_at, None, "its end does not wake what is held");
+    house.does(Verb::Resume, at(1_003));
+    assert_eq!(house.schedule().due_at, Some(at(1_003)));
+    house.fire(at(1_003));
+    assert_eq!(house.live(2).scheduled_time, at(100));
+}
+
+#[test]
 fn a_resume_after_the_end_removes_the_schedule_and_keeps_the_number() {
     let mut house = House::submitted(spec(until(35, every(10))));
     house.fire(at(10));

@@ -1,4 +1,6 @@
-use crate::house::{House, RETRY_DELAY, TRIGGER, at, every, once, spec, until, waiting, with};
+use crate::house::{
+    House, RETRY_DELAY, TRIGGER, TRIGGER_ANYWAY, at, every, once, spec, until, waiting, with,
+};
 use punctual_core::control::{Change, Refusal, ScheduleChange, Update, Verb};
 use punctual_core::gates::Gate;
 use punctual_core::ids::JobId;
@@ -87,6 +89,35 @@ fn an_unchanged_priority_leaves_everyone_at_their_place() {
     let change = house.is_updated(payload, at(12));
     assert_eq!(change.live, []);
     assert_eq!(house.live(1).job_version, 1, "the next claim says by which version it runs");
+}
+
+#[test]
+fn other_limits_wake_a_replay_that_waits_for_room() {
+    let misfire = Misfire { policy: MisfirePolicy::RunAll, ..Misfire::default() };
+    let mut house = House::submitted(spec(Recurring { misfire, ..every(100) }));
+    house.fire(at(1_000));
+    assert!(house.schedule().is_replay_waiting() && house.live(1).ties.followed);
+    let (version, due_at) = (house.schedule().version, house.schedule().due_at);
+    let payload = JobSpec { payload: "1".to_owned(), ..house.standing.job.spec.clone() };
+    house.is_updated(payload, at(1_001));
+    assert_eq!(house.schedule().due_at, due_at, "the limits are the same");
+    let allow = house.respecified(|settings| settings.overlap = OverlapPolicy::Allow);
+    house.is_updated(allow, at(1_002));
+    assert_eq!((house.schedule().version, house.schedule().due_at), (version + 2, Some(at(1_002))));
+    house.fire(at(1_002));
+    assert_eq!(house.live(2).scheduled_time, at(100));
+}
+
+#[test]
+fn what_is_triggered_while_a_replay_waits_wakes_it() {
+    let misfire = Misfire { policy: MisfirePolicy::RunAll, ..Misfire::default() };
+    let mut house = House::submitted(spec(Recurring { misfire, ..every(100) }));
+    house.fire(at(1_000));
+    house.does(TRIGGER_ANYWAY, at(1_001));
+    house.cancel(1, at(1_001));
+    assert_ne!(house.schedule().due_at, Some(at(1_001)), "another one is open");
+    house.cancel(2, at(1_002));
+    assert_eq!(house.schedule().due_at, Some(at(1_002)));
 }
 
 #[test]

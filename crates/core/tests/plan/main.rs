@@ -1,6 +1,7 @@
 //! What one fire of a schedule does, through outages, policies and changes of clocks.
 
 mod overlap;
+mod replay;
 
 use proptest::prelude::*;
 use punctual_core::ids::JobId;

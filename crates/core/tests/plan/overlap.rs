@@ -1,6 +1,6 @@
 //! Fires beside open occurrences, and what a schedule hands on to what it fires.
 
-use crate::{at, every, fired_at, plan, run_all, state};
+use crate::{at, every, fired_at, plan, state};
 use punctual_core::gates::{Gate, Gates};
 use punctual_core::ids::SessionId;
 use punctual_core::job::Expiry;
@@ -8,8 +8,7 @@ use punctual_core::lifecycle::Status;
 use punctual_core::occurrence::{Cancelled, Live, LiveState, Origin, Ties};
 use punctual_core::rank::Shares;
 use punctual_core::schedule::{
-    FirePlan, Misfire, Overlap, OverlapPolicy, Present, Recurring, Schedule, ScheduleState, SkipRange,
-    SkipReason,
+    FirePlan, Overlap, OverlapPolicy, Present, Schedule, ScheduleState, SkipRange, SkipReason,
 };
 
 const BEHIND: LiveState = LiveState::Waiting(Gates::only(Gate::Overlap));
@@ -104,22 +103,6 @@ fn under_replace_only_the_latest_of_several_that_are_due_is_opened() {
         assert_eq!(plan.skipped, [skipped(20, 40, 3, SkipReason::Overlap)]);
         assert_eq!((plan.replaced.len(), plan.next.unwrap().fired), (1, 2));
     }
-}
-
-#[test]
-fn under_replace_nothing_gives_way_to_what_was_missed_before_it() {
-    let missing = Misfire { replay_per_minute: Some(60), ..run_all() };
-    let replaying = state(Recurring { misfire: missing, ..every(100) }, OverlapPolicy::Replace);
-    let first = plan(&replaying, 1_000);
-    assert_eq!(fired_at(&first), [at(1_000)]);
-    assert_eq!(first.skipped, [skipped(100, 100, 1, SkipReason::Overlap)]);
-    let next = first.next.unwrap();
-
-    let present = Present { open: 1, replaceable: first.fired, ..Present::default() };
-    let beside_regular = beside(&next, 1_001, present);
-    assert_eq!((beside_regular.fired, beside_regular.replaced), (vec![], vec![]));
-    assert_eq!(beside_regular.skipped, [skipped(200, 200, 1, SkipReason::Overlap)]);
-    assert_eq!(fired_at(&beside(&next, 1_001, Present::default())), [at(200)]);
 }
 
 #[test]

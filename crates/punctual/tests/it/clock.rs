@@ -191,6 +191,31 @@ async fn a_jump_is_an_outage_and_misfire_policies_decide() {
 }
 
 #[tokio::test]
+async fn whatever_the_overlap_policy_run_all_runs_every_missed_occurrence() {
+    let start = at("2026-05-01T00:00:00Z");
+    let server = standing_at(start);
+    let mut jobs = vec![];
+    for policy in ["SKIP", "ALLOW", "QUEUE", "REPLACE"] {
+        let job = json!({
+            "name": policy, "job_type": "noop", "cron_expression": "* * * * *", "overlap_policy": policy,
+            "misfire_policy": "RUN_ALL", "max_open": 5,
+        });
+        jobs.push((policy, server.submit(job).await));
+    }
+    let at_once = MoveClock { settle: Some(Span::default()), ..up_to(start.plus(3 * HOUR).shifted(500_000)) };
+    server.client().jump_clock(&at_once).await.unwrap();
+    for (policy, job) in jobs {
+        eventually(&format!("all have run under {policy}"), async || {
+            let page = server.client().executions(job, Some(1_000), None).await.unwrap();
+            let statuses = page.items.iter().map(|execution| execution.status);
+            statuses.filter(|status| *status == ExecutionStatus::Succeeded).count() == 180
+        })
+        .await;
+        assert_eq!(ran_and_skipped(&server, job).await, (180, vec![]), "{policy}");
+    }
+}
+
+#[tokio::test]
 async fn a_year_that_was_missed_is_one_row() {
     let start = at("2026-05-01T00:00:00Z");
     let server = standing_at(start);

@@ -408,7 +408,8 @@ impl Auditor {
             let ended = Ended { session: Some(session), ..Ended::unstarted(Status::Cancelled, ended_at) };
             self.close(id, ended, Some(JobMark::Cancelled))?;
             self.ended_unstarted(lease.0, Status::Cancelled);
-            return self.follow(id.job, false);
+            self.follow(id.job, false)?;
+            return self.wake_replay(id.job);
         }
         let (occurrence, _) = self.occurrence_mut(id)?;
         let is_held = is_paused && !occurrence.is_exempt;
@@ -531,6 +532,7 @@ impl Auditor {
             };
             self.close(id, ended, mark)?;
             self.follow(id.job, status == Status::Succeeded)?;
+            self.wake_replay(id.job)?;
             return Ok(false);
         }
         rule!(

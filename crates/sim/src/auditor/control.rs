@@ -326,6 +326,7 @@ impl Auditor {
         self.stop(id, Some(JobMark::Cancelled))?;
         if let CancelOutcome::Cancelled(begun) = outcome {
             self.follow(id.job, false)?;
+            self.wake_replay(id.job)?;
             self.announced(begun)?;
         }
         Ok(())
@@ -426,6 +427,7 @@ impl JobModel {
             line: None,
             job_version: self.version(),
             is_beside: false,
+            is_replayed: false,
             is_exempt: false,
             is_awaited: self.is_awaited(),
             changed_at: now,
@@ -440,7 +442,8 @@ impl JobModel {
         schedule.version += 1;
         schedule.is_held = false;
         let Some(clockwork) = &life.clockwork else { return Ok(0) };
-        schedule.cursors.replay_due = schedule.cursors.replay_due.max(at);
+        let cursors = &mut schedule.cursors;
+        cursors.replay_due = if cursors.waits { at } else { cursors.replay_due.max(at) };
         let mut skipped = 0;
         while let Some(nominal) = schedule.cursors.regular
             && start_of(id, &life.schedule, nominal) <= at

@@ -157,6 +157,7 @@ impl JobModel {
             line: None,
             job_version: self.version(),
             is_beside: false,
+            is_replayed: false,
             is_exempt: false,
             is_awaited: false,
             changed_at: now,

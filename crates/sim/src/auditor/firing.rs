@@ -21,6 +21,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const REPLAYS_WAITING_MAX: usize = 16;
 /// How far a replay that was held up makes up for that, in microseconds.
 const REPLAY_CATCH_UP_US: i64 = 1_000_000;
+/// How long a replay waits for room before it is tried again, in microseconds.
+const REPLAY_RECHECK_US: i64 = 30_000_000;
 /// Nominal times that one fire takes at most, besides those that it skips as missed.
 const FIRES_PER_CALL_MAX: usize = 100;
 
@@ -205,6 +207,9 @@ impl Auditor {
         if schedule.cursors.replay.is_empty() && !expected.cursors.replay.is_empty() {
             self.count("replays begun");
         }
+        if !schedule.cursors.waits && expected.cursors.waits {
+            self.count("replays that wait for room");
+        }
         let (opened, at) = (&expected.opened, self.at);
         let job = self.job_mut(id)?;
         let fired = schedule.fired + opened.len() as u32;
@@ -256,7 +261,7 @@ impl Auditor {
             if !self.job(id)?.open.is_empty() {
                 self.count("occurrences that give way");
             }
-            self.stop_open(id)?;
+            self.stop_regular(id)?;
         }
         let mut fired = vec![];
         let spec = self.job(id)?.spec().clone();
@@ -265,8 +270,15 @@ impl Auditor {
         });
         for one in opened {
             let gates = if one.is_behind { gates.with(Gate::Overlap) } else { gates };
+            if one.is_behind && !one.is_replayed && self.open_is_replayed(id)? {
+                self.count("regular occurrences that wait behind replayed ones");
+            }
             let occurrence = self.fire_one(id, one.nominal, gates, is_beside)?;
-            self.occurrence_mut(occurrence)?.0.is_awaited = is_awaited;
+            let (model, _) = self.occurrence_mut(occurrence)?;
+            (model.is_awaited, model.is_replayed) = (is_awaited, one.is_replayed);
+            if one.is_replayed {
+                self.count("occurrences replayed");
+            }
             fired.push((occurrence, one.nominal));
         }
         let expected_skips =
@@ -281,6 +293,11 @@ impl Auditor {
         self.rescheduled(id);
         self.follow(id, false)?;
         self.announced(begun)
+    }
+
+    fn open_is_replayed(&self, id: JobId) -> Result<bool, Violation> {
+        let job = self.job(id)?;
+        Ok(job.open.iter().any(|number| job.occurrences[number].is_replayed))
     }
 
     fn fire_one(
@@ -312,6 +329,7 @@ impl Auditor {
             line: None,
             job_version: job.version(),
             is_beside,
+            is_replayed: false,
             is_exempt: false,
             is_awaited: false,
             changed_at: now,
@@ -351,7 +369,7 @@ impl JobModel {
             _ => Some(since),
         };
         let Some(first) = first else { return };
-        let cursors = Cursors { regular: Some(first), replay: vec![], replay_due: since };
+        let cursors = Cursors { regular: Some(first), replay: vec![], replay_due: since, waits: false };
         let (is_held, is_awaited, changed_at) = (false, false, now);
         self.schedule = Some(ScheduleModel { version, cursors, is_held, fired, is_awaited, changed_at });
         self.runs = fired;
@@ -427,9 +445,7 @@ impl Walk<'_> {
             missed.push(nominal);
             self.cursors.regular = self.clockwork.next_after(nominal);
         }
-        let has_room = self.cursors.replay.len() <= REPLAYS_WAITING_MAX;
         let run = match misfire.policy {
-            _ if !has_room => 0,
             MisfirePolicy::SkipMissed => 0,
             MisfirePolicy::RunOnce => {
                 usize::from(self.cursors.regular.is_none_or(|nominal| nominal > self.now))
@@ -440,14 +456,23 @@ impl Walk<'_> {
                 misfire.limit.map_or(recent, |limit| recent.min(limit as usize))
             }
         };
-        let kept = missed.split_off(missed.len() - run.min(missed.len()));
+        let mut kept = missed.split_off(missed.len() - run.min(missed.len()));
+        let before = self.cursors.replay.last().and_then(|list| list.last());
+        let next = before.and_then(|before| self.clockwork.next_after(*before));
+        let goes_on = next.is_some() && next == kept.first().copied();
+        if self.cursors.replay.len() > REPLAYS_WAITING_MAX && !goes_on {
+            missed.append(&mut kept);
+        }
         let skipped = Fate::Skipped(SkipReason::Misfire);
         self.missed.extend(missed.into_iter().map(|nominal| (nominal, skipped)));
         if !kept.is_empty() {
             if self.cursors.replay.is_empty() {
                 self.cursors.replay_due = self.now;
             }
-            self.cursors.replay.push(kept);
+            match self.cursors.replay.last_mut().filter(|_| goes_on) {
+                Some(list) => list.append(&mut kept),
+                None => self.cursors.replay.push(kept),
+            }
         }
     }
 
@@ -465,13 +490,21 @@ impl Walk<'_> {
         let spacing_us =
             self.recurring.misfire.replay_per_minute.map_or(0, |rate| 60_000_000 / i64::from(rate));
         if !self.cursors.replay.is_empty() {
-            self.cursors.replay_due = self.cursors.replay_due.max(self.now.shifted(-REPLAY_CATCH_UP_US));
+            self.cursors.replay_due = match std::mem::take(&mut self.cursors.waits) {
+                true => self.now,
+                false => self.cursors.replay_due.max(self.now.shifted(-REPLAY_CATCH_UP_US)),
+            };
         }
         while !self.cursors.replay.is_empty() && self.cursors.replay_due <= self.now && self.may_go_on() {
-            let nominal = self.cursors.replay[0].remove(0);
+            if !self.crowd.replay(self.cursors.replay[0][0]) {
+                self.cursors.waits = true;
+                self.cursors.replay_due = self.now.shifted(REPLAY_RECHECK_US);
+                return;
+            }
+            self.looked_at += 1;
+            self.cursors.replay[0].remove(0);
             self.cursors.replay.retain(|list| !list.is_empty());
             self.cursors.replay_due = self.cursors.replay_due.shifted(spacing_us);
-            self.decide(nominal);
         }
     }
 

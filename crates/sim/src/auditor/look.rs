@@ -87,7 +87,8 @@ impl Auditor {
         let ended = Ended { dead, ..Ended::unstarted(Status::Expired, at) };
         self.close(id, ended, Some(JobMark::Failed))?;
         self.count("occurrences expired");
-        self.follow(id.job, false)
+        self.follow(id.job, false)?;
+        self.wake_replay(id.job)
     }
 
     /// What a read of due times must contain: all there is up to `until`, unless the limit cut it off.

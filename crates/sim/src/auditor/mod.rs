@@ -199,8 +199,10 @@ struct Cursors {
     regular: Option<Timestamp>,
     /// Missed ones that will run all the same: a list for each outage.
     replay: Vec<Vec<Timestamp>>,
-    /// When the first of those runs.
+    /// When the first of those runs, or is tried again while it waits for room.
     replay_due: Timestamp,
+    /// The first of those is due and waits for room.
+    waits: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -230,6 +232,8 @@ struct Occurrence {
     job_version: u32,
     /// May run beside others of its job.
     is_beside: bool,
+    /// It was missed, and is made up for.
+    is_replayed: bool,
     /// Triggered while its job was paused.
     is_exempt: bool,
     /// Other jobs may depend on how it ends.

@@ -1,7 +1,7 @@
 //! Occurrences of one job beside and behind each other: who may open, who gives way, and whose turn comes when one
 //! has ended.
 
-use super::{Auditor, Fate, JobModel, OccurrenceState, Verdict, rule};
+use super::{Auditor, Fate, JobModel, Occurrence, OccurrenceState, Verdict, rule};
 use punctual_core::gates::Gate;
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::lifecycle::Status;
@@ -15,6 +15,7 @@ pub(super) struct Opened {
     pub nominal: Timestamp,
     /// Behind those that are open.
     pub is_behind: bool,
+    pub is_replayed: bool,
 }
 
 /// The open occurrences of a job as a fire finds them, with what it opens itself.
@@ -25,8 +26,11 @@ pub(super) struct Crowd {
     max_open: usize,
     open: usize,
     behind: usize,
-    /// The latest scheduled time among those that the schedule opened.
+    replayed: usize,
+    replayed_behind: usize,
+    /// The latest scheduled time among the regular ones that the schedule opened.
     latest: Option<Timestamp>,
+    /// One that is not replayed runs.
     is_running: bool,
     pub opened: Vec<Opened>,
     pub fates: Vec<(Timestamp, Fate)>,
@@ -39,17 +43,21 @@ pub(super) struct Crowd {
 impl Crowd {
     pub fn of(job: &JobModel) -> Self {
         let settings = &job.spec().settings;
-        let open: Vec<_> = job.open.iter().map(|number| &job.occurrences[number]).collect();
+        let open: Vec<&Occurrence> = job.open.iter().map(|number| &job.occurrences[number]).collect();
         let max_open = settings.max_open as usize;
-        let scheduled = open.iter().filter(|one| one.origin == Origin::Schedule);
+        let (replayed, others): (Vec<&Occurrence>, Vec<&Occurrence>) =
+            open.iter().copied().partition(|one| one.is_replayed);
+        let scheduled = others.iter().filter(|one| one.origin == Origin::Schedule);
         Crowd {
             policy: settings.overlap,
             limit: settings.overlap_limit as usize,
             max_open,
             open: open.len(),
             behind: open.iter().filter(|one| one.is_behind(Gate::Overlap)).count(),
+            replayed: replayed.len(),
+            replayed_behind: replayed.iter().filter(|one| one.is_behind(Gate::Overlap)).count(),
             latest: scheduled.map(|one| one.scheduled_time).max(),
-            is_running: open.iter().any(|one| one.is_running()),
+            is_running: others.iter().any(|one| one.is_running()),
             opened: vec![],
             fates: vec![],
             replaces: false,
@@ -57,18 +65,51 @@ impl Crowd {
         }
     }
 
-    /// What a recurring schedule does at a nominal time.
+    /// What a recurring schedule does at a regular nominal time: it is skipped only if it would be without the replayed ones.
     pub fn decide(&mut self, nominal: Timestamp) {
-        let is_crowded = self.open > 0;
+        let others = self.open - self.replayed;
+        let others_behind = self.behind - self.replayed_behind;
+        // If all of them wait, the first one waits for a replayed one.
+        let is_delayed = self.replayed > 0 && others > 0 && others == others_behind;
+        let in_line = if is_delayed { others_behind - 1 } else { others_behind };
+        let is_alone = self.policy != OverlapPolicy::Allow;
         match self.policy {
-            OverlapPolicy::Skip if is_crowded => self.skip(nominal, SkipReason::Overlap),
-            OverlapPolicy::Queue if is_crowded && self.behind >= self.limit => {
+            OverlapPolicy::Skip if others > 0 => self.skip(nominal, SkipReason::Overlap),
+            OverlapPolicy::Queue if others > 0 && in_line >= self.limit => {
                 self.skip(nominal, SkipReason::Overlap);
             }
             OverlapPolicy::Replace => self.replace(nominal),
-            _ if self.open >= self.max_open => self.skip(nominal, SkipReason::Backlog),
-            policy => self.open(nominal, policy == OverlapPolicy::Queue && is_crowded),
+            _ if others >= self.max_open => self.skip(nominal, SkipReason::Backlog),
+            _ => self.open(nominal, is_alone && self.open > 0),
         }
+    }
+
+    /// Whether a missed one may open, with a place to spare for a regular one.
+    fn has_room(&self) -> bool {
+        let is_below_max = self.open + 1 < self.max_open;
+        self.open == 0
+            || match self.policy {
+                OverlapPolicy::Allow => is_below_max,
+                OverlapPolicy::Queue => is_below_max && self.behind + 1 < self.limit,
+                OverlapPolicy::Skip | OverlapPolicy::Replace => false,
+            }
+    }
+
+    /// Opens a missed one if there is room for it; whether there was.
+    pub fn replay(&mut self, nominal: Timestamp) -> bool {
+        let has_room = self.has_room();
+        if has_room {
+            let is_behind = self.policy == OverlapPolicy::Queue && self.open > 0;
+            let latest = self.latest;
+            self.open(nominal, is_behind);
+            self.latest = latest;
+            self.replayed += 1;
+            self.replayed_behind += usize::from(is_behind);
+            if let Some(opened) = self.opened.last_mut() {
+                opened.is_replayed = true;
+            }
+        }
+        has_room
     }
 
     /// What a schedule of one run does: it is never skipped.
@@ -97,7 +138,7 @@ impl Crowd {
             }
             None => {
                 self.replaces = true;
-                self.is_running
+                self.is_running || self.replayed > 0
             }
         };
         self.open(nominal, is_behind);
@@ -107,7 +148,7 @@ impl Crowd {
         self.open += 1;
         self.behind += usize::from(is_behind);
         self.latest = self.latest.max(Some(nominal));
-        self.opened.push(Opened { nominal, is_behind });
+        self.opened.push(Opened { nominal, is_behind, is_replayed: false });
         self.fates.push((nominal, Fate::Fired));
     }
 
@@ -125,12 +166,42 @@ impl Auditor {
         Ok(())
     }
 
-    /// The end of one occurrence opens the way for the first that waits behind, if none else is in its way.
+    /// All regular ones that are open of a job give way.
+    pub(super) fn stop_regular(&mut self, job: JobId) -> Verdict {
+        for number in self.job(job)?.open.clone() {
+            if !self.job(job)?.occurrences[&number].is_replayed {
+                self.stop(job.occurrence(number), None)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Something of the job has ended: a replay that waits for room is due, if there is some.
+    pub(super) fn wake_replay(&mut self, id: JobId) -> Verdict {
+        let at = self.at;
+        let job = self.job_mut(id)?;
+        let is_later = job.due_at(id).is_some_and(|due_at| due_at > at);
+        let has_room = Crowd::of(job).has_room();
+        if is_later
+            && has_room
+            && let Some(schedule) = job.schedule.as_mut().filter(|schedule| schedule.cursors.waits)
+        {
+            schedule.cursors.replay_due = at;
+            schedule.version += 1;
+            self.rescheduled(id);
+            self.count("replays woken");
+        }
+        Ok(())
+    }
+
+    /// The end of one occurrence opens the way for the first that waits behind, if none else is in its way. Those that are
+    /// replayed let the others go first.
     pub(super) fn next_in_line(&mut self, id: JobId) -> Verdict {
         let job = self.job(id)?;
         let is_in_line = |number: &u32| job.occurrences[number].is_behind(Gate::Overlap);
         if job.open.iter().all(is_in_line)
-            && let Some(first) = job.open.first().copied()
+            && let Some(first) =
+                job.open.iter().copied().min_by_key(|number| (job.occurrences[number].is_replayed, *number))
         {
             self.count("followers whose turn came");
             self.open_gate(id.occurrence(first), Gate::Overlap)?;

@@ -46,8 +46,13 @@ impl Auditor {
         let since = job.since(&old, at);
         job.versions.push(new.clone());
         job.changed_by_hand_at = at.max(job.changed_by_hand_at);
+        let has_other_limits = old.settings.overlap() != new.settings.overlap();
+        let is_later = job.due_at(id).is_some_and(|due_at| due_at > at);
         if let Some(schedule) = &mut job.schedule {
             schedule.version += 1;
+            if schedule.cursors.waits && has_other_limits && is_later {
+                schedule.cursors.replay_due = at;
+            }
         }
         for number in job.open.clone() {
             self.describe(id, number, &old)?;

@@ -161,6 +161,17 @@ macro_rules! each_conformance_case {
                 a_successor_that_waits_is_replaced_in_turn,
                 no_more_than_max_open_occurrences_are_open,
             }
+            replay {
+                a_replay_waits_for_room_instead_of_being_cut,
+                a_regular_occurrence_waits_behind_a_replayed_one_and_goes_next,
+                a_replay_fills_the_line_but_for_one_place_and_lets_regular_ones_go_first,
+                a_replay_beside_others_leaves_room_for_a_regular_occurrence,
+                a_replaced_occurrence_is_never_a_replayed_one,
+                a_replay_is_woken_however_an_occurrence_ends,
+                what_was_open_before_a_replay_wakes_it,
+                a_replay_that_waits_is_held_by_a_pause_and_tried_by_the_resume,
+                higher_limits_wake_a_replay,
+            }
             gates {
                 a_failed_attempt_waits_behind_its_time_gate,
                 a_time_gate_opens_when_its_time_has_come,

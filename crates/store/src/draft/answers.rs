@@ -2,7 +2,7 @@
 //! changed and deleted; a question that cannot be answered is noted and stops the verb.
 
 use super::found::FoundSession;
-use super::lookups::{cancel_of, cloned, dead_letter_of, is_behind, is_held_by, tied};
+use super::lookups::{cancel_of, cloned, counted, dead_letter_of, is_behind, is_held_by, tied};
 use super::{Buried, Draft, EndedRow, NewSession};
 use crate::fault::Fault;
 use crate::rows::{
@@ -271,23 +271,19 @@ impl Rows for Draft {
     fn open_of_job(&mut self, job: JobId) -> Result<Vec<LiveRow>, Fault> {
         self.need_open(job)?;
         let open = self.open.of_job(job);
-        let too_many = open.len().saturating_sub(limits::MAX_OPEN_MAX as usize + 1);
+        let too_many = open.len().saturating_sub(limits::OPEN_OF_JOB_MAX);
         Ok(open.into_iter().skip(too_many).cloned().collect())
     }
 
     fn count_open(&mut self, job: JobId) -> Result<OpenCount, Fault> {
         self.need_open(job)?;
-        let open = self.open.of_job(job);
-        let counted = open.iter().take(limits::MAX_OPEN_MAX as usize);
-        Ok(counted.fold(OpenCount::default(), |count, row| OpenCount {
-            open: count.open + 1,
-            behind: count.behind + usize::from(is_behind(row, Gate::Overlap)),
-        }))
+        Ok(counted(&self.open.of_job(job)))
     }
 
     fn first_behind(&mut self, job: JobId, gate: Gate) -> Result<Option<LiveRow>, Fault> {
         self.need_open(job)?;
-        Ok(self.open.of_job(job).into_iter().find(|row| is_behind(row, gate)).cloned())
+        let waiting = self.open.of_job(job).into_iter().filter(|row| is_behind(row, gate));
+        Ok(waiting.min_by_key(|row| (row.live.ties.replayed, row.live.id.number)).cloned())
     }
 
     fn has_open_not_in_line(&mut self, job: JobId) -> Result<bool, Fault> {

@@ -3,9 +3,10 @@
 use super::found::FoundSession;
 use super::{Draft, NoteChange, Numbered};
 use crate::fault::Fault;
-use crate::rows::{LiveRow, Rows, Spent};
+use crate::rows::{LiveRow, OpenCount, Rows, Spent};
 use punctual_core::gates::Gate;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
+use punctual_core::limits;
 use punctual_core::notes::{LastNote, Note};
 use punctual_core::occurrence::{Finished, LiveState, Ties};
 use punctual_core::ports::{DeadLetter, LeaseRef};
@@ -111,6 +112,19 @@ pub(super) fn is_behind(row: &LiveRow, gate: Gate) -> bool {
     matches!(row.live.state, LiveState::Waiting(gates) if gates.contains(gate))
 }
 
+/// How many are open of a job, of at most as many as a transaction reads.
+pub(super) fn counted(open: &[&LiveRow]) -> OpenCount {
+    let mut count = OpenCount::default();
+    for row in open.iter().take(limits::OPEN_OF_JOB_MAX) {
+        let (behind, replayed) = (is_behind(row, Gate::Overlap), row.live.ties.replayed);
+        count.open += 1;
+        count.behind += usize::from(behind);
+        count.replayed += usize::from(replayed);
+        count.replayed_behind += usize::from(behind && replayed);
+    }
+    count
+}
+
 pub(super) fn is_held_by(row: &LiveRow, session: SessionId) -> bool {
     matches!(row.live.state, LiveState::Running(lease) if lease.session == session)
 }
@@ -131,6 +145,7 @@ pub(super) fn tied(mut row: LiveRow, ties: Ties) -> LiveRow {
     before.awaited |= ties.awaited;
     before.exempt |= ties.exempt;
     before.noted |= ties.noted;
+    before.replayed |= ties.replayed;
     row
 }
 

@@ -42,7 +42,7 @@ pub(crate) struct Wants {
     pub terms: BTreeSet<JobId>,
     pub schedules: BTreeSet<JobId>,
     pub live: BTreeSet<OccurrenceId>,
-    /// All that is open of these jobs, up to `MAX_OPEN_MAX + 1` of each.
+    /// All that is open of these jobs, up to `OPEN_OF_JOB_MAX` of each.
     pub open_of_jobs: BTreeSet<JobId>,
     /// What these sessions hold, up to so many of each.
     pub held_by: BTreeMap<SessionId, usize>,

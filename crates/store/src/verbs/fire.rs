@@ -8,7 +8,7 @@ use crate::fault::Fault;
 use crate::rows::{LiveRow, Rows, Spent};
 use punctual_core::defects::{Defect, planted};
 use punctual_core::job::JobStatus;
-use punctual_core::occurrence::{Cancelled, Finished, Live};
+use punctual_core::occurrence::{Cancelled, Finished, Live, Ties};
 use punctual_core::ports::{Begun, Fire, FireOutcome, Lane, Offer};
 use punctual_core::schedule::{FirePlan, OverlapPolicy, Present, ScheduleState, SkipRange};
 use punctual_core::time::Timestamp;
@@ -45,6 +45,13 @@ fn fire_one<R: Rows>(
     let skipped = plan.skipped.iter().map(|range| range.count).sum();
     record_skips(rows, &state, &plan.skipped)?;
     advance(rows, &state, &plan, now)?;
+    if open > 0
+        && !state.is_replay_waiting()
+        && plan.next.as_ref().is_some_and(|next| next.is_replay_waiting())
+    {
+        // What is opened from here on has the tie from its beginning.
+        rows.tie_open_of_job(fire.job, Ties { followed: true, ..Ties::default() })?;
+    }
     let occurrences = plan.fired.iter().map(|live| (live.id, live.scheduled_time)).collect();
     let replaced = replace(rows, &replaceable, plan.replaced, now)?;
     let is_over = plan.next.is_none();
@@ -68,11 +75,11 @@ fn present<R: Rows>(rows: &mut R, state: &ScheduleState) -> Result<(Present, Vec
         OverlapPolicy::Replace if count.open > 0 => rows.open_of_job(job)?,
         _ => vec![],
     };
+    let regular = replaceable.iter().map(|row| &row.live).filter(|live| !live.ties.replayed);
     let present = Present {
-        open: count.open,
-        behind: count.behind,
-        replaceable: replaceable.iter().map(|row| row.live.clone()).collect(),
+        replaceable: regular.cloned().collect(),
         waits_for_parents: state.depends && rows.has_parent(job)?,
+        ..Present::from(count)
     };
     Ok((present, replaceable))
 }

@@ -1,6 +1,6 @@
 //! The ends of attempts: history, then another attempt or the end of the occurrence, and what follows from that.
 
-use super::begin::begun;
+use super::begin::{begun, schedule_due};
 use super::{dependents, lines};
 use crate::fault::Fault;
 use crate::rows::{JobTerms, LiveRow, Rows};
@@ -13,6 +13,7 @@ use punctual_core::lifecycle::{Ending, Status};
 use punctual_core::limits;
 use punctual_core::occurrence::{End, Lease, Live, Next, Settled, Ties};
 use punctual_core::ports::Begun;
+use punctual_core::schedule::Present;
 use punctual_core::time::Timestamp;
 
 /// What became of an attempt that has ended.
@@ -128,8 +129,8 @@ fn close<R: Rows>(rows: &mut R, row: &LiveRow, mark: Option<JobMark>) -> Result<
     Ok(Left::Nothing { before, after: mark.unwrap_or(before) })
 }
 
-/// What follows from the end of an occurrence with these ties: the next one in line may start, and jobs that
-/// depend on it are told.
+/// What follows from the end of an occurrence with these ties: the next one in line may start, a replay that waits for
+/// room is tried again, and jobs that depend on it are told.
 pub(super) fn follow<R: Rows>(
     rows: &mut R,
     job: JobId,
@@ -140,12 +141,25 @@ pub(super) fn follow<R: Rows>(
     let mut begun = Begun::default();
     if ties.followed && !planted(Defect::ForgetFollower) {
         begun.add(open_next_in_line(rows, job, now)?);
+        begun.add(wake_replay(rows, job, now)?);
     }
     if ties.awaited {
         dependents::ended(rows, job, succeeded)?;
         begun.add(dependents::resolve(rows, now, limits::DEPENDENTS_PER_STEP_MAX)?.begun);
     }
     Ok(begun)
+}
+
+/// Makes a replay that waits for room due, if there is some.
+fn wake_replay<R: Rows>(rows: &mut R, job: JobId, now: Timestamp) -> Result<Begun, Fault> {
+    let Some(row) = rows.schedule(job)?.filter(|row| row.state.sleeps(now)) else {
+        return Ok(Begun::default());
+    };
+    let left = Present::from(rows.count_open(job)?);
+    let Some(woken) = row.state.woken(now, &left) else { return Ok(Begun::default()) };
+    rows.advance_schedule(&woken)?;
+    let lane = rows.lane(row.lane)?;
+    Ok(Begun { due: schedule_due(&woken, &lane).into_iter().collect(), ..Begun::default() })
 }
 
 /// Opens the overlap gate of the first occurrence in line, unless one is open that is not in line.

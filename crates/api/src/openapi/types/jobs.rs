@@ -208,7 +208,14 @@ fn schedule() -> Fields {
 fn bounds() -> Fields {
     let duration = |about, example: &str| the("Duration", about).example(example);
     vec![
-        ("misfire_policy", the("MisfirePolicy", "For recurring jobs.").otherwise("SKIP_MISSED")),
+        (
+            "misfire_policy",
+            the(
+                "MisfirePolicy",
+                "For recurring jobs. Missed occurrences that run wait for room under `overlap_policy` and `max_open`.",
+            )
+            .otherwise("SKIP_MISSED"),
+        ),
         (
             "misfire_grace",
             duration("How late an occurrence may be found and still simply run; at most 24h.", "60s")
@@ -236,7 +243,7 @@ fn bounds() -> Fields {
         (
             "overlap_limit",
             whole(
-                "How many may wait under `QUEUE`; further ones are skipped.",
+                "How many may wait under `QUEUE`; further ones are skipped, but a replay of missed ones waits.",
                 1..=limits::OVERLAP_LIMIT_MAX.into(),
             )
             .otherwise(limits::OVERLAP_LIMIT_DEFAULT),
@@ -244,7 +251,8 @@ fn bounds() -> Fields {
         (
             "max_open",
             whole(
-                "How many occurrences may be open at all; further ones are skipped with reason `backlog`.",
+                "How many occurrences may be open at all; further ones are skipped with reason `backlog`. A replay of \
+                    missed ones waits instead, and what it has opened does not count for regular ones.",
                 1..=limits::MAX_OPEN_MAX.into(),
             )
             .otherwise(limits::MAX_OPEN_DEFAULT),

@@ -283,7 +283,7 @@ impl Database {
         let mut ids = wants.live.clone();
         for job in &wants.open_of_jobs {
             let open = self.live.range(job.occurrence(0)..=job.occurrence(u32::MAX));
-            ids.extend(open.rev().take(limits::MAX_OPEN_MAX as usize + 1).map(|(id, _)| id));
+            ids.extend(open.rev().take(limits::OPEN_OF_JOB_MAX).map(|(id, _)| id));
         }
         for (session, count) in &wants.held_by {
             let held =

@@ -249,7 +249,7 @@ impl<'a> Round<'a> {
     fn lock_live(&mut self, wants: &'a Wants) {
         let [keys, numbers] = occurrences(&wants.live);
         if !wants.open_of_jobs.is_empty() || !wants.held_by.is_empty() {
-            let open_max = value(i64::from(limits::MAX_OPEN_MAX) + 1);
+            let open_max = value(i64::try_from(limits::OPEN_OF_JOB_MAX).unwrap_or(i64::MAX));
             let holders = column(wants.held_by.keys().map(|session| session.0));
             let counts = column(wants.held_by.values().map(|count| limit(*count)));
             let parameters = [keys, numbers, jobs(&wants.open_of_jobs), open_max, holders, counts];

@@ -177,8 +177,13 @@ async fn schedules_keep_every_column() {
         let wants = Wants { schedules: [id(1), id(2), id(3)].into(), ..Wants::default() };
         assert_eq!(fetch(&mut tables, &wants).await.schedules, rows);
         let mut full = rows[1].clone();
-        full.state.replay =
-            Some(Replay { next: at(1), until: at(9), due_at: at(11), later: vec![(at(2), at(3))] });
+        full.state.replay = Some(Replay {
+            next: at(1),
+            until: at(9),
+            due_at: at(11),
+            later: vec![(at(2), at(3))],
+            waits: true,
+        });
         full.state.overlap = Overlap { policy: OverlapPolicy::Queue, limit: 3, max_open: 4 };
         full.state.expiry = Some(Expiry::AfterMs(5));
         (full.state.version, full.state.fired, full.state.numbered) = (9, 5, 8);

@@ -17,13 +17,15 @@ use rusqlite::params;
 
 const FIND_LIVE: &str =
     concat!("SELECT ", live_columns!(), " FROM live WHERE live.job = ?1 AND live.occurrence = ?2");
-pub(crate) const COUNT_OPEN: &str = "SELECT count(*), coalesce(sum(behind), 0) \
-     FROM (SELECT state = 0 AND (gates & 4) = 4 AS behind FROM live WHERE job = ?1 LIMIT ?2)";
+pub(crate) const COUNT_OPEN: &str = "SELECT count(*), coalesce(sum(behind), 0), coalesce(sum(replayed), 0), \
+     coalesce(sum(behind AND replayed), 0) \
+     FROM (SELECT state = 0 AND (gates & 4) = 4 AS behind, (ties & 16) = 16 AS replayed \
+     FROM live WHERE job = ?1 LIMIT ?2)";
 pub(crate) const FIRST_BEHIND: &str = concat!(
     "SELECT ",
     live_columns!(),
     " FROM live WHERE live.job = ?1 AND live.state = 0 AND (live.gates & ?2) = ?2 \
-     ORDER BY live.occurrence LIMIT 1"
+     AND (live.ties & 16) = ?3 ORDER BY live.occurrence LIMIT 1"
 );
 pub(crate) const HAS_OPEN_NOT_IN_LINE: &str =
     "SELECT 1 FROM live WHERE job = ?1 AND NOT (state = 0 AND (gates & 4) = 4) LIMIT 1";
@@ -39,7 +41,7 @@ pub(super) fn live(tx: &mut Tx<'_>, id: OccurrenceId) -> Result<Option<LiveRow>,
 }
 
 pub(super) fn open_of_job(tx: &mut Tx<'_>, job: JobId) -> Result<Vec<LiveRow>, Fault> {
-    let bounds = params![job.as_bytes(), limit(limits::MAX_OPEN_MAX as usize + 1)];
+    let bounds = params![job.as_bytes(), limit(limits::OPEN_OF_JOB_MAX)];
     let mut open = all(&mut *tx.conn.prepare_cached(OPEN_OF_JOB)?, bounds, read_live)?;
     open.reverse();
     Ok(open)
@@ -47,15 +49,21 @@ pub(super) fn open_of_job(tx: &mut Tx<'_>, job: JobId) -> Result<Vec<LiveRow>, F
 
 pub(super) fn count_open(tx: &mut Tx<'_>, job: JobId) -> Result<OpenCount, Fault> {
     // More may be open than may be by now, and each that waits behind them counts.
-    let bound = limit(limits::MAX_OPEN_MAX as usize);
+    let bound = limit(limits::OPEN_OF_JOB_MAX);
     let counts = one(&mut *tx.conn.prepare_cached(COUNT_OPEN)?, params![job.as_bytes(), bound], |row| {
-        Ok(OpenCount { open: row.get::<_, u32>(0)? as usize, behind: row.get::<_, u32>(1)? as usize })
+        let count = |column: usize| Ok::<_, rusqlite::Error>(row.get::<_, u32>(column)? as usize);
+        Ok(OpenCount { open: count(0)?, behind: count(1)?, replayed: count(2)?, replayed_behind: count(3)? })
     })?;
     Ok(counts.unwrap_or_default())
 }
 
 pub(super) fn first_behind(tx: &mut Tx<'_>, job: JobId, gate: Gate) -> Result<Option<LiveRow>, Fault> {
-    one(&mut *tx.conn.prepare_cached(FIRST_BEHIND)?, params![job.as_bytes(), gate as u8], read_live)
+    let mut find = tx.conn.prepare_cached(FIRST_BEHIND)?;
+    let replayed = Ties { replayed: true, ..Ties::default() };
+    match one(&mut find, params![job.as_bytes(), gate as u8, 0], read_live)? {
+        None => one(&mut find, params![job.as_bytes(), gate as u8, replayed.bits()], read_live),
+        first => Ok(first),
+    }
 }
 
 pub(super) fn has_open_not_in_line(tx: &mut Tx<'_>, job: JobId) -> Result<bool, Fault> {
@@ -103,7 +111,7 @@ pub(super) fn tie_live(tx: &mut Tx<'_>, id: OccurrenceId, ties: Ties) -> Result<
 
 pub(super) fn tie_open_of_job(tx: &mut Tx<'_>, job: JobId, ties: Ties) -> Result<(), Fault> {
     tx.conn
-        .prepare_cached("UPDATE live SET ties = ties | ?2 WHERE job = ?1")?
+        .prepare_cached("UPDATE live SET ties = ties | ?2 WHERE job = ?1 AND (ties & ?2) <> ?2")?
         .execute(params![job.as_bytes(), ties.bits()])?;
     Ok(())
 }

@@ -1,0 +1,159 @@
+//! The replay: missed occurrences that still run, one after the other, beside the regular ones.
+//!
+//! Only `misfire_limit`, `max_lateness`, `replay_rate` and `max_runs` bound a replay. A replay without room for its next
+//! occurrence waits; the end of an occurrence of the job wakes it in the same transaction. There is room:
+//!
+//! - under every policy, if no occurrence of the job is open;
+//! - under `ALLOW`, if fewer than `max_open - 1` are open: one place stays free for a regular occurrence;
+//! - under `QUEUE`, if also fewer than `overlap_limit - 1` wait.
+//!
+//! A regular occurrence is skipped only if it would be skipped without the replayed ones. If it may not run beside them
+//! (`SKIP`, `QUEUE`, `REPLACE`), it waits behind the overlap gate and starts before any further replayed one. `REPLACE`
+//! cancels regular occurrences only, so that every missed one runs.
+
+use super::{Overlap, OverlapPolicy, Present, Schedule, ScheduleState};
+use crate::gates::Gate;
+use crate::limits;
+use crate::recurrence::Recurrence;
+use crate::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Missed occurrences that still have to run: fixed when they were found, and then taken one after the other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Replay {
+    /// The nominal time to run next.
+    pub next: Timestamp,
+    /// The last one.
+    pub until: Timestamp,
+    /// When `next` runs; while it waits for room, when to try again.
+    pub due_at: Timestamp,
+    /// What was missed later, with occurrences in between that were not: first and last nominal times.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub later: Vec<(Timestamp, Timestamp)>,
+    /// `next` is due and waits for room.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waits: bool,
+}
+
+impl Replay {
+    /// The replay after its next occurrence is dealt with; `None` if that was the last.
+    pub(super) fn stepped(mut self, recurrence: &Recurrence, spacing_us: i64) -> Option<Replay> {
+        self.due_at = self.due_at.shifted(spacing_us);
+        match recurrence.next_time_after(self.next).filter(|next| *next <= self.until) {
+            Some(next) => self.next = next,
+            None if self.later.is_empty() => return None,
+            None => (self.next, self.until) = self.later.remove(0),
+        }
+        Some(self)
+    }
+
+    /// The last nominal time of all that is left.
+    fn last(&self) -> Timestamp {
+        self.later.last().map_or(self.until, |(_, last)| *last)
+    }
+
+    /// Whether the occurrence of this nominal time comes right after all that is left.
+    pub(super) fn is_continued_by(&self, first: Timestamp, recurrence: &Recurrence) -> bool {
+        recurrence.next_time_after(self.last()) == Some(first)
+    }
+
+    /// The replay that has found no room at `now`.
+    pub(super) fn waiting(self, now: Timestamp) -> Replay {
+        Replay { waits: true, due_at: now.plus(limits::REPLAY_RECHECK), ..self }
+    }
+
+    /// The replay as it goes on after a pause.
+    pub(super) fn resumed(self, now: Timestamp) -> Replay {
+        let due_at = if self.waits { now } else { self.due_at.max(now) };
+        Replay { due_at, ..self }
+    }
+}
+
+/// The replay with what was found missed just now behind what it has left.
+pub(super) fn with_missed(
+    replay: Option<Replay>,
+    first: Option<Timestamp>,
+    last: Timestamp,
+    now: Timestamp,
+    recurrence: &Recurrence,
+) -> Option<Replay> {
+    match (replay, first) {
+        (replay, None) => replay,
+        (Some(mut replay), Some(first)) if replay.is_continued_by(first, recurrence) => {
+            *replay.later.last_mut().map_or(&mut replay.until, |(_, last)| last) = last;
+            Some(replay)
+        }
+        (None, Some(next)) => Some(Replay { next, until: last, due_at: now, later: vec![], waits: false }),
+        (Some(mut replay), Some(first)) => {
+            replay.later.push((first, last));
+            Some(replay)
+        }
+    }
+}
+
+/// Where a replayed occurrence may be opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Room {
+    Beside,
+    Behind(Gate),
+    None,
+}
+
+/// The room that a replay has beside what is open.
+pub(super) fn room(overlap: Overlap, present: &Present) -> Room {
+    let max_open = (overlap.max_open as usize).saturating_sub(1).max(1);
+    let limit = (overlap.limit as usize).saturating_sub(1);
+    match overlap.policy {
+        OverlapPolicy::Allow if present.open < max_open => Room::Beside,
+        _ if present.open == 0 => Room::Beside,
+        OverlapPolicy::Queue if present.behind < limit && present.open < max_open => {
+            Room::Behind(Gate::Overlap)
+        }
+        _ => Room::None,
+    }
+}
+
+impl ScheduleState {
+    /// Whether a replay waits for room and would not be tried by `now`. A held schedule tries when it is released.
+    pub fn sleeps(&self, now: Timestamp) -> bool {
+        self.is_replay_waiting() && self.due_at.is_some_and(|due_at| due_at > now)
+    }
+
+    /// An occurrence of the job has ended, with this left: a replay that waits is tried at once if there is room for it.
+    pub fn woken(&self, now: Timestamp, left: &Present) -> Option<ScheduleState> {
+        let is_woken = self.sleeps(now) && room(self.overlap, left) != Room::None;
+        is_woken.then(|| self.tried(now))
+    }
+
+    /// The replay is tried at `now`, be there room for it or not.
+    pub(crate) fn tried(&self, now: Timestamp) -> ScheduleState {
+        let replay = self.replay.clone().map(|replay| Replay { due_at: now, ..replay });
+        ScheduleState { version: self.version + 1, due_at: Some(now), replay, ..self.clone() }
+    }
+
+    /// Whether a replay waits for room.
+    pub fn is_replay_waiting(&self) -> bool {
+        self.replay.as_ref().is_some_and(|replay| replay.waits)
+    }
+
+    /// How many missed occurrences are still to run.
+    pub fn replays_left(&self) -> u64 {
+        let (Some(replay), Schedule::Recurring(recurring)) = (&self.replay, &self.schedule) else { return 0 };
+        let ranges = std::iter::once((replay.next, replay.until)).chain(replay.later.iter().copied());
+        // The zone data may have changed since: what begins a range counts all the same.
+        ranges.map(|(first, last)| recurring.recurrence.count_between(first.shifted(-1), last).max(1)).sum()
+    }
+
+    /// When the next occurrence runs as far as time decides it: a replay that waits for room has no time. `None` while the
+    /// job is paused.
+    pub fn runs_at(&self) -> Option<Timestamp> {
+        match (&self.schedule, self.nominal) {
+            (Schedule::Recurring(recurring), nominal) if self.is_replay_waiting() => {
+                self.due_at?;
+                nominal.map(|nominal| recurring.due_at(self.job, nominal))
+            }
+            _ => self.due_at,
+        }
+    }
+}
