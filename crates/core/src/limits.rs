@@ -241,6 +241,9 @@ pub const METRIC_LANES_MAX: usize = 200;
 /// How long what is left of a deleted job is kept after its last execution has ended, so that whoever listens to
 /// events is told of the end.
 pub const DELETED_KEPT: Duration = Duration::from_secs(10);
+/// How long the name of a worker is kept after its last session has ended and the last of its executions has gone from
+/// history. Nodes may disagree about the time by less.
+pub const WORKER_NAMES_KEPT: Duration = Duration::from_secs(3_600);
 /// How long the answer to a request with an `Idempotency-Key` is replayed.
 pub const REQUESTS_KEPT: Duration = Duration::from_secs(24 * 3_600);
 /// Longest time after which an occurrence expires. A longer one is refused.

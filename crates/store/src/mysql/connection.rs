@@ -47,6 +47,15 @@ macro_rules! for_update_of {
 }
 pub(crate) use for_update_of;
 
+/// Keeps others from writing rows of one table out of a join. MySQL refuses to lock a list; MariaDB does not know how to say
+/// so, and says the rest in another way.
+macro_rules! for_share_of {
+    ($table:literal) => {
+        concat!(" /*!80000 FOR SHARE OF ", $table, " */ /*M! LOCK IN SHARE MODE */")
+    };
+}
+pub(crate) use for_share_of;
+
 #[derive(Debug)]
 pub(crate) struct Connection {
     conn: Conn,

@@ -3,6 +3,7 @@
 //! [`SqliteCore`] and [`LogCore`] are synchronous and know no thread, clock or randomness; the simulator drives
 //! them directly. [`SqliteStore`] puts them on threads of their own behind the `Store` port.
 
+mod active;
 mod backup;
 mod checkpoint;
 mod connection;
@@ -30,6 +31,7 @@ mod tally;
 pub(crate) mod tests;
 mod threads;
 mod tx;
+mod unused;
 mod write;
 
 pub use self::core::SqliteCore;

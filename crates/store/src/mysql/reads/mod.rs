@@ -123,13 +123,13 @@ impl Reads {
         Ok(self.conn()?.query_drop("COMMIT").await?)
     }
 
-    /// The lane with this number. Lanes are never renumbered, so that each is read once.
+    /// The lane with this number.
     async fn lane(&mut self, number: i64) -> Result<Lane, Fault> {
         if let Some(lane) = self.lanes.get(number) {
             return Ok(lane);
         }
-        let rows = self.all(lanes::ALL, ()).await?;
-        self.lanes.learn(&rows)?;
-        self.lanes.get(number).ok_or_else(|| Fault::Missing(format!("lane {number}")))
+        let rows = self.all(lanes::LANE, (number,)).await?;
+        let row = rows.first().ok_or_else(|| Fault::Missing(format!("lane {number}")))?;
+        self.lanes.learn(number, row)
     }
 }

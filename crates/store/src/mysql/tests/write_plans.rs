@@ -82,7 +82,7 @@ fn searches() -> Vec<Search> {
         search(LAST_NOTES, vec![list(1)], "notes", "PRIMARY"),
         search(CHECKPOINTS, vec![list(1)], "checkpoints", "PRIMARY"),
         search(REQUESTS, vec![Value::from("[[\"t\",\"key 7\"]]")], "requests", "PRIMARY"),
-        search(LANES_ABOVE, vec![number(9_000)], "lanes", "PRIMARY"),
+        search(LANES_ABOVE, vec![number(9_000), number(100)], "lanes", "PRIMARY"),
         search(FIND_WORKERS, vec![Value::from("[[\"worker 1\"]]")], "workers", "workers_name"),
         search(UPDATE_SESSIONS, vec![numbers()], "sessions", "PRIMARY"),
         search(TOUCH_SESSIONS, vec![numbers()], "sessions", "PRIMARY"),
