@@ -18,6 +18,11 @@ impl Horizon {
     pub fn now(&self) -> Timestamp {
         self.requests.plus(limits::REQUESTS_KEPT)
     }
+
+    /// Names of workers that have had no session since before this time go.
+    pub fn workers(&self) -> Timestamp {
+        self.history.minus(limits::WORKER_NAMES_KEPT)
+    }
 }
 
 /// A walk over jobs, oldest first.

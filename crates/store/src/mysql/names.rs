@@ -39,6 +39,12 @@ pub(crate) const FIND_WORKERS: &str = concat!(
     list!(0 name name),
     " STRAIGHT_JOIN workers FORCE INDEX (workers_name) ON workers.name = given.name"
 );
+const NOTE_USED_WORKERS: &str = concat!(
+    "UPDATE ",
+    list!(0 name name),
+    " STRAIGHT_JOIN workers FORCE INDEX (workers_name) ON workers.name = given.name \
+     SET workers.unused_since = NULL WHERE workers.unused_since IS NOT NULL"
+);
 const INSERT_WORKERS: &str =
     concat!("INSERT INTO workers (id, name) SELECT id, name FROM ", list!(0 id int, 1 name name));
 
@@ -147,7 +153,14 @@ pub(crate) async fn intern_workers(
     wanted: &BTreeSet<String>,
 ) -> Result<Vec<(String, i64)>, Fault> {
     let mut known = find_workers(connection, wanted).await?;
+    let lists = documents(wanted, |row, name| {
+        row.text(name);
+    });
+    for list in lists {
+        connection.run(NOTE_USED_WORKERS, vec![list]).await?;
+    }
     if known.len() < wanted.len() {
+        connection.commit().await?;
         let given = last_given(connection, "worker").await?;
         known = find_workers(connection, wanted).await?;
         let new: Vec<(i64, String)> =

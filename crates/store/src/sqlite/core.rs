@@ -162,6 +162,11 @@ impl SqliteCore {
     }
 
     #[cfg(test)]
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    #[cfg(test)]
     pub(crate) fn connection(&self) -> &Connection {
         &self.conn
     }

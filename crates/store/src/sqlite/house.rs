@@ -87,7 +87,7 @@ fn retain(tx: &mut Tx<'_>, horizon: Horizon, count: usize) -> Result<Retained, F
     if tx.conn.prepare_cached(RETAIN_PACES)?.execute(paces)? > 0 {
         tx.memory.written.forget();
     }
-    let any_forgotten = unused::forget_names(tx, horizon.now(), count)?;
+    let any_forgotten = unused::forget_names(tx, horizon, count)?;
     let more = count > 0 && (any_forgotten || [history, skipped, requests].contains(&count));
     Ok(Retained {
         history: history as u64,

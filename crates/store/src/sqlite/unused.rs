@@ -3,11 +3,10 @@
 //!
 //! The highest number of each table stays, because the next one follows it: no number is given twice.
 
-use super::rows::{all, limit, one, time};
+use super::rows::{all, limit, one};
 use super::tx::Tx;
 use crate::fault::Fault;
-use punctual_core::limits;
-use punctual_core::time::Timestamp;
+use punctual_core::ports::Horizon;
 use rusqlite::params;
 
 /// Whatever is live or to come in a lane belongs to a job of this lane.
@@ -17,17 +16,15 @@ pub(crate) const FORGET_LANES: &str = "DELETE FROM lanes WHERE id IN (SELECT id 
 const FORGET_LANE: &str = "DELETE FROM lanes WHERE id = ?1 AND id < (SELECT max(id) FROM lanes) \
      AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.lane = lanes.id) \
      AND NOT EXISTS (SELECT 1 FROM lane_tallies WHERE lane_tallies.lane = lanes.id)";
-const LAST_LANE_LOOKED_AT: &str =
-    "SELECT max(id) FROM (SELECT id FROM lanes WHERE id > ?1 ORDER BY id LIMIT ?2)";
+const LANES_LOOKED_AT: &str =
+    "SELECT max(id), count(*) FROM (SELECT id FROM lanes WHERE id > ?1 ORDER BY id LIMIT ?2)";
 pub(crate) const NOTE_UNUSED_WORKERS: &str = "UPDATE workers SET unused_since = ?3 \
      WHERE id IN (SELECT id FROM workers WHERE id > ?1 ORDER BY id LIMIT ?2) AND unused_since IS NULL \
      AND id NOT IN (SELECT worker FROM sessions)";
 pub(crate) const FORGET_WORKERS: &str = "DELETE FROM workers WHERE id IN (SELECT id FROM workers WHERE id > ?1 ORDER BY id LIMIT ?2) \
      AND id < (SELECT max(id) FROM workers) AND unused_since < ?3 AND id NOT IN (SELECT worker FROM sessions)";
-const LAST_WORKER_LOOKED_AT: &str =
-    "SELECT max(id) FROM (SELECT id FROM workers WHERE id > ?1 ORDER BY id LIMIT ?2)";
-/// History is appended to in the order of completion.
-const OLDEST_HISTORY: &str = "SELECT completed_at FROM history ORDER BY seq LIMIT 1";
+const WORKERS_LOOKED_AT: &str =
+    "SELECT max(id), count(*) FROM (SELECT id FROM workers WHERE id > ?1 ORDER BY id LIMIT ?2)";
 
 /// Up to which number names were looked at. Lost with the process, it begins again.
 #[derive(Debug, Default)]
@@ -37,19 +34,20 @@ pub(crate) struct UnusedCursors {
 }
 
 /// Looks at up to `count` names of each kind; whether any was deleted and more are to be looked at.
-pub(super) fn forget_names(tx: &mut Tx<'_>, now: Timestamp, count: usize) -> Result<bool, Fault> {
-    Ok(forget_lanes(tx, count)? | forget_workers(tx, now, count)?)
+pub(super) fn forget_names(tx: &mut Tx<'_>, horizon: Horizon, count: usize) -> Result<bool, Fault> {
+    Ok(forget_lanes(tx, count)? | forget_workers(tx, horizon, count)?)
 }
 
 fn forget_lanes(tx: &mut Tx<'_>, count: usize) -> Result<bool, Fault> {
-    let from = params![tx.memory.unused.lanes, limit(count)];
-    let last = last_looked_at(tx, LAST_LANE_LOOKED_AT, tx.memory.unused.lanes, count)?;
-    let gone = all(&mut *tx.conn.prepare_cached(FORGET_LANES)?, from, |row| Ok(row.get::<_, i64>(0)?))?;
+    let after = tx.memory.unused.lanes;
+    let page = Page::after(tx, LANES_LOOKED_AT, after, count)?;
+    let bounds = params![after, limit(count)];
+    let gone = all(&mut *tx.conn.prepare_cached(FORGET_LANES)?, bounds, |row| Ok(row.get::<_, i64>(0)?))?;
     for lane in &gone {
         tx.memory.lanes.remove(*lane);
     }
-    tx.memory.unused.lanes = last.unwrap_or_default();
-    Ok(last.is_some() && !gone.is_empty())
+    tx.memory.unused.lanes = page.last;
+    Ok(page.is_full && !gone.is_empty())
 }
 
 /// Those of these lanes go that nothing refers to any more.
@@ -65,24 +63,31 @@ pub(super) fn forget_these_lanes(
     Ok(())
 }
 
-fn forget_workers(tx: &mut Tx<'_>, now: Timestamp, count: usize) -> Result<bool, Fault> {
+fn forget_workers(tx: &mut Tx<'_>, horizon: Horizon, count: usize) -> Result<bool, Fault> {
     let after = tx.memory.unused.workers;
-    let last = last_looked_at(tx, LAST_WORKER_LOOKED_AT, after, count)?;
-    let oldest = one(&mut *tx.conn.prepare_cached(OLDEST_HISTORY)?, [], |row| time(row, 0))?;
-    let before = oldest.unwrap_or(now).min(now).minus(limits::WORKER_NAMES_KEPT);
-    let gone = tx
-        .conn
-        .prepare_cached(FORGET_WORKERS)?
-        .execute(params![after, limit(count), before.as_micros()])?;
-    tx.conn.prepare_cached(NOTE_UNUSED_WORKERS)?.execute(params![after, limit(count), now.as_micros()])?;
-    tx.memory.unused.workers = last.unwrap_or_default();
-    Ok(last.is_some() && gone > 0)
+    let page = Page::after(tx, WORKERS_LOOKED_AT, after, count)?;
+    let before = params![after, limit(count), horizon.workers().as_micros()];
+    let gone = tx.conn.prepare_cached(FORGET_WORKERS)?.execute(before)?;
+    let now = params![after, limit(count), horizon.now().as_micros()];
+    tx.conn.prepare_cached(NOTE_UNUSED_WORKERS)?.execute(now)?;
+    tx.memory.unused.workers = page.last;
+    Ok(page.is_full && gone > 0)
 }
 
-/// The last number of those that are looked at; `None` if there are no more behind them.
-fn last_looked_at(tx: &Tx<'_>, sql: &str, after: i64, count: usize) -> Result<Option<i64>, Fault> {
-    let last = one(&mut *tx.conn.prepare_cached(sql)?, params![after, limit(count)], |row| {
-        Ok(row.get::<_, Option<i64>>(0)?)
-    })?;
-    Ok(last.flatten())
+/// The numbers that a step looks at.
+struct Page {
+    /// Where the next step begins.
+    last: i64,
+    is_full: bool,
+}
+
+impl Page {
+    fn after(tx: &Tx<'_>, sql: &str, after: i64, count: usize) -> Result<Self, Fault> {
+        let looked_at = one(&mut *tx.conn.prepare_cached(sql)?, params![after, limit(count)], |row| {
+            Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, i64>(1)?))
+        })?;
+        let (last, rows) = looked_at.unwrap_or_default();
+        let is_full = rows > 0 && rows == limit(count);
+        Ok(Page { last: last.filter(|_| is_full).unwrap_or_default(), is_full })
+    }
 }

@@ -3,7 +3,7 @@
 
 use super::locks::Locks;
 use crate::draft::{
-    Changes, Dependency, EndedRow, Found, FoundLimiter, FoundSession, FoundSkip, NoteChange, Tables,
+    Changes, Dependency, EndedRow, Found, FoundLimiter, FoundSession, FoundSkip, LanesToAsk, NoteChange, Tables,
     WantedClaims, Wants,
 };
 use crate::fault::Fault;

@@ -1,8 +1,5 @@
 //! The names of lanes, which rows refer to by number.
 
-use crate::fault::Fault;
-use crate::mysql::rows::get;
-use mysql_async::Row;
 use punctual_core::ports::Lane;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,15 +18,14 @@ impl LaneNames {
         self.known().get(&number).cloned()
     }
 
-    /// Learns from a row of [`LANE`].
-    pub fn learn(&self, number: i64, row: &Row) -> Result<Lane, Fault> {
-        let lane = Lane::new(get::<String>(row, 0)?, get::<String>(row, 1)?);
+    pub fn learn(&self, number: i64, queue: String, job_type: String) -> Lane {
+        let lane = Lane::new(queue, job_type);
         let mut known = self.known();
         if known.len() >= LANES_REMEMBERED_MAX {
             known.clear();
         }
         known.insert(number, lane.clone());
-        Ok(lane)
+        lane
     }
 
     /// Nothing that is done under the lock leaves it half done.

@@ -41,6 +41,8 @@ pub(crate) mod statements {
     pub(crate) use super::views::{FINISHED_AT, JOBS, LATEST_OF_JOB, OPEN_OF_JOB, SCHEDULES};
 }
 
+use super::lists::numbers;
+use super::names::LANES_BY_NUMBER;
 use super::rows::get;
 use crate::fault::Fault;
 use futures_util::FutureExt;
@@ -123,6 +125,17 @@ impl Reads {
         Ok(self.conn()?.query_drop("COMMIT").await?)
     }
 
+    /// Learns the names of these lanes at once.
+    async fn learn_lanes(&mut self, lanes: impl Iterator<Item = i64>) -> Result<(), Fault> {
+        let unknown: Vec<i64> = lanes.filter(|lane| self.lanes.get(*lane).is_none()).collect();
+        for list in numbers(unknown) {
+            for row in self.all(LANES_BY_NUMBER, (list,)).await? {
+                self.lanes.learn(get(&row, 0)?, get::<String>(&row, 1)?, get::<String>(&row, 2)?);
+            }
+        }
+        Ok(())
+    }
+
     /// The lane with this number.
     async fn lane(&mut self, number: i64) -> Result<Lane, Fault> {
         if let Some(lane) = self.lanes.get(number) {
@@ -130,6 +143,6 @@ impl Reads {
         }
         let rows = self.all(lanes::LANE, (number,)).await?;
         let row = rows.first().ok_or_else(|| Fault::Missing(format!("lane {number}")))?;
-        self.lanes.learn(number, row)
+        Ok(self.lanes.learn(number, get::<String>(row, 0)?, get::<String>(row, 1)?))
     }
 }
