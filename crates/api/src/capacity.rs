@@ -1,47 +1,59 @@
 //! What queues hold and who serves them, at one moment: what the need for workers is told from.
 
 use crate::Api;
-use punctual_core::ports::{Depth, SessionRow, StoreError};
+use crate::overview::Overview;
+use punctual_core::ports::{Depth, StoreError};
 use punctual_core::scaling::QueueLoad;
-use punctual_core::time::Timestamp;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 pub struct Capacity {
-    /// Without what paused queues hold: that waits for people, not for workers.
-    depths: Vec<Depth>,
-    sessions: Vec<SessionRow>,
-    now: Timestamp,
+    /// By queue, without what paused queues hold: that waits for people, not for workers.
+    depths: BTreeMap<String, Vec<Depth>>,
+    overview: Arc<Overview>,
 }
 
 impl Capacity {
     pub async fn read(api: &Api) -> Result<Self, StoreError> {
-        let (depths, sessions) = (api.store().depths().await?, api.store().sessions().await?);
-        Capacity::of(api, depths, sessions).await
+        Ok(Capacity::of(api.overview().await?))
     }
 
     /// The same of what was read already.
-    pub async fn of(
-        api: &Api,
-        mut depths: Vec<Depth>,
-        sessions: Vec<SessionRow>,
-    ) -> Result<Self, StoreError> {
-        let paused = api.store().paused_queues().await?;
-        for depth in &mut depths {
-            if paused.iter().any(|paused| paused.queue == depth.lane.queue()) {
+    pub fn of(overview: Arc<Overview>) -> Self {
+        let mut depths: BTreeMap<String, Vec<Depth>> = BTreeMap::new();
+        for depth in &overview.depths {
+            let mut depth = depth.clone();
+            if overview.paused.contains(depth.lane.queue()) {
                 (depth.queued, depth.oldest_queued) = (0, None);
             }
+            depths.entry(depth.lane.queue().to_owned()).or_default().push(depth);
         }
-        Ok(Capacity { depths, sessions, now: api.engine.now() })
+        Capacity { depths, overview }
     }
 
     /// The queues that have something in them, or workers of their own.
-    pub fn queues(&self) -> BTreeSet<String> {
-        let filled = self.depths.iter().map(|depth| depth.lane.queue().to_owned());
-        filled.chain(self.sessions.iter().flat_map(|row| row.about.queues.iter().cloned())).collect()
+    pub fn queues(&self) -> BTreeSet<&str> {
+        let served = self.overview.sessions.iter().flat_map(|row| row.about.queues.iter());
+        self.depths.keys().chain(served).map(String::as_str).collect()
     }
 
-    /// Of one queue, or of all for `None`.
-    pub fn load(&self, queue: Option<&str>) -> QueueLoad {
-        QueueLoad::of(queue, &self.depths, &self.sessions, self.now)
+    /// Of one queue.
+    pub fn load(&self, queue: &str) -> QueueLoad {
+        let depths = self.depths.get(queue).map_or(&[][..], Vec::as_slice);
+        QueueLoad::of(Some(queue), depths, &self.overview.sessions, self.overview.now)
+    }
+
+    /// Of all queues together.
+    pub fn load_of_all(&self) -> QueueLoad {
+        let served = QueueLoad::of(None, &[], &self.overview.sessions, self.overview.now);
+        self.depths.values().fold(served, |all, depths| {
+            let load = QueueLoad::of(None, depths, &[], self.overview.now);
+            QueueLoad {
+                queued: all.queued + load.queued,
+                running: all.running + load.running,
+                oldest_wait: all.oldest_wait.max(load.oldest_wait),
+                ..all
+            }
+        })
     }
 }

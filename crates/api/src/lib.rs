@@ -18,6 +18,7 @@ mod json;
 mod metrics;
 mod nesting;
 mod openapi;
+mod overview;
 mod patch;
 mod query;
 mod reasons;
@@ -35,6 +36,7 @@ use auth::TokenCache;
 use axum::Router;
 use extract::BodyShares;
 use metrics::KnownLanes;
+use overview::LastOverview;
 use punctual_core::ports::{Clock, DrivenClock, Store};
 use punctual_core::time::Timestamp;
 use punctual_engine::Engine;
@@ -73,6 +75,7 @@ pub struct Api {
     streams: StreamPlaces,
     traffic: Arc<Traffic>,
     lanes: Arc<KnownLanes>,
+    overview: Arc<LastOverview>,
     started_at: Timestamp,
     /// What there is to say about this node; absent where nobody asks.
     node: Option<Arc<NodeInfo>>,
@@ -92,6 +95,7 @@ impl Api {
             engine,
             traffic: Arc::default(),
             lanes: Arc::default(),
+            overview: Arc::default(),
             started_at: clock.wall(),
             clock,
             tokens: Arc::default(),

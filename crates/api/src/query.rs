@@ -134,6 +134,11 @@ impl QueryParams {
         }
     }
 
+    /// The same for lists that are short for most: all that a page may have, unless the caller wants fewer.
+    pub fn limit_or_most(&mut self) -> usize {
+        self.number("limit", 1..=limits::PAGE_ITEMS_MAX).unwrap_or(limits::PAGE_ITEMS_MAX)
+    }
+
     /// Where the page before ended, if this list has made the cursor.
     pub fn cursor<T: FromStr>(&mut self, list: &str) -> Option<T> {
         self.cursor_from(list, "must be a next_cursor of this same list")
@@ -165,6 +170,18 @@ impl QueryParams {
     fn error(&mut self, name: &str, detail: String) {
         self.errors.push(FieldError { field: name.to_owned(), detail });
     }
+}
+
+/// The items after one, up to so many, and the last of them if there are more. They are given in their order.
+pub fn page_after<T: Ord + Copy>(
+    items: impl IntoIterator<Item = T>,
+    after: Option<T>,
+    limit: usize,
+) -> (Vec<T>, Option<T>) {
+    let mut rest = items.into_iter().filter(|item| after.is_none_or(|after| *item > after));
+    let page: Vec<T> = rest.by_ref().take(limit).collect();
+    let next = rest.next().and(page.last().copied());
+    (page, next)
 }
 
 /// The place that a cursor of this list names.

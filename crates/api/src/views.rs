@@ -247,7 +247,7 @@ pub const fn status_word(status: JobStatus) -> &'static str {
     }
 }
 
-pub fn lane(depth: Depth) -> LaneBody {
+pub fn lane(depth: &Depth) -> LaneBody {
     LaneBody {
         queue: depth.lane.queue().to_owned(),
         job_type: depth.lane.job_type().to_owned(),
@@ -277,7 +277,7 @@ pub fn listed(listed: ListedExecution) -> ExecutionBody {
 }
 
 /// Every queue that has live work, is paused or has settings, by name.
-pub fn queues(depths: Vec<Depth>, rows: Vec<QueueRow>) -> Vec<QueueBody> {
+pub fn queues<'d>(depths: impl IntoIterator<Item = &'d Depth>, rows: Vec<QueueRow>) -> Vec<QueueBody> {
     let mut queues: BTreeMap<String, QueueBody> = BTreeMap::new();
     for depth in depths {
         let queue = depth.lane.queue();
@@ -318,11 +318,11 @@ pub fn idle_queue(queue: String) -> QueueBody {
     }
 }
 
-pub fn worker(session: SessionRow) -> WorkerBody {
+pub fn worker(session: &SessionRow) -> WorkerBody {
     WorkerBody {
         slots: session.slots_now(),
-        worker_id: session.worker,
-        job_types: session.job_types,
+        worker_id: session.worker.clone(),
+        job_types: session.job_types.clone(),
         started_at: session.opened_at,
         last_heartbeat_at: session.beaten_at,
     }
@@ -446,7 +446,7 @@ mod tests {
             settings: QueueSettings::holding(max_depth),
             placing: None,
         };
-        let listed = queues(depths, vec![paused("a", None), paused("b", Some(4))]);
+        let listed = queues(&depths, vec![paused("a", None), paused("b", Some(4))]);
         let (a, b) = (&listed[0], &listed[1]);
         assert_eq!((a.queue.as_str(), a.paused_at, a.queued), ("a", Some(at(9)), 0));
         assert_eq!((b.waiting, b.queued, b.running, b.oldest_queued_at), (3, 3, 6, Some(at(6))));

@@ -299,8 +299,23 @@ impl Client {
     }
 
     /// Every queue that has live work, is paused or has settings.
+    /// All queues, however many pages they fill.
     pub async fn queues(&self) -> Result<Page<QueueBody>, ClientError> {
-        self.send(self.request(Method::GET, "/queues")).await
+        self.all_pages("/queues").await
+    }
+
+    /// All pages of a list as one.
+    pub(crate) async fn all_pages<T: DeserializeOwned>(&self, path: &str) -> Result<Page<T>, ClientError> {
+        let mut all = Page { items: Vec::new(), next_cursor: None };
+        loop {
+            let query = PageQuery { limit: None, cursor: all.next_cursor.as_deref() };
+            let page: Page<T> = self.send(self.request(Method::GET, path).query(&query)).await?;
+            all.items.extend(page.items);
+            all.next_cursor = page.next_cursor;
+            if all.next_cursor.is_none() {
+                return Ok(all);
+            }
+        }
     }
 
     pub async fn queue(&self, queue: &str) -> Result<QueueBody, ClientError> {
@@ -333,6 +348,13 @@ impl Client {
             version: String,
         }
         Ok(self.send::<About>(self.request(Method::GET, "")).await?.version)
+    }
+
+    /// All metrics, in the text format of Prometheus.
+    pub async fn metrics(&self) -> Result<String, ClientError> {
+        let request = self.http.get(format!("{}/metrics", self.server)).bearer_auth(&self.token);
+        let (_, body) = self.exchange(request).await?;
+        Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
     pub async fn stats(&self) -> Result<StatsBody, ClientError> {

@@ -60,7 +60,7 @@ pub use remote::RemotePort;
 pub use retry::{Growth, RetryBody, RetryStrategy};
 pub use scaling::{ScalingBody, ScalingPage};
 pub use schedule::{OccurrencePreview, ParseRateError, PreviewBody, PreviewRequest, ReplayRate};
-pub use stats::{CountersBody, JobsBody, LaneBody, StatsBody, WorkerBody};
+pub use stats::{CountersBody, JobsBody, LaneBody, LiveBody, StatsBody, WorkerBody};
 pub use workers::{ConditionBody, MeBody, NodeBody, WorkerSessionBody, WorkerState};
 
 /// Where the API lives on its server.

@@ -1,6 +1,6 @@
 //! How much capacity queues need, on the wire.
 
-use crate::client::{Client, ClientError, segment};
+use crate::client::{Client, ClientError, PageQuery, segment};
 use crate::duration::Seconds;
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
@@ -31,11 +31,32 @@ pub struct ScalingPage {
     pub items: Vec<ScalingBody>,
     /// Of all queues together, for workers that serve them all.
     pub total: ScalingBody,
+    /// Opaque: give it back as `cursor` to read on; null on the last page.
+    #[serde(default)]
+    pub next_cursor: Option<String>,
 }
 
 impl Client {
+    /// All queues, however many pages they fill.
     pub async fn autoscaling(&self) -> Result<ScalingPage, ClientError> {
-        self.send(self.request(Method::GET, "/autoscaling")).await
+        let mut all: Option<ScalingPage> = None;
+        let mut cursor: Option<String> = None;
+        loop {
+            let query = PageQuery { limit: None, cursor: cursor.as_deref() };
+            let page: ScalingPage = self.send(self.request(Method::GET, "/autoscaling").query(&query)).await?;
+            cursor = page.next_cursor.clone();
+            let all = match &mut all {
+                Some(all) => {
+                    all.items.extend(page.items);
+                    all
+                }
+                None => all.insert(page),
+            };
+            if cursor.is_none() {
+                all.next_cursor = None;
+                return Ok(all.clone());
+            }
+        }
     }
 
     pub async fn autoscaling_of(&self, queue: &str) -> Result<ScalingBody, ClientError> {

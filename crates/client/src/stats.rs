@@ -7,9 +7,16 @@ use serde::{Deserialize, Serialize};
 pub struct StatsBody {
     /// The store's time when this was read.
     pub now: Timestamp,
-    /// What is live, by queue and job type.
+    /// What is live, by queue and job type. Of many, those that hold most.
     pub queues: Vec<LaneBody>,
+    /// The workers that are connected. Of many, those that have been for longest.
     pub workers: Vec<WorkerBody>,
+    /// What there is in all, shown or not.
+    #[serde(default)]
+    pub live: LiveBody,
+    /// Whether `queues` or `workers` leave anything out.
+    #[serde(default)]
+    pub truncated: bool,
     /// How many jobs are kept, by status.
     #[serde(default)]
     pub jobs: JobsBody,
@@ -18,6 +25,20 @@ pub struct StatsBody {
     /// How many processes these are.
     #[serde(default)]
     pub processes: u32,
+}
+
+/// What is live and who is connected, added up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LiveBody {
+    /// Pairs of queue and job type that have something live.
+    pub lanes: u64,
+    pub waiting: u64,
+    pub queued: u64,
+    pub running: u64,
+    /// Sessions of workers.
+    pub sessions: u64,
+    pub slots: u64,
 }
 
 /// How many jobs there are by status, and how many dead letters.

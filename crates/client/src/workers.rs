@@ -200,7 +200,7 @@ pub struct MeBody {
 impl Client {
     /// All sessions of workers that are neither lost nor closed.
     pub async fn workers(&self) -> Result<Page<WorkerSessionBody>, ClientError> {
-        self.send(self.request(Method::GET, "/workers")).await
+        self.all_pages("/workers").await
     }
 
     /// One session, by its id, or by the worker's name if it has just one.

@@ -262,6 +262,17 @@ pub const STORE_ERROR_PAUSE_MIN: Duration = Duration::from_millis(100);
 pub const STORE_ERROR_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Pairs of queue and job type that metrics show apart; what is in others is added up.
 pub const METRIC_LANES_MAX: usize = 200;
+/// Lanes that `/stats` shows: of more, those that hold most, and it says that there are more.
+pub const STATS_LANES_MAX: usize = 200;
+/// Workers that `/stats` shows. Of more it shows the first, and says so; `/workers` lists all in pages.
+pub const STATS_WORKERS_MAX: usize = 100;
+/// How long one look at all lanes and workers answers `/stats`, `/queues`, `/autoscaling` and `/metrics`.
+pub const OVERVIEW_KEPT: Duration = Duration::from_secs(1);
+/// Lanes in use and workers together, from which on such a look is kept. With fewer, every answer is of its own moment.
+pub const OVERVIEW_KEPT_FROM: usize = 500;
+/// Rows that a look at all lanes reads to tell since when the oldest of each lane has been queued: where lanes are many, fewer
+/// of each are read.
+pub const OLDEST_ROWS_MAX: usize = 10_000;
 /// How long what is left of a deleted job is kept after its last execution has ended, so that whoever listens to
 /// events is told of the end.
 pub const DELETED_KEPT: Duration = Duration::from_secs(10);
@@ -274,6 +285,9 @@ pub const RETENTION_CLOCK_STEP_MAX: Duration = Duration::from_secs(60);
 /// How far the store's clock may be from the note of the last steady look when a process starts. If it is further away,
 /// retention waits: the clock is wrong, or no process ran for that long.
 pub const RETENTION_NOTE_AGE_MAX: Duration = Duration::from_secs(3_600);
+/// How long the name of a worker without sessions is kept beyond history, which may name it: history goes by the partition,
+/// and nodes may disagree a little about the time.
+pub const WORKER_NAMES_KEPT: Duration = Duration::from_secs(2 * 24 * 3_600);
 /// How long the answer to a request with an `Idempotency-Key` is replayed.
 pub const REQUESTS_KEPT: Duration = Duration::from_secs(24 * 3_600);
 /// Longest time after which an occurrence expires. A longer one is refused.

@@ -21,8 +21,10 @@ pub const SHARE_LAG_MAX: Duration = Duration::from_secs(60);
 /// How long an execution can be passed over by what becomes ready after it, whatever its priority and its owner's backlog:
 /// whatever comes later than that goes behind it.
 pub const PASSED_OVER_MAX: Duration = Duration::from_secs(9 * AGING_STEP.as_secs() + SHARE_LAG_MAX.as_secs());
-/// Owners whose shares are remembered. The ones whose lag has run out are forgotten first.
+/// Owners whose shares are remembered. Those without a backlog are forgotten.
 const OWNERS_MAX: usize = 10_000;
+/// Owners from which on those without a backlog are looked for; then whenever there are twice as many as had one.
+const OWNERS_PRUNED_FROM: usize = 128;
 
 /// The rank of an execution that becomes ready at `available_at`.
 pub fn rank(available_at: Timestamp, priority: Priority, share_lag: Duration) -> i64 {
@@ -37,6 +39,8 @@ pub struct Shares {
     reach: BTreeMap<(String, String), Timestamp>,
     /// Of queues whose owners do not all have the same share.
     weights: BTreeMap<String, BTreeMap<String, u32>>,
+    /// How many had a backlog when the others were last forgotten, and when that was.
+    pruned: Option<(usize, Timestamp)>,
 }
 
 impl Shares {
@@ -51,11 +55,9 @@ impl Shares {
 
     /// How far behind its own backlog the owner's next execution in this queue ranks, and counts it.
     pub fn lag(&mut self, queue: &str, owner: &str, now: Timestamp) -> Duration {
+        self.prune(now);
         if self.reach.len() >= OWNERS_MAX {
-            self.reach.retain(|_, reach| *reach > now);
-            if self.reach.len() >= OWNERS_MAX {
-                return Duration::ZERO;
-            }
+            return Duration::ZERO;
         }
         let weight = self.weights.get(queue).and_then(|weights| weights.get(owner)).copied().unwrap_or(1);
         let quantum = SHARE_QUANTUM / weight.max(1);
@@ -64,6 +66,17 @@ impl Shares {
         let lag = start.since(now).min(SHARE_LAG_MAX);
         *reach = now.plus(lag).plus(quantum);
         lag
+    }
+
+    /// Forgets owners whose work has been passed by now: they rank like owners that were never seen. So what is remembered,
+    /// and copied, follows the owners with a backlog and not those who ever submitted anything.
+    fn prune(&mut self, now: Timestamp) {
+        let (backlogged, at) = self.pruned.map_or((0, None), |(count, at)| (count, Some(at)));
+        let from = backlogged.saturating_mul(2).clamp(OWNERS_PRUNED_FROM, OWNERS_MAX);
+        if self.reach.len() >= from && at != Some(now) {
+            self.reach.retain(|_, reach| *reach > now);
+            self.pruned = Some((self.reach.len(), now));
+        }
     }
 }
 
@@ -135,6 +148,6 @@ mod tests {
         for n in 0..OWNERS_MAX as i64 * 3 {
             shares.lag("q", &format!("owner-{n}"), at(n));
         }
-        assert!(shares.reach.len() <= OWNERS_MAX);
+        assert!(shares.reach.len() <= OWNERS_PRUNED_FROM);
     }
 }

@@ -3,7 +3,8 @@
 use crate::connect::ConnectArgs;
 use crate::exit::Exit;
 use crate::output::{OutputArgs, optional_time, table, time};
-use punctual_client::StatsBody;
+use punctual_client::{LiveBody, StatsBody};
+use std::fmt::Write as _;
 
 #[derive(clap::Args)]
 pub struct StatsArgs {
@@ -48,6 +49,14 @@ fn stats_table(stats: &StatsBody) -> String {
     text += &lanes(stats);
     text += "\n\nWorkers:\n";
     text += &workers(stats);
+    if stats.truncated {
+        let LiveBody { lanes, sessions, .. } = stats.live;
+        let _ = write!(
+            text,
+            "\n\nnot all is shown: {lanes} pairs of queue and type are in use and {sessions} workers are connected; \
+             `punctual queue list` and `punctual workers list` show all"
+        );
+    }
     text
 }
 

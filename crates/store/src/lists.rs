@@ -14,6 +14,15 @@ use punctual_core::ports::{
 /// Rows that one page of a filtered list looks at.
 pub(crate) const LOOKED_AT_MAX: usize = 2_000;
 
+/// Rows at the head of a lane among which the one that has waited longest is looked for. Rank is the time since which a row
+/// is available, but for its priority: in a lane of one priority the first row is the one.
+pub(crate) const OLDEST_LOOKED_AT_MAX: usize = 100;
+
+/// The same where so many lanes are looked at.
+pub(crate) fn heads_looked_at(lanes: usize) -> usize {
+    (limits::OLDEST_ROWS_MAX / lanes.max(1)).clamp(1, OLDEST_LOOKED_AT_MAX)
+}
+
 /// What still fits into a page. Pages are bounded twice: by their items and by the bytes of what people have put into
 /// them.
 #[derive(Debug, Clone)]

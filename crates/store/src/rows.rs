@@ -31,13 +31,15 @@ pub(crate) trait Rows {
     fn tally(&mut self) -> &mut Tally;
 
     // Names.
-    /// The number and shared name of a lane, which is created if it is new.
+    /// The number and shared name of a lane, which is created if it is new. Nobody deletes it before the transaction ends.
     fn intern_lane(&mut self, queue: &str, job_type: &str) -> Result<(i64, Lane), Fault>;
     fn lane(&mut self, number: i64) -> Result<Lane, Fault>;
-    /// The numbers of all lanes that lead through these queues (all, if none is named) to these job types, in
-    /// order.
+    /// The numbers of all lanes in which something may be queued and that lead through these queues (all, if none is named)
+    /// to these job types, in order.
     fn lanes_matching(&mut self, queues: &[String], job_types: &[String]) -> Result<Vec<i64>, Fault>;
-    fn lanes_through(&mut self, queue: &str) -> Result<Vec<(i64, Lane)>, Fault>;
+    /// The lanes through this queue in which something is queued, by name. Where others write at the same time it may be
+    /// out of date.
+    fn queued_lanes_of(&mut self, queue: &str) -> Result<Vec<Lane>, Fault>;
     /// The number of the session's worker; `None` if the session is gone.
     fn worker_of(&mut self, session: SessionId) -> Result<Option<i64>, Fault>;
 
@@ -45,8 +47,8 @@ pub(crate) trait Rows {
     fn queue(&mut self, queue: &str) -> Result<Option<QueueRow>, Fault>;
     fn put_queue(&mut self, row: &QueueRow) -> Result<(), Fault>;
     fn delete_queue(&mut self, queue: &str) -> Result<(), Fault>;
-    /// How many executions of this lane have not started, as this transaction sees it.
-    fn unstarted_in(&mut self, lane: i64) -> Result<u64, Fault>;
+    /// How many executions of this queue have not started, as this transaction sees it.
+    fn unstarted_of(&mut self, queue: &str) -> Result<u64, Fault>;
     /// What was set for a queue when it was last seen: a hint that may be out of date, for which nothing is fetched.
     fn queue_as_seen(&mut self, queue: &str) -> Result<Option<QueueRow>, Fault>;
 
@@ -134,10 +136,6 @@ pub(crate) trait Rows {
     fn forget_sole(&mut self, job: JobId) -> Result<(), Fault>;
     /// Moves all open occurrences of a job to another lane; whether there were any.
     fn move_open_of_job(&mut self, job: JobId, lane: i64) -> Result<bool, Fault>;
-    /// Those of the lanes in which anything may be queued. Whoever would have to ask for it keeps them all.
-    fn lanes_with_work(&mut self, lanes: Vec<i64>) -> Result<Vec<i64>, Fault> {
-        Ok(lanes)
-    }
     /// The first `count` queued executions in claim order over all these lanes: by rank, equal ranks by key. Where
     /// others claim at the same time it may be fewer, and not exactly the first.
     fn lowest(&mut self, lanes: &[i64], count: usize) -> Result<Vec<OccurrenceId>, Fault>;

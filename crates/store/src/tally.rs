@@ -98,18 +98,23 @@ impl Tally {
         self.current.dead_letters += change;
     }
 
-    /// How many executions of this lane have not started, as the transaction under way sees it, if so many were
-    /// counted before it.
-    pub fn unstarted(&self, lane: i64, before: i64) -> u64 {
-        let noted = [&self.kept, &self.current].map(|counts| counts.lanes.get(&lane).copied());
-        let changes = noted.into_iter().flatten().map(|[waiting, queued, _]| waiting + queued);
-        shown(before + changes.sum::<i64>())
+    /// By how many executions of this lane that have not started the transaction under way has more than there were.
+    pub fn unstarted(&self, lane: i64) -> i64 {
+        self.changes_of(lane).map(|[waiting, queued, _]| waiting + queued).sum()
     }
 
-    /// How many executions of this lane are queued or run, as the transaction under way sees it.
-    pub fn started(&self, lane: i64, before: i64) -> i64 {
-        let noted = [&self.kept, &self.current].map(|counts| counts.lanes.get(&lane).copied());
-        before + noted.into_iter().flatten().map(|[_, queued, running]| queued + running).sum::<i64>()
+    /// By how many executions of this lane that are queued or run the transaction under way has more than there were.
+    pub fn started(&self, lane: i64) -> i64 {
+        self.changes_of(lane).map(|[_, queued, running]| queued + running).sum()
+    }
+
+    fn changes_of(&self, lane: i64) -> impl Iterator<Item = LaneCounts> {
+        [&self.kept, &self.current].map(|counts| counts.lanes.get(&lane).copied()).into_iter().flatten()
+    }
+
+    /// The lanes whose counts the transaction under way has changed, some of them perhaps twice.
+    pub fn lanes(&self) -> impl Iterator<Item = i64> {
+        self.kept.lanes.keys().chain(self.current.lanes.keys()).copied()
     }
 
     /// The counts of a limiter, as the transaction under way sees them.

@@ -50,20 +50,22 @@ struct Known {
 
 impl KnownLanes {
     /// The numbers to show for what is live now.
-    pub(super) fn choose(&self, depths: Vec<Depth>, now: Timestamp) -> Vec<LaneFigures> {
+    pub(super) fn choose(&self, depths: &[Depth], now: Timestamp) -> Vec<LaneFigures> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.round += 1;
-        for depth in &depths {
+        for depth in depths {
             known.touch(&depth.lane);
         }
         // Only now is it known which of the old ones are out of use.
-        for depth in &depths {
-            known.admit(&depth.lane);
+        for depth in depths {
+            if !known.admit(&depth.lane) {
+                break;
+            }
         }
         let mut shown: BTreeMap<Lane, LaneFigures> =
             known.lanes.keys().map(|lane| (lane.clone(), LaneFigures::named(lane))).collect();
         let mut others: Option<LaneFigures> = None;
-        for depth in &depths {
+        for depth in depths {
             let figures = match shown.get_mut(&depth.lane) {
                 Some(figures) => figures,
                 None => others.get_or_insert_with(|| LaneFigures::named(&Lane::new(OTHERS, OTHERS))),
@@ -81,18 +83,20 @@ impl Known {
         }
     }
 
-    fn admit(&mut self, lane: &Lane) {
+    /// Whether there is room for it.
+    fn admit(&mut self, lane: &Lane) -> bool {
         if self.lanes.contains_key(lane) {
-            return;
+            return true;
         }
         if self.lanes.len() >= METRIC_LANES_MAX {
             let unused = self.lanes.iter().filter(|(_, round)| **round < self.round);
             let Some(oldest) = unused.min_by_key(|(_, round)| **round).map(|(lane, _)| lane.clone()) else {
-                return;
+                return false;
             };
             self.lanes.remove(&oldest);
         }
         self.lanes.insert(lane.clone(), self.round);
+        true
     }
 }
 
@@ -112,15 +116,15 @@ mod tests {
     #[test]
     fn a_lane_that_has_run_dry_is_still_shown() {
         let known = KnownLanes::default();
-        known.choose(vec![depth(1, 3)], now());
-        let shown = known.choose(vec![], now());
+        known.choose(&[depth(1, 3)], now());
+        let shown = known.choose(&[], now());
         assert_eq!((shown.len(), shown[0].job_type.as_str(), shown[0].queued), (1, "type-0001", 0));
     }
 
     #[test]
     fn lanes_beyond_the_bound_are_added_up() {
         let known = KnownLanes::default();
-        let shown = known.choose((0..METRIC_LANES_MAX + 5).map(|n| depth(n, 2)).collect(), now());
+        let shown = known.choose(&(0..METRIC_LANES_MAX + 5).map(|n| depth(n, 2)).collect::<Vec<_>>(), now());
         assert_eq!(shown.len(), METRIC_LANES_MAX + 1);
         let others = shown.last().unwrap();
         assert_eq!((others.job_type.as_str(), others.queued, others.oldest_wait_us), (OTHERS, 10, 5));
@@ -129,8 +133,8 @@ mod tests {
     #[test]
     fn a_lane_out_of_use_makes_room_for_a_new_one() {
         let known = KnownLanes::default();
-        known.choose((0..METRIC_LANES_MAX).map(|n| depth(n, 1)).collect(), now());
-        let shown = known.choose((1..=METRIC_LANES_MAX).map(|n| depth(n, 1)).collect(), now());
+        known.choose(&(0..METRIC_LANES_MAX).map(|n| depth(n, 1)).collect::<Vec<_>>(), now());
+        let shown = known.choose(&(1..=METRIC_LANES_MAX).map(|n| depth(n, 1)).collect::<Vec<_>>(), now());
         assert_eq!(shown.len(), METRIC_LANES_MAX);
         assert!(shown.iter().all(|lane| lane.job_type != "type-0000" && lane.job_type != OTHERS));
     }

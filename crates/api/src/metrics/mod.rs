@@ -54,10 +54,10 @@ struct Snapshot {
 impl Snapshot {
     async fn take(api: &Api) -> Result<Self, StoreError> {
         let store = api.store();
-        let depths = store.depths().await?;
-        let sessions = store.sessions().await?;
-        let capacity = Capacity::of(api, depths.clone(), sessions.clone()).await?;
-        let lanes = api.lanes.choose(depths, api.engine.now());
+        let overview = api.overview().await?;
+        let capacity = Capacity::of(overview.clone());
+        let sessions = &overview.sessions;
+        let lanes = api.lanes.choose(&overview.depths, api.engine.now());
         Ok(Snapshot {
             desired_slots: desired_slots(&lanes, &capacity),
             limited: limited(api).await?,
@@ -107,7 +107,7 @@ async fn limited(api: &Api) -> Result<Vec<LimitedQueue>, StoreError> {
 
 fn desired_slots(lanes: &[LaneFigures], capacity: &Capacity) -> BTreeMap<String, u64> {
     let queues = lanes.iter().filter(|lane| lane.queue != lanes::OTHERS).map(|lane| lane.queue.as_str());
-    let desired = |queue| capacity.load(Some(queue)).desired_slots(limits::TARGET_WAIT_DEFAULT);
+    let desired = |queue| capacity.load(queue).desired_slots(limits::TARGET_WAIT_DEFAULT);
     queues.collect::<BTreeSet<_>>().into_iter().map(|queue| (queue.to_owned(), desired(queue))).collect()
 }
 

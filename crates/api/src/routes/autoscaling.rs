@@ -4,18 +4,24 @@ use crate::Api;
 use crate::capacity::Capacity;
 use crate::error::ApiError;
 use crate::extract::IdInPath;
-use crate::query::QueryParams;
+use crate::query::{QueryParams, next_cursor, page_after};
 use axum::Json;
 use axum::extract::State;
 use punctual_client::{ScalingBody, ScalingPage, Span};
 use punctual_core::limits;
 use std::time::Duration;
 
-pub async fn list(State(api): State<Api>, query: QueryParams) -> Result<Json<ScalingPage>, ApiError> {
+/// What cursors of this list begin with.
+const LIST: &str = "autoscaling";
+
+pub async fn list(State(api): State<Api>, mut query: QueryParams) -> Result<Json<ScalingPage>, ApiError> {
+    let (after, limit) = (query.cursor::<String>(LIST), query.limit_or_most());
     let wanted = Wanted::read(query)?;
     let capacity = Capacity::read(&api).await?;
-    let items = capacity.queues().iter().map(|queue| body(&capacity, Some(queue), wanted)).collect();
-    Ok(Json(ScalingPage { items, total: body(&capacity, None, wanted) }))
+    let (queues, next) = page_after(capacity.queues(), after.as_deref(), limit);
+    let items = queues.iter().map(|queue| body(&capacity, Some(queue), wanted)).collect();
+    let total = body(&capacity, None, wanted);
+    Ok(Json(ScalingPage { items, total, next_cursor: next_cursor(LIST, next) }))
 }
 
 /// A queue of any name: one that nobody uses needs nothing.
@@ -49,7 +55,7 @@ impl Wanted {
 }
 
 fn body(capacity: &Capacity, queue: Option<&str>, wanted: Wanted) -> ScalingBody {
-    let load = capacity.load(queue);
+    let load = queue.map_or_else(|| capacity.load_of_all(), |queue| capacity.load(queue));
     ScalingBody {
         queue: queue.map(str::to_owned),
         queued: load.queued,

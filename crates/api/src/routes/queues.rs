@@ -4,25 +4,47 @@ use crate::auth::Caller;
 use crate::error::ApiError;
 use crate::extract::{BODY_BYTES_MAX, IdInPath, JsonBody, NoBody};
 use crate::json::Shape;
-use crate::query::QueryParams;
+use crate::query::{QueryParams, next_cursor, page_after};
 use crate::{Api, json, views};
 use axum::Json;
 use axum::extract::State;
 use punctual_client::{Page, QueueBody, SetQueue};
 use punctual_core::limiter::{Line, QueueLimits};
+use punctual_core::limits;
 use punctual_core::names::path_name_problem;
-use punctual_core::ports::{Pausing, StoreError};
+use punctual_core::ports::{Depth, Pausing, QueueRow, StoreError};
 use punctual_core::queue::QueueSettings;
 use punctual_engine::ControlError;
+use std::collections::BTreeSet;
 
-pub async fn list(State(api): State<Api>, query: QueryParams) -> Result<Json<Page<QueueBody>>, ApiError> {
+/// What cursors of this list begin with.
+const LIST: &str = "queues";
+
+pub async fn list(
+    State(api): State<Api>,
+    mut query: QueryParams,
+) -> Result<Json<Page<QueueBody>>, ApiError> {
+    let (after, limit) = (query.cursor::<String>(LIST), query.limit_or_most());
     query.finish()?;
-    Ok(Json(Page { items: read(&api).await?, next_cursor: None }))
+    let overview = api.overview().await?;
+    let rows = api.store().queues().await?;
+    let used = overview.depths.iter().map(|depth| depth.lane.queue());
+    let names: BTreeSet<&str> = used.chain(rows.iter().map(|row| row.queue.as_str())).collect();
+    let (names, next) = page_after(names, after.as_deref(), limit);
+    let next_cursor = next_cursor(LIST, next);
+    let names: BTreeSet<String> = names.into_iter().map(str::to_owned).collect();
+    Ok(Json(Page { items: read(&api, &overview.depths, rows, &names).await?, next_cursor }))
 }
 
-async fn read(api: &Api) -> Result<Vec<QueueBody>, StoreError> {
-    let depths = api.store().depths().await?;
-    let rows = api.store().queues().await?;
+/// These queues, by name.
+async fn read(
+    api: &Api,
+    depths: &[Depth],
+    mut rows: Vec<QueueRow>,
+    names: &BTreeSet<String>,
+) -> Result<Vec<QueueBody>, StoreError> {
+    rows.retain(|row| names.contains(&row.queue));
+    let depths = depths.iter().filter(|depth| names.contains(depth.lane.queue()));
     let mut queues = views::queues(depths, rows);
     let is_limited = |body: &&mut QueueBody| body.concurrency.is_some() || body.rate.is_some();
     let limited: Vec<&mut QueueBody> = queues.iter_mut().filter(is_limited).collect();
@@ -119,6 +141,9 @@ async fn name_problem(api: &Api, queue: &str) -> Result<Option<String>, StoreErr
 }
 
 async fn one(api: &Api, queue: String) -> Result<Json<QueueBody>, ApiError> {
-    let found = read(api).await?.into_iter().find(|body| body.queue == queue);
+    let overview = api.overview().await?;
+    // What is set may have been set a moment ago.
+    let rows = api.store().queues().await?;
+    let found = read(api, &overview.depths, rows, &[queue.clone()].into()).await?.pop();
     Ok(Json(found.unwrap_or_else(|| views::idle_queue(queue))))
 }

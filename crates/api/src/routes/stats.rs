@@ -6,10 +6,12 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
-use punctual_client::{CountersBody, JobsBody, StatsBody};
+use punctual_client::{CountersBody, JobsBody, LiveBody, StatsBody};
 use punctual_core::cluster::Card;
-use punctual_core::ports::StoreError;
+use punctual_core::limits;
+use punctual_core::ports::{Depth, StoreError};
 use punctual_engine::CounterSnapshot;
+use std::cmp::Reverse;
 
 pub async fn stats(State(api): State<Api>) -> Result<Json<StatsBody>, ApiError> {
     Ok(Json(read(&api).await?))
@@ -20,14 +22,23 @@ pub async fn metrics(State(api): State<Api>) -> Result<impl IntoResponse, ApiErr
 }
 
 async fn read(api: &Api) -> Result<StatsBody, StoreError> {
-    let depths = api.store().depths().await?;
-    let sessions = api.store().sessions().await?;
+    let overview = api.overview().await?;
+    let (depths, sessions) = (&overview.depths, &overview.sessions);
     let jobs = api.store().job_counts().await?;
     let (counters, processes) = counted(api).await;
     Ok(StatsBody {
         now: api.engine.now(),
-        queues: depths.into_iter().map(views::lane).collect(),
-        workers: sessions.into_iter().map(views::worker).collect(),
+        live: LiveBody {
+            lanes: depths.len() as u64,
+            waiting: depths.iter().map(|depth| depth.waiting).sum(),
+            queued: depths.iter().map(|depth| depth.queued).sum(),
+            running: depths.iter().map(|depth| depth.running).sum(),
+            sessions: sessions.len() as u64,
+            slots: sessions.iter().map(|session| u64::from(session.slots_now())).sum(),
+        },
+        truncated: depths.len() > limits::STATS_LANES_MAX || sessions.len() > limits::STATS_WORKERS_MAX,
+        queues: fullest(depths).into_iter().map(views::lane).collect(),
+        workers: sessions.iter().take(limits::STATS_WORKERS_MAX).map(views::worker).collect(),
         jobs: JobsBody {
             active: jobs.active,
             paused: jobs.paused,
@@ -39,6 +50,17 @@ async fn read(api: &Api) -> Result<StatsBody, StoreError> {
         counters,
         processes,
     })
+}
+
+/// The lanes that hold most, if not all can be shown; in their order.
+fn fullest(depths: &[Depth]) -> Vec<&Depth> {
+    let mut shown: Vec<(usize, &Depth)> = depths.iter().enumerate().collect();
+    if shown.len() > limits::STATS_LANES_MAX {
+        shown.sort_by_key(|(place, depth)| (Reverse(depth.waiting + depth.queued + depth.running), *place));
+        shown.truncate(limits::STATS_LANES_MAX);
+        shown.sort_by_key(|(place, _)| *place);
+    }
+    shown.into_iter().map(|(_, depth)| depth).collect()
 }
 
 /// What all processes of the cluster have done, this one by its own count and the others as they say. Where the others are

@@ -3,7 +3,7 @@
 use crate::auth::Caller;
 use crate::error::ApiError;
 use crate::extract::{IdInPath, NoBody};
-use crate::query::QueryParams;
+use crate::query::{QueryParams, next_cursor};
 use crate::{Api, views};
 use axum::Json;
 use axum::extract::State;
@@ -13,12 +13,21 @@ use punctual_core::ports::StoreError;
 use punctual_core::session::{SessionDraining, SessionOrder};
 use std::collections::BTreeMap;
 
+/// What cursors of this list begin with.
+const LIST: &str = "workers";
+
 pub async fn list(
     State(api): State<Api>,
-    query: QueryParams,
+    mut query: QueryParams,
 ) -> Result<Json<Page<WorkerSessionBody>>, ApiError> {
+    let (after, limit) = (query.cursor::<i64>(LIST), query.limit_or_most());
     query.finish()?;
-    Ok(Json(Page { items: read(&api).await?, next_cursor: None }))
+    let mut items = read(&api).await?;
+    items.retain(|session| after.is_none_or(|after| session.session_id.0 > after));
+    let is_more = items.len() > limit;
+    items.truncate(limit);
+    let next = items.last().map(|session| session.session_id.0).filter(|_| is_more);
+    Ok(Json(Page { items, next_cursor: next_cursor(LIST, next) }))
 }
 
 pub async fn show(

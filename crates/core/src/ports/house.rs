@@ -1,6 +1,7 @@
 //! How far back a store keeps things, and what its housekeeping has done.
 
 use crate::ids::JobId;
+use crate::limits;
 use crate::time::Timestamp;
 
 /// How far back things are kept.
@@ -10,6 +11,18 @@ pub struct Horizon {
     pub history: Timestamp,
     /// Answers to requests from before this time go.
     pub requests: Timestamp,
+}
+
+impl Horizon {
+    /// The time at which it was computed: answers to requests are always kept for the same time.
+    pub fn now(&self) -> Timestamp {
+        self.requests.plus(limits::REQUESTS_KEPT)
+    }
+
+    /// Names of workers that have had no session since before this time go.
+    pub fn workers(&self) -> Timestamp {
+        self.history.minus(limits::WORKER_NAMES_KEPT)
+    }
 }
 
 /// A walk over jobs, oldest first.

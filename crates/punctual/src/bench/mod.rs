@@ -35,6 +35,7 @@ mod steady;
 mod submit;
 mod sync;
 mod throughput;
+mod unused;
 mod usage;
 mod words;
 
@@ -62,6 +63,8 @@ pub enum BenchCommand {
     Hold(hold::HoldArgs),
     /// Drain jobs from a database with much in it, and from an empty one, and compare
     Claims(claims::ClaimsArgs),
+    /// Use many queues, owners, tags and keys once, and compare a server with them to an empty one
+    Unused(unused::UnusedArgs),
     /// Let many jobs fall due at once on a database that 1, 2 and 4 schedulers share, and count what they fire a second
     Schedulers(schedulers::SchedulersArgs),
     /// Put a steady load on a server for hours and say whether memory, files, rate and lateness stay flat
@@ -131,6 +134,7 @@ async fn measure(command: BenchCommand) -> anyhow::Result<Exit> {
         BenchCommand::Accuracy(args) => accuracy::run(args).await,
         BenchCommand::Hold(args) => hold::run(args).await,
         BenchCommand::Claims(args) => claims::run(args).await,
+        BenchCommand::Unused(args) => unused::run(args).await,
         BenchCommand::Schedulers(args) => schedulers::run(args).await,
         BenchCommand::Soak(_) | BenchCommand::Node(_) => unreachable!("both have ways of their own to end"),
     }

@@ -134,11 +134,18 @@ impl Stage {
         Ground::lay(place).await?.measure(options, work).await
     }
 
-    async fn start(ground: Ground, options: StageOptions) -> anyhow::Result<Self> {
+    pub async fn start(ground: Ground, options: StageOptions) -> anyhow::Result<Self> {
         let Launched { process, starts, door } = ground.launch(options, None).await?;
         let door = door.context("the server to be measured takes no requests")?;
         let client = Client::new(&door.address, door.token)?;
         Ok(Stage { client, starts, server: process, ground })
+    }
+
+    /// Ends the server; what it has written stays.
+    pub fn into_ground(self) -> Ground {
+        let Stage { server, ground, .. } = self;
+        drop(server);
+        ground
     }
 
     /// What the server has done so far.

@@ -26,7 +26,7 @@ pub async fn read(client: &Client) -> Result<Snapshot, ClientError> {
         started_at: node.map(|node| node.started_at),
         now: stats.now,
         counters: stats.counters,
-        running_count: stats.queues.iter().map(|lane| lane.running).sum(),
+        running_count: stats.live.running,
         queues,
         workers: stats.workers,
         running,

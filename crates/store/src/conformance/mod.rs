@@ -374,6 +374,12 @@ macro_rules! each_conformance_case {
                 cancelling_names_one_attempt,
                 a_recurring_job_outlives_a_cancelled_execution,
             }
+            unused {
+                a_lane_that_went_with_its_last_job_is_there_again_for_the_next,
+                names_in_use_stay,
+                a_job_moves_to_a_lane_that_was_deleted,
+                claims_find_what_is_queued_among_many_lanes,
+            }
             update {
                 an_update_names_the_version_it_was_made_from,
                 an_update_that_changes_nothing_keeps_the_version,
@@ -494,6 +500,7 @@ macro_rules! each_conformance_case {
                 two_parents_that_end_differently_at_once,
                 a_trigger_against_the_last_end,
                 a_redrive_against_a_discard,
+                a_submit_against_the_deletion_of_its_lane,
                 housekeeping_against_all_the_rest,
             }
         }

@@ -71,6 +71,7 @@ races! {
         two_parents_that_end_differently_at_once,
         a_trigger_against_the_last_end,
         a_redrive_against_a_discard,
+        a_submit_against_the_deletion_of_its_lane,
         housekeeping_against_all_the_rest,
     }
 }

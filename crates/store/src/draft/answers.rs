@@ -37,15 +37,11 @@ impl Rows for Draft {
     }
 
     fn intern_lane(&mut self, queue: &str, job_type: &str) -> Result<(i64, Lane), Fault> {
-        if let Some(known) = self.remembered.lanes.find(queue, job_type) {
-            return Ok(known);
-        }
-        self.wants.lanes.insert((queue.to_owned(), job_type.to_owned()));
-        self.unloaded()
+        self.held_lane(queue, job_type)
     }
 
     fn lane(&mut self, number: i64) -> Result<Lane, Fault> {
-        if let Some(lane) = self.remembered.lanes.lane(number) {
+        if let Some(lane) = self.name_of_lane(number) {
             return Ok(lane.clone());
         }
         self.wants.lane_numbers.insert(number);
@@ -53,11 +49,11 @@ impl Rows for Draft {
     }
 
     fn lanes_matching(&mut self, queues: &[String], job_types: &[String]) -> Result<Vec<i64>, Fault> {
-        Ok(self.remembered.lanes.matching(queues, job_types))
+        Ok(self.remembered.asked.matching(queues, job_types))
     }
 
-    fn lanes_through(&mut self, queue: &str) -> Result<Vec<(i64, Lane)>, Fault> {
-        Ok(self.remembered.lanes.through(queue))
+    fn queued_lanes_of(&mut self, queue: &str) -> Result<Vec<Lane>, Fault> {
+        self.need_queued_lanes(queue)
     }
 
     fn worker_of(&mut self, session: SessionId) -> Result<Option<i64>, Fault> {
@@ -86,9 +82,8 @@ impl Rows for Draft {
         Ok(())
     }
 
-    fn unstarted_in(&mut self, lane: i64) -> Result<u64, Fault> {
-        let before = self.need_unstarted(lane)?;
-        Ok(self.tally.unstarted(lane, i64::try_from(before).unwrap_or(i64::MAX)))
+    fn unstarted_of(&mut self, queue: &str) -> Result<u64, Fault> {
+        self.need_unstarted(queue)
     }
 
     fn queue_as_seen(&mut self, queue: &str) -> Result<Option<QueueRow>, Fault> {

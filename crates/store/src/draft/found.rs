@@ -14,11 +14,15 @@ use punctual_core::time::Timestamp;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Found {
-    /// All lanes that the connection has learned of, not only those that were wanted.
+    /// Names of lanes: those that were wanted, and perhaps others.
     pub lanes: Vec<(i64, Lane)>,
+    /// The lanes that claims are to ask, if they were wanted; `None` also if there is nothing new to say of them.
+    pub lanes_to_ask: Option<LanesToAsk>,
     pub workers: Vec<(String, i64)>,
     pub new_sessions: Vec<SessionId>,
 
+    /// Those of the lanes to be held that are there.
+    pub held_lanes: Vec<i64>,
     /// Wanted by number, because they are lost, or because they are embedded; each once.
     pub sessions: Vec<FoundSession>,
     pub jobs: Vec<JobRow>,
@@ -38,8 +42,9 @@ pub(crate) struct Found {
     pub limiters: Vec<FoundLimiter>,
     /// One for each of those that were wanted, in their order: the last one first.
     pub last_queued: Vec<Vec<Place>>,
-    /// Lanes of which nothing is counted may be left out.
-    pub unstarted: Vec<(i64, u64)>,
+    pub queued_lanes: Vec<Lane>,
+    /// Queues of which nothing is counted may be left out.
+    pub unstarted: Vec<(String, u64)>,
     pub ended: Vec<(ExecutionId, Ended)>,
     pub skipped: Vec<FoundSkip>,
     pub dead_letters: Vec<DeadLetter>,
@@ -55,6 +60,14 @@ pub(crate) struct Found {
     pub last_notes: Vec<(OccurrenceId, LastNote)>,
     pub checkpoints: Vec<(OccurrenceId, Checkpoint)>,
     pub requests: Vec<(RequestKey, RequestRow)>,
+}
+
+/// The lanes that claims are to ask.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct LanesToAsk {
+    pub lanes: Vec<(i64, Lane)>,
+    /// Whether these are all that there are, or only those in which something is queued.
+    pub are_all: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]

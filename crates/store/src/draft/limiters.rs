@@ -55,8 +55,7 @@ impl Draft {
         let in_use = if line.key.is_some() {
             in_use
         } else {
-            let lanes = self.remembered.lanes.through(&line.queue);
-            lanes.iter().fold(*started, |sum, (lane, _)| self.tally.started(*lane, sum))
+            self.changed_lanes_of(&line.queue).fold(*started, |sum, lane| sum + self.tally.started(lane))
         };
         let last_at = self.tally.last_start(id, self.limiters.last_starts.get(&id).copied());
         Ok(LimiterUse { waiting: shown(waiting), in_use: shown(in_use), last_at })

@@ -1,5 +1,9 @@
 //! What is remembered between transactions, by all writers of a process. Losing it costs a few reads and a moment of
-//! fairness. Names are never renumbered, so what was once read of them stays true.
+//! fairness.
+//!
+//! A number of a lane is never given twice, so what was once read of a number stays true. A name may get another number when
+//! its lane was deleted: whoever writes a number that was found by its name holds the lane's row first, and so finds out.
+//! See decision 0026.
 
 use super::found::Found;
 use super::wants::Wants;
@@ -11,8 +15,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long lanes that other processes have made may stay unknown to claims.
+/// How long lanes that other processes have made may stay unknown to claims, where claims ask all lanes.
 const LANES_REFRESHED_AFTER: Duration = Duration::from_secs(1);
+/// How long a lane in which another process has queued something may stay unknown to claims, where there are too many lanes
+/// to ask them all. An adapter may answer with what it knows for as long as asking would cost too much.
+const BUSY_LANES_REFRESHED_AFTER: Duration = Duration::from_millis(20);
+/// Lanes that are remembered beside those that claims ask; beyond, all are forgotten and learned anew.
+const LANES_REMEMBERED_MAX: usize = 10_000;
 /// Sessions whose worker is remembered; beyond, all are forgotten and learned anew.
 const WORKERS_REMEMBERED_MAX: usize = 10_000;
 
@@ -24,10 +33,23 @@ pub(crate) struct Memory(Mutex<Remembered>);
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Remembered {
     pub lanes: Arc<LaneNames>,
+    pub asked: Arc<AskedLanes>,
     pub workers: Arc<BTreeMap<SessionId, i64>>,
     pub shares: Arc<Shares>,
     /// As they were last seen: a hint of what to fetch, never an answer.
     pub queues: Arc<BTreeMap<String, QueueRow>>,
+}
+
+impl Remembered {
+    /// The name of a lane.
+    pub fn lane(&self, number: i64) -> Option<&Lane> {
+        self.lanes.lane(number).or_else(|| self.asked.names.lane(number))
+    }
+
+    /// The number of a lane, which may have been deleted since.
+    pub fn find(&self, queue: &str, job_type: &str) -> Option<(i64, Lane)> {
+        self.lanes.find(queue, job_type).or_else(|| self.asked.names.find(queue, job_type))
+    }
 }
 
 impl Memory {
@@ -37,14 +59,58 @@ impl Memory {
 
     /// Keeps names, which were committed on their own.
     pub fn learn_lanes(&self, found: &Found) {
-        if !found.lanes.is_empty() {
-            Arc::make_mut(&mut self.lock().lanes).learn(&found.lanes);
+        if found.lanes.is_empty() {
+            return;
+        }
+        let mut remembered = self.lock();
+        let is_known = |(number, lane): &(i64, Lane)| {
+            remembered.lanes.find(lane.queue(), lane.job_type()).is_some_and(|(known, _)| known == *number)
+        };
+        if found.lanes.iter().all(is_known) {
+            return;
+        }
+        let lanes = Arc::make_mut(&mut remembered.lanes);
+        if lanes.by_number.len() + found.lanes.len() > LANES_REMEMBERED_MAX {
+            *lanes = LaneNames::default();
+        }
+        lanes.learn(found.lanes.iter().take(LANES_REMEMBERED_MAX));
+    }
+
+    /// Forgets lanes that are not there any more.
+    pub fn forget_lanes(&self, numbers: &[i64]) {
+        let mut remembered = self.lock();
+        for number in numbers {
+            Arc::make_mut(&mut remembered.lanes).remove(*number);
+            Arc::make_mut(&mut remembered.asked).names.remove(*number);
         }
     }
 
-    /// Notes that all lanes there were at this time are known.
-    pub fn lanes_were_read(&self, at: Option<Timestamp>) {
-        Arc::make_mut(&mut self.lock().lanes).read_at = at;
+    /// To be called before the lanes are read that claims ask: a number to pass on with what was read.
+    pub fn begin_to_ask(&self) -> u64 {
+        let mut remembered = self.lock();
+        let asked = Arc::make_mut(&mut remembered.asked);
+        asked.begun += 1;
+        asked.begun
+    }
+
+    /// Keeps the lanes that claims are to ask as of this time. Those in which this process has queued something since they
+    /// began to be read are asked as well.
+    pub fn lanes_to_ask(&self, begun: u64, found: &Found, at: Option<Timestamp>) {
+        let mut remembered = self.lock();
+        let asked = Arc::make_mut(&mut remembered.asked);
+        if begun < asked.finished {
+            return;
+        }
+        asked.finished = begun;
+        asked.read_at = at;
+        let Some(to_ask) = &found.lanes_to_ask else { return };
+        asked.are_all = to_ask.are_all;
+        asked.queued_here.retain(|_, (noted, _)| *noted >= begun);
+        asked.names = LaneNames::default();
+        asked.names.learn(&to_ask.lanes);
+        for (number, (_, lane)) in &asked.queued_here {
+            asked.names.learn([&(*number, lane.clone())]);
+        }
     }
 
     /// Keeps what a transaction has learned that was committed.
@@ -55,6 +121,9 @@ impl Memory {
         }
         if let Some(queues) = learned.queues {
             remembered.queues = Arc::new(queues);
+        }
+        if learned.queued.iter().any(|(number, _)| remembered.asked.is_to_note(*number)) {
+            Arc::make_mut(&mut remembered.asked).note(learned.queued);
         }
         if learned.workers.iter().any(|(session, worker)| remembered.workers.get(session) != worker.as_ref())
         {
@@ -83,6 +152,51 @@ pub(crate) struct Learned {
     /// The workers of sessions; `None` for a session that is gone.
     pub workers: BTreeMap<SessionId, Option<i64>>,
     pub queues: Option<BTreeMap<String, QueueRow>>,
+    /// The lanes in which it has queued something.
+    pub queued: Vec<(i64, Lane)>,
+}
+
+/// The lanes that claims ask: all there are while these are few; otherwise those in which something was queued when that was
+/// last looked up, or has been by this process since.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct AskedLanes {
+    names: LaneNames,
+    are_all: bool,
+    /// When they were last read, by the time of a caller.
+    read_at: Option<Timestamp>,
+    /// How often they began to be read, and which of these was last kept.
+    begun: u64,
+    finished: u64,
+    /// Where this process has queued something, with how often lanes had begun to be read by then.
+    queued_here: BTreeMap<i64, (u64, Lane)>,
+}
+
+impl AskedLanes {
+    /// In the order of their numbers.
+    pub fn matching(&self, queues: &[String], job_types: &[String]) -> Vec<i64> {
+        self.names.matching(queues, job_types)
+    }
+
+    /// Whether lanes may have come to have work that nobody here knows of.
+    pub fn is_outdated(&self, now: Timestamp) -> bool {
+        let most = if self.are_all { LANES_REFRESHED_AFTER } else { BUSY_LANES_REFRESHED_AFTER };
+        // A clock that was set back must not hold it up.
+        let since = |read_at: Timestamp| Duration::from_micros(read_at.as_micros().abs_diff(now.as_micros()));
+        self.read_at.is_none_or(|read_at| since(read_at) >= most)
+    }
+
+    fn is_to_note(&self, number: i64) -> bool {
+        let is_noted = self.queued_here.get(&number).is_some_and(|(noted, _)| *noted == self.begun);
+        // Where all are asked, one that is known is never left out.
+        self.names.lane(number).is_none() || (!self.are_all && !is_noted)
+    }
+
+    fn note(&mut self, queued: Vec<(i64, Lane)>) {
+        self.names.learn(&queued);
+        for (number, lane) in queued {
+            self.queued_here.insert(number, (self.begun, lane));
+        }
+    }
 }
 
 /// Lanes by number and by name.
@@ -90,12 +204,10 @@ pub(crate) struct Learned {
 pub(crate) struct LaneNames {
     by_number: BTreeMap<i64, Lane>,
     by_name: BTreeMap<String, BTreeMap<String, i64>>,
-    /// When all lanes were last read, by the time of a caller.
-    read_at: Option<Timestamp>,
 }
 
 impl LaneNames {
-    pub fn learn(&mut self, lanes: &[(i64, Lane)]) {
+    pub fn learn<'l>(&mut self, lanes: impl IntoIterator<Item = &'l (i64, Lane)>) {
         for (number, lane) in lanes {
             let types = self.by_name.entry(lane.queue().to_owned()).or_default();
             types.insert(lane.job_type().to_owned(), *number);
@@ -112,8 +224,20 @@ impl LaneNames {
         self.by_number.get(&number)
     }
 
+    pub fn remove(&mut self, number: i64) {
+        let Some(lane) = self.by_number.remove(&number) else { return };
+        if let Some(types) = self.by_name.get_mut(lane.queue()) {
+            if types.get(lane.job_type()) == Some(&number) {
+                types.remove(lane.job_type());
+            }
+            if types.is_empty() {
+                self.by_name.remove(lane.queue());
+            }
+        }
+    }
+
     /// In the order of their numbers.
-    pub fn matching(&self, queues: &[String], job_types: &[String]) -> Vec<i64> {
+    fn matching(&self, queues: &[String], job_types: &[String]) -> Vec<i64> {
         let numbers = |types: &BTreeMap<String, i64>| -> Vec<i64> {
             job_types.iter().filter_map(|job_type| types.get(job_type)).copied().collect()
         };
@@ -126,32 +250,17 @@ impl LaneNames {
         lanes.dedup();
         lanes
     }
+}
 
-    /// In the order of their job types.
-    pub fn through(&self, queue: &str) -> Vec<(i64, Lane)> {
-        let numbers = self.by_name.get(queue).into_iter().flat_map(BTreeMap::values);
-        numbers.filter_map(|number| Some((*number, self.by_number.get(number)?.clone()))).collect()
-    }
-
-    /// Whether lanes may have come to be that nobody here knows of.
-    pub fn is_outdated(&self, now: Timestamp) -> bool {
-        // A clock that was set back must not hold it up.
-        let since = |read_at: Timestamp| Duration::from_micros(read_at.as_micros().abs_diff(now.as_micros()));
-        self.read_at.is_none_or(|read_at| since(read_at) >= LANES_REFRESHED_AFTER)
-    }
-
-    /// What of these wants is not known.
-    pub fn unknown(&self, wants: &Wants) -> Wants {
-        let is_new = |(queue, job_type): &&(String, String)| self.find(queue, job_type).is_none();
-        Wants {
-            lanes: wants.lanes.iter().filter(is_new).cloned().collect(),
-            lane_numbers: wants
-                .lane_numbers
-                .iter()
-                .filter(|number| self.lane(**number).is_none())
-                .copied()
-                .collect(),
-            ..Wants::default()
-        }
+/// What of these wants neither of these knows.
+pub(crate) fn unknown_lanes(wants: &Wants, own: &LaneNames, remembered: &Remembered) -> Wants {
+    let is_new = |(queue, job_type): &&(String, String)| {
+        own.find(queue, job_type).or_else(|| remembered.find(queue, job_type)).is_none()
+    };
+    let is_unknown = |number: &&i64| own.lane(**number).or_else(|| remembered.lane(**number)).is_none();
+    Wants {
+        lanes: wants.lanes.iter().filter(is_new).cloned().collect(),
+        lane_numbers: wants.lane_numbers.iter().filter(is_unknown).copied().collect(),
+        ..Wants::default()
     }
 }

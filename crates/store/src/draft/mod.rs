@@ -11,6 +11,8 @@ mod changes;
 mod collect;
 mod dependencies;
 mod found;
+mod known;
+mod lanes;
 mod limiters;
 mod lookups;
 mod memory;
@@ -30,8 +32,9 @@ use crate::fault::Fault;
 use crate::rows::{Ended, JobFacts, JobKey, JobRow, JobTerms, LiveRow, RequestRow, ScheduleRow};
 use crate::tally::Tally;
 use dependencies::Dependencies;
+use lanes::DraftLanes;
 use limiters::Limiters;
-use memory::{Learned, Remembered};
+use memory::{LaneNames, Learned, Remembered};
 use open::Open;
 use placing::LastQueued;
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SessionId};
@@ -41,7 +44,6 @@ use punctual_core::rank::Shares;
 use punctual_core::time::Timestamp;
 use skips::Skips;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use table::Table;
 use wanting::Stage;
 
@@ -53,7 +55,8 @@ pub(crate) use {
     changes::{
         Buried, Changes, Dependency, EndedRow, Leased, NewSession, NoteChange, Numbered, SessionChange,
     },
-    found::{Found, FoundLimiter, FoundSession, FoundSkip},
+    found::{Found, FoundLimiter, FoundSession, FoundSkip, LanesToAsk},
+    known::{KnownLanes, LANES_ASKED_MAX, Named, Reading, name_in},
     tables::Tables,
     wants::{WantedClaims, Wants},
     writers::{Connect, Writers, WritersOptions},
@@ -96,7 +99,8 @@ pub(crate) struct Draft {
 
     queues: Table<String, QueueRow>,
     has_queues: bool,
-    unstarted: BTreeMap<i64, u64>,
+    unstarted: BTreeMap<String, u64>,
+    lanes: DraftLanes,
     limiters: Limiters,
     last_queued: LastQueued,
 
@@ -155,6 +159,7 @@ impl Draft {
             queues: Table::default(),
             has_queues: false,
             unstarted: BTreeMap::new(),
+            lanes: DraftLanes::default(),
             limiters: Limiters::default(),
             last_queued: LastQueued::default(),
             history: vec![],
@@ -180,7 +185,7 @@ impl Draft {
     /// Takes in what was found of what was wanted. What was wanted and not found is known not to be there.
     pub fn take_in(&mut self, wants: &Wants, found: Found) {
         self.locked = self.locked.max(wants.last_stage().unwrap_or_default());
-        self.take_in_names(&found);
+        self.lanes.take_in(wants, &found);
         self.limiters.take_in(wants, &found);
         self.last_queued.take_in(wants, found.last_queued);
         self.take_in_sessions(wants, found.sessions, found.cancels);
@@ -194,7 +199,7 @@ impl Draft {
             self.has_queues = true;
             self.queues.take_in([], found.queues.into_iter().map(|row| (row.queue.clone(), row)));
         }
-        self.unstarted.extend(wants.unstarted.iter().map(|lane| (*lane, 0)));
+        self.unstarted.extend(wants.unstarted.iter().map(|queue| (queue.clone(), 0)));
         self.unstarted.extend(found.unstarted);
         self.ended.take_in(&wants.ended, found.ended);
         self.skips.take_in(&wants.skipped, found.skipped);
@@ -208,11 +213,9 @@ impl Draft {
         self.requests.take_in(&wants.requests, found.requests);
     }
 
-    /// Takes in names, which are there whatever becomes of the transaction.
-    pub fn take_in_names(&mut self, found: &Found) {
-        if !found.lanes.is_empty() {
-            Arc::make_mut(&mut self.remembered.lanes).learn(&found.lanes);
-        }
+    /// Gives the draft names of lanes beside those that are remembered.
+    pub fn give_lanes(&mut self, lanes: LaneNames) {
+        self.lanes = DraftLanes::with(lanes);
     }
 
     /// Gives the draft numbers to use: of workers by name, and of sessions to come.
@@ -337,7 +340,7 @@ impl Draft {
         let queues = self
             .has_queues
             .then(|| self.queues.rows().map(|(name, row)| (name.clone(), row.clone())).collect());
-        Learned { shares: self.shares.take(), workers, queues }
+        Learned { shares: self.shares.take(), workers, queues, queued: self.lanes_queued_in() }
     }
 
     // What the answers to the verbs are made of.
@@ -407,15 +410,6 @@ impl Draft {
             return Ok(());
         }
         self.wants.queues = true;
-        self.unloaded()
-    }
-
-    /// What had not started in a lane when that was read.
-    fn need_unstarted(&mut self, lane: i64) -> Result<u64, Fault> {
-        if let Some(unstarted) = self.unstarted.get(&lane) {
-            return Ok(*unstarted);
-        }
-        self.wants.unstarted.insert(lane);
         self.unloaded()
     }
 

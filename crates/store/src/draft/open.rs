@@ -113,6 +113,11 @@ impl Open {
         self.whole_jobs.contains(&job)
     }
 
+    /// The lanes in which something is queued as the draft stands.
+    pub fn queued_lanes(&self) -> impl Iterator<Item = i64> {
+        self.queued.iter().filter(|(_, places)| !places.is_empty()).map(|(lane, _)| *lane)
+    }
+
     /// The jobs of all that was fetched to be claimed.
     pub fn claimable_jobs(&self) -> impl Iterator<Item = JobId> {
         self.claimable.iter().map(|id| id.job)

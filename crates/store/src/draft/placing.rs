@@ -32,8 +32,7 @@ impl Draft {
             return self.unloaded();
         };
         // What this transaction has queued itself is not in the database.
-        let lanes = self.remembered.lanes.through(queue);
-        let is_there = |lane: i64| lanes.iter().any(|(number, _)| *number == lane);
+        let is_there = |lane: i64| self.is_lane_of(lane, queue);
         let here = self.open.rows.rows().map(|(_, row)| row);
         let here = here.filter(|row| row.live.state == LiveState::Queued && is_there(row.lane));
         let here = here.map(|row| Place { rank: row.live.rank, occurrence: row.live.id });

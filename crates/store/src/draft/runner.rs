@@ -1,6 +1,6 @@
 //! One transaction after the other on one connection: fetch, run the verbs in memory, fetch what they lacked, write.
 
-use super::memory::Memory;
+use super::memory::{LaneNames, Memory, unknown_lanes};
 use super::{Draft, Tables, Wants};
 use crate::fault::Fault;
 use crate::verbs::perform;
@@ -93,22 +93,22 @@ impl Runner<'_> {
         }
     }
 
-    /// What the writes are sure to want. Claims are to know of lanes that other processes have made.
+    /// What the writes are sure to want. Claims are to know of lanes in which other processes have queued something.
     async fn first_wants(&mut self, writes: &[Write]) -> Result<Wants, Fault> {
         let wants = Wants::of(writes, &self.memory.copy());
-        if !wants.all_lanes {
+        if !wants.lanes_to_ask {
             return Ok(wants);
         }
-        let found = match self.tables.intern(&Wants { all_lanes: true, ..Wants::default() }).await {
+        let begun = self.memory.begin_to_ask();
+        let found = match self.tables.intern(&Wants { lanes_to_ask: true, ..Wants::default() }).await {
             Ok(found) => found,
             Err(fault) => {
                 self.tables.abandon().await;
                 return Err(fault);
             }
         };
-        self.memory.learn_lanes(&found);
-        self.memory.lanes_were_read(latest_claim(writes));
-        Ok(Wants { all_lanes: false, ..Wants::of(writes, &self.memory.copy()) })
+        self.memory.lanes_to_ask(begun, &found, latest_claim(writes));
+        Ok(Wants { lanes_to_ask: false, ..Wants::of(writes, &self.memory.copy()) })
     }
 
     async fn pause(&mut self, conflicts: u32) {
@@ -128,8 +128,10 @@ impl Runner<'_> {
         self.intern(run).await?;
         let mut draft = Draft::new(self.memory.copy());
         draft.give_numbers(run.workers.clone(), run.sessions.clone());
+        draft.give_lanes(run.lanes.clone());
         self.tables.begin().await?;
         let mut wants = run.wants.without_names();
+        wants.held_lanes.extend(draft.numbers_of(&run.wants.lanes));
         loop {
             if wants != Wants::default() {
                 self.fetch(run, &mut draft, &wants).await?;
@@ -145,6 +147,7 @@ impl Runner<'_> {
             draft.undo();
             if draft.must_begin_again(&missing) {
                 self.tables.abandon().await;
+                self.forget_lanes(run, &draft.gone_lanes());
                 return Ok(None);
             }
             wants = missing;
@@ -175,7 +178,7 @@ impl Runner<'_> {
 
     /// Makes the names that are wanted and not known; they stay, whatever becomes of the transaction.
     async fn intern(&mut self, run: &mut Run) -> Result<(), Fault> {
-        let mut wants = self.memory.copy().lanes.unknown(&run.wants);
+        let mut wants = unknown_lanes(&run.wants, &run.lanes, &self.memory.copy());
         wants.workers =
             run.wants.workers.iter().filter(|name| !run.workers.contains_key(*name)).cloned().collect();
         wants.new_sessions = run.wants.new_sessions.saturating_sub(run.sessions.len());
@@ -184,12 +187,22 @@ impl Runner<'_> {
         }
         let found = self.tables.intern(&wants).await?;
         self.memory.learn_lanes(&found);
+        run.lanes.learn(&found.lanes);
         run.workers.extend(found.workers);
         run.sessions.extend(found.new_sessions);
-        let unknown = self.memory.copy().lanes.unknown(&run.wants);
+        let unknown = unknown_lanes(&run.wants, &run.lanes, &self.memory.copy());
         match unknown.lane_numbers.first() {
             Some(number) => Err(Fault::Missing(format!("lane {number}"))),
             None => Ok(()),
+        }
+    }
+
+    /// Forgets lanes that another process has deleted.
+    fn forget_lanes(&self, run: &mut Run, gone: &[i64]) {
+        if !gone.is_empty() {
+            self.memory.forget_lanes(gone);
+            gone.iter().for_each(|number| run.lanes.remove(*number));
+            run.wants.held_lanes.clear();
         }
     }
 }
@@ -197,6 +210,8 @@ impl Runner<'_> {
 /// What is known of a transaction that may have to be run more than once.
 struct Run {
     wants: Wants,
+    /// Names of lanes that were made or looked up for it, however many those are that are remembered.
+    lanes: LaneNames,
     beginnings: usize,
     rounds: usize,
     workers: BTreeMap<String, i64>,
@@ -211,6 +226,7 @@ impl Run {
     fn new(wants: Wants) -> Self {
         Run {
             wants,
+            lanes: LaneNames::default(),
             beginnings: 0,
             rounds: 0,
             workers: BTreeMap::new(),

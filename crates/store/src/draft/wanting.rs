@@ -10,7 +10,7 @@ use punctual_core::job::Job;
 use punctual_core::lifecycle::Ending;
 use punctual_core::limiter::{LimiterId, Line};
 use punctual_core::limits;
-use punctual_core::ports::{Claim, Control, Fire, Look, NewJob, Report};
+use punctual_core::ports::{Claim, Control, Fire, Look, NewJob, Pausing, Report};
 use punctual_core::time::Timestamp;
 use std::collections::BTreeMap;
 
@@ -98,8 +98,11 @@ impl Wants {
                     self.dead_letters.insert(*id);
                 }
             }
-            Write::PauseQueue { queue, .. } => {
+            Write::PauseQueue { queue, pausing, .. } => {
                 self.queues = true;
+                if *pausing == Pausing::Resume {
+                    self.queued_lanes_of.insert(queue.clone());
+                }
                 // Whoever has places taken again writes the same row.
                 self.limited_queues.insert(queue.clone());
             }
@@ -140,8 +143,7 @@ impl Wants {
         }
         let is_bounded = |row: &punctual_core::ports::QueueRow| row.settings.max_depth.is_some();
         if remembered.queues.get(&spec.queue).is_some_and(is_bounded) {
-            self.unstarted
-                .extend(remembered.lanes.through(&spec.queue).into_iter().map(|(number, _)| number));
+            self.unstarted.insert(spec.queue.clone());
         }
     }
 
@@ -179,13 +181,13 @@ impl Wants {
     fn add_claim(&mut self, claim: &Claim, now: Timestamp, remembered: &Remembered) {
         self.sessions.insert(claim.session);
         self.queues = true;
-        self.all_lanes |= remembered.lanes.is_outdated(now);
+        self.lanes_to_ask |= remembered.asked.is_outdated(now);
         let is_open = |number: &i64| {
-            let lane = remembered.lanes.lane(*number);
+            let lane = remembered.lane(*number);
             let row = lane.and_then(|lane| remembered.queues.get(lane.queue()));
             row.is_none_or(|row| row.paused_at.is_none())
         };
-        let lanes = remembered.lanes.matching(&claim.queues, &claim.job_types);
+        let lanes = remembered.asked.matching(&claim.queues, &claim.job_types);
         let lanes: Vec<i64> = lanes.into_iter().filter(is_open).collect();
         let count = claim.limit.min(limits::POLL_CAPACITY_MAX);
         // Two claims over the same lanes take different executions.
@@ -254,7 +256,8 @@ impl Wants {
     pub fn merge(&mut self, other: Wants) {
         self.lanes.extend(other.lanes);
         self.lane_numbers.extend(other.lane_numbers);
-        self.all_lanes |= other.all_lanes;
+        self.lanes_to_ask |= other.lanes_to_ask;
+        self.held_lanes.extend(other.held_lanes);
         self.workers.extend(other.workers);
         self.new_sessions = self.new_sessions.max(other.new_sessions);
         self.sessions.extend(other.sessions);
@@ -279,6 +282,7 @@ impl Wants {
         self.limiters.extend(other.limiters);
         merge_counts(&mut self.lines, other.lines);
         merge_counts(&mut self.last_queued, other.last_queued);
+        self.queued_lanes_of.extend(other.queued_lanes_of);
         self.unstarted.extend(other.unstarted);
         self.ended.extend(other.ended);
         self.skipped.extend(other.skipped);
@@ -298,7 +302,7 @@ impl Wants {
     pub(super) fn has_names(&self) -> bool {
         !self.lanes.is_empty()
             || !self.lane_numbers.is_empty()
-            || self.all_lanes
+            || self.lanes_to_ask
             || !self.workers.is_empty()
             || self.new_sessions > 0
     }
@@ -308,7 +312,7 @@ impl Wants {
         Wants {
             lanes: Default::default(),
             lane_numbers: Default::default(),
-            all_lanes: false,
+            lanes_to_ask: false,
             workers: Default::default(),
             new_sessions: 0,
             ..self.clone()

@@ -23,14 +23,17 @@ pub(crate) struct Wants {
     pub lanes: BTreeSet<(String, String)>,
     /// Lanes by number, which another process has created.
     pub lane_numbers: BTreeSet<i64>,
-    /// All lanes that there are: those of other processes are learned of by it.
-    pub all_lanes: bool,
+    /// The lanes that claims are to ask: those of other processes are learned of by it.
+    pub lanes_to_ask: bool,
     /// Workers by name; created as lanes are.
     pub workers: BTreeSet<String>,
     /// How many numbers of new sessions are needed.
     pub new_sessions: usize,
 
     // Locked, in this order.
+    /// Lanes whose numbers are to be written: nobody deletes them until the transaction ends. Whoever deletes lanes waits
+    /// for no one, so that these may be locked at any time.
+    pub held_lanes: BTreeSet<i64>,
     pub sessions: BTreeSet<SessionId>,
     /// All sessions that are lost.
     pub lost_sessions: bool,
@@ -65,8 +68,10 @@ pub(crate) struct Wants {
     /// The last in rank of what is queued in these queues before a place, up to so many of each. Their rows are locked, in
     /// a later round, before any of them is written.
     pub last_queued: BTreeMap<(String, Place), usize>,
-    /// Counts of these lanes.
-    pub unstarted: BTreeSet<i64>,
+    /// The lanes of these queues in which something is queued.
+    pub queued_lanes_of: BTreeSet<String>,
+    /// What of these queues has not started. Their rows are locked before it is read.
+    pub unstarted: BTreeSet<String>,
     pub ended: BTreeSet<ExecutionId>,
     pub skipped: BTreeSet<(JobId, Timestamp, SkipReason)>,
     pub dead_letters: BTreeSet<OccurrenceId>,

@@ -4,7 +4,7 @@
 //! moment a statement is sent until its answer is there: whoever gives up in between leaves it to be closed.
 
 use super::errors::{
-    DEADLOCK, DUPLICATE_COLUMN, LOCK_WAIT_TIMEOUT, NOT_THERE, PARTITION_GONE, PARTITION_THERE,
+    DEADLOCK, DUPLICATE_COLUMN, DUPLICATE_INDEX, LOCK_WAIT_TIMEOUT, NOT_THERE, PARTITION_GONE, PARTITION_THERE,
     PARTITION_TO_DROP_GONE, server_code,
 };
 use super::options::{SEE_ALL_NODES, Target};
@@ -46,6 +46,15 @@ macro_rules! for_update_of {
     };
 }
 pub(crate) use for_update_of;
+
+/// Keeps others from writing rows of one table out of a join. MySQL refuses to lock a list; MariaDB does not know how to say
+/// so, and says the rest in another way.
+macro_rules! for_share_of {
+    ($table:literal) => {
+        concat!(" /*!80000 FOR SHARE OF ", $table, " */ /*M! LOCK IN SHARE MODE */")
+    };
+}
+pub(crate) use for_share_of;
 
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -187,7 +196,7 @@ impl Connection {
         match answer {
             Ok(()) => Ok(true),
             // A run of the same step that did not come to its end has added the column.
-            Err(error) if server_code(&error) == Some(DUPLICATE_COLUMN) => Ok(true),
+            Err(error) if matches!(server_code(&error), Some(DUPLICATE_COLUMN | DUPLICATE_INDEX)) => Ok(true),
             // On a cluster, definitions meet as transactions do, and the look before may not have seen what another node had
             // just defined.
             Err(error) if matches!(server_code(&error), Some(LOCK_WAIT_TIMEOUT | DEADLOCK)) => Ok(false),

@@ -29,6 +29,7 @@ pub(crate) const PARTITION_GONE: u16 = 1735;
 pub(crate) const PARTITION_TO_DROP_GONE: u16 = 1507;
 pub(crate) const DUPLICATE: u16 = 1062;
 pub(crate) const DUPLICATE_COLUMN: u16 = 1060;
+pub(crate) const DUPLICATE_INDEX: u16 = 1061;
 
 /// The server cannot be reached or cannot write now.
 const OUTAGES: &[u16] = &[

@@ -11,13 +11,14 @@
 //!   anything is read that belongs to the job, because what arrives later must find it locked. Schedules are locked under
 //!   their jobs only.
 //! - What was fetched to be claimed and was not taken decides nothing, and is left alone.
+//! - Lanes are locked by those who write their numbers, and written by nobody: two nodes that submit to one lane would always
+//!   be in each other's way. So no lane is deleted here.
 //! - Names, numbers, what is set for queues, resolutions and requests are written by whoever relies on them anyway.
 //!
 //! A transaction that changes nothing has only looked, and looked at what was true at one time.
 
 use super::connection::Connection;
 use super::lists::{Statement, documents, jobs, list, numbers, occurrences};
-use super::names::Lanes;
 use crate::draft::{Changes, Found, Wants};
 use crate::fault::Fault;
 use mysql_async::Value;
@@ -65,7 +66,7 @@ pub(crate) struct Relied {
 
 impl Relied {
     /// Notes what was locked of what was wanted.
-    pub fn note(&mut self, wants: &Wants, found: &Found, lanes: &Lanes) -> Result<(), Fault> {
+    pub fn note(&mut self, wants: &Wants, found: &Found) {
         self.sessions.extend(found.sessions.iter().map(|session| session.id));
         let claimable: BTreeSet<OccurrenceId> = found.claims.iter().flatten().copied().collect();
         let is_relied_on = |id: &OccurrenceId| {
@@ -73,10 +74,7 @@ impl Relied {
         };
         self.live.extend(found.live.iter().map(|row| row.live.id).filter(is_relied_on));
         self.queues.extend(wants.limited_queues.iter().cloned());
-        for lane in &wants.unstarted {
-            self.queues.insert(lanes.lane(*lane)?.queue().to_owned());
-        }
-        Ok(())
+        self.queues.extend(wants.unstarted.iter().cloned());
     }
 
     /// Writes what was locked and is not among the changes.

@@ -9,6 +9,7 @@ use super::options::{MySqlOptions, OptionsError, Target};
 use super::partitions::{self, Parent, Partition};
 use super::reads::{TOKEN, read_token};
 use super::rows::{decode, get, job_id, limit, time};
+use super::unused::{UnusedCursors, delete_lanes};
 use super::tables::{DELETE_KEYS, DELETE_TAGS, FORGET_NOTES, FORGET_PARENTS, Writing, shard_of};
 use crate::codes::Code;
 use crate::fault::Fault;
@@ -23,6 +24,7 @@ use punctual_core::job::JobMark;
 use punctual_core::limits;
 use punctual_core::ports::{Horizon, LogLine, Retained, Retired, Retirement, StoreError, Token};
 use punctual_core::time::Timestamp;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The oldest rows that no partition with a day of its own has. As many are looked at as may be deleted.
@@ -118,6 +120,11 @@ const DELETE_LINES: &str = concat!(
      AND log_lines.occurrence = given.occurrence AND log_lines.attempt = given.attempt \
      AND log_lines.number = given.number"
 );
+const LANES_OF_JOBS: &str = concat!(
+    "SELECT DISTINCT jobs.lane FROM ",
+    list!(0 job id),
+    " STRAIGHT_JOIN jobs FORCE INDEX (PRIMARY) ON jobs.id = UNHEX(given.job)"
+);
 const DELETE_JOBS: &str = concat!(
     "DELETE jobs FROM ",
     list!(0 job id),
@@ -167,6 +174,7 @@ pub(crate) struct MySqlHouse {
     /// Apart from the rest, so that readiness does not wait for a partition to be dropped.
     probe: OwnConnection,
     logs: Logs,
+    unused: UnusedCursors,
 }
 
 impl MySqlHouse {
@@ -179,6 +187,7 @@ impl MySqlHouse {
             own: OwnConnection::new(target.clone()),
             probe: OwnConnection::new(target.clone()),
             logs: Logs::new(target.clone(), options.log_bytes_max),
+            unused: UnusedCursors::default(),
             target,
         })
     }
@@ -214,6 +223,7 @@ impl MySqlHouse {
         let requests = used.connection.run(RETAIN_REQUESTS, bounds).await?;
         used.connection.commit().await?;
         retain_paces(&mut used.connection, horizon.requests, count).await?;
+        let any_forgotten = self.unused.forget(&mut used.connection, horizon, count).await?;
         used.keep();
         let is_cut_off = count > 0 && [old_history, old_lines, skipped, requests].contains(&(count as u64));
         Ok(Retained {
@@ -221,7 +231,7 @@ impl MySqlHouse {
             logs: lines.rows + old_lines,
             skipped,
             requests,
-            more: is_cut_off || history.more || lines.more,
+            more: is_cut_off || any_forgotten || history.more || lines.more,
         })
     }
 
@@ -306,12 +316,19 @@ impl MySqlHouse {
         let rows = used.connection.all(PURGEABLE, vec![before.clone(), before, limit(count).into()]).await?;
         let purged: Vec<JobId> = rows.iter().map(|row| job_id(row, 0)).collect::<Result<_, _>>()?;
         let is_emptied = purge_rows(&mut used.connection, &purged, count).await?;
+        let mut lanes = BTreeSet::new();
         if is_emptied {
+            for list in jobs(&purged) {
+                for row in used.connection.all(LANES_OF_JOBS, vec![list]).await? {
+                    lanes.insert(get::<i64>(&row, 0)?);
+                }
+            }
             for sql in [DELETE_TAGS, FORGET_TURNS, DELETE_JOBS] {
                 run_lists(&mut used.connection, sql, jobs(&purged)).await?;
             }
         }
         used.connection.commit().await?;
+        delete_lanes(&mut used.connection, lanes.into_iter().collect()).await?;
         used.keep();
         Ok(!is_emptied || (count > 0 && purged.len() == count))
     }

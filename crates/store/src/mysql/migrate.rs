@@ -30,6 +30,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "0001_initial", sql: include_str!("schema/0001_initial.sql") },
     Step { name: "0002_cluster", sql: include_str!("schema/0002_cluster.sql") },
     Step { name: "0003_limits", sql: include_str!("schema/0003_limits.sql") },
+    Step { name: "0004_unused", sql: include_str!("schema/0004_unused.sql") },
 ];
 /// The version that this binary brings a database to.
 pub const VERSION: usize = STEPS.len();

@@ -30,6 +30,7 @@ mod tables;
 #[cfg(test)]
 pub(crate) mod tests;
 mod turns;
+mod unused;
 
 pub use databases::{create_database, drop_database};
 pub use floor::BareMySql;

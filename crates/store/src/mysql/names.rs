@@ -1,20 +1,33 @@
-//! Names that rows refer to by number: lanes, which all connections of a process know by number, and workers; and the
+//! Names that rows refer to by number: lanes, of which connections know some (see [`KnownLanes`]), and workers; and the
 //! numbers of sessions.
 //!
 //! Numbers are given under the lock of one row and written before it is let go. So they appear in their order, and whoever
-//! knows all lanes up to one asks only for those above.
+//! knows all lanes up to one asks only for those above. None is given twice.
 
 use super::connection::Connection;
-use super::lists::{documents, list};
+use super::lists::{documents, list, numbers};
 use super::rows::{get, limit};
+use super::tables::LANES_WITH_WORK;
+use crate::draft::{KnownLanes, LANES_ASKED_MAX, LanesToAsk, Reading};
 use crate::fault::Fault;
 use mysql_async::{Row, Value};
 use punctual_core::ids::SessionId;
 use punctual_core::ports::Lane;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
-pub(crate) const LANES_ABOVE: &str = "SELECT id, queue, job_type FROM lanes WHERE id > ? ORDER BY id";
+pub(crate) const LANES_ABOVE: &str =
+    "SELECT id, queue, job_type FROM lanes WHERE id > ? ORDER BY id LIMIT ?";
+pub(crate) const LANES_BY_NUMBER: &str = concat!(
+    "SELECT lanes.id, lanes.queue, lanes.job_type FROM ",
+    list!(0 number int),
+    " STRAIGHT_JOIN lanes FORCE INDEX (PRIMARY) ON lanes.id = given.number"
+);
+pub(crate) const LANES_BY_NAME: &str = concat!(
+    "SELECT lanes.id, lanes.queue, lanes.job_type FROM ",
+    list!(0 queue name, 1 job_type name),
+    " STRAIGHT_JOIN lanes FORCE INDEX (lanes_name) ON lanes.queue = given.queue AND lanes.job_type = given.job_type"
+);
 const LAST_GIVEN: &str = "SELECT given FROM numbers WHERE name = ? FOR UPDATE";
 const GIVE: &str = "UPDATE numbers SET given = ? WHERE name = ?";
 const INSERT_LANES: &str = concat!(
@@ -26,52 +39,48 @@ pub(crate) const FIND_WORKERS: &str = concat!(
     list!(0 name name),
     " STRAIGHT_JOIN workers FORCE INDEX (workers_name) ON workers.name = given.name"
 );
+const NOTE_USED_WORKERS: &str = concat!(
+    "UPDATE ",
+    list!(0 name name),
+    " STRAIGHT_JOIN workers FORCE INDEX (workers_name) ON workers.name = given.name \
+     SET workers.unused_since = NULL WHERE workers.unused_since IS NOT NULL"
+);
 const INSERT_WORKERS: &str =
     concat!("INSERT INTO workers (id, name) SELECT id, name FROM ", list!(0 id int, 1 name name));
 
-#[derive(Debug, Default)]
-pub(crate) struct Lanes(Mutex<BTreeMap<i64, Lane>>);
-
-impl Lanes {
-    /// All that are known.
-    pub fn all(&self) -> Vec<(i64, Lane)> {
-        self.lock().iter().map(|(number, lane)| (*number, lane.clone())).collect()
+/// Looks up lanes that are not known. Those that are not there are left out.
+pub(crate) async fn look_up(
+    known: &KnownLanes,
+    connection: &mut Connection,
+    wanted: Vec<i64>,
+) -> Result<Vec<(i64, Lane)>, Fault> {
+    let mut lanes = Vec::new();
+    for list in numbers(wanted) {
+        lanes.extend(read(&connection.all(LANES_BY_NUMBER, vec![list]).await?)?);
     }
+    known.learn(&lanes);
+    Ok(lanes)
+}
 
-    pub fn count(&self) -> usize {
-        self.lock().len()
-    }
-
-    pub fn lane(&self, number: i64) -> Result<Lane, Fault> {
-        self.lock().get(&number).cloned().ok_or_else(|| Fault::Missing(format!("lane {number}")))
-    }
-
-    pub fn knows_all(&self, numbers: &BTreeSet<i64>) -> bool {
-        let known = self.lock();
-        numbers.iter().all(|number| known.contains_key(number))
-    }
-
-    /// Learns what others have made since.
-    pub async fn refresh(&self, connection: &mut Connection) -> Result<(), Fault> {
-        let highest = self.lock().last_key_value().map_or(0, |(number, _)| *number);
-        let rows = connection.all(LANES_ABOVE, vec![highest.into()]).await?;
-        self.learn(&rows)
-    }
-
-    /// Makes those that are new, in a transaction of their own.
-    pub async fn intern(
-        &self,
-        connection: &mut Connection,
-        wanted: &BTreeSet<(String, String)>,
-    ) -> Result<(), Fault> {
-        self.refresh(connection).await?;
-        if self.unknown(wanted).is_empty() {
-            return Ok(());
-        }
+/// The numbers of these lanes, of which those that are new are made in a transaction of their own.
+pub(crate) async fn intern(
+    known: &KnownLanes,
+    connection: &mut Connection,
+    wanted: &BTreeSet<(String, String)>,
+) -> Result<Vec<(i64, Lane)>, Fault> {
+    let mut lanes = by_name(connection, wanted).await?;
+    if lanes.len() < wanted.len() {
+        // What was looked at must not be what the next statement sees.
+        connection.commit().await?;
         let given = last_given(connection, "lane").await?;
         // Whoever had the lock before may have made some of them.
-        self.refresh(connection).await?;
-        let new: Vec<(i64, (String, String))> = (given + 1..).zip(self.unknown(wanted)).collect();
+        lanes = by_name(connection, wanted).await?;
+        let found: BTreeSet<(&str, &str)> =
+            lanes.iter().map(|(_, lane)| (lane.queue(), lane.job_type())).collect();
+        let is_new =
+            |(queue, job_type): &&(String, String)| !found.contains(&(queue.as_str(), job_type.as_str()));
+        let new: Vec<(i64, &(String, String))> =
+            (given + 1..).zip(wanted.iter().filter(is_new)).collect();
         let lists = documents(&new, |row, (number, (queue, job_type))| {
             row.int(*number).text(queue).text(job_type);
         });
@@ -80,27 +89,62 @@ impl Lanes {
         }
         give(connection, "lane", given + limit(new.len())).await?;
         connection.commit().await?;
-        self.refresh(connection).await
+        let made: Vec<(i64, Lane)> = new
+            .into_iter()
+            .map(|(number, (queue, job_type))| (number, Lane::new(queue.as_str(), job_type.as_str())))
+            .collect();
+        lanes.extend(made);
     }
+    known.learn(&lanes);
+    Ok(lanes)
+}
 
-    fn unknown(&self, wanted: &BTreeSet<(String, String)>) -> Vec<(String, String)> {
-        let known = self.lock();
-        let known: BTreeSet<(&str, &str)> =
-            known.values().map(|lane| (lane.queue(), lane.job_type())).collect();
-        wanted.iter().filter(|(queue, job_type)| !known.contains(&(queue, job_type))).cloned().collect()
-    }
-
-    fn learn(&self, rows: &[Row]) -> Result<(), Fault> {
-        for row in rows {
-            let lane = Lane::new(get::<String>(row, 1)?, get::<String>(row, 2)?);
-            self.lock().insert(get(row, 0)?, lane);
+/// The lanes that claims are to ask; `None` if it is too early to look again.
+pub(crate) async fn to_ask(
+    known: &KnownLanes,
+    connection: &mut Connection,
+) -> Result<Option<LanesToAsk>, Fault> {
+    let began = Instant::now();
+    let mut reading = known.to_read(began);
+    if let Reading::Above(number) = reading {
+        let bounds = vec![number.into(), limit(LANES_ASKED_MAX + 1).into()];
+        let lanes = read(&connection.all(LANES_ABOVE, bounds).await?)?;
+        if let Some(to_ask) = known.read_above(number, lanes, began) {
+            return Ok(Some(to_ask));
         }
-        Ok(())
+        reading = known.to_read(began);
     }
+    if reading != Reading::WithWork {
+        return Ok(None);
+    }
+    let began = Instant::now();
+    let rows = connection.all(LANES_WITH_WORK, vec![]).await?;
+    let busy = rows.iter().map(|row| get(row, 0)).collect::<Result<BTreeSet<i64>, _>>()?;
+    let (named, unknown) = known.known(&busy);
+    let mut lanes: Vec<(i64, Lane)> = named.into_iter().collect();
+    if !unknown.is_empty() {
+        lanes.extend(look_up(known, connection, unknown).await?);
+    }
+    Ok(Some(known.read_with_work(lanes, began, Instant::now())))
+}
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<i64, Lane>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+async fn by_name(
+    connection: &mut Connection,
+    wanted: &BTreeSet<(String, String)>,
+) -> Result<Vec<(i64, Lane)>, Fault> {
+    let mut lanes = Vec::new();
+    let lists = documents(wanted, |row, (queue, job_type)| {
+        row.text(queue).text(job_type);
+    });
+    for list in lists {
+        lanes.extend(read(&connection.all(LANES_BY_NAME, vec![list]).await?)?);
     }
+    Ok(lanes)
+}
+
+fn read(rows: &[Row]) -> Result<Vec<(i64, Lane)>, Fault> {
+    let read = |row: &Row| Ok((get(row, 0)?, Lane::new(get::<String>(row, 1)?, get::<String>(row, 2)?)));
+    rows.iter().map(read).collect()
 }
 
 /// The numbers of these workers, of which those that are new are made in a transaction of their own.
@@ -109,7 +153,14 @@ pub(crate) async fn intern_workers(
     wanted: &BTreeSet<String>,
 ) -> Result<Vec<(String, i64)>, Fault> {
     let mut known = find_workers(connection, wanted).await?;
+    let lists = documents(wanted, |row, name| {
+        row.text(name);
+    });
+    for list in lists {
+        connection.run(NOTE_USED_WORKERS, vec![list]).await?;
+    }
     if known.len() < wanted.len() {
+        connection.commit().await?;
         let given = last_given(connection, "worker").await?;
         known = find_workers(connection, wanted).await?;
         let new: Vec<(i64, String)> =

@@ -14,6 +14,9 @@ const WHOLE_LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Looks from the beginning take at most one part of so many of the time, however long one takes.
 const WHOLE_LOOK_REST: u32 = 10;
 
+/// Lanes of which it is remembered. Beyond, claims look from the beginning once.
+const LANES_MAX: usize = 10_000;
+
 #[derive(Debug, Default)]
 pub(crate) struct Heads {
     known: Mutex<Known>,
@@ -72,7 +75,11 @@ impl Heads {
         for (lane, rank) in rows {
             found.entry(lane).and_modify(|least| *least = rank.min(*least)).or_insert(rank);
         }
-        self.known().least.extend(found);
+        let mut known = self.known();
+        if known.least.len() >= LANES_MAX {
+            known.least.clear();
+        }
+        known.least.extend(found);
     }
 
     /// Notes that everything was looked at.

@@ -8,6 +8,7 @@ use super::rows::{code, decode, get, job_id, limit, time, uuid};
 use super::tables::Shared;
 use super::tables::changed::Writing;
 use super::tables::changed::others::FORGET_NOTES;
+use super::unused::{UnusedCursors, delete_lanes};
 use super::wire::{Call, Frame, OwnWire, Parameter, Wire, value};
 use crate::fault::Fault;
 use crate::marks::Mark;
@@ -18,6 +19,7 @@ use punctual_core::job::JobMark;
 use punctual_core::limits;
 use punctual_core::ports::{Horizon, Retained, Retired, Retirement, Token};
 use punctual_core::time::Timestamp;
+use std::collections::BTreeSet;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -73,7 +75,7 @@ const PURGE_LINES: &str = "DELETE FROM lines USING \
 const PURGE_SKIPPED: &str = "DELETE FROM skipped WHERE number IN \
      (SELECT number FROM skipped WHERE job = ANY($1) LIMIT $2) RETURNING 1";
 const PURGE_TAGS: &str = "DELETE FROM job_tags WHERE job = ANY($1)";
-const PURGE_JOBS: &str = "DELETE FROM jobs WHERE id = ANY($1)";
+const PURGE_JOBS: &str = "DELETE FROM jobs WHERE id = ANY($1) RETURNING lane";
 
 /// The session cannot go meanwhile, so that what it said is not kept beyond it; its beats are not in the way.
 const KEEP_CONDITION: &str = "INSERT INTO session_conditions (session, document) \
@@ -96,12 +98,13 @@ pub(crate) struct House {
     own: OwnWire,
     /// Apart from the rest, so that readiness does not wait for a partition to be dropped.
     probe: OwnWire,
+    unused: UnusedCursors,
 }
 
 impl House {
     pub fn new(shared: Shared) -> Self {
         let (own, probe) = (OwnWire::new(shared.target.clone()), OwnWire::new(shared.target.clone()));
-        House { shared, own, probe }
+        House { shared, own, probe, unused: UnusedCursors::default() }
     }
 
     /// To be called before anything is written: makes the partitions of today, and sees to it that places in history
@@ -131,6 +134,8 @@ impl House {
             value(tally::paces_from(horizon.requests)),
         ];
         used.wire.run_one(Call::new(RETAIN_PACES, paces)).await?;
+        let any_forgotten =
+            self.unused.forget(&mut used.wire, &self.shared.lanes, horizon, count).await?;
         used.keep();
         let is_cut_off = count > 0 && [skipped, requests].contains(&count);
         Ok(Retained {
@@ -138,7 +143,7 @@ impl House {
             logs: lines.rows,
             skipped: skipped as u64,
             requests: requests as u64,
-            more: is_cut_off || history.more || lines.more,
+            more: is_cut_off || any_forgotten || history.more || lines.more,
         })
     }
 
@@ -235,7 +240,10 @@ impl House {
         let is_emptied = purge_rows(&mut used.wire, &jobs, count).await?;
         let last: &[&'static str] = if is_emptied { &[PURGE_TAGS, PURGE_JOBS] } else { &[] };
         let calls = last.iter().map(|sql| Call::new(sql, [value(jobs.as_slice())])).collect();
-        used.wire.run(Frame::Commit, calls).await?;
+        let gone = used.wire.run(Frame::Commit, calls).await?;
+        let lanes = gone.last().into_iter().flatten().map(|row| get(row, 0));
+        let lanes = lanes.collect::<Result<BTreeSet<i64>, Fault>>()?;
+        delete_lanes(&mut used.wire, &self.shared.lanes, lanes.into_iter().collect()).await?;
         used.keep();
         Ok(!is_emptied || (count > 0 && jobs.len() == count))
     }

@@ -29,6 +29,7 @@ mod tables;
 #[cfg(test)]
 pub(crate) mod tests;
 mod tls;
+mod unused;
 mod wire;
 
 pub use databases::{create_database, drop_database};

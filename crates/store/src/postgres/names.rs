@@ -1,76 +1,92 @@
-//! Lanes by number, as all connections of a process know them. They are never renumbered, and appear in the order of
-//! their numbers, so that whoever knows all up to one asks only for those above.
+//! Names of lanes in the database, and which of them claims ask: see [`KnownLanes`].
 
-use super::rows::get;
-use super::wire::{Call, Wire, column, value};
+use super::rows::{get, limit};
+use super::wire::{Call, Frame, Parameter, Wire, column, value};
+use crate::draft::{KnownLanes, LANES_ASKED_MAX, LanesToAsk, Reading};
 use crate::fault::Fault;
 use punctual_core::ports::Lane;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeSet;
+use std::time::Instant;
 use tokio_postgres::Row;
 
-pub(crate) const LANES_ABOVE: &str = "SELECT id, queue, job_type FROM lanes WHERE id > $1 ORDER BY id";
+pub(crate) const LANES_ABOVE: &str = "SELECT id, queue, job_type FROM lanes WHERE id > $1 ORDER BY id LIMIT $2";
+pub(crate) const LANES_BY_NUMBER: &str = "SELECT id, queue, job_type FROM lanes WHERE id = ANY($1)";
+pub(crate) const LANES_BY_NAME: &str = "SELECT lanes.id, lanes.queue, lanes.job_type \
+     FROM unnest($1::text[], $2::text[]) AS wanted(queue, job_type) CROSS JOIN LATERAL \
+     (SELECT * FROM lanes WHERE lanes.queue = wanted.queue AND lanes.job_type = wanted.job_type LIMIT 1) AS lanes";
+/// The claim index is entered once for each lane in which something is queued, whatever was ever queued elsewhere.
+pub(crate) const LANES_WITH_WORK: &str = "WITH RECURSIVE busy(lane) AS (\
+       (SELECT lane FROM live WHERE state = 1 ORDER BY lane LIMIT 1) \
+       UNION ALL SELECT (SELECT live.lane FROM live WHERE live.state = 1 AND live.lane > busy.lane \
+         ORDER BY live.lane LIMIT 1) FROM busy WHERE busy.lane IS NOT NULL) \
+     SELECT lanes.id, lanes.queue, lanes.job_type FROM busy \
+     CROSS JOIN LATERAL (SELECT * FROM lanes WHERE lanes.id = busy.lane LIMIT 1) AS lanes";
 /// Numbers are given under the lock, so that a lower one is never committed after a higher one.
 const LOCK_LANES: &str = "LOCK TABLE lanes IN SHARE ROW EXCLUSIVE MODE";
 const INSERT_LANES: &str = "INSERT INTO lanes (queue, job_type) \
      SELECT queue, job_type FROM unnest($1::text[], $2::text[]) AS new(queue, job_type) \
      ON CONFLICT (queue, job_type) DO NOTHING";
 
-#[derive(Debug, Default)]
-pub(crate) struct Lanes(Mutex<BTreeMap<i64, Lane>>);
+/// Looks up lanes that are not known. Those that are not there are left out.
+pub(crate) async fn look_up(
+    known: &KnownLanes,
+    wire: &mut Wire,
+    numbers: Vec<i64>,
+) -> Result<Vec<(i64, Lane)>, Fault> {
+    let lanes = read(&wire.run_one(Call::new(LANES_BY_NUMBER, [value(numbers)])).await?)?;
+    known.learn(&lanes);
+    Ok(lanes)
+}
 
-impl Lanes {
-    /// All that are known.
-    pub fn all(&self) -> Vec<(i64, Lane)> {
-        self.lock().iter().map(|(number, lane)| (*number, lane.clone())).collect()
+/// The numbers of these lanes, of which those that are new are made in a transaction of their own.
+pub(crate) async fn intern(
+    known: &KnownLanes,
+    wire: &mut Wire,
+    wanted: &BTreeSet<(String, String)>,
+) -> Result<Vec<(i64, Lane)>, Fault> {
+    let mut lanes = read(&wire.run_one(Call::new(LANES_BY_NAME, names(wanted))).await?)?;
+    if lanes.len() < wanted.len() {
+        let found: BTreeSet<(&str, &str)> =
+            lanes.iter().map(|(_, lane)| (lane.queue(), lane.job_type())).collect();
+        let is_new =
+            |(queue, job_type): &&(String, String)| !found.contains(&(queue.as_str(), job_type.as_str()));
+        let new: Vec<&(String, String)> = wanted.iter().filter(is_new).collect();
+        let calls = vec![Call::new(LOCK_LANES, []), Call::new(INSERT_LANES, names(new.iter().copied()))];
+        wire.run(Frame::BeginAndCommit, calls).await?;
+        let made = read(&wire.run_one(Call::new(LANES_BY_NAME, names(new.iter().copied()))).await?)?;
+        lanes.extend(made);
     }
+    known.learn(&lanes);
+    Ok(lanes)
+}
 
-    pub fn lane(&self, number: i64) -> Result<Lane, Fault> {
-        self.lock().get(&number).cloned().ok_or_else(|| Fault::Missing(format!("lane {number}")))
-    }
-
-    /// The highest number of those that are known.
-    pub fn highest(&self) -> i64 {
-        self.lock().last_key_value().map_or(0, |(number, _)| *number)
-    }
-
-    pub fn knows_all(&self, numbers: &BTreeSet<i64>) -> bool {
-        let known = self.lock();
-        numbers.iter().all(|number| known.contains_key(number))
-    }
-
-    /// Takes in rows of [`LANES_ABOVE`].
-    pub fn learn(&self, rows: &[Row]) -> Result<(), Fault> {
-        for row in rows {
-            let lane = Lane::new(get::<String>(row, 1)?, get::<String>(row, 2)?);
-            self.lock().insert(get(row, 0)?, lane);
+/// The lanes that claims are to ask; `None` if it is too early to look again.
+pub(crate) async fn to_ask(known: &KnownLanes, wire: &mut Wire) -> Result<Option<LanesToAsk>, Fault> {
+    let began = Instant::now();
+    let mut reading = known.to_read(began);
+    if let Reading::Above(number) = reading {
+        let bounds = [value(number), value(limit(LANES_ASKED_MAX + 1))];
+        let lanes = read(&wire.run_one(Call::new(LANES_ABOVE, bounds)).await?)?;
+        if let Some(to_ask) = known.read_above(number, lanes, began) {
+            return Ok(Some(to_ask));
         }
-        Ok(())
+        reading = known.to_read(began);
     }
+    if reading != Reading::WithWork {
+        return Ok(None);
+    }
+    let began = Instant::now();
+    let lanes = read(&wire.run_one(Call::new(LANES_WITH_WORK, [])).await?)?;
+    Ok(Some(known.read_with_work(lanes, began, Instant::now())))
+}
 
-    /// Learns what others have made since.
-    pub async fn refresh(&self, wire: &mut Wire) -> Result<(), Fault> {
-        let rows = wire.run_one(Call::new(LANES_ABOVE, [value(self.highest())])).await?;
-        self.learn(&rows)
-    }
+fn read(rows: &[Row]) -> Result<Vec<(i64, Lane)>, Fault> {
+    let read = |row: &Row| Ok((get(row, 0)?, Lane::new(get::<String>(row, 1)?, get::<String>(row, 2)?)));
+    rows.iter().map(read).collect()
+}
 
-    /// Makes those that are new, in a transaction of their own.
-    pub async fn intern(&self, wire: &mut Wire, wanted: &BTreeSet<(String, String)>) -> Result<(), Fault> {
-        self.refresh(wire).await?;
-        let known: BTreeSet<(String, String)> =
-            self.lock().values().map(|lane| (lane.queue().to_owned(), lane.job_type().to_owned())).collect();
-        let new: Vec<_> = wanted.difference(&known).collect();
-        if new.is_empty() {
-            return Ok(());
-        }
-        let queues = column(new.iter().map(|(queue, _)| queue.as_str()));
-        let job_types = column(new.iter().map(|(_, job_type)| job_type.as_str()));
-        let calls = vec![Call::new(LOCK_LANES, []), Call::new(INSERT_LANES, [queues, job_types])];
-        wire.run(super::wire::Frame::BeginAndCommit, calls).await?;
-        self.refresh(wire).await
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<i64, Lane>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Queues and job types.
+fn names<'a>(lanes: impl IntoIterator<Item = &'a (String, String)> + Clone) -> [Parameter<'a>; 2] {
+    let queues = column(lanes.clone().into_iter().map(|(queue, _)| queue.as_str()));
+    [queues, column(lanes.into_iter().map(|(_, job_type)| job_type.as_str()))]
 }

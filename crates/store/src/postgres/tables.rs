@@ -5,12 +5,12 @@ pub(crate) mod found;
 pub(crate) mod wanted;
 
 use super::heads::{Heads, Look};
-use super::names::Lanes;
+use super::names::{intern, look_up, to_ask};
 use super::options::{OptionsError, PostgresOptions, Target};
 use super::partitions::{Parent, Partitions};
 use super::rows::get;
 use super::wire::{Call, Frame, Wire, column, value};
-use crate::draft::{Changes, Connect, Found, Tables, Wants};
+use crate::draft::{Changes, Connect, Found, KnownLanes, Named, Tables, Wants};
 use crate::fault::Fault;
 use async_trait::async_trait;
 use changed::Writing;
@@ -24,7 +24,8 @@ use std::time::Instant;
 use wanted::{QUEUES, Round};
 
 const INSERT_WORKERS: &str =
-    "INSERT INTO workers (name) SELECT * FROM unnest($1::text[]) ON CONFLICT (name) DO NOTHING";
+    "INSERT INTO workers (name) SELECT * FROM unnest($1::text[]) ON CONFLICT (name) \
+     DO UPDATE SET unused_since = NULL WHERE workers.unused_since IS NOT NULL";
 const WORKERS: &str = "SELECT name, id FROM workers WHERE name = ANY($1)";
 const SESSION_NUMBERS: &str = "SELECT nextval('session_numbers') FROM generate_series(1, $1::bigint)";
 /// Those who change what is set for queues take turns, because nothing else locks it.
@@ -34,7 +35,7 @@ const LOCK_QUEUES: &str = "LOCK TABLE queues IN SHARE ROW EXCLUSIVE MODE";
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub target: Target,
-    pub lanes: Arc<Lanes>,
+    pub lanes: Arc<KnownLanes>,
     pub partitions: Arc<Partitions>,
     pub heads: Arc<Heads>,
 }
@@ -107,9 +108,9 @@ impl PostgresTables {
         self.stage = Stage::Open;
         let Round { parts, calls } = round;
         let answers = self.wire()?.run(frame, calls).await?;
-        self.learn_lanes(&lanes_of(&parts, &answers)?).await?;
+        let named = self.name_lanes(&lanes_of(&parts, &answers)?, gathering).await?;
         for (part, rows) in parts.iter().zip(&answers) {
-            gathering.take(*part, rows, &self.shared.lanes)?;
+            gathering.take(*part, rows, &named)?;
         }
         Ok(())
     }
@@ -135,9 +136,20 @@ impl PostgresTables {
         Ok(())
     }
 
-    async fn learn_lanes(&mut self, numbers: &BTreeSet<i64>) -> Result<(), Fault> {
+    /// The names of these lanes; those that had to be looked up are found for the draft as well.
+    async fn name_lanes(
+        &mut self,
+        numbers: &BTreeSet<i64>,
+        gathering: &mut Gathering,
+    ) -> Result<Named, Fault> {
         let lanes = Arc::clone(&self.shared.lanes);
-        if lanes.knows_all(numbers) { Ok(()) } else { lanes.refresh(self.wire()?).await }
+        let (mut named, unknown) = lanes.known(numbers);
+        if !unknown.is_empty() {
+            let learned = look_up(&lanes, self.wire()?, unknown).await?;
+            named.extend(learned.iter().cloned());
+            gathering.learn_lanes(learned);
+        }
+        Ok(named)
     }
 
     /// Whether what this transaction has read of queues still holds, now that nobody else can change it.
@@ -170,12 +182,15 @@ impl Tables for PostgresTables {
         let wire = self.idle_wire().await?;
         let mut found = Found::default();
         if !wants.lanes.is_empty() {
-            lanes.intern(wire, &wants.lanes).await?;
-        } else if wants.all_lanes || !lanes.knows_all(&wants.lane_numbers) {
-            lanes.refresh(wire).await?;
+            found.lanes = intern(&lanes, wire, &wants.lanes).await?;
         }
-        if wants.all_lanes || !wants.lanes.is_empty() || !wants.lane_numbers.is_empty() {
-            found.lanes = lanes.all();
+        let (named, unknown) = lanes.known(&wants.lane_numbers);
+        found.lanes.extend(named);
+        if !unknown.is_empty() {
+            found.lanes.extend(look_up(&lanes, wire, unknown).await?);
+        }
+        if wants.lanes_to_ask {
+            found.lanes_to_ask = to_ask(&lanes, wire).await?;
         }
         if !wants.workers.is_empty() {
             let names = || column(wants.workers.iter().map(String::as_str));

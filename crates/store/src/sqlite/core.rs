@@ -2,18 +2,21 @@
 //! reads and the writes. It must know no thread, clock or randomness, so that the simulator runs the very SQL
 //! that users run.
 
+use super::active::ActiveLanes;
 use super::connection::{self, Durability};
 use super::names::{HistoryNumbers, Lanes, QueueTable, SessionWorkers};
 use super::open::is_unfinished;
 use super::reads::Reads;
 use super::tally::Written;
 use super::tx::Tx;
+use super::unused::UnusedCursors;
 use super::write::{Call, Reply, Upkeep};
 use super::{house, migrate, register};
 use crate::fault::Fault;
-use crate::tally::Tally;
+use crate::tally::{Counts, Tally};
 use crate::unfinished::UNFINISHED;
 use crate::verbs;
+use punctual_core::occurrence::{Live, LiveState};
 use punctual_core::ports::StoreError;
 use punctual_core::rank::Shares;
 use rusqlite::Connection;
@@ -30,11 +33,13 @@ pub struct SqliteCore {
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     pub lanes: Lanes,
+    pub active: ActiveLanes,
     pub workers: SessionWorkers,
     pub queues: QueueTable,
     pub history: HistoryNumbers,
     pub shares: Shares,
     pub written: Written,
+    pub unused: UnusedCursors,
     /// Written before the transaction commits.
     pub tally: Tally,
 }
@@ -43,10 +48,36 @@ impl Memory {
     /// Forgets what may have been learned in a transaction that did not commit.
     fn forget(&mut self) {
         self.lanes.forget();
+        self.active.forget();
         self.workers.forget();
         self.queues.forget();
         self.history.forget();
         self.written.forget();
+    }
+
+    /// The lanes in use.
+    pub fn active(&mut self, conn: &Connection) -> Result<&mut ActiveLanes, Fault> {
+        self.active.load_once(conn, &mut self.lanes, self.tally.lanes())?;
+        Ok(&mut self.active)
+    }
+
+    /// Notes that a row has come to this lane or has changed there.
+    pub fn touch_lane(&mut self, conn: &Connection, lane: i64, live: &Live) -> Result<(), Fault> {
+        self.active.touch(conn, &mut self.lanes, lane, live.state == LiveState::Queued)
+    }
+
+    /// Writes the counts that have changed.
+    pub fn write_counts(&mut self, conn: &Connection) -> Result<(), Fault> {
+        let counts = self.tally.take();
+        self.add_counts(conn, counts)
+    }
+
+    /// Adds to counts.
+    pub fn add_counts(&mut self, conn: &Connection, counts: Counts) -> Result<(), Fault> {
+        if !counts.lanes.is_empty() {
+            self.active(conn)?;
+        }
+        self.written.add(conn, &mut self.lanes, &mut self.active, counts)
     }
 }
 
@@ -132,6 +163,11 @@ impl SqliteCore {
     }
 
     #[cfg(test)]
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    #[cfg(test)]
     pub(crate) fn connection(&self) -> &Connection {
         &self.conn
     }
@@ -143,11 +179,11 @@ impl SqliteCore {
         for call in calls {
             if *call == Call::Upkeep(Upkeep::MendCounts) {
                 // Rows are compared with what is written of their counts.
-                tx.memory.written.add(tx.conn, tx.memory.tally.take())?;
+                tx.memory.write_counts(tx.conn)?;
             }
             replies.push(apply_one(&mut tx, call)?);
         }
-        tx.memory.written.add(tx.conn, tx.memory.tally.take())?;
+        tx.memory.write_counts(tx.conn)?;
         #[cfg(test)]
         assert_eq!(super::integrity::tally_problems(tx.conn)?, Vec::<String>::new());
         run(tx.conn, "COMMIT")?;

@@ -1,7 +1,7 @@
 //! Counts that differ from their rows: see [`crate::drift`].
 
 use super::rows::all;
-use super::tally::Written;
+use super::core::Memory;
 use crate::drift::{Drift, FoundDrift, Kind, LANE_NAMES, LaneNames};
 use crate::fault::Fault;
 use crate::tally::Counts;
@@ -10,8 +10,9 @@ use rusqlite::Connection;
 
 /// Mends them within the transaction that is open, in which all counts are written; what was changed. What was remembered of
 /// them may be as wrong as they are.
-pub(super) fn mend(conn: &Connection, written: &mut Written) -> Result<Vec<Drift>, Fault> {
-    written.forget();
+pub(super) fn mend(conn: &Connection, memory: &mut Memory) -> Result<Vec<Drift>, Fault> {
+    memory.written.forget();
+    memory.active.forget();
     let names =
         all(&mut *conn.prepare_cached(LANE_NAMES)?, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     let names = LaneNames::new(names);
@@ -21,7 +22,7 @@ pub(super) fn mend(conn: &Connection, written: &mut Written) -> Result<Vec<Drift
             FoundDrift::read(kind, |column| Ok(row.get(column)?))
         })?;
         for drift in &found {
-            written.add(conn, missing(kind, drift)?)?;
+            memory.add_counts(conn, missing(kind, drift)?)?;
         }
         mended.extend(names.name(kind, &found));
     }

@@ -1,6 +1,6 @@
 //! Housekeeping: retention, readiness and tokens. Each database does it in its own way, so it is no part of the verbs.
 
-use super::drift;
+use super::{drift, unused};
 use super::reads::{TOKEN, read_token};
 use super::rows::{all, decode, job_id, limit, one, time};
 use super::tx::Tx;
@@ -16,6 +16,7 @@ use punctual_core::job::JobMark;
 use punctual_core::ports::{Horizon, Retained, Retired, Retirement, Token};
 use punctual_core::time::Timestamp;
 use rusqlite::params;
+use std::collections::BTreeSet;
 
 /// History is appended in the order of completion, so the oldest rows are the first: as many are looked at as
 /// may be deleted, never the whole table.
@@ -70,7 +71,7 @@ pub(crate) fn perform(tx: &mut Tx<'_>, upkeep: &Upkeep) -> Result<UpkeepReply, F
             UpkeepReply::TokenPut
         }
         Upkeep::AddToken { token } => UpkeepReply::TokenAdded(add_token(tx, token)?),
-        Upkeep::MendCounts => UpkeepReply::CountsMended(drift::mend(tx.conn, &mut tx.memory.written)?),
+        Upkeep::MendCounts => UpkeepReply::CountsMended(drift::mend(tx.conn, tx.memory)?),
     })
 }
 
@@ -91,7 +92,8 @@ fn retain(tx: &mut Tx<'_>, horizon: Horizon, count: usize) -> Result<Retained, F
     if tx.conn.prepare_cached(RETAIN_PACES)?.execute(paces)? > 0 {
         tx.memory.written.forget();
     }
-    let more = count > 0 && [history, skipped, requests].contains(&count);
+    let any_forgotten = unused::forget_names(tx, horizon, count)?;
+    let more = count > 0 && (any_forgotten || [history, skipped, requests].contains(&count));
     Ok(Retained {
         history: history as u64,
         logs: 0,
@@ -152,8 +154,9 @@ fn purge(tx: &mut Tx<'_>, before: Timestamp, count: usize) -> Result<Purged, Fau
     let mut select = tx.conn.prepare_cached(PURGEABLE)?;
     let jobs = all(&mut select, params![limit(count), before.as_micros()], |row| job_id(row, 0))?;
     let mut purged = Purged { jobs: vec![], more: false };
-    let is_cut_off = jobs.len() == count;
+    let mut is_cut_off = jobs.len() == count;
     let mut left = count;
+    let mut lanes = BTreeSet::new();
     if !jobs.is_empty() {
         let given = tx.memory.history.given(tx.conn)?;
         tx.conn.prepare_cached(KEEP_BOUNDS)?.execute(params![given, 0])?;
@@ -167,14 +170,16 @@ fn purge(tx: &mut Tx<'_>, before: Timestamp, count: usize) -> Result<Purged, Fau
             left -= tx.conn.prepare_cached(sql)?.execute(bounds)?;
         }
         if left == 0 {
-            purged.more = true;
-            return Ok(purged);
+            is_cut_off = true;
+            break;
         }
         tx.forget_tags(job)?;
-        tx.conn.prepare_cached("DELETE FROM jobs WHERE id = ?1")?.execute([job.as_bytes()])?;
+        let mut delete = tx.conn.prepare_cached("DELETE FROM jobs WHERE id = ?1 RETURNING lane")?;
+        lanes.extend(one(&mut delete, [job.as_bytes()], |row| Ok(row.get::<_, i64>(0)?))?);
         left -= 1;
         purged.jobs.push(job);
     }
+    unused::forget_these_lanes(tx, lanes)?;
     // If nothing could go, it is not yet old enough, and asking again at once would not help.
     purged.more = is_cut_off && left < count;
     Ok(purged)

@@ -11,6 +11,7 @@ pub(crate) const MAIN: &[&str] = &[
     include_str!("migrations/0003_foundations.sql"),
     include_str!("migrations/0004_cluster.sql"),
     include_str!("migrations/0005_limits.sql"),
+    include_str!("migrations/0006_unused.sql"),
 ];
 /// Steps of the database of log lines.
 pub(crate) const LOGS: &[&str] =

@@ -3,6 +3,7 @@
 //! [`SqliteCore`] and [`LogCore`] are synchronous and know no thread, clock or randomness; the simulator drives
 //! them directly. [`SqliteStore`] puts them on threads of their own behind the `Store` port.
 
+mod active;
 mod background;
 mod backup;
 mod checkpoint;
@@ -34,6 +35,7 @@ mod tally;
 pub(crate) mod tests;
 mod threads;
 mod tx;
+mod unused;
 mod write;
 
 pub use self::core::SqliteCore;

@@ -1,6 +1,6 @@
 //! Names that rows refer to by number: lanes, and the workers of sessions; and what is set for queues. The
-//! writer is the only one to change these tables, so what is remembered of committed rows stays true; what was
-//! learned in a transaction that did not commit must be forgotten.
+//! writer is the only one to change these tables, so what is remembered of committed rows stays true until the writer
+//! deletes them; what was learned in a transaction that did not commit must be forgotten.
 
 use super::rows::{all, count, one, time_or_none};
 use crate::codes::{read_limits, read_placing};
@@ -11,24 +11,36 @@ use punctual_core::queue::QueueSettings;
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 
-/// Lanes by number and by name. Ordered maps, so that whoever walks them sees the same order in every run.
+/// Lanes whose names are remembered at once. There may be as many as there ever were queues and job types; when it is
+/// more, all are forgotten and looked up again. The writer knows those in use beside them, see `active.rs`.
+const LANES_REMEMBERED_MAX: usize = 10_000;
+
+pub(crate) const LANE_BY_NAME: &str = "SELECT id FROM lanes WHERE queue = ?1 AND job_type = ?2";
+pub(crate) const LANE_BY_NUMBER: &str = "SELECT queue, job_type FROM lanes WHERE id = ?1";
+
+/// Names of lanes by number, and numbers by name, as far as they were looked up. A number is never given twice, so a
+/// reader that remembers a lane which the writer has deleted is wrong about nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
     by_id: BTreeMap<i64, Lane>,
     by_name: BTreeMap<String, BTreeMap<String, i64>>,
-    is_loaded: bool,
 }
 
 impl Lanes {
     /// The number and shared name of a lane, which is created if it is new.
     pub fn intern(&mut self, conn: &Connection, queue: &str, job_type: &str) -> Result<(i64, Lane), Fault> {
-        self.load_once(conn)?;
         if let Some(known) = self.find(queue, job_type) {
             return Ok(known);
         }
-        conn.prepare_cached("INSERT INTO lanes (queue, job_type) VALUES (?1, ?2)")?
-            .execute(params![queue, job_type])?;
-        let id = conn.last_insert_rowid();
+        let found = one(&mut *conn.prepare_cached(LANE_BY_NAME)?, [queue, job_type], |row| Ok(row.get(0)?))?;
+        let id = match found {
+            Some(id) => id,
+            None => {
+                conn.prepare_cached("INSERT INTO lanes (queue, job_type) VALUES (?1, ?2)")?
+                    .execute(params![queue, job_type])?;
+                conn.last_insert_rowid()
+            }
+        };
         let lane = Lane::new(queue, job_type);
         self.remember(id, lane.clone());
         Ok((id, lane))
@@ -39,36 +51,23 @@ impl Lanes {
         if let Some(lane) = self.by_id.get(&id) {
             return Ok(lane.clone());
         }
-        self.load(conn)?;
-        self.by_id.get(&id).cloned().ok_or_else(|| Fault::Missing(format!("lane {id}")))
+        let lane = one(&mut *conn.prepare_cached(LANE_BY_NUMBER)?, [id], |row| {
+            Ok(Lane::new(row.get::<_, String>(0)?, row.get::<_, String>(1)?))
+        })?;
+        let lane = lane.ok_or_else(|| Fault::Missing(format!("lane {id}")))?;
+        self.remember(id, lane.clone());
+        Ok(lane)
     }
 
-    /// The numbers of all lanes that lead through these queues (all, if none is named) to these job types.
-    pub fn matching(
-        &mut self,
-        conn: &Connection,
-        queues: &[String],
-        job_types: &[String],
-    ) -> Result<Vec<i64>, Fault> {
-        self.load_once(conn)?;
-        let numbers = |types: &BTreeMap<String, i64>| -> Vec<i64> {
-            job_types.iter().filter_map(|job_type| types.get(job_type)).copied().collect()
-        };
-        let mut lanes: Vec<i64> = if queues.is_empty() {
-            self.by_name.values().flat_map(numbers).collect()
-        } else {
-            queues.iter().filter_map(|queue| self.by_name.get(queue)).flat_map(numbers).collect()
-        };
-        lanes.sort_unstable();
-        lanes.dedup();
-        Ok(lanes)
-    }
-
-    /// All lanes that lead through a queue.
-    pub fn through(&mut self, conn: &Connection, queue: &str) -> Result<Vec<(i64, Lane)>, Fault> {
-        self.load_once(conn)?;
-        let numbers = self.by_name.get(queue).into_iter().flat_map(BTreeMap::values);
-        Ok(numbers.filter_map(|number| Some((*number, self.by_id.get(number)?.clone()))).collect())
+    /// Forgets a lane whose row is deleted.
+    pub fn remove(&mut self, id: i64) {
+        let Some(lane) = self.by_id.remove(&id) else { return };
+        if let Some(types) = self.by_name.get_mut(lane.queue()) {
+            types.remove(lane.job_type());
+            if types.is_empty() {
+                self.by_name.remove(lane.queue());
+            }
+        }
     }
 
     /// Forgets everything; the next look-up reads the table again.
@@ -76,28 +75,21 @@ impl Lanes {
         *self = Lanes::default();
     }
 
+    /// How many are remembered.
+    #[cfg(test)]
+    pub fn count(&self) -> usize {
+        self.by_id.len()
+    }
+
     fn find(&self, queue: &str, job_type: &str) -> Option<(i64, Lane)> {
         let id = *self.by_name.get(queue)?.get(job_type)?;
         Some((id, self.by_id.get(&id)?.clone()))
     }
 
-    fn load_once(&mut self, conn: &Connection) -> Result<(), Fault> {
-        if self.is_loaded { Ok(()) } else { self.load(conn) }
-    }
-
-    fn load(&mut self, conn: &Connection) -> Result<(), Fault> {
-        let mut select = conn.prepare_cached("SELECT id, queue, job_type FROM lanes")?;
-        let lanes = all(&mut select, [], |row| {
-            Ok((row.get(0)?, Lane::new(row.get::<_, String>(1)?, row.get::<_, String>(2)?)))
-        })?;
-        for (id, lane) in lanes {
-            self.remember(id, lane);
-        }
-        self.is_loaded = true;
-        Ok(())
-    }
-
     fn remember(&mut self, id: i64, lane: Lane) {
+        if self.by_id.len() >= LANES_REMEMBERED_MAX {
+            self.forget();
+        }
         let types = self.by_name.entry(lane.queue().to_owned()).or_default();
         types.insert(lane.job_type().to_owned(), id);
         self.by_id.insert(id, lane);
@@ -212,10 +204,13 @@ impl SessionWorkers {
     }
 }
 
-/// The number of a worker's name, which is created if it is new.
+/// The number of a worker's name, which is created if it is new. It counts as used from here on.
 pub(crate) fn intern_worker(conn: &Connection, name: &str) -> Result<i64, Fault> {
-    let mut select = conn.prepare_cached("SELECT id FROM workers WHERE name = ?1")?;
-    if let Some(id) = one(&mut select, [name], |row| Ok(row.get(0)?))? {
+    let mut select = conn.prepare_cached("SELECT id, unused_since IS NULL FROM workers WHERE name = ?1")?;
+    if let Some((id, is_used)) = one(&mut select, [name], |row| Ok((row.get(0)?, row.get::<_, bool>(1)?)))? {
+        if !is_used {
+            conn.prepare_cached("UPDATE workers SET unused_since = NULL WHERE id = ?1")?.execute([id])?;
+        }
         return Ok(id);
     }
     conn.prepare_cached("INSERT INTO workers (name) VALUES (?1)")?.execute([name])?;

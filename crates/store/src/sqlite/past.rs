@@ -1,10 +1,9 @@
 //! A past for benchmarks, written into the files of a store that is not open.
 
-use super::core::SqliteCore;
+use super::core::{Memory, SqliteCore};
 use super::names::{Lanes, last_history_number};
 use super::open::MAIN_FILE;
 use super::rows::{INSERT_HISTORY, INSERT_JOB, insert_history, write_job};
-use super::tally::Written;
 use crate::bare::past::PastBatch;
 use crate::bare::{Past, Progress};
 use crate::fault::Fault;
@@ -41,7 +40,7 @@ fn write(conn: &Connection, batch: &PastBatch, lane: i64, worker: i64) -> Result
     for (seq, end) in (last + 1..).zip(&batch.ends) {
         insert_history(&mut history_insert, end, Some(worker), seq)?;
     }
-    Written::default().add(conn, Counts { jobs: batch.job_counts(), ..Counts::default() })?;
+    Memory::default().add_counts(conn, Counts { jobs: batch.job_counts(), ..Counts::default() })?;
     transaction.commit()?;
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! How counts are kept in tables: see [`crate::tally`]. `integrity.rs` counts the rows and compares.
 
+use super::active::ActiveLanes;
+use super::names::Lanes;
 use super::rows::{all, decode, one, time};
 use crate::fault::Fault;
 use crate::tally::{Counts, LaneCounts, LimiterCounts, shown, status};
@@ -14,7 +16,6 @@ use std::collections::BTreeMap;
 /// Limiters that are remembered at once: as many as there are keys may come along. When it is more, all are looked up again.
 const LIMITERS_REMEMBERED_MAX: usize = 10_000;
 
-const LANE: &str = "SELECT waiting, queued, running FROM lane_tallies WHERE lane = ?1";
 const PUT_LANE: &str = "INSERT INTO lane_tallies (lane, waiting, queued, running) VALUES (?1, ?2, ?3, ?4) \
      ON CONFLICT (lane) DO UPDATE SET waiting = ?2, queued = ?3, running = ?4";
 const LIMITER: &str = "SELECT waiting, in_use FROM limiter_tallies WHERE limiter = ?1";
@@ -36,7 +37,6 @@ pub(crate) const JOB_TALLY: &str =
 /// transaction to the next; after one that did not commit it must be forgotten.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
-    lanes: BTreeMap<i64, LaneCounts>,
     limiters: BTreeMap<LimiterId, WrittenLimiter>,
 }
 
@@ -48,16 +48,6 @@ pub(crate) struct WrittenLimiter {
 }
 
 impl Written {
-    /// How much of this lane was waiting, queued and running when counts were last written.
-    pub fn lane(&mut self, conn: &Connection, lane: i64) -> Result<LaneCounts, Fault> {
-        if let Some(counts) = self.lanes.get(&lane) {
-            return Ok(*counts);
-        }
-        let counts = read_lane(conn, lane)?;
-        self.lanes.insert(lane, counts);
-        Ok(counts)
-    }
-
     /// How a limiter was used when that was last written.
     pub fn limiter(&mut self, conn: &Connection, limiter: LimiterId) -> Result<WrittenLimiter, Fault> {
         if let Some(written) = self.limiters.get(&limiter) {
@@ -76,8 +66,14 @@ impl Written {
         *self = Written::default();
     }
 
-    /// Writes what a transaction has changed.
-    pub fn add(&mut self, conn: &Connection, counts: Counts) -> Result<(), Fault> {
+    /// Writes what a transaction has changed. Counts of lanes are known to `active`.
+    pub fn add(
+        &mut self,
+        conn: &Connection,
+        names: &mut Lanes,
+        active: &mut ActiveLanes,
+        counts: Counts,
+    ) -> Result<(), Fault> {
         let Counts { lanes, limiters, last_starts, jobs, dead_letters } = counts;
         for (limiter, changes) in limiters {
             if changes != [0; 2] {
@@ -91,9 +87,12 @@ impl Written {
             }
         }
         for (lane, changes) in lanes {
+            let mut counts = active.counts(lane);
             if changes != [0; 3] {
-                self.add_to_lane(conn, lane, changes)?;
+                counts.iter_mut().zip(changes).for_each(|(count, change)| *count += change);
+                put_lane(conn, lane, counts)?;
             }
+            active.written(conn, names, lane, counts)?;
         }
         if jobs != [0; 5] || dead_letters != 0 {
             let [active, paused, completed, failed, cancelled] = jobs;
@@ -122,26 +121,17 @@ impl Written {
         self.limiters.insert(limiter, written);
         Ok(())
     }
-
-    /// A lane in which nothing is left has no row, so that lanes of the past cost nothing.
-    fn add_to_lane(&mut self, conn: &Connection, lane: i64, changes: LaneCounts) -> Result<(), Fault> {
-        let mut counts = self.lane(conn, lane)?;
-        counts.iter_mut().zip(changes).for_each(|(count, change)| *count += change);
-        let [waiting, queued, running] = counts;
-        if counts == [0; 3] {
-            conn.prepare_cached("DELETE FROM lane_tallies WHERE lane = ?1")?.execute([lane])?;
-        } else {
-            conn.prepare_cached(PUT_LANE)?.execute(params![lane, waiting, queued, running])?;
-        }
-        self.lanes.insert(lane, counts);
-        Ok(())
-    }
 }
 
-/// How much of this lane is waiting, queued and running.
-pub(crate) fn read_lane(conn: &Connection, lane: i64) -> Result<LaneCounts, Fault> {
-    let written = one(&mut *conn.prepare_cached(LANE)?, [lane], |row| lane_counts(row, 0))?;
-    Ok(written.unwrap_or_default())
+/// A lane in which nothing is left has no row, so that lanes of the past cost nothing.
+fn put_lane(conn: &Connection, lane: i64, counts: LaneCounts) -> Result<(), Fault> {
+    let [waiting, queued, running] = counts;
+    if counts == [0; 3] {
+        conn.prepare_cached("DELETE FROM lane_tallies WHERE lane = ?1")?.execute([lane])?;
+    } else {
+        conn.prepare_cached(PUT_LANE)?.execute(params![lane, waiting, queued, running])?;
+    }
+    Ok(())
 }
 
 /// How a limiter is used.

@@ -33,7 +33,6 @@ fn claim_one<R: Rows>(rows: &mut R, now: Timestamp, claim: &Claim) -> Result<Cla
         return Ok(ClaimOutcome::Claimed { assignments: vec![], begun: Begun::default() });
     }
     let lanes = rows.lanes_matching(&claim.queues, &claim.job_types)?;
-    let lanes = rows.lanes_with_work(lanes)?;
     let lanes = without_paused(rows, lanes)?;
     let limit = claim.limit.min(limits::POLL_CAPACITY_MAX);
     let mut taken = Taken::default();

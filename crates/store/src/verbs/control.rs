@@ -158,7 +158,12 @@ fn write<R: Rows>(
         freed.extend(lines::freed(rows, &LiveRow { live: live.clone(), lane: old_lane, is_sole: false })?);
     }
     let job = change.job.as_ref().unwrap_or(&standing.job);
-    let (lane_id, lane) = rows.intern_lane(&job.spec.queue, &job.spec.job_type)?;
+    let was = (&standing.job.spec.queue, &standing.job.spec.job_type);
+    let (lane_id, lane) = if was == (&job.spec.queue, &job.spec.job_type) {
+        (old_lane, rows.lane(old_lane)?)
+    } else {
+        rows.intern_lane(&job.spec.queue, &job.spec.job_type)?
+    };
     let mut controlled = Controlled {
         begun: Begun { freed, ..Begun::default() },
         version: job.version,

@@ -25,8 +25,7 @@ pub(super) fn pause_queue<R: Rows>(
         }
         Pausing::Resume => {
             keep(rows, QueueRow { paused_at: None, ..row })?;
-            let lanes = rows.lanes_through(queue)?;
-            Ok(Begun { queued: lanes.into_iter().map(|(_, lane)| lane).collect(), ..Begun::default() })
+            Ok(Begun { queued: rows.queued_lanes_of(queue)?, ..Begun::default() })
         }
     }
 }
@@ -68,7 +67,7 @@ pub(super) fn admit<R: Rows>(
     if row.settings.max_depth.is_none() || !is_due_at_once(&job.spec.settings.schedule, now) {
         return Ok(Ok(()));
     }
-    let Err(full) = row.settings.admit(depth(rows, &job.spec.queue)?) else { return Ok(Ok(())) };
+    let Err(full) = row.settings.admit(rows.unstarted_of(&job.spec.queue)?) else { return Ok(Ok(())) };
     // A repeated submit whose first try was kept is no new job, however full the queue is by now.
     if rows.is_job_there(job.id)? {
         return Ok(Err(SubmitOutcome::AlreadyThere));
@@ -81,13 +80,4 @@ pub(super) fn weigh<R: Rows>(rows: &mut R, queue: &str) -> Result<(), Fault> {
     let weights = rows.queue(queue)?.map(|row| row.settings.limits.weights).unwrap_or_default();
     rows.shares().weigh(queue, weights);
     Ok(())
-}
-
-/// Executions that wait in this queue or are queued.
-fn depth<R: Rows>(rows: &mut R, queue: &str) -> Result<u64, Fault> {
-    let mut depth = 0;
-    for (lane, _) in rows.lanes_through(queue)? {
-        depth += rows.unstarted_in(lane)?;
-    }
-    Ok(depth)
 }

@@ -62,6 +62,17 @@ fn paged(operation: Operation) -> Operation {
         .in_query("cursor", text("The `next_cursor` of the page before."))
 }
 
+/// The same for lists that are short for most: a page has as many as it may, unless fewer are wanted.
+fn paged_by_most(operation: Operation) -> Operation {
+    operation
+        .in_query(
+            "limit",
+            whole("How many items the page may have.", 1..=limits::PAGE_ITEMS_MAX as u64)
+                .otherwise(limits::PAGE_ITEMS_MAX),
+        )
+        .in_query("cursor", text("The `next_cursor` of the page before."))
+}
+
 /// Adds to the 200 that it may be a stream of server-sent events, and that there may be no place for one.
 fn streaming(operation: Operation, about: &str) -> Operation {
     operation

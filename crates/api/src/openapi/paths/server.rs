@@ -2,7 +2,7 @@
 
 use super::super::operation::{Operation, Title};
 use super::super::schema::name;
-use super::{CLOCK, NO_PARAMETERS, QUEUES, SERVER};
+use super::{CLOCK, NO_PARAMETERS, QUEUES, SERVER, paged_by_most};
 use axum::http::Method;
 use punctual_client::API_PREFIX;
 use serde_json::json;
@@ -19,10 +19,10 @@ pub fn operations() -> Vec<Operation> {
 
 fn list_queues() -> Operation {
     let title = Title { id: "listQueues", tag: QUEUES, summary: "List queues" };
-    Operation::new(Method::GET, format!("{API_PREFIX}/queues"), title)
-        .about("Every queue that has live work, is paused or has settings, on one page.")
-        .answers(200, "All of them.", "QueuePage")
-        .fails(400, NO_PARAMETERS)
+    let operation = Operation::new(Method::GET, format!("{API_PREFIX}/queues"), title)
+        .about("Every queue that has live work, is paused or has settings, by name.")
+        .fails(400, "A parameter is unknown or out of bounds.");
+    paged_by_most(operation).answers(200, "One page.", "QueuePage")
 }
 
 fn on_queue(method: Method, rest: &str, title: Title) -> Operation {

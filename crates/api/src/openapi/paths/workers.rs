@@ -2,7 +2,7 @@
 
 use super::super::operation::{Operation, Title};
 use super::super::schema::{text, whole};
-use super::{NO_PARAMETERS, WORKERS};
+use super::{NO_PARAMETERS, WORKERS, paged_by_most};
 use axum::http::Method;
 use punctual_client::API_PREFIX;
 use punctual_core::limits;
@@ -28,9 +28,9 @@ fn wanting(operation: Operation) -> Operation {
 
 fn autoscaling() -> Operation {
     let title = title("autoscaling", "How many workers are needed");
-    wanting(Operation::new(Method::GET, format!("{API_PREFIX}/autoscaling"), title))
-        .about("For whoever starts and stops workers: what every queue has, and what it needs.")
-        .answers(200, "All queues.", "ScalingPage")
+    let operation = wanting(Operation::new(Method::GET, format!("{API_PREFIX}/autoscaling"), title))
+        .about("For whoever starts and stops workers: what every queue has, and what it needs. By name.");
+    paged_by_most(operation).answers(200, "One page of queues.", "ScalingPage")
 }
 
 fn autoscaling_of() -> Operation {
@@ -46,10 +46,11 @@ fn title(id: &'static str, summary: &'static str) -> Title {
 }
 
 fn list() -> Operation {
-    Operation::new(Method::GET, format!("{API_PREFIX}/workers"), title("listWorkers", "List workers"))
-        .about("Every session that is neither lost nor closed, on one page.")
-        .answers(200, "All of them.", "WorkerPage")
-        .fails(400, NO_PARAMETERS)
+    let operation =
+        Operation::new(Method::GET, format!("{API_PREFIX}/workers"), title("listWorkers", "List workers"))
+            .about("Every session that is neither lost nor closed, by number.")
+            .fails(400, "A parameter is unknown or out of bounds.");
+    paged_by_most(operation).answers(200, "One page.", "WorkerPage")
 }
 
 fn on_worker(method: Method, rest: &str, title: Title) -> Operation {

@@ -5,7 +5,7 @@ use super::super::schema::{
 };
 use super::page;
 use punctual_client::{
-    ClockBody, ClockMode, ClockMoved, ConditionBody, CountersBody, JobsBody, LaneBody, MeBody, MoveClock,
+    ClockBody, ClockMode, ClockMoved, ConditionBody, CountersBody, JobsBody, LaneBody, LiveBody, MeBody, MoveClock,
     NodeBody, QueueBody, ScalingBody, ScalingPage, SetQueue, StatsBody, WorkerBody, WorkerSessionBody,
     WorkerState,
 };
@@ -180,6 +180,7 @@ fn scaling(schemas: &mut Schemas) {
                 ),
             ),
             ("total", the("Scaling", "Of all queues together, for workers that serve them all.")),
+            ("next_cursor", text("Give it back as `cursor` to read on; null on the last page.").or_null()),
         ],
     );
 }
@@ -264,11 +265,40 @@ fn stats(schemas: &mut Schemas) {
         "How much there is to do and how much was done.",
         vec![
             ("now", time("The store's time when this was read.")),
-            ("queues", list("What is live, by queue and job type.", the("Lane", "One of them."))),
-            ("workers", list("The workers that are connected.", the("Worker", "One of them."))),
+            (
+                "queues",
+                up_to(
+                    limits::STATS_LANES_MAX,
+                    list("What is live, by queue and job type. Of many, those that hold most.", the("Lane", "One of them.")),
+                ),
+            ),
+            (
+                "workers",
+                up_to(
+                    limits::STATS_WORKERS_MAX,
+                    list(
+                        "The workers that are connected; of many, those that have been for longest. `/workers` lists all.",
+                        the("Worker", "One of them."),
+                    ),
+                ),
+            ),
+            ("live", the("Live", "What there is in all, shown or not.")),
+            ("truncated", flag("Whether `queues` or `workers` leave anything out.")),
             ("jobs", the("JobCounts", "How many jobs are kept, by status.")),
             ("counters", the("Counters", "What the processes that are alive have done since each started.")),
             ("processes", count("How many processes these are.")),
+        ],
+    );
+    schemas.answer::<LiveBody>(
+        "Live",
+        "What is live and who is connected, added up.",
+        vec![
+            ("lanes", count("Pairs of queue and job type that have something live.")),
+            ("waiting", count("Executions that may not start yet.")),
+            ("queued", count("Executions that could start now.")),
+            ("running", count("Executions that run.")),
+            ("sessions", count("Sessions of workers.")),
+            ("slots", count("Handlers that these run at once.")),
         ],
     );
     schemas.answer::<JobsBody>(

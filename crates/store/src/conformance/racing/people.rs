@@ -249,6 +249,36 @@ pub(super) async fn a_redrive_against_a_discard(nodes: Nodes) {
         .await;
 }
 
+/// The last job of a lane is purged, and the lane with it, while the next one is submitted to it: by a process that knows the
+/// lane from before.
+pub(super) async fn a_submit_against_the_deletion_of_its_lane(nodes: Nodes) {
+    nodes
+        .rounds(|round| async move {
+            for turn in 0..3_u32 {
+                let now = i64::from(turn) * 100;
+                let (first, second) = (round.job(turn * 2), round.job(turn * 2 + 1));
+                let (worker, running) = running(&round, first.clone()).await;
+                worker.end(at(now + 2), &running, succeeded(now + 2)).await;
+                round.here().done(at(now + 3), first.id, Verb::Delete).await;
+                let delete = async {
+                    let store = &round.there().store;
+                    store.purge(at(now + 1_000), 50).await.unwrap();
+                    store.retain(Horizon { history: at(-1), requests: at(-1) }, 50).await.unwrap();
+                };
+                let (_, ()) = round.both(round.here().submit(at(now + 4), second.clone()), delete).await;
+                assert_eq!(round.depth().await, (0, 1, 0));
+                assert_eq!(round.there().view(second.id).await.job.spec.queue, round.queue());
+                let mut other = round.worker(1).await;
+                let claimed = other.claim_only().await;
+                assert_eq!((claimed.execution.occurrence.job, claimed.queue.clone()), (second.id, round.queue()));
+                other.end(at(now + 5), &claimed, succeeded(now + 5)).await;
+                round.there().done(at(now + 6), second.id, Verb::Delete).await;
+            }
+        })
+        .await;
+}
+
+
 pub(super) async fn housekeeping_against_all_the_rest(nodes: Nodes) {
     let house = nodes.houses[0].clone();
     nodes

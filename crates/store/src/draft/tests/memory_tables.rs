@@ -3,7 +3,7 @@
 
 use super::locks::Locks;
 use crate::draft::{
-    Changes, Dependency, EndedRow, Found, FoundLimiter, FoundSession, FoundSkip, NoteChange, Tables,
+    Changes, Dependency, EndedRow, Found, FoundLimiter, FoundSession, FoundSkip, LanesToAsk, NoteChange, Tables,
     WantedClaims, Wants,
 };
 use crate::fault::Fault;
@@ -27,6 +27,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 #[derive(Debug, Default)]
 pub(super) struct Database {
     pub lanes: Vec<Lane>,
+    /// Those that another process has deleted.
+    pub lanes_gone: BTreeSet<i64>,
     pub workers: Vec<String>,
     sessions_given: i64,
     pub sessions: BTreeMap<SessionId, FoundSession>,
@@ -95,7 +97,7 @@ impl Tables for MemoryTables {
         database.meet_outage()?;
         for (queue, job_type) in &wants.lanes {
             let lane = Lane::new(queue.clone(), job_type.clone());
-            if !database.lanes.contains(&lane) {
+            if !database.numbered_lanes().iter().any(|(_, there)| *there == lane) {
                 database.lanes.push(lane);
             }
         }
@@ -107,7 +109,10 @@ impl Tables for MemoryTables {
         let given = database.sessions_given;
         database.sessions_given += wants.new_sessions as i64;
         Ok(Found {
-            lanes: (1..).zip(database.lanes.iter().cloned()).collect(),
+            lanes: database.numbered_lanes(),
+            lanes_to_ask: wants
+                .lanes_to_ask
+                .then(|| LanesToAsk { lanes: database.numbered_lanes(), are_all: true }),
             workers: database.workers.iter().cloned().zip(1..).collect(),
             new_sessions: (given + 1..=database.sessions_given).map(SessionId).collect(),
             ..Found::default()
@@ -202,7 +207,9 @@ impl Database {
                 .iter()
                 .map(|((queue, before), count)| self.last_queued(queue, *before, *count))
                 .collect(),
-            unstarted: wants.unstarted.iter().map(|lane| (*lane, self.unstarted(*lane))).collect(),
+            held_lanes: wants.held_lanes.iter().filter(|lane| !self.lanes_gone.contains(lane)).copied().collect(),
+            queued_lanes: wants.queued_lanes_of.iter().flat_map(|queue| self.queued_lanes(queue)).collect(),
+            unstarted: wants.unstarted.iter().map(|queue| (queue.clone(), self.unstarted(queue))).collect(),
             ended: self
                 .history
                 .iter()
@@ -329,8 +336,20 @@ impl Database {
         FoundLimiter { id, counts, last_at: self.last_starts.get(&id).copied() }
     }
 
-    fn unstarted(&self, lane: i64) -> u64 {
-        self.live.values().filter(|row| row.lane == lane && lease(row).is_none()).count() as u64
+    fn unstarted(&self, queue: &str) -> u64 {
+        let is_in = |row: &&LiveRow| self.lanes[row.lane as usize - 1].queue() == queue;
+        self.live.values().filter(is_in).filter(|row| lease(row).is_none()).count() as u64
+    }
+
+    fn queued_lanes(&self, queue: &str) -> Vec<Lane> {
+        let queued = self.live.values().filter(|row| row.live.state == LiveState::Queued);
+        let lanes = queued.map(|row| &self.lanes[row.lane as usize - 1]);
+        lanes.filter(|lane| lane.queue() == queue).cloned().collect()
+    }
+
+    fn numbered_lanes(&self) -> Vec<(i64, Lane)> {
+        let numbered = (1..).zip(self.lanes.iter().cloned());
+        numbered.filter(|(number, _)| !self.lanes_gone.contains(number)).collect()
     }
 
     fn write(&mut self, changes: &Changes) -> Result<(), Fault> {

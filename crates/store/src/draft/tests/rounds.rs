@@ -155,3 +155,16 @@ async fn an_outage_is_told_to_all_and_nothing_is_learned_from_it() {
     store.apply(submit([job(3)])).await;
     assert_eq!(store.tables.database().jobs.len(), 4);
 }
+
+#[tokio::test]
+async fn a_submit_to_a_lane_that_another_process_has_deleted_makes_it_anew() {
+    let mut store = Store::default();
+    store.apply(submit([job(0)])).await;
+    store.tables.calls();
+    store.tables.database().lanes_gone.insert(1);
+    store.apply(submit([job(1)])).await;
+    assert_eq!(store.tables.calls(), ["begin", "fetch", "abandon", "begin", "fetch", "commit"]);
+    let database = store.tables.database();
+    assert_eq!(database.lanes.len(), 2, "a number is never given twice");
+    assert_eq!(database.jobs[&job(1).id].lane, 2);
+}

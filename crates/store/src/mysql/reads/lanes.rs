@@ -1,16 +1,15 @@
 //! The names of lanes, which rows refer to by number.
 
-use crate::fault::Fault;
-use crate::mysql::rows::get;
-use mysql_async::Row;
 use punctual_core::ports::Lane;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub(super) const ALL: &str = "SELECT id, queue, job_type FROM lanes";
+/// Lanes whose names are remembered; beyond, all are forgotten and looked up again.
+const LANES_REMEMBERED_MAX: usize = 10_000;
 
-/// What the readers of one process have learned of lanes. Lanes are neither renumbered nor deleted, so that it stays
-/// true.
+pub(crate) const LANE: &str = "SELECT queue, job_type FROM lanes WHERE id = ?";
+
+/// What the readers of one process have learned of lanes. A number is never given twice, so that it stays true.
 #[derive(Debug, Default)]
 pub(crate) struct LaneNames(Mutex<BTreeMap<i64, Lane>>);
 
@@ -19,14 +18,14 @@ impl LaneNames {
         self.known().get(&number).cloned()
     }
 
-    /// Learns from rows of [`ALL`].
-    pub fn learn(&self, rows: &[Row]) -> Result<(), Fault> {
+    pub fn learn(&self, number: i64, queue: String, job_type: String) -> Lane {
+        let lane = Lane::new(queue, job_type);
         let mut known = self.known();
-        for row in rows {
-            let (queue, job_type): (String, String) = (get(row, 1)?, get(row, 2)?);
-            known.entry(get(row, 0)?).or_insert_with(|| Lane::new(queue, job_type));
+        if known.len() >= LANES_REMEMBERED_MAX {
+            known.clear();
         }
-        Ok(())
+        known.insert(number, lane.clone());
+        lane
     }
 
     /// Nothing that is done under the lock leaves it half done.

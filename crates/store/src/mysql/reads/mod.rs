@@ -41,6 +41,8 @@ pub(crate) mod statements {
     pub(crate) use super::views::{FINISHED_AT, JOBS, LATEST_OF_JOB, OPEN_OF_JOB, SCHEDULES};
 }
 
+use super::lists::numbers;
+use super::names::LANES_BY_NUMBER;
 use super::rows::get;
 use crate::fault::Fault;
 use crate::marks::Mark;
@@ -140,13 +142,24 @@ impl Reads {
         Ok(self.conn()?.query_drop("COMMIT").await?)
     }
 
-    /// The lane with this number. Lanes are never renumbered, so that each is read once.
+    /// Learns the names of these lanes at once.
+    async fn learn_lanes(&mut self, lanes: impl Iterator<Item = i64>) -> Result<(), Fault> {
+        let unknown: Vec<i64> = lanes.filter(|lane| self.lanes.get(*lane).is_none()).collect();
+        for list in numbers(unknown) {
+            for row in self.all(LANES_BY_NUMBER, (list,)).await? {
+                self.lanes.learn(get(&row, 0)?, get::<String>(&row, 1)?, get::<String>(&row, 2)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The lane with this number.
     async fn lane(&mut self, number: i64) -> Result<Lane, Fault> {
         if let Some(lane) = self.lanes.get(number) {
             return Ok(lane);
         }
-        let rows = self.all(lanes::ALL, ()).await?;
-        self.lanes.learn(&rows)?;
-        self.lanes.get(number).ok_or_else(|| Fault::Missing(format!("lane {number}")))
+        let rows = self.all(lanes::LANE, (number,)).await?;
+        let row = rows.first().ok_or_else(|| Fault::Missing(format!("lane {number}")))?;
+        Ok(self.lanes.learn(number, get::<String>(row, 0)?, get::<String>(row, 1)?))
     }
 }

@@ -4,6 +4,7 @@ use super::Reads;
 use super::keys::key;
 use crate::codes::read_condition;
 use crate::fault::Fault;
+use crate::lists::heads_looked_at;
 use crate::mysql::rows::{count, decode, get, limit, time, time_or_none};
 use crate::mysql::tables::read_queue;
 use crate::tally::shown;
@@ -45,19 +46,16 @@ const SIZES: &str = "SELECT CAST(COALESCE(SUM(data_length + index_length), 0) AS
      CAST(COALESCE(SUM(IF(table_name = 'log_lines', data_length + index_length, 0)), 0) AS SIGNED) \
      FROM information_schema.tables WHERE table_schema = DATABASE()";
 
-/// Rows at the head of a lane among which the one that has waited longest is looked for. Rank is the time since
-/// which a row is available, but for its priority: in a lane of one priority the first row is the one.
-const OLDEST_LOOKED_AT_MAX: usize = 100;
 /// Lanes whose heads are looked at in one statement.
 const HEADS_AT_ONCE: usize = 50;
 
 /// The branch of each lane is bounded by itself. Lanes are written out: they are numbers of our own.
-pub(crate) fn heads(lanes: &[i64]) -> String {
+pub(crate) fn heads(lanes: &[i64], looked_at: usize) -> String {
     let branch = |lane: &i64| {
         format!(
             "(SELECT {lane} AS lane, MIN(head.available_at) AS oldest FROM (SELECT available_at FROM live \
              FORCE INDEX (live_claim) WHERE queued_lane = {lane} \
-             ORDER BY queued_lane, claim_rank, job, occurrence LIMIT {OLDEST_LOOKED_AT_MAX}) AS head)"
+             ORDER BY queued_lane, claim_rank, job, occurrence LIMIT {looked_at}) AS head)"
         )
     };
     lanes.iter().map(branch).collect::<Vec<_>>().join(" UNION ALL ")
@@ -105,6 +103,7 @@ impl Reads {
         let queued: Vec<i64> =
             tallies.iter().filter(|tally| tally.queued > 0).map(|tally| tally.lane).collect();
         let oldest = self.oldest_of_heads(&queued).await?;
+        self.learn_lanes(tallies.iter().map(|tally| tally.lane)).await?;
         let mut depths = Vec::with_capacity(tallies.len());
         for LaneTally { lane: number, waiting, queued, running } in tallies {
             let lane = self.lane(number).await?;
@@ -133,9 +132,9 @@ impl Reads {
     }
 
     async fn oldest_of_heads(&mut self, lanes: &[i64]) -> Result<BTreeMap<i64, Timestamp>, Fault> {
-        let mut oldest = BTreeMap::new();
+        let (mut oldest, looked_at) = (BTreeMap::new(), heads_looked_at(lanes.len()));
         for some in lanes.chunks(HEADS_AT_ONCE) {
-            for row in &self.every(&heads(some)).await? {
+            for row in &self.every(&heads(some, looked_at)).await? {
                 if let Some(available_at) = time_or_none(row, 1)? {
                     oldest.insert(get(row, 0)?, available_at);
                 }

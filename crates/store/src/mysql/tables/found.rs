@@ -2,9 +2,8 @@
 
 use super::wanted::Part;
 use crate::codes::{read_limiter, read_limits, read_placing};
-use crate::draft::{Found, FoundLimiter, FoundSession, FoundSkip};
+use crate::draft::{Found, FoundLimiter, FoundSession, FoundSkip, Named, name_in};
 use crate::fault::Fault;
-use crate::mysql::names::Lanes;
 use crate::mysql::rows::{
     count, decode, execution_id, get, job_id, occurrence_id, read_dead_letter, read_facts, read_job,
     read_live, read_schedule, read_settings, time, time_or_none, version,
@@ -14,7 +13,7 @@ use mysql_async::Row;
 use punctual_core::ids::{Epoch, JobId, OccurrenceId, SessionId};
 use punctual_core::notes::{Checkpoint, LastNote};
 use punctual_core::placing::Place;
-use punctual_core::ports::{LeaseRef, QueueRow, RequestKey, StoredAnswer};
+use punctual_core::ports::{Lane, LeaseRef, QueueRow, RequestKey, StoredAnswer};
 use punctual_core::queue::QueueSettings;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -66,11 +65,16 @@ impl Gathering {
         self.found.last_queued.push(places);
     }
 
+    /// Names that were looked up on the way.
+    pub fn learn_lanes(&mut self, lanes: Vec<(i64, Lane)>) {
+        self.found.lanes.extend(lanes);
+    }
+
     pub fn finish(self) -> Found {
         Found { live: self.live.into_values().collect(), ..self.found }
     }
 
-    pub fn take(&mut self, part: Part, rows: &[Row], lanes: &Lanes) -> Result<(), Fault> {
+    pub fn take(&mut self, part: Part, rows: &[Row], lanes: &Named) -> Result<(), Fault> {
         if let Part::Claims(index) = part {
             return self.take_claims(index, rows);
         }
@@ -98,14 +102,14 @@ impl Gathering {
         Ok(())
     }
 
-    fn take_of_job(&mut self, part: Part, row: &Row, lanes: &Lanes) -> Result<(), Fault> {
+    fn take_of_job(&mut self, part: Part, row: &Row, lanes: &Named) -> Result<(), Fault> {
         let found = &mut self.found;
         match part {
             // Beside the columns of a job: whether the whole of it was wanted.
             Part::Jobs if get(row, 15)? => {
                 let job = read_job(row, 0)?;
-                let lane = lanes.lane(job.lane)?;
-                found.jobs.push(job.named(&lane));
+                let lane = name_in(lanes, job.lane)?;
+                found.jobs.push(job.named(lane));
             }
             Part::Jobs => {
                 let terms = JobTerms { settings: read_settings(row, 5)?, mark: decode(row, 2, "jobs.mark")? };
@@ -113,17 +117,17 @@ impl Gathering {
             }
             Part::Schedules => {
                 let schedule = read_schedule(row, 0)?;
-                let lane = lanes.lane(schedule.lane)?;
-                found.schedules.push(schedule.named(&lane));
+                let lane = name_in(lanes, schedule.lane)?;
+                found.schedules.push(schedule.named(lane));
             }
-            _ => found.facts.push((job_id(row, 0)?, read_facts(row, 2, &lanes.lane(get(row, 1)?)?)?)),
+            _ => found.facts.push((job_id(row, 0)?, read_facts(row, 2, name_in(lanes, get(row, 1)?)?)?)),
         }
         Ok(())
     }
 
-    fn take_dead(&mut self, part: Part, row: &Row, lanes: &Lanes) -> Result<(), Fault> {
+    fn take_dead(&mut self, part: Part, row: &Row, lanes: &Named) -> Result<(), Fault> {
         let found = &mut self.found;
-        let letter = |row| read_dead_letter(row, 0, &lanes.lane(get(row, 11)?)?);
+        let letter = |row| read_dead_letter(row, 0, name_in(lanes, get(row, 11)?)?);
         match part {
             Part::DeadLetters => found.dead_letters.push(letter(row)?),
             Part::LatestDeadLetters => found.latest_dead_letters.push(letter(row)?),
@@ -148,6 +152,10 @@ impl Gathering {
             Part::Queues => found.queues.push(read_queue(row)?),
             Part::Started => found.started.push((get(row, 0)?, get(row, 1)?)),
             Part::Limiters => found.limiters.extend(read_limiter_row(row)?),
+            Part::HeldLanes => found.held_lanes.push(get(row, 0)?),
+            Part::QueuedLanes => {
+                found.queued_lanes.push(Lane::new(get::<String>(row, 0)?, get::<String>(row, 1)?));
+            }
             Part::Unstarted => {
                 // Shards are written at different times; a moment's sum below zero is none.
                 let unstarted = u64::try_from(get::<i64>(row, 1)?).unwrap_or(0);

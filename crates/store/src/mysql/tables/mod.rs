@@ -10,15 +10,16 @@ pub(crate) use found::{read_checkpoint, read_limiter_row, read_queue};
 
 use super::connection::Connection;
 use super::galera::Relied;
-use super::names::{Lanes, intern_workers, session_numbers};
+use super::names::{intern, intern_workers, look_up, session_numbers, to_ask};
 use super::options::{MySqlOptions, OptionsError, Target};
-use crate::draft::{Changes, Connect, Found, Tables, Wants};
+use crate::draft::{Changes, Connect, Found, KnownLanes, Tables, Wants};
 use crate::fault::Fault;
 use async_trait::async_trait;
 use mysql_async::Row;
 use punctual_core::ports::QueueRow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+pub(crate) use claims::LANES_WITH_WORK;
 use wanted::{Fetching, QUEUES};
 pub(crate) use wanted::{LIMITERS, STARTED};
 
@@ -38,7 +39,7 @@ const NODES_MAX: i64 = 500;
 #[derive(Debug)]
 pub(crate) struct MySqlConnect {
     target: Target,
-    lanes: Arc<Lanes>,
+    lanes: Arc<KnownLanes>,
     /// Where the shards of this process begin; another one in every process.
     first_shard: usize,
 }
@@ -74,7 +75,7 @@ impl Connect for MySqlConnect {
 pub(crate) struct MySqlTables {
     target: Target,
     connection: Connection,
-    lanes: Arc<Lanes>,
+    lanes: Arc<KnownLanes>,
     /// Says which shard of counts is its own.
     writer: usize,
     /// What was set for queues when this transaction read it.
@@ -130,12 +131,15 @@ impl Tables for MySqlTables {
         self.at_rest().await?;
         let mut found = Found::default();
         if !wants.lanes.is_empty() {
-            self.lanes.intern(&mut self.connection, &wants.lanes).await?;
-        } else if wants.all_lanes || !self.lanes.knows_all(&wants.lane_numbers) {
-            self.lanes.refresh(&mut self.connection).await?;
+            found.lanes = intern(&self.lanes, &mut self.connection, &wants.lanes).await?;
         }
-        if !wants.lanes.is_empty() || wants.all_lanes || !wants.lane_numbers.is_empty() {
-            found.lanes = self.lanes.all();
+        let (named, unknown) = self.lanes.known(&wants.lane_numbers);
+        found.lanes.extend(named);
+        if !unknown.is_empty() {
+            found.lanes.extend(look_up(&self.lanes, &mut self.connection, unknown).await?);
+        }
+        if wants.lanes_to_ask {
+            found.lanes_to_ask = to_ask(&self.lanes, &mut self.connection).await?;
         }
         if !wants.workers.is_empty() {
             found.workers = intern_workers(&mut self.connection, &wants.workers).await?;
@@ -154,13 +158,9 @@ impl Tables for MySqlTables {
     }
 
     async fn fetch(&mut self, wants: &Wants) -> Result<Found, Fault> {
-        let known = self.lanes.count();
-        let mut found = Fetching::run(&mut self.connection, &self.lanes, wants).await?;
-        if self.lanes.count() > known {
-            found.lanes = self.lanes.all();
-        }
+        let found = Fetching::run(&mut self.connection, &self.lanes, wants).await?;
         if self.connection.node().is_some() {
-            self.relied.note(wants, &found, &self.lanes)?;
+            self.relied.note(wants, &found);
         }
         if wants.queues {
             self.queues = Some(found.queues.iter().map(|row| (row.queue.clone(), row.clone())).collect());
@@ -196,7 +196,7 @@ pub(crate) mod statements {
     //! What the tests of plans look at.
     pub(crate) use super::changed::statements::*;
     pub(crate) use super::claims::{
-        CLAIM, LANES_OF_QUEUE, LANES_WITH_WORK, end_of_lane, head_of_lane, lock_in_lane,
+        CLAIM, LANES_OF_QUEUE, end_of_lane, head_of_lane, lock_in_lane,
     };
     pub(crate) use super::wanted::*;
 }

@@ -8,12 +8,12 @@
 use super::claims::CLAIM;
 use super::found::{Gathering, lanes_of};
 use crate::codes::Code;
-use crate::draft::{Found, Wants};
+use crate::draft::{Found, KnownLanes, Wants};
 use crate::fault::Fault;
-use crate::mysql::connection::{Connection, for_update_of};
+use crate::mysql::connection::{Connection, for_share_of, for_update_of};
 use crate::mysql::galera::touch_jobs;
 use crate::mysql::lists::{documents, jobs, list, numbers, occurrences};
-use crate::mysql::names::Lanes;
+use crate::mysql::names::look_up;
 use crate::mysql::rows::{
     dead_letter_columns, fact_columns, get, integer, job_columns_but_payload, limit, live_columns,
     occurrence_id, schedule_columns,
@@ -26,6 +26,7 @@ use std::collections::BTreeSet;
 /// What the rows of a statement are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
+    HeldLanes,
     Sessions,
     Jobs,
     Schedules,
@@ -37,6 +38,7 @@ pub(crate) enum Part {
     Queues,
     Started,
     Limiters,
+    QueuedLanes,
     Unstarted,
     Ended,
     Skipped,
@@ -52,6 +54,13 @@ pub(crate) enum Part {
     Requests,
 }
 
+/// Whoever deletes a lane locks its row first, and then looks whether any job is left in it.
+pub(crate) const HELD_LANES: &str = concat!(
+    "SELECT lanes.id FROM ",
+    list!(0 number int),
+    " STRAIGHT_JOIN lanes FORCE INDEX (PRIMARY) ON lanes.id = given.number",
+    for_share_of!("lanes")
+);
 pub(crate) const LOST_SESSIONS: &str = "SELECT id FROM sessions FORCE INDEX (sessions_lost) WHERE lost = 1";
 pub(crate) const EMBEDDED_SESSIONS: &str =
     "SELECT id FROM sessions FORCE INDEX (sessions_embedded) WHERE embedded = 1";
@@ -141,10 +150,16 @@ pub(crate) const LIMITERS: &str = concat!(
      LEFT JOIN limiter_paces FORCE INDEX (PRIMARY) ON limiter_paces.limiter = given.number"
 );
 pub(crate) const UNSTARTED: &str = concat!(
-    "SELECT lane_tallies.lane, CAST(SUM(lane_tallies.waiting + lane_tallies.queued) AS SIGNED) FROM ",
-    list!(0 number int),
-    " STRAIGHT_JOIN lane_tallies FORCE INDEX (PRIMARY) ON lane_tallies.lane = given.number \
-     GROUP BY lane_tallies.lane"
+    "SELECT lanes.queue, CAST(SUM(lane_tallies.waiting + lane_tallies.queued) AS SIGNED) FROM ",
+    list!(0 queue name),
+    " STRAIGHT_JOIN lanes FORCE INDEX (lanes_name) ON lanes.queue = given.queue \
+     STRAIGHT_JOIN lane_tallies FORCE INDEX (PRIMARY) ON lane_tallies.lane = lanes.id GROUP BY lanes.queue"
+);
+pub(crate) const QUEUED_LANES: &str = concat!(
+    "SELECT lanes.queue, lanes.job_type FROM ",
+    list!(0 queue name),
+    " STRAIGHT_JOIN lanes FORCE INDEX (lanes_name) ON lanes.queue = given.queue \
+     WHERE (SELECT 1 FROM live FORCE INDEX (live_claim) WHERE live.queued_lane = lanes.id LIMIT 1) = 1"
 );
 pub(crate) const ENDED: &str = concat!(
     "SELECT history.job, history.occurrence, history.attempt, history.epoch, history.session, history.status FROM ",
@@ -220,7 +235,7 @@ pub(crate) const REQUESTS: &str = concat!(
 /// One round of fetching.
 pub(super) struct Fetching<'a> {
     pub connection: &'a mut Connection,
-    pub lanes: &'a Lanes,
+    pub lanes: &'a KnownLanes,
     gathering: Gathering,
 }
 
@@ -228,7 +243,7 @@ impl<'a> Fetching<'a> {
     /// Locks and reads all that is wanted.
     pub async fn run(
         connection: &'a mut Connection,
-        lanes: &'a Lanes,
+        lanes: &'a KnownLanes,
         wants: &Wants,
     ) -> Result<Found, Fault> {
         let gathering = Gathering::new(wants.claims.len());
@@ -253,13 +268,17 @@ impl<'a> Fetching<'a> {
     }
 
     pub(super) async fn take(&mut self, part: Part, rows: &[Row]) -> Result<(), Fault> {
-        if !self.lanes.knows_all(&lanes_of(part, rows)?) {
-            self.lanes.refresh(self.connection).await?;
+        let (mut named, unknown) = self.lanes.known(&lanes_of(part, rows)?);
+        if !unknown.is_empty() {
+            let learned = look_up(self.lanes, self.connection, unknown).await?;
+            named.extend(learned.iter().cloned());
+            self.gathering.learn_lanes(learned);
         }
-        self.gathering.take(part, rows, self.lanes)
+        self.gathering.take(part, rows, &named)
     }
 
     async fn lock(&mut self, wants: &Wants) -> Result<(), Fault> {
+        self.ask(Part::HeldLanes, HELD_LANES, numbers(wants.held_lanes.iter().copied())).await?;
         let sessions = self.sessions(wants).await?;
         self.ask(Part::Sessions, SESSIONS, numbers(sessions)).await?;
         let rows = documents(wants.jobs.union(&wants.terms), |row, job| {
@@ -320,7 +339,7 @@ impl<'a> Fetching<'a> {
         if wants.queues {
             self.ask_once(Part::Queues, QUEUES, vec![]).await?;
         }
-        self.read_unstarted(&wants.unstarted).await?;
+        self.read_unstarted(wants).await?;
         let executions = documents(&wants.ended, |row, id| {
             row.occurrence(id.occurrence).int(integer(id.attempt));
         });
@@ -355,21 +374,18 @@ impl<'a> Fetching<'a> {
         Ok(())
     }
 
-    async fn read_unstarted(&mut self, lanes: &BTreeSet<i64>) -> Result<(), Fault> {
-        if !self.lanes.knows_all(lanes) {
-            self.lanes.refresh(self.connection).await?;
+    async fn read_unstarted(&mut self, wants: &Wants) -> Result<(), Fault> {
+        let named = |queues: &BTreeSet<String>| {
+            documents(queues, |row, queue| {
+                row.text(queue);
+            })
+        };
+        let queues = named(&wants.unstarted);
+        for list in &queues {
+            self.connection.all(LOCK_QUEUES, vec![list.clone()]).await?;
         }
-        let mut queues = BTreeSet::new();
-        for lane in lanes {
-            queues.insert(self.lanes.lane(*lane)?.queue().to_owned());
-        }
-        let queues = documents(&queues, |row, queue| {
-            row.text(queue);
-        });
-        for list in queues {
-            self.connection.all(LOCK_QUEUES, vec![list]).await?;
-        }
-        self.ask(Part::Unstarted, UNSTARTED, numbers(lanes.iter().copied())).await
+        self.ask(Part::Unstarted, UNSTARTED, queues).await?;
+        self.ask(Part::QueuedLanes, QUEUED_LANES, named(&wants.queued_lanes_of)).await
     }
 
     async fn read_of_jobs(&mut self, wants: &Wants) -> Result<(), Fault> {

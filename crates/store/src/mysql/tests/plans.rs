@@ -83,7 +83,7 @@ fn searches() -> Vec<Search> {
             "live",
             "live_claim",
         ),
-        search(heads(&[1, 2, 3]), vec![], "live", "live_claim"),
+        search(heads(&[1, 2, 3], 100), vec![], "live", "live_claim"),
         search(JOBS, vec![some()], "jobs", "PRIMARY"),
         search(SCHEDULES, vec![some()], "schedules", "PRIMARY"),
         search(branches(OPEN_OF_JOB, jobs.len()), keys_of_jobs(&jobs), "live", "PRIMARY"),

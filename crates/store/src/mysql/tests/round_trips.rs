@@ -431,9 +431,9 @@ async fn queues_are_set_and_counts_add_up_over_connections() {
         write(&mut one, &counted).await;
         write(&mut other, &counted).await;
         write(&mut one, &counted).await;
-        let wants = Wants { queues: true, unstarted: [lane].into(), ..Wants::default() };
+        let wants = Wants { queues: true, unstarted: ["mail".to_owned()].into(), ..Wants::default() };
         let found = fetch(&mut one, &wants).await;
-        assert_eq!((found.queues, found.unstarted), (vec![queue], vec![(lane, 9)]));
+        assert_eq!((found.queues, found.unstarted), (vec![queue], vec![("mail".to_owned(), 9)]));
         let sums = "SELECT SUM(active), SUM(cancelled), SUM(dead_letters) FROM job_tally";
         assert_eq!(query::<(i64, i64, i64)>(&options, sums).await, [(3, -3, 6)]);
         write(&mut one, &Changes { queues_deleted: vec!["mail".to_owned()], ..Changes::default() }).await;

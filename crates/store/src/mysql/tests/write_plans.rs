@@ -11,8 +11,10 @@ use crate::mysql::house::{
 };
 use crate::mysql::logs::COUNT_LINES;
 use crate::mysql::migrate::prepare;
-use crate::mysql::names::{FIND_WORKERS, LANES_ABOVE};
+use crate::mysql::names::{FIND_WORKERS, LANES_ABOVE, LANES_BY_NAME, LANES_BY_NUMBER};
+use crate::mysql::tables::LANES_WITH_WORK;
 use crate::mysql::tables::statements::*;
+use crate::mysql::unused::LANES_LOOKED_AT;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Params, Row, Value};
 use punctual_core::placing::Place;
@@ -82,7 +84,11 @@ fn searches() -> Vec<Search> {
         search(LAST_NOTES, vec![list(1)], "notes", "PRIMARY"),
         search(CHECKPOINTS, vec![list(1)], "checkpoints", "PRIMARY"),
         search(REQUESTS, vec![Value::from("[[\"t\",\"key 7\"]]")], "requests", "PRIMARY"),
-        search(LANES_ABOVE, vec![number(9_000)], "lanes", "PRIMARY"),
+        search(LANES_ABOVE, vec![number(9_000), number(100)], "lanes", "PRIMARY"),
+        search(LANES_BY_NUMBER, vec![Value::from("[[7],[9000]]")], "lanes", "PRIMARY"),
+        search(LANES_BY_NAME, vec![Value::from("[[\"queue 7\",\"type\"]]")], "lanes", "lanes_name"),
+        search(HELD_LANES, vec![Value::from("[[7],[9000]]")], "lanes", "PRIMARY"),
+        search(LANES_LOOKED_AT, vec![number(100), number(10)], "jobs", "jobs_lane"),
         search(FIND_WORKERS, vec![Value::from("[[\"worker 1\"]]")], "workers", "workers_name"),
         search(UPDATE_SESSIONS, vec![numbers()], "sessions", "PRIMARY"),
         search(TOUCH_SESSIONS, vec![numbers()], "sessions", "PRIMARY"),

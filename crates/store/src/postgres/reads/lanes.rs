@@ -1,4 +1,4 @@
-//! The names of lanes. They are never renumbered, so that what is known of them stays true.
+//! The names of lanes. A number is never given twice, so that what is known of one stays true.
 
 use super::Reads;
 use crate::fault::Fault;
@@ -9,6 +9,9 @@ use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
 
 const LANES: &str = "SELECT id, queue, job_type FROM lanes WHERE id = ANY ($1)";
+
+/// Lanes whose names are remembered; beyond, all are forgotten and looked up again.
+const LANES_REMEMBERED_MAX: usize = 10_000;
 
 /// Lanes by number, as far as the connections of a store have met them.
 #[derive(Debug, Default)]
@@ -23,6 +26,9 @@ impl Lanes {
     fn learn(&self, lanes: impl Iterator<Item = (i64, Lane)>) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         for (number, lane) in lanes {
+            if known.len() >= LANES_REMEMBERED_MAX {
+                known.clear();
+            }
             known.entry(number).or_insert(lane);
         }
     }

@@ -4,10 +4,12 @@ use super::Reads;
 use crate::codes::read_condition;
 use crate::codes::{read_limits, read_placing};
 use crate::fault::Fault;
+use crate::lists::OLDEST_LOOKED_AT_MAX;
 use crate::postgres::rows::{count, decode, get, limit, number, time, time_or_none, uuid};
 use crate::tally::shown;
 use deadpool_postgres::GenericClient;
 use punctual_core::ids::{OccurrenceId, SessionId};
+use punctual_core::limits;
 use punctual_core::ports::{
     Depth, JobCounts, PausedQueue, QueueRow, SessionRow, StoreError, Token, WorkerAbout,
 };
@@ -29,16 +31,15 @@ const QUEUES: &str =
 pub(crate) const HOLDINGS: &str = "SELECT sessions.id, held.count FROM sessions CROSS JOIN LATERAL \
      (SELECT count(*) AS count FROM live WHERE live.session = sessions.id AND live.state = 2) AS held \
      WHERE held.count > 0 ORDER BY sessions.id";
-/// Rows at the head of a lane among which the one that has waited longest is looked for. Rank is the time since
-/// which a row is available, but for its priority: in a lane of one priority the first row is the one.
-const OLDEST_LOOKED_AT_MAX: usize = 100;
 /// The counts of a lane are spread over several rows, one for each connection that writes. One statement, because the
-/// heads of the queues must be those that were counted.
+/// heads of the queues must be those that were counted. How much of a head is looked at is as
+/// [`crate::lists::heads_looked_at`] says.
 pub(crate) const DEPTHS: &str = "SELECT tallies.lane, tallies.waiting, tallies.queued, tallies.running, \
      CASE WHEN tallies.queued > 0 THEN (SELECT min(head.available_at) FROM (SELECT available_at FROM live \
-     WHERE live.lane = tallies.lane AND state = 1 ORDER BY rank, job, occurrence LIMIT $1) AS head) END \
+     WHERE live.lane = tallies.lane AND state = 1 ORDER BY rank, job, occurrence LIMIT greatest(1, least($2::bigint, $1::bigint / greatest(tallies.busy, 1)))) AS head) END \
      FROM (SELECT lane, sum(waiting)::bigint AS waiting, sum(queued)::bigint AS queued, \
-     sum(running)::bigint AS running FROM lane_tallies GROUP BY lane) AS tallies \
+     sum(running)::bigint AS running, count(*) FILTER (WHERE sum(queued) > 0) OVER () AS busy \
+     FROM lane_tallies GROUP BY lane) AS tallies \
      WHERE (tallies.waiting, tallies.queued, tallies.running) <> (0, 0, 0) ORDER BY tallies.lane";
 const JOB_COUNTS: &str = "SELECT coalesce(sum(active), 0)::bigint, coalesce(sum(paused), 0)::bigint, \
      coalesce(sum(completed), 0)::bigint, coalesce(sum(failed), 0)::bigint, coalesce(sum(cancelled), 0)::bigint, \
@@ -122,7 +123,8 @@ impl<C: GenericClient> Reads<'_, C> {
     }
 
     async fn all_depths(&self) -> Result<Vec<Depth>, Fault> {
-        let rows = self.all(DEPTHS, &[&limit(OLDEST_LOOKED_AT_MAX)]).await?;
+        let bounds = [limit(limits::OLDEST_ROWS_MAX), limit(OLDEST_LOOKED_AT_MAX)];
+        let rows = self.all(DEPTHS, &[&bounds[0], &bounds[1]]).await?;
         let numbers = rows.iter().map(|row| get(row, 0)).collect::<Result<Vec<i64>, _>>()?;
         let lanes = self.named_lanes(numbers.iter().copied()).await?;
         let read = |(row, lane): (&Row, &i64)| {

@@ -18,6 +18,7 @@ use punctual_core::placing::Place;
 /// What the rows of a statement are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
+    HeldLanes,
     Sessions,
     Jobs,
     Schedules,
@@ -32,6 +33,7 @@ pub(crate) enum Part {
     Started,
     Limiters,
     LastQueued,
+    QueuedLanes,
     Unstarted,
     Ended,
     Skipped,
@@ -47,6 +49,8 @@ pub(crate) enum Part {
     Requests,
 }
 
+/// Whoever deletes a lane locks its row first, and then looks whether any job is left in it.
+pub(crate) const HELD_LANES: &str = "SELECT id FROM lanes WHERE id = ANY($1) ORDER BY id FOR KEY SHARE";
 macro_rules! session_columns {
     () => {
         "SELECT id, worker, turn, mode, beat, attention, beaten_at, lost, embedded FROM sessions "
@@ -113,10 +117,8 @@ const CANCELS: &str = "SELECT session, job, occurrence, attempt, epoch FROM live
      WHERE session = ANY($1) AND state = 2 AND cancel_requested ORDER BY job, occurrence";
 pub(crate) const QUEUES: &str =
     "SELECT queue, paused_at, max_depth, limits, unplaced FROM queues ORDER BY queue";
-/// Submits to a queue that has a limit take turns, so that each counts what the one before has added.
-const FULL_QUEUES: &str = "SELECT queues.queue FROM lanes JOIN queues ON queues.queue = lanes.queue \
-     WHERE lanes.id = ANY($1) ORDER BY queues.queue FOR UPDATE OF queues";
-/// Those who let anything through the limits of a queue take turns, so that each counts what the one before has let.
+/// Those who let anything through the limits of a queue take turns, so that each counts what the one before has let; and so
+/// do those who submit to a queue that may be full.
 const LIMITED_QUEUES: &str = "SELECT queue FROM queues WHERE queue = ANY($1) ORDER BY queue FOR UPDATE";
 pub(crate) const STARTED: &str = "SELECT lanes.queue, sum(lane_tallies.queued + lane_tallies.running)::bigint \
      FROM lanes JOIN lane_tallies ON lane_tallies.lane = lanes.id WHERE lanes.queue = ANY($1) GROUP BY lanes.queue";
@@ -137,8 +139,10 @@ pub(crate) const LAST_QUEUED: &str = "SELECT last.rank, last.job, last.occurrenc
       AND (live.rank, live.job, live.occurrence) < ($2::bigint, $3::uuid, $4::bigint) \
       ORDER BY live.rank DESC, live.job DESC, live.occurrence DESC LIMIT $5) AS last \
      WHERE lanes.queue = $1 ORDER BY last.rank DESC, last.job DESC, last.occurrence DESC LIMIT $5";
-const UNSTARTED: &str =
-    "SELECT lane, sum(waiting + queued)::bigint FROM lane_tallies WHERE lane = ANY($1) GROUP BY lane";
+pub(crate) const UNSTARTED: &str = "SELECT lanes.queue, sum(lane_tallies.waiting + lane_tallies.queued)::bigint \
+     FROM lanes JOIN lane_tallies ON lane_tallies.lane = lanes.id WHERE lanes.queue = ANY($1) GROUP BY lanes.queue";
+const QUEUED_LANES: &str = "SELECT queue, job_type FROM lanes WHERE queue = ANY($1) AND (SELECT count(*) FROM \
+     (SELECT 1 FROM live WHERE live.lane = lanes.id AND live.state = 1 LIMIT 1) AS one) > 0";
 pub(crate) const ENDED: &str = "SELECT history.job, history.occurrence, history.attempt, history.epoch, history.session, \
      history.status FROM unnest($1::uuid[], $2::bigint[], $3::integer[]) AS wanted(job, occurrence, attempt) \
      JOIN history ON history.job = wanted.job AND history.occurrence = wanted.occurrence \
@@ -228,6 +232,9 @@ impl<'a> Round<'a> {
     }
 
     fn lock(&mut self, wants: &'a Wants) {
+        if !wants.held_lanes.is_empty() {
+            self.add(Part::HeldLanes, HELD_LANES, [column(wants.held_lanes.iter().copied())]);
+        }
         let sessions = || column(wants.sessions.iter().map(|session| session.0));
         if wants.lost_sessions || wants.embedded_sessions {
             let marks = [sessions(), value(wants.lost_sessions), value(wants.embedded_sessions)];
@@ -273,8 +280,13 @@ impl<'a> Round<'a> {
             self.add(Part::Queues, QUEUES, []);
         }
         if !wants.unstarted.is_empty() {
-            self.add(Part::FullQueues, FULL_QUEUES, [column(wants.unstarted.iter().copied())]);
-            self.add(Part::Unstarted, UNSTARTED, [column(wants.unstarted.iter().copied())]);
+            let queues = || column(wants.unstarted.iter().map(String::as_str));
+            self.add(Part::FullQueues, LIMITED_QUEUES, [queues()]);
+            self.add(Part::Unstarted, UNSTARTED, [queues()]);
+        }
+        if !wants.queued_lanes_of.is_empty() {
+            let queues = column(wants.queued_lanes_of.iter().map(String::as_str));
+            self.add(Part::QueuedLanes, QUEUED_LANES, [queues]);
         }
         if !wants.ended.is_empty() {
             self.add(Part::Ended, ENDED, executions(&wants.ended));

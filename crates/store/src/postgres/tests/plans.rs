@@ -48,7 +48,7 @@ const SEARCHES: &[(&str, &[&str], &str)] = &[
     (NOTES_OF_JOB, &[JOB, "100", "100"], "notes_pkey"),
     (CHECKPOINT, &[JOB, "1"], "checkpoints_pkey"),
     (AHEAD, &[JOB, "1", "10000"], "live_claim"),
-    (DEPTHS, &["100"], "live_claim"),
+    (DEPTHS, &["10000", "100"], "live_claim"),
     (LINES, &["-7", "100"], "live_line"),
     (HOLDINGS, &[], "live_session"),
     (SESSIONS, &[], "workers_pkey"),

@@ -4,9 +4,11 @@
 
 use super::database::{TestDatabase, own_client};
 use crate::postgres::house::RETAIN_PACES;
+use crate::postgres::names::{LANES_ABOVE, LANES_BY_NAME, LANES_BY_NUMBER, LANES_WITH_WORK};
+use crate::postgres::unused::LANES_LOOKED_AT;
 use crate::postgres::tables::changed::{DELETE_LIVE, LEASE, UPDATE_LIVE};
 use crate::postgres::tables::wanted::{
-    CLAIM, ENDED, FACTS, JOBS, LAST_QUEUED, LINES, LIVE, LIVE_OF, SCHEDULES,
+    CLAIM, ENDED, FACTS, HELD_LANES, JOBS, LAST_QUEUED, LINES, LIVE, LIVE_OF, SCHEDULES,
 };
 use serde_json::Value;
 use tokio_postgres::{Client, SimpleQueryMessage};
@@ -24,6 +26,12 @@ const STATEMENTS: &[(&str, &[&str], u64)] = &[
     (RETAIN_PACES, &["500", "10", "-50000"], 20),
     (LIVE, &[KEYS, NUMBERS], 2),
     (LIVE_OF, &[KEYS, NUMBERS, KEYS, "10001", "ARRAY[7, 8]::bigint[]", "ARRAY[50, 50]::bigint[]"], 102),
+    (LANES_WITH_WORK, &[], 8),
+    (LANES_ABOVE, &["5000", "129"], 129),
+    (LANES_BY_NUMBER, &["ARRAY[7, 9000]::bigint[]"], 2),
+    (LANES_BY_NAME, &["ARRAY['queue 7', 'queue 9']", "ARRAY['type10', 'type12']"], 2),
+    (HELD_LANES, &["ARRAY[7, 9000]::bigint[]"], 2),
+    (LANES_LOOKED_AT, &["5000", "10"], 10),
     (JOBS, &[KEYS, "ARRAY[true, false]"], 2),
     (SCHEDULES, &[KEYS], 2),
     (FACTS, &[KEYS], 2),

@@ -3,6 +3,7 @@
 use super::Reads;
 use crate::codes::read_condition;
 use crate::fault::Fault;
+use crate::lists::heads_looked_at;
 use crate::marks::Mark;
 use crate::sqlite::names::read_queues;
 use crate::sqlite::rows::{all, count, decode, limit, one, time, time_or_none};
@@ -21,9 +22,6 @@ const SESSIONS: &str = "SELECT sessions.id, sessions.beat, sessions.lease_us, wo
      sessions.queues, sessions.version, sessions.host, sessions.mode, session_conditions.document \
      FROM sessions JOIN workers ON workers.id = sessions.worker \
      LEFT JOIN session_conditions ON session_conditions.session = sessions.id WHERE sessions.lost = 0 ORDER BY sessions.id";
-/// Rows at the head of a lane among which the one that has waited longest is looked for. Rank is the time since
-/// which a row is available, but for its priority: in a lane of one priority the first row is the one.
-const OLDEST_LOOKED_AT_MAX: usize = 100;
 pub(crate) const OLDEST_OF_HEAD: &str = "SELECT min(available_at) FROM (SELECT available_at FROM live \
      WHERE lane = ?1 AND state = 1 ORDER BY rank, job, occurrence LIMIT ?2)";
 
@@ -105,9 +103,10 @@ impl Reads<'_> {
         // The heads of the queues must be those that were counted.
         let snapshot = self.conn.unchecked_transaction()?;
         let tallies = tally::lanes(self.conn)?;
+        let looked_at = heads_looked_at(tallies.iter().filter(|tally| tally.queued > 0).count());
         let mut depths = Vec::with_capacity(tallies.len());
         for LaneTally { lane: id, waiting, queued, running } in tallies {
-            let oldest_queued = if queued > 0 { self.oldest_of_head(id)? } else { None };
+            let oldest_queued = if queued > 0 { self.oldest_of_head(id, looked_at)? } else { None };
             let lane = self.lanes.lane(self.conn, id)?;
             depths.push(Depth { lane, waiting, queued, running, oldest_queued });
         }
@@ -115,10 +114,10 @@ impl Reads<'_> {
         Ok(depths)
     }
 
-    fn oldest_of_head(&mut self, lane: i64) -> Result<Option<Timestamp>, Fault> {
+    fn oldest_of_head(&mut self, lane: i64, looked_at: usize) -> Result<Option<Timestamp>, Fault> {
         let mut select = self.conn.prepare_cached(OLDEST_OF_HEAD)?;
         let oldest =
-            one(&mut select, params![lane, limit(OLDEST_LOOKED_AT_MAX)], |row| time_or_none(row, 0))?;
+            one(&mut select, params![lane, limit(looked_at)], |row| time_or_none(row, 0))?;
         Ok(oldest.flatten())
     }
 

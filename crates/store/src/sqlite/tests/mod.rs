@@ -12,6 +12,7 @@ mod plans;
 mod register;
 mod tally;
 mod torn;
+mod unused;
 mod upgrade;
 pub(crate) mod walk;
 

@@ -2,8 +2,11 @@
 //! sorting. Costs must follow the work that is due.
 
 use super::{apply, claim, future_job, job, open_session, report, submit};
+use crate::sqlite::active::{HAS_WORK, NEXT_LANE_WITH_WORK};
 use crate::sqlite::house::{JOBS_AFTER, LAST_COMPLETED, PURGEABLE, RETAIN_PACES, RETAIN_REQUESTS};
 use crate::sqlite::logs::{LAST_LINES, LINES_OF_EXECUTION, OLDEST_LINES};
+use crate::sqlite::names::{LANE_BY_NAME, LANE_BY_NUMBER};
+use crate::sqlite::unused::FORGET_LANES;
 use crate::sqlite::reads::{
     ACTIVE_LIVE, ACTIVE_SCHEDULES, AHEAD, DEAD_LETTER, DEAD_LETTERS, DEAD_LETTERS_OF_JOB, DUE_LIVE,
     DUE_SCHEDULES, FINISHED_AFTER, FINISHED_AT, FINISHED_BEFORE, HISTORY_OF_JOB, LATEST_DEAD_LETTER,
@@ -15,7 +18,7 @@ use crate::sqlite::tally::{JOB_TALLY, LANE_TALLIES, STATUS_OF_JOB};
 use crate::sqlite::tx::{
     CHECKPOINT, CHILDREN, COUNT_OPEN, FIRST_BEHIND, FIRST_IN_LINE, FIRST_OF_LANE, FORGET_NOTES,
     FORGET_PARENTS, FORGET_TAGS, HAS_OPEN_NOT_IN_LINE, HAS_PARENT, IS_UNFINISHED, LAST_OF_LANE,
-    LENGTHEN_SKIPPED, LIVE_OF_SESSION, NEXT_LANE_WITH_WORK, NEXT_OF_LANE, SCHEDULE_OF_JOB,
+    LENGTHEN_SKIPPED, LIVE_OF_SESSION, NEXT_OF_LANE, SCHEDULE_OF_JOB,
 };
 use crate::sqlite::{LogCore, SqliteCore};
 use punctual_core::ports::Outcome;
@@ -24,6 +27,10 @@ use rusqlite::Connection;
 /// Statements of the main database and what each must search.
 const SEARCHES: &[(&str, &str)] = &[
     (FIRST_OF_LANE, "live USING COVERING INDEX live_claim (lane=?)"),
+    (HAS_WORK, "live USING COVERING INDEX live_claim (lane=?)"),
+    (LANE_BY_NAME, "lanes USING COVERING INDEX sqlite_autoindex_lanes_1 (queue=? AND job_type=?)"),
+    (LANE_BY_NUMBER, "lanes USING INTEGER PRIMARY KEY (rowid=?)"),
+    (FORGET_LANES, "jobs USING COVERING INDEX jobs_lane (lane=?)"),
     (NEXT_LANE_WITH_WORK, "live USING COVERING INDEX live_claim (lane>?)"),
     (NEXT_OF_LANE, "live USING COVERING INDEX live_claim (lane=? AND (rank,job,occurrence)>(?,?,?))"),
     (LAST_OF_LANE, "live USING COVERING INDEX live_claim (lane=? AND (rank,job,occurrence)<(?,?,?))"),

@@ -18,11 +18,6 @@ use std::collections::{BinaryHeap, VecDeque};
 /// read the whole claim from each of them.
 const PORTION_MIN: usize = 16;
 
-/// Lanes that are asked one by one; of more, those with work are looked for first.
-const LANES_ASKED_MAX: usize = 64;
-
-pub(crate) const NEXT_LANE_WITH_WORK: &str =
-    "SELECT lane FROM live WHERE state = 1 AND lane > ?1 ORDER BY lane LIMIT 1";
 pub(crate) const FIRST_OF_LANE: &str = "SELECT rank, job, occurrence FROM live WHERE lane = ?1 AND state = 1 ORDER BY rank, job, occurrence LIMIT ?2";
 pub(crate) const NEXT_OF_LANE: &str = "SELECT rank, job, occurrence FROM live WHERE lane = ?1 AND state = 1 \
      AND (rank, job, occurrence) > (?3, ?4, ?5) ORDER BY rank, job, occurrence LIMIT ?2";
@@ -35,24 +30,6 @@ const CLAIMABLE: &str = concat!(
     job_facts_columns!(),
     " FROM live JOIN jobs ON jobs.id = live.job WHERE live.job = ?1 AND live.occurrence = ?2"
 );
-
-/// Those of many lanes that have anything queued, found by leaping through the claim index from lane to lane: what
-/// is empty costs nothing, however many lanes have ever been used.
-pub(super) fn lanes_with_work(tx: &mut Tx<'_>, lanes: Vec<i64>) -> Result<Vec<i64>, Fault> {
-    if lanes.len() <= LANES_ASKED_MAX {
-        return Ok(lanes);
-    }
-    let mut select = tx.conn.prepare_cached(NEXT_LANE_WITH_WORK)?;
-    let mut found = Vec::new();
-    let mut last = i64::MIN;
-    while let Some(lane) = one(&mut select, [last], |row| Ok(row.get::<_, i64>(0)?))? {
-        if lanes.binary_search(&lane).is_ok() {
-            found.push(lane);
-        }
-        last = lane;
-    }
-    Ok(found)
-}
 
 pub(super) fn claimable(tx: &mut Tx<'_>, id: OccurrenceId) -> Result<Option<(LiveRow, JobFacts)>, Fault> {
     let find = at_hand(tx.conn, &mut tx.hot.find_claimable, CLAIMABLE)?;
@@ -74,8 +51,9 @@ pub(super) fn lowest(tx: &mut Tx<'_>, lanes: &[i64], count: usize) -> Result<Vec
     for lane in lanes {
         let mut front =
             LaneFront { lane: *lane, portion, places: VecDeque::new(), last: None, is_at_end: false };
-        if let Some(place) = front.next(conn)? {
-            heads.push(Reverse((place, fronts.len())));
+        match front.next(conn)? {
+            Some(place) => heads.push(Reverse((place, fronts.len()))),
+            None => tx.memory.active.emptied(*lane),
         }
         fronts.push(front);
     }

@@ -29,8 +29,8 @@ pub(super) fn limiter(tx: &mut Tx<'_>, line: &Line) -> Result<LimiterUse, Fault>
 fn started(tx: &mut Tx<'_>, queue: &str) -> Result<i64, Fault> {
     let mut started = 0;
     for (lane, _) in lanes_through(tx, queue)? {
-        let [_, queued, running] = tx.memory.written.lane(tx.conn, lane)?;
-        started += tx.memory.tally.started(lane, queued + running);
+        let [_, queued, running] = tx.memory.active(tx.conn)?.counts(lane);
+        started += queued + running + tx.memory.tally.started(lane);
     }
     Ok(started)
 }

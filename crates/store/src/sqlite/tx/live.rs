@@ -72,10 +72,12 @@ pub(super) fn has_open_not_in_line(tx: &mut Tx<'_>, job: JobId) -> Result<bool, 
 
 pub(super) fn insert_live(tx: &mut Tx<'_>, row: &LiveRow) -> Result<(), Fault> {
     let insert = at_hand(tx.conn, &mut tx.hot.insert_live, INSERT_LIVE)?;
-    rows::insert_live(insert, &mut tx.memory.tally, row)
+    rows::insert_live(insert, &mut tx.memory.tally, row)?;
+    tx.memory.touch_lane(tx.conn, row.lane, &row.live)
 }
 
 pub(super) fn update_live(tx: &mut Tx<'_>, was: &LiveRow, live: &Live) -> Result<(), Fault> {
+    tx.memory.touch_lane(tx.conn, was.lane, live)?;
     if rows::is_only_placed(&was.live, live) {
         let place = at_hand(tx.conn, &mut tx.hot.place_live, PLACE_LIVE)?;
         return rows::place_live(place, &mut tx.memory.tally, was, live);
@@ -90,7 +92,8 @@ pub(super) fn update_live_in_state(tx: &mut Tx<'_>, live: &Live) -> Result<(), F
 
 pub(super) fn replace_live(tx: &mut Tx<'_>, was: &Live, row: &LiveRow) -> Result<(), Fault> {
     let mut replace = tx.conn.prepare_cached(REPLACE_LIVE)?;
-    rows::replace_live(&mut replace, &mut tx.memory.tally, was, row)
+    rows::replace_live(&mut replace, &mut tx.memory.tally, was, row)?;
+    tx.memory.touch_lane(tx.conn, row.lane, &row.live)
 }
 
 pub(super) fn delete_live(tx: &mut Tx<'_>, row: &LiveRow) -> Result<(), Fault> {
@@ -129,6 +132,7 @@ pub(super) fn move_open_of_job(tx: &mut Tx<'_>, job: JobId, lane: i64) -> Result
         .execute(params![job.as_bytes(), lane])?;
     for row in &open {
         tx.memory.tally.moved((row.lane, &row.live), (lane, &row.live));
+        tx.memory.touch_lane(tx.conn, lane, &row.live)?;
     }
     Ok(moved > 0)
 }

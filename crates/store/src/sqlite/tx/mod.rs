@@ -16,7 +16,7 @@ mod sessions;
 pub(crate) use {claims::FIRST_OF_LANE, live::DELETE_LIVE, notes::read_checkpoint};
 #[cfg(test)]
 pub(crate) use {
-    claims::LAST_OF_LANE, claims::NEXT_LANE_WITH_WORK, claims::NEXT_OF_LANE, dependencies::CHILDREN,
+    claims::LAST_OF_LANE, claims::NEXT_OF_LANE, dependencies::CHILDREN,
     dependencies::FORGET_PARENTS, dependencies::HAS_PARENT, history::LENGTHEN_SKIPPED, jobs::FORGET_TAGS,
     jobs::IS_UNFINISHED, limiters::FIRST_IN_LINE, live::COUNT_OPEN, live::FIRST_BEHIND,
     live::HAS_OPEN_NOT_IN_LINE, live::LIVE_OF_SESSION, notes::CHECKPOINT, notes::FORGET_NOTES,
@@ -106,12 +106,12 @@ impl Rows for Tx<'_> {
             intern_lane(queue: &str, job_type: &str) -> (i64, Lane);
             lane(number: i64) -> Lane;
             lanes_matching(queues: &[String], job_types: &[String]) -> Vec<i64>;
-            lanes_through(queue: &str) -> Vec<(i64, Lane)>;
+            queued_lanes_of(queue: &str) -> Vec<Lane>;
             worker_of(session: SessionId) -> Option<i64>;
             queue(queue: &str) -> Option<QueueRow>;
             put_queue(row: &QueueRow) -> ();
             delete_queue(queue: &str) -> ();
-            unstarted_in(lane: i64) -> u64;
+            unstarted_of(queue: &str) -> u64;
             queue_as_seen(queue: &str) -> Option<QueueRow>;
         }
         limiters {
@@ -164,7 +164,6 @@ impl Rows for Tx<'_> {
             cancels_of(session: SessionId) -> Vec<LeaseRef>;
         }
         claims {
-            lanes_with_work(lanes: Vec<i64>) -> Vec<i64>;
             last_queued(queue: &str, before: Place, count: usize) -> Vec<Place>;
             lowest(lanes: &[i64], count: usize) -> Vec<OccurrenceId>;
             claimable(id: OccurrenceId) -> Option<(LiveRow, JobFacts)>;

@@ -4,6 +4,7 @@ use super::Tx;
 use crate::codes::{limits_column, placing_column};
 use crate::fault::Fault;
 use crate::sqlite::rows::counter;
+use crate::tally::shown;
 use punctual_core::ids::SessionId;
 use punctual_core::ports::{Lane, QueueRow};
 use punctual_core::time::Timestamp;
@@ -26,11 +27,23 @@ pub(super) fn lanes_matching(
     queues: &[String],
     job_types: &[String],
 ) -> Result<Vec<i64>, Fault> {
-    tx.memory.lanes.matching(tx.conn, queues, job_types)
+    Ok(tx.memory.active(tx.conn)?.matching(queues, job_types))
 }
 
+/// The lanes through a queue in which anything is live.
 pub(super) fn lanes_through(tx: &mut Tx<'_>, queue: &str) -> Result<Vec<(i64, Lane)>, Fault> {
-    tx.memory.lanes.through(tx.conn, queue)
+    Ok(tx.memory.active(tx.conn)?.through(queue))
+}
+
+pub(super) fn queued_lanes_of(tx: &mut Tx<'_>, queue: &str) -> Result<Vec<Lane>, Fault> {
+    let mut lanes = Vec::new();
+    for (id, lane) in lanes_through(tx, queue)? {
+        if tx.memory.active(tx.conn)?.has_work(tx.conn, id)? {
+            lanes.push(lane);
+        }
+    }
+    lanes.sort_unstable();
+    Ok(lanes)
 }
 
 pub(super) fn worker_of(tx: &mut Tx<'_>, session: SessionId) -> Result<Option<i64>, Fault> {
@@ -63,7 +76,11 @@ pub(super) fn queue_as_seen(tx: &mut Tx<'_>, name: &str) -> Result<Option<QueueR
     queue(tx, name)
 }
 
-pub(super) fn unstarted_in(tx: &mut Tx<'_>, lane: i64) -> Result<u64, Fault> {
-    let [waiting, queued, _] = tx.memory.written.lane(tx.conn, lane)?;
-    Ok(tx.memory.tally.unstarted(lane, waiting + queued))
+pub(super) fn unstarted_of(tx: &mut Tx<'_>, queue: &str) -> Result<u64, Fault> {
+    let mut unstarted = 0;
+    for (lane, _) in lanes_through(tx, queue)? {
+        let [waiting, queued, _] = tx.memory.active(tx.conn)?.counts(lane);
+        unstarted += waiting + queued + tx.memory.tally.unstarted(lane);
+    }
+    Ok(shown(unstarted))
 }

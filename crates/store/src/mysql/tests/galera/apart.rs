@@ -233,7 +233,7 @@ async fn all_that_a_session_holds() {
 /// Two submissions see the last free place of a queue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_last_place_of_a_queue() {
-    let wants = |stage: &Stage| Wants { unstarted: [stage.lane].into(), ..Wants::default() };
+    let wants = |_: &Stage| Wants { unstarted: ["mail".to_owned()].into(), ..Wants::default() };
     is_a_conflict(wants, |_| [something(1), something(2)]).await;
 }
 

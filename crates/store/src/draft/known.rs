@@ -1,0 +1,190 @@
+//! What the connections of one process remember of lanes: some names by number, and how many lanes there are.
+//!
+//! A number is never given twice, so what was once read of it stays true. Lanes appear in the order of their numbers, so that
+//! whoever knows all up to one asks only for those above. That is done while there are few. Where there are many, claims ask
+//! only those in which something is queued, however many were ever used.
+
+use super::found::LanesToAsk;
+use crate::fault::Fault;
+use punctual_core::ports::Lane;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Lanes up to which claims ask all that there are: asking one in vain costs about as much as finding out that it is empty.
+pub(crate) const LANES_ASKED_MAX: usize = 128;
+/// Lanes whose names are remembered; beyond, all are forgotten and looked up again.
+const LANES_REMEMBERED_MAX: usize = 10_000;
+/// Looking for lanes with work takes at most one part of so many of the time, however long one look takes.
+const LOOK_REST: u32 = 10;
+/// How long it may take to find out that there are few lanes again.
+const COUNTED_AGAIN_AFTER: Duration = Duration::from_secs(60);
+
+/// The names of some lanes.
+pub(crate) type Named = BTreeMap<i64, Lane>;
+
+/// The name of a lane that must be among these.
+pub(crate) fn name_in(named: &Named, number: i64) -> Result<&Lane, Fault> {
+    named.get(&number).ok_or_else(|| Fault::Missing(format!("lane {number}")))
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct KnownLanes(Mutex<Known>);
+
+#[derive(Debug)]
+struct Known {
+    names: Named,
+    extent: Extent,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Known { names: Named::new(), extent: Extent::Few(Named::new()) }
+    }
+}
+
+/// How many lanes there are.
+#[derive(Debug)]
+enum Extent {
+    /// All of them, as far as they were read; some may have been deleted since.
+    Few(Named),
+    Many {
+        counted_at: Instant,
+        next_look: Option<Instant>,
+    },
+}
+
+/// What is to be read to know which lanes claims ask.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// Lanes above this number, one more than [`LANES_ASKED_MAX`].
+    Above(i64),
+    /// Those in which something is queued.
+    WithWork,
+    /// Nothing, so soon after the last look.
+    Nothing,
+}
+
+impl KnownLanes {
+    /// The names of these, as far as they are known, and those that are not.
+    pub fn known(&self, numbers: &BTreeSet<i64>) -> (Named, Vec<i64>) {
+        let known = self.lock();
+        let name = |number: &i64| Some((*number, known.names.get(number)?.clone()));
+        let named: Named = numbers.iter().filter_map(name).collect();
+        let unknown = numbers.iter().filter(|number| !named.contains_key(number)).copied().collect();
+        (named, unknown)
+    }
+
+    pub fn learn(&self, lanes: &[(i64, Lane)]) {
+        let mut known = self.lock();
+        if known.names.len() + lanes.len() > LANES_REMEMBERED_MAX {
+            known.names.clear();
+        }
+        known.names.extend(lanes.iter().take(LANES_REMEMBERED_MAX).cloned());
+    }
+
+    /// Forgets lanes that are deleted.
+    pub fn forget(&self, numbers: &[i64]) {
+        let mut known = self.lock();
+        for number in numbers {
+            known.names.remove(number);
+            if let Extent::Few(all) = &mut known.extent {
+                all.remove(number);
+            }
+        }
+    }
+
+    /// What is to be read first.
+    pub fn to_read(&self, now: Instant) -> Reading {
+        match &self.lock().extent {
+            Extent::Few(all) => Reading::Above(all.last_key_value().map_or(0, |(number, _)| *number)),
+            Extent::Many { counted_at, .. } if now.duration_since(*counted_at) >= COUNTED_AGAIN_AFTER => {
+                Reading::Above(0)
+            }
+            Extent::Many { next_look: Some(at), .. } if now < *at => Reading::Nothing,
+            Extent::Many { .. } => Reading::WithWork,
+        }
+    }
+
+    /// Takes in lanes above a number; `None` if there are too many to ask them all.
+    pub fn read_above(&self, above: i64, lanes: Vec<(i64, Lane)>, now: Instant) -> Option<LanesToAsk> {
+        self.learn(&lanes);
+        let mut known = self.lock();
+        let mut all = match &mut known.extent {
+            Extent::Few(all) if above > 0 => std::mem::take(all),
+            _ => Named::new(),
+        };
+        all.extend(lanes);
+        if all.len() > LANES_ASKED_MAX {
+            let next_look = match known.extent {
+                Extent::Many { next_look, .. } => next_look,
+                Extent::Few(_) => None,
+            };
+            known.extent = Extent::Many { counted_at: now, next_look };
+            return None;
+        }
+        let lanes = all.iter().map(|(number, lane)| (*number, lane.clone())).collect();
+        known.extent = Extent::Few(all);
+        Some(LanesToAsk { lanes, are_all: true })
+    }
+
+    /// Takes in the lanes in which something was queued when that was looked up.
+    pub fn read_with_work(&self, lanes: Vec<(i64, Lane)>, began: Instant, ended: Instant) -> LanesToAsk {
+        self.learn(&lanes);
+        let mut known = self.lock();
+        if let Extent::Many { next_look, .. } = &mut known.extent {
+            *next_look = Some(ended + ended.duration_since(began).saturating_mul(LOOK_REST));
+        }
+        LanesToAsk { lanes, are_all: false }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lanes(numbers: std::ops::Range<i64>) -> Vec<(i64, Lane)> {
+        numbers.map(|number| (number, Lane::new(format!("q{number}"), "noop"))).collect()
+    }
+
+    #[test]
+    fn few_lanes_are_all_asked_and_only_new_ones_are_read() {
+        let (known, now) = (KnownLanes::default(), Instant::now());
+        assert_eq!(known.to_read(now), Reading::Above(0));
+        known.read_above(0, lanes(1..4), now).unwrap();
+        assert_eq!(known.to_read(now), Reading::Above(3));
+        let asked = known.read_above(3, lanes(4..6), now).unwrap();
+        assert_eq!((asked.lanes.len(), asked.are_all), (5, true));
+        known.forget(&[2]);
+        assert_eq!(known.read_above(5, vec![], now).unwrap().lanes.len(), 4);
+    }
+
+    #[test]
+    fn of_many_lanes_those_with_work_are_asked_and_looks_that_take_long_are_rare() {
+        let (known, now) = (KnownLanes::default(), Instant::now());
+        assert_eq!(known.read_above(0, lanes(1..LANES_ASKED_MAX as i64 + 2), now), None);
+        assert_eq!(known.to_read(now), Reading::WithWork);
+        let ended = now + Duration::from_secs(1);
+        let asked = known.read_with_work(lanes(7..9), now, ended);
+        assert_eq!((asked.lanes.len(), asked.are_all), (2, false));
+        assert_eq!(known.to_read(ended + Duration::from_secs(9)), Reading::Nothing);
+        assert_eq!(known.to_read(ended + Duration::from_secs(10)), Reading::WithWork);
+        // Now and then it is found out whether they have become few.
+        assert_eq!(known.to_read(now + COUNTED_AGAIN_AFTER), Reading::Above(0));
+        assert!(known.read_above(0, lanes(1..4), now).unwrap().are_all);
+    }
+
+    #[test]
+    fn a_bounded_number_of_names_is_remembered() {
+        let known = KnownLanes::default();
+        for start in 0..30 {
+            known.learn(&lanes(start * 1_000..(start + 1) * 1_000));
+        }
+        assert!(known.lock().names.len() <= LANES_REMEMBERED_MAX);
+        assert_eq!(known.known(&[29_999].into()).0.len(), 1);
+    }
+}

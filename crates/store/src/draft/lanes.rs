@@ -1,0 +1,124 @@
+//! Lanes in a draft: their names, which of them are held, and what of a queue is counted or queued.
+
+use super::Draft;
+use super::found::Found;
+use super::memory::LaneNames;
+use super::wants::Wants;
+use crate::fault::Fault;
+use crate::tally::shown;
+use punctual_core::occurrence::LiveState;
+use punctual_core::ports::Lane;
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Debug, Default)]
+pub(super) struct DraftLanes {
+    /// Names beside those that are remembered, which may be forgotten at any time.
+    names: LaneNames,
+    /// Whether those are there that were to be held.
+    held: BTreeMap<i64, bool>,
+    /// Where something is queued, by queue.
+    queued: BTreeMap<String, BTreeSet<Lane>>,
+    /// Found by name, and not there any more.
+    gone: BTreeSet<i64>,
+}
+
+impl DraftLanes {
+    pub fn with(names: LaneNames) -> Self {
+        DraftLanes { names, ..DraftLanes::default() }
+    }
+
+    pub fn take_in(&mut self, wants: &Wants, found: &Found) {
+        self.names.learn(&found.lanes);
+        self.held.extend(wants.held_lanes.iter().map(|lane| (*lane, false)));
+        self.held.extend(found.held_lanes.iter().map(|lane| (*lane, true)));
+        for queue in &wants.queued_lanes_of {
+            self.queued.insert(queue.clone(), BTreeSet::new());
+        }
+        for lane in &found.queued_lanes {
+            self.queued.entry(lane.queue().to_owned()).or_default().insert(lane.clone());
+        }
+    }
+}
+
+impl Draft {
+    pub(super) fn name_of_lane(&self, number: i64) -> Option<&Lane> {
+        self.lanes.names.lane(number).or_else(|| self.remembered.lane(number))
+    }
+
+    fn find_lane(&self, queue: &str, job_type: &str) -> Option<(i64, Lane)> {
+        self.lanes.names.find(queue, job_type).or_else(|| self.remembered.find(queue, job_type))
+    }
+
+    /// The numbers of these lanes, as far as they are known.
+    pub(super) fn numbers_of<'l>(
+        &self,
+        lanes: impl IntoIterator<Item = &'l (String, String)>,
+    ) -> BTreeSet<i64> {
+        let found = lanes.into_iter().filter_map(|(queue, job_type)| self.find_lane(queue, job_type));
+        found.map(|(number, _)| number).collect()
+    }
+
+    /// Lanes that were found by name and are not there any more.
+    pub(super) fn gone_lanes(&self) -> Vec<i64> {
+        self.lanes.gone.iter().copied().collect()
+    }
+
+    pub(super) fn held_lane(&mut self, queue: &str, job_type: &str) -> Result<(i64, Lane), Fault> {
+        let Some((number, lane)) = self.find_lane(queue, job_type) else {
+            self.wants.lanes.insert((queue.to_owned(), job_type.to_owned()));
+            return self.unloaded();
+        };
+        match self.lanes.held.get(&number) {
+            Some(true) => Ok((number, lane)),
+            Some(false) => {
+                // Another process has deleted it: the next beginning makes it anew.
+                self.lanes.gone.insert(number);
+                self.wants.lanes.insert((queue.to_owned(), job_type.to_owned()));
+                self.unloaded()
+            }
+            None => {
+                self.wants.held_lanes.insert(number);
+                self.unloaded()
+            }
+        }
+    }
+
+    /// What of a queue had not started when that was read, and what this transaction has changed of it.
+    pub(super) fn need_unstarted(&mut self, queue: &str) -> Result<u64, Fault> {
+        let Some(before) = self.unstarted.get(queue) else {
+            self.wants.unstarted.insert(queue.to_owned());
+            return self.unloaded();
+        };
+        let before = i64::try_from(*before).unwrap_or(i64::MAX);
+        Ok(shown(self.changed_lanes_of(queue).fold(before, |sum, lane| sum + self.tally.unstarted(lane))))
+    }
+
+    /// Lanes of a queue whose counts this transaction has changed.
+    pub(super) fn changed_lanes_of(&self, queue: &str) -> impl Iterator<Item = i64> {
+        let changed: BTreeSet<i64> = self.tally.lanes().collect();
+        changed.into_iter().filter(move |lane| self.is_lane_of(*lane, queue))
+    }
+
+    pub(super) fn is_lane_of(&self, lane: i64, queue: &str) -> bool {
+        self.name_of_lane(lane).is_some_and(|lane| lane.queue() == queue)
+    }
+
+    pub(super) fn need_queued_lanes(&mut self, queue: &str) -> Result<Vec<Lane>, Fault> {
+        let Some(fetched) = self.lanes.queued.get(queue) else {
+            self.wants.queued_lanes_of.insert(queue.to_owned());
+            return self.unloaded();
+        };
+        let here = self.open.rows.rows().map(|(_, row)| row);
+        let here = here.filter(|row| row.live.state == LiveState::Queued);
+        let here = here.filter_map(|row| self.name_of_lane(row.lane));
+        let here = here.filter(|lane| lane.queue() == queue);
+        Ok(fetched.iter().chain(here).cloned().collect::<BTreeSet<Lane>>().into_iter().collect())
+    }
+
+    /// The lanes in which this transaction has queued something, or left it.
+    pub(super) fn lanes_queued_in(&self) -> Vec<(i64, Lane)> {
+        let numbers: BTreeSet<i64> = self.open.queued_lanes().collect();
+        let named = numbers.into_iter().filter_map(|number| Some((number, self.name_of_lane(number)?.clone())));
+        named.collect()
+    }
+}

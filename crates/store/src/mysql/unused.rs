@@ -1,0 +1,247 @@
+//! Deletes what nothing uses any more: lanes without jobs, counts of lanes that add up to nothing, and workers that neither a
+//! session nor history names. A bounded number is looked at in each step, from where the last one ended. See decision
+//! 0026.
+
+use super::connection::{Connection, for_update_of};
+use super::lists::{documents, list, numbers};
+use super::rows::{get, limit};
+use crate::fault::Fault;
+use mysql_async::{Row, Value};
+use punctual_core::ports::Horizon;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// Whatever is live or to come in a lane belongs to a job of this lane.
+pub(crate) const LANES_LOOKED_AT: &str = "SELECT page.id, \
+     EXISTS (SELECT 1 FROM jobs FORCE INDEX (jobs_lane) WHERE jobs.lane = page.id) = 0, 1 \
+     FROM (SELECT id FROM lanes FORCE INDEX (PRIMARY) WHERE id > ? ORDER BY id LIMIT ?) AS page ORDER BY page.id";
+/// Whoever is about to write the number of a lane holds its row.
+const LOCK_LANES: &str = concat!(
+    "SELECT lanes.id FROM ",
+    list!(0 number int),
+    " STRAIGHT_JOIN lanes FORCE INDEX (PRIMARY) ON lanes.id = given.number",
+    for_update_of!("lanes"),
+    " SKIP LOCKED"
+);
+/// A statement of its own, so that it sees what those have written who held the rows before.
+const UNUSED_LANES: &str = concat!(
+    "SELECT given.number FROM ",
+    list!(0 number int),
+    " WHERE NOT EXISTS (SELECT 1 FROM jobs FORCE INDEX (jobs_lane) WHERE jobs.lane = given.number) \
+     AND (SELECT COALESCE(SUM(waiting), 0) = 0 AND COALESCE(SUM(queued), 0) = 0 AND COALESCE(SUM(running), 0) = 0 \
+          FROM lane_tallies FORCE INDEX (PRIMARY) WHERE lane_tallies.lane = given.number)"
+);
+const DELETE_LANES: &str = concat!(
+    "DELETE lanes FROM ",
+    list!(0 number int),
+    " STRAIGHT_JOIN lanes FORCE INDEX (PRIMARY) ON lanes.id = given.number"
+);
+const DELETE_TALLIES_OF_LANES: &str = concat!(
+    "DELETE lane_tallies FROM ",
+    list!(0 number int),
+    " STRAIGHT_JOIN lane_tallies FORCE INDEX (PRIMARY) ON lane_tallies.lane = given.number"
+);
+
+pub(crate) const TALLIES_LOOKED_AT: &str = "SELECT lane, SUM(waiting) = 0 AND SUM(queued) = 0 AND SUM(running) = 0, COUNT(*) \
+     FROM (SELECT * FROM lane_tallies FORCE INDEX (PRIMARY) WHERE lane > ? ORDER BY lane, shard LIMIT ?) AS page \
+     GROUP BY lane ORDER BY lane";
+const LOCK_TALLIES: &str = concat!(
+    "SELECT lane_tallies.lane, lane_tallies.shard, lane_tallies.waiting, lane_tallies.queued, lane_tallies.running FROM ",
+    list!(0 number int),
+    " STRAIGHT_JOIN lane_tallies FORCE INDEX (PRIMARY) ON lane_tallies.lane = given.number",
+    for_update_of!("lane_tallies"),
+    " SKIP LOCKED"
+);
+const DELETE_TALLIES: &str = concat!(
+    "DELETE lane_tallies FROM ",
+    list!(0 lane int, 1 shard int),
+    " STRAIGHT_JOIN lane_tallies FORCE INDEX (PRIMARY) ON lane_tallies.lane = given.lane \
+     AND lane_tallies.shard = given.shard"
+);
+
+const WORKERS_LOOKED_AT: &str = "SELECT id, unused_since IS NULL, 1 FROM workers FORCE INDEX (PRIMARY) WHERE id > ? ORDER BY id LIMIT ?";
+const WORKERS_OF_SESSIONS: &str = "SELECT DISTINCT worker FROM sessions";
+const DELETE_WORKERS: &str = concat!(
+    "DELETE workers FROM ",
+    list!(0 number int, 1 bound int),
+    " STRAIGHT_JOIN workers FORCE INDEX (PRIMARY) ON workers.id = given.number \
+     WHERE workers.unused_since < given.bound AND NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.worker = workers.id)"
+);
+const NOTE_WORKERS: &str = concat!(
+    "UPDATE ",
+    list!(0 number int, 1 moment int),
+    " STRAIGHT_JOIN workers FORCE INDEX (PRIMARY) ON workers.id = given.number SET workers.unused_since = given.moment"
+);
+
+/// Up to which number names and counts were looked at. Lost with the process, it begins again.
+#[derive(Debug, Default)]
+pub(crate) struct UnusedCursors {
+    lanes: AtomicI64,
+    tallies: AtomicI64,
+    workers: AtomicI64,
+}
+
+impl UnusedCursors {
+    /// Looks at up to `count` of each kind; whether any was deleted and more are to be looked at.
+    pub async fn forget(
+        &self,
+        connection: &mut Connection,
+        horizon: Horizon,
+        count: usize,
+    ) -> Result<bool, Fault> {
+        let tallies = self.forget_tallies(connection, count).await?;
+        let lanes = self.forget_lanes(connection, count).await?;
+        Ok(self.forget_workers(connection, horizon, count).await? | tallies | lanes)
+    }
+
+    async fn forget_lanes(&self, connection: &mut Connection, count: usize) -> Result<bool, Fault> {
+        let page = next_page(connection, LANES_LOOKED_AT, &self.lanes, count).await?;
+        Ok(delete_lanes(connection, marked(&page.rows)?).await? > 0 && page.is_full)
+    }
+
+    async fn forget_tallies(&self, connection: &mut Connection, count: usize) -> Result<bool, Fault> {
+        let page = next_page(connection, TALLIES_LOOKED_AT, &self.tallies, count).await?;
+        Ok(delete_tallies(connection, marked(&page.rows)?).await? > 0 && page.is_full)
+    }
+
+    async fn forget_workers(
+        &self,
+        connection: &mut Connection,
+        horizon: Horizon,
+        count: usize,
+    ) -> Result<bool, Fault> {
+        let page = next_page(connection, WORKERS_LOOKED_AT, &self.workers, count).await?;
+        if page.rows.is_empty() {
+            return Ok(false);
+        }
+        let in_use = connection.all(WORKERS_OF_SESSIONS, vec![]).await?;
+        let in_use = in_use.iter().map(|row| get(row, 0)).collect::<Result<BTreeSet<i64>, _>>()?;
+        let (mut unused, mut to_note) = (Vec::new(), Vec::new());
+        for row in &page.rows {
+            let (worker, is_noted): (i64, bool) = (get(row, 0)?, !get::<bool>(row, 1)?);
+            match (in_use.contains(&worker), is_noted) {
+                // Its name was made before its session was.
+                (true, true) => to_note.push((worker, None)),
+                (false, false) => to_note.push((worker, Some(horizon.now().as_micros()))),
+                (false, true) => unused.push(worker),
+                (true, false) => {}
+            }
+        }
+        let mut gone = 0;
+        let bound = horizon.workers().as_micros();
+        for list in documents(&unused, |row, worker| {
+            row.int(*worker).int(bound);
+        }) {
+            gone += connection.run(DELETE_WORKERS, vec![list]).await?;
+        }
+        let lists = documents(&to_note, |row, (worker, moment)| {
+            match moment {
+                Some(moment) => row.int(*worker).int(*moment),
+                None => row.int(*worker),
+            };
+        });
+        for list in lists {
+            connection.run(NOTE_WORKERS, vec![list]).await?;
+        }
+        connection.commit().await?;
+        Ok(gone > 0 && page.is_full)
+    }
+}
+
+/// Those of these lanes go that nothing refers to any more; how many they were. On the nodes of a cluster none goes: locks end
+/// at the node.
+pub(crate) async fn delete_lanes(connection: &mut Connection, unused: Vec<i64>) -> Result<usize, Fault> {
+    if unused.is_empty() || connection.node().is_some() {
+        return Ok(0);
+    }
+    connection.begin().await?;
+    let mut gone = 0;
+    for list in numbers(unused) {
+        let locked = read_numbers(&connection.all(LOCK_LANES, vec![list]).await?)?;
+        for list in numbers(locked) {
+            let unused = read_numbers(&connection.all(UNUSED_LANES, vec![list]).await?)?;
+            gone += unused.len();
+            for list in numbers(unused) {
+                connection.run(DELETE_TALLIES_OF_LANES, vec![list.clone()]).await?;
+                connection.run(DELETE_LANES, vec![list]).await?;
+            }
+        }
+    }
+    connection.commit().await?;
+    Ok(gone)
+}
+
+/// Deletes rows of counts of these lanes that add up to nothing, as far as nobody holds them: what is left adds up to the
+/// same. How many they were.
+async fn delete_tallies(connection: &mut Connection, lanes: Vec<i64>) -> Result<usize, Fault> {
+    if lanes.is_empty() {
+        return Ok(0);
+    }
+    connection.begin().await?;
+    let mut locked: BTreeMap<i64, (Vec<i64>, [i64; 3])> = BTreeMap::new();
+    for list in numbers(lanes) {
+        for row in connection.all(LOCK_TALLIES, vec![list]).await? {
+            let (shards, sum) = locked.entry(get(&row, 0)?).or_default();
+            shards.push(get(&row, 1)?);
+            for (sum, column) in sum.iter_mut().zip(2..) {
+                *sum += get::<i64>(&row, column)?;
+            }
+        }
+    }
+    locked.retain(|_, (_, sum)| *sum == [0; 3]);
+    let keys: Vec<(i64, i64)> = locked
+        .into_iter()
+        .flat_map(|(lane, (shards, _))| shards.into_iter().map(move |shard| (lane, shard)))
+        .collect();
+    let lists = documents(&keys, |row, (lane, shard)| {
+        row.int(*lane).int(*shard);
+    });
+    for list in lists {
+        connection.run(DELETE_TALLIES, vec![list]).await?;
+    }
+    connection.commit().await?;
+    Ok(keys.len())
+}
+
+/// Rows that are looked at in one step.
+struct Page {
+    rows: Vec<Row>,
+    /// Whether there may be more behind them.
+    is_full: bool,
+}
+
+/// The rows after a cursor, which goes on to the last of them, or back to the beginning when there are no more.
+async fn next_page(
+    connection: &mut Connection,
+    sql: &str,
+    cursor: &AtomicI64,
+    count: usize,
+) -> Result<Page, Fault> {
+    let bounds = vec![Value::Int(cursor.load(Ordering::Relaxed)), limit(count).into()];
+    let rows = connection.all(sql, bounds).await?;
+    connection.commit().await?;
+    // The last column says how many rows of the table each is about.
+    let mut looked_at = 0;
+    for row in &rows {
+        looked_at += get::<i64>(row, 2)?;
+    }
+    let is_full = looked_at > 0 && looked_at == limit(count);
+    let last = rows.last().filter(|_| is_full).map_or(Ok(0), |row| get(row, 0))?;
+    cursor.store(last, Ordering::Relaxed);
+    Ok(Page { rows, is_full })
+}
+
+/// The numbers of rows whose second column says so.
+fn marked(rows: &[Row]) -> Result<Vec<i64>, Fault> {
+    let mut numbers = Vec::new();
+    for row in rows {
+        if get::<bool>(row, 1)? {
+            numbers.push(get(row, 0)?);
+        }
+    }
+    Ok(numbers)
+}
+
+fn read_numbers(rows: &[Row]) -> Result<Vec<i64>, Fault> {
+    rows.iter().map(|row| get(row, 0)).collect()
+}

@@ -1,0 +1,196 @@
+//! Lanes in use, as the writer knows them: how much was live in each when counts were last written, and whether anything
+//! may be queued there. All that a claim, a full queue or a limit looks at is here, and nothing of lanes in which
+//! nothing is live: their number must not matter.
+//!
+//! Counts are those of `lane_tallies`. Whether something is queued is not taken from counts: a lane is marked when a row
+//! becomes queued in it, and the mark goes when a look at the claim index finds nothing. So a wrong count delays no work.
+
+use super::names::Lanes;
+use super::rows::{all, one};
+use crate::fault::Fault;
+use crate::tally::LaneCounts;
+use punctual_core::ports::Lane;
+use rusqlite::Connection;
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(crate) const NEXT_LANE_WITH_WORK: &str =
+    "SELECT lane FROM live WHERE state = 1 AND lane > ?1 ORDER BY lane LIMIT 1";
+pub(crate) const HAS_WORK: &str = "SELECT 1 FROM live WHERE lane = ?1 AND state = 1 LIMIT 1";
+const COUNTED: &str = "SELECT lane, waiting, queued, running FROM lane_tallies";
+
+#[derive(Debug, Default)]
+pub(crate) struct ActiveLanes {
+    lanes: BTreeMap<i64, ActiveLane>,
+    by_queue: BTreeMap<String, BTreeSet<i64>>,
+    is_loaded: bool,
+}
+
+#[derive(Debug)]
+struct ActiveLane {
+    lane: Lane,
+    /// As written.
+    counts: LaneCounts,
+    may_have_work: bool,
+}
+
+impl ActiveLanes {
+    /// Reads what is in use, unless that is known. `changed` are lanes that the transaction under way has changed.
+    pub fn load_once(
+        &mut self,
+        conn: &Connection,
+        names: &mut Lanes,
+        changed: impl Iterator<Item = i64>,
+    ) -> Result<(), Fault> {
+        if self.is_loaded {
+            return Ok(());
+        }
+        let counted = all(&mut *conn.prepare_cached(COUNTED)?, [], |row| {
+            Ok((row.get(0)?, [row.get(1)?, row.get(2)?, row.get(3)?]))
+        })?;
+        for (id, counts) in counted {
+            self.insert_named(conn, names, id, counts)?;
+        }
+        for id in changed {
+            if !self.lanes.contains_key(&id) {
+                self.insert_named(conn, names, id, [0; 3])?;
+            }
+        }
+        let mut select = conn.prepare_cached(NEXT_LANE_WITH_WORK)?;
+        let mut last = i64::MIN;
+        while let Some(id) = one(&mut select, [last], |row| Ok(row.get::<_, i64>(0)?))? {
+            if !self.lanes.contains_key(&id) {
+                self.insert_named(conn, names, id, [0; 3])?;
+            }
+            if let Some(active) = self.lanes.get_mut(&id) {
+                active.may_have_work = true;
+            }
+            last = id;
+        }
+        self.is_loaded = true;
+        Ok(())
+    }
+
+    /// Rows of a lane that has no name affect no other lane: a check of the database reports them.
+    fn insert_named(
+        &mut self,
+        conn: &Connection,
+        names: &mut Lanes,
+        id: i64,
+        counts: LaneCounts,
+    ) -> Result<(), Fault> {
+        match names.lane(conn, id) {
+            Ok(lane) => self.insert(id, lane, counts),
+            Err(Fault::Missing(what)) => tracing::error!(what, "rows refer to something that is not there"),
+            Err(fault) => return Err(fault),
+        }
+        Ok(())
+    }
+
+    /// Forgets everything; the next look reads the tables again.
+    pub fn forget(&mut self) {
+        *self = ActiveLanes::default();
+    }
+
+    /// A row has come to this lane, or has changed there. Before anything was read there is nothing to note: what is read
+    /// will hold it.
+    pub fn touch(
+        &mut self,
+        conn: &Connection,
+        names: &mut Lanes,
+        id: i64,
+        is_queued: bool,
+    ) -> Result<(), Fault> {
+        if !self.is_loaded {
+            return Ok(());
+        }
+        if !self.lanes.contains_key(&id) {
+            self.insert(id, names.lane(conn, id)?, [0; 3]);
+        }
+        if let Some(active) = self.lanes.get_mut(&id) {
+            active.may_have_work |= is_queued;
+        }
+        Ok(())
+    }
+
+    /// How much of this lane was waiting, queued and running when counts were last written.
+    pub fn counts(&self, id: i64) -> LaneCounts {
+        self.lanes.get(&id).map_or([0; 3], |active| active.counts)
+    }
+
+    /// Lanes through this queue in which anything is live, or was before the transaction under way.
+    pub fn through(&self, queue: &str) -> Vec<(i64, Lane)> {
+        let ids = self.by_queue.get(queue).into_iter().flatten();
+        ids.filter_map(|id| Some((*id, self.lanes.get(id)?.lane.clone()))).collect()
+    }
+
+    /// The numbers of lanes in which something may be queued and that lead through these queues (all, if none is named) to
+    /// these job types, in order.
+    pub fn matching(&self, queues: &[String], job_types: &[String]) -> Vec<i64> {
+        let is_served = |active: &ActiveLane| {
+            active.may_have_work && job_types.iter().any(|served| served == active.lane.job_type())
+        };
+        if queues.is_empty() {
+            return self.lanes.iter().filter(|(_, active)| is_served(active)).map(|(id, _)| *id).collect();
+        }
+        let ids = queues.iter().filter_map(|queue| self.by_queue.get(queue)).flatten();
+        let served = ids.filter(|id| self.lanes.get(id).is_some_and(is_served));
+        // In order, and each once even if a queue is named twice.
+        served.copied().collect::<BTreeSet<i64>>().into_iter().collect()
+    }
+
+    /// Nothing is queued in this lane, as the transaction under way sees it.
+    pub fn emptied(&mut self, id: i64) {
+        if let Some(active) = self.lanes.get_mut(&id) {
+            active.may_have_work = false;
+        }
+    }
+
+    /// These counts were written. A lane in which nothing is left is forgotten.
+    pub fn written(
+        &mut self,
+        conn: &Connection,
+        names: &mut Lanes,
+        id: i64,
+        counts: LaneCounts,
+    ) -> Result<(), Fault> {
+        match self.lanes.get_mut(&id) {
+            Some(active) => active.counts = counts,
+            None if counts == [0; 3] => return Ok(()),
+            None => self.insert(id, names.lane(conn, id)?, counts),
+        }
+        if counts == [0; 3] && !self.has_work(conn, id)? {
+            self.remove(id);
+        }
+        Ok(())
+    }
+
+    /// How many lanes are known.
+    #[cfg(test)]
+    pub fn count(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// Whether something is queued in a lane, by its rows.
+    pub fn has_work(&mut self, conn: &Connection, id: i64) -> Result<bool, Fault> {
+        let Some(active) = self.lanes.get_mut(&id).filter(|active| active.may_have_work) else {
+            return Ok(false);
+        };
+        active.may_have_work = conn.prepare_cached(HAS_WORK)?.exists([id])?;
+        Ok(active.may_have_work)
+    }
+
+    fn insert(&mut self, id: i64, lane: Lane, counts: LaneCounts) {
+        self.by_queue.entry(lane.queue().to_owned()).or_default().insert(id);
+        self.lanes.insert(id, ActiveLane { lane, counts, may_have_work: false });
+    }
+
+    fn remove(&mut self, id: i64) {
+        let Some(active) = self.lanes.remove(&id) else { return };
+        if let Some(ids) = self.by_queue.get_mut(active.lane.queue()) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.by_queue.remove(active.lane.queue());
+            }
+        }
+    }
+}

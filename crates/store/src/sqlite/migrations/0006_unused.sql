@@ -1,0 +1,7 @@
+-- Names that nothing refers to any more are deleted: see docs/decisions/0026-names-that-nothing-uses-are-deleted.md.
+
+-- Whether any job is left in a lane.
+CREATE INDEX jobs_lane ON jobs (lane);
+-- Since when the worker has had no session. History may name it for as long as it holds anything older. NULL: it has one,
+-- or nobody has looked since its last one ended.
+ALTER TABLE workers ADD COLUMN unused_since INTEGER;
