@@ -79,6 +79,7 @@ async fn check_database(place: &ServerPlace, args: &CheckArgs) -> Result<Found, 
         return Ok((vec![], problems));
     }
     let mended = if args.repair { store::mend_drift(place).await? } else { vec![] };
+    problems.extend(store::find_malformed(place).await?);
     problems.extend(in_words(&store::find_drift(place).await?));
     Ok((in_words(&mended), problems))
 }

@@ -15,7 +15,10 @@ mod fault;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod inventory;
 mod kept;
+mod layout;
 mod lists;
+pub mod malformed;
+mod malformed_check;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub mod moving;
 #[cfg(feature = "mysql")]

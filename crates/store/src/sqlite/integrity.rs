@@ -1,5 +1,6 @@
 //! What must be true of every database between two transactions, whatever happened before.
 
+use super::malformed::malformed_rows;
 use super::rows::all;
 use crate::fault::Fault;
 use rusqlite::Connection;
@@ -167,6 +168,7 @@ pub(crate) fn problems(conn: &Connection) -> Result<Vec<String>, Fault> {
     // One snapshot for all rules: between two of them the writer may commit.
     let _snapshot = conn.unchecked_transaction()?;
     let mut problems = file_problems(conn)?;
+    problems.extend(malformed_rows(conn)?);
     problems.extend(broken(conn, RULES)?);
     problems.extend(tally_problems(conn)?);
     Ok(problems)

@@ -76,7 +76,7 @@ pub(super) fn recover<R: Rows>(rows: &mut R, now: Timestamp, limit: usize) -> Re
         // One more than may be taken, to know whether that is all.
         let Some(held) = gaps.pass(rows.held_by(session, left.saturating_add(1)))? else { continue };
         for row in held.iter().take(left) {
-            if let Some(Recorded { is_retried, begun }) = gaps.pass(lose_execution(rows, row, now))? {
+            if let Some(Recorded { is_retried, begun }) = gaps.pass_over(lose_execution(rows, row, now))? {
                 recovered.begun.add(begun);
                 recovered.retried += usize::from(is_retried);
             }

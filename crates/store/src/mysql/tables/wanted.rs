@@ -221,7 +221,7 @@ pub(crate) const REQUESTS: &str = concat!(
 pub(super) struct Fetching<'a> {
     pub connection: &'a mut Connection,
     pub lanes: &'a Lanes,
-    gathering: Gathering,
+    pub(super) gathering: Gathering,
 }
 
 impl<'a> Fetching<'a> {

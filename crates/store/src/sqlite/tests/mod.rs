@@ -3,6 +3,7 @@
 mod budget;
 mod cancel;
 mod conformance;
+mod damaged;
 mod files;
 mod inspect;
 mod outages;
