@@ -312,6 +312,7 @@ impl From<SubmitError> for ApiError {
                 job,
             },
             SubmitError::QueueFull { queue, full } => ApiError::QueueFull { queue, full },
+            SubmitError::Unreadable(_) => ApiError::Conflict(error.to_string()),
             SubmitError::Unavailable(reason) => ApiError::Unavailable(reason),
         }
     }

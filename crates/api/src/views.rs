@@ -287,9 +287,11 @@ pub fn queues<'d>(depths: impl IntoIterator<Item = &'d Depth>, rows: Vec<QueueRo
         body.running += depth.running;
         body.oldest_queued_at = body.oldest_queued_at.into_iter().chain(depth.oldest_queued).min();
     }
-    for QueueRow { queue, paused_at, settings, .. } in rows {
+    for row in rows {
+        let is_held = row.is_held();
+        let QueueRow { queue, paused_at, settings, unreadable, .. } = row;
         let body = queues.entry(queue.clone()).or_insert_with(|| idle_queue(queue));
-        (body.paused, body.paused_at) = (paused_at.is_some(), paused_at);
+        (body.paused, body.paused_at, body.unreadable) = (is_held, paused_at, unreadable);
         body.max_depth = settings.max_depth;
         let QueueLimits { concurrency, rate, key_concurrency, key_rate, weights } = settings.limits;
         (body.concurrency, body.key_concurrency, body.weights) = (concurrency, key_concurrency, weights);
@@ -304,6 +306,7 @@ pub fn idle_queue(queue: String) -> QueueBody {
         queue,
         paused: false,
         paused_at: None,
+        unreadable: None,
         max_depth: None,
         concurrency: None,
         rate: None,
@@ -441,10 +444,9 @@ mod tests {
         let depths =
             vec![depth("b", "x", 0, None), depth("b", "y", 2, Some(at(7))), depth("b", "z", 1, Some(at(6)))];
         let paused = |queue: &str, max_depth| QueueRow {
-            queue: queue.to_owned(),
             paused_at: Some(at(9)),
             settings: QueueSettings::holding(max_depth),
-            placing: None,
+            ..QueueRow::unset(queue)
         };
         let listed = queues(&depths, vec![paused("a", None), paused("b", Some(4))]);
         let (a, b) = (&listed[0], &listed[1]);

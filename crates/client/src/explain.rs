@@ -18,7 +18,8 @@ pub struct ExplainBody {
     /// What may help, the most telling first.
     #[serde(default)]
     pub advice: Vec<Advice>,
-    /// The open executions, latest first.
+    /// Open executions, latest first: of very many, what runs and what is first in line. Then a sentence says how many are
+    /// left out.
     pub executions: Vec<ExecutionExplained>,
     pub next_run_time: Option<Timestamp>,
     /// Occurrences that did not run, latest first.

@@ -11,7 +11,7 @@ pub struct Page<T> {
     pub next_cursor: Option<String>,
 }
 
-/// One page of a job's executions: the open ones first, then history, latest first.
+/// One page of a job's executions, open and finished in one order: latest occurrence and attempt first.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ExecutionsPage {
     pub items: Vec<ExecutionBody>,

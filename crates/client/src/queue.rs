@@ -15,6 +15,9 @@ pub struct QueueBody {
     pub queue: String,
     pub paused: bool,
     pub paused_at: Option<Timestamp>,
+    /// Why its settings cannot be read. Then it is held as if it were paused, until they are set again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreadable: Option<String>,
     /// How many executions may wait or be queued before submits are refused; null for any number.
     #[serde(default)]
     pub max_depth: Option<u64>,

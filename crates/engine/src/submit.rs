@@ -36,6 +36,9 @@ pub enum SubmitError {
     /// The job would join a queue that holds as much as it may.
     #[error("the queue {queue} holds {} that have not started, and may hold {}", full.depth, full.max_depth)]
     QueueFull { queue: String, full: QueueFull },
+    /// A row that the job needs cannot be read. It was not kept.
+    #[error("the job cannot be kept: {0}; `punctual check` names every row that cannot be read")]
+    Unreadable(String),
     /// Whether the job was kept is unknown.
     #[error("{0}")]
     Unavailable(String),
@@ -63,6 +66,7 @@ pub(crate) enum Kept {
     KeyTaken(JobId),
     BadParent { parent: JobId, problem: ParentProblem },
     QueueFull { queue: String, full: QueueFull },
+    Unreadable(String),
 }
 
 impl Engine {
@@ -118,6 +122,7 @@ impl Engine {
                     *answer = Err(SubmitError::Invalid(vec![bad_parent(parent, problem)]));
                 }
                 Kept::QueueFull { queue, full } => *answer = Err(SubmitError::QueueFull { queue, full }),
+                Kept::Unreadable(reason) => *answer = Err(SubmitError::Unreadable(reason)),
             }
         }
         answers
@@ -237,6 +242,7 @@ fn kept(outcome: SubmitOutcome) -> (Kept, Begun) {
         SubmitOutcome::KeyTaken(job) => Kept::KeyTaken(job),
         SubmitOutcome::BadParent { parent, problem } => Kept::BadParent { parent, problem },
         SubmitOutcome::QueueFull { queue, full } => Kept::QueueFull { queue, full },
+        SubmitOutcome::Unreadable(reason) => Kept::Unreadable(reason),
     };
     (kept, Begun::default())
 }

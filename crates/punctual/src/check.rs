@@ -93,6 +93,7 @@ async fn check_database(place: &ServerPlace, args: &CheckArgs) -> Result<Found, 
         return Ok(Found { problems, ..Found::default() });
     }
     let mended = if args.repair { store::mend_drift(place).await? } else { vec![] };
+    problems.extend(store::find_malformed(place).await?);
     problems.extend(in_words(&store::find_drift(place).await?));
     Ok(Found { repaired: in_words(&mended), problems, notes: vec![] })
 }

@@ -226,6 +226,14 @@ fn weights_of(queue: &QueueBody) -> String {
     weights.collect::<Vec<_>>().join(", ")
 }
 
+fn state(queue: &QueueBody) -> &'static str {
+    match (&queue.unreadable, queue.paused) {
+        (Some(_), _) => "UNREADABLE",
+        (None, true) => "PAUSED",
+        (None, false) => "OPEN",
+    }
+}
+
 fn queues_table(page: &Page<QueueBody>) -> String {
     if page.items.is_empty() {
         return "no queue has work, is paused or has settings".to_owned();
@@ -233,7 +241,7 @@ fn queues_table(page: &Page<QueueBody>) -> String {
     let rows = page.items.iter().map(|queue| {
         vec![
             shortened(&queue.queue, 40),
-            if queue.paused { "PAUSED" } else { "OPEN" }.to_owned(),
+            state(queue).to_owned(),
             queue.waiting.to_string(),
             queue.queued.to_string(),
             queue.running.to_string(),

@@ -218,6 +218,15 @@ impl Store for NodeStore {
         self.database.read(move |_, reads| reads.history(job, before, limit)).await
     }
 
+    async fn executions_of_job(
+        &self,
+        job: JobId,
+        before: Option<ExecutionId>,
+        limit: usize,
+    ) -> Result<Page<ExecutionView, ExecutionId>, StoreError> {
+        self.database.read(move |_, reads| reads.executions_of_job(job, before, limit)).await
+    }
+
     async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionView>, StoreError> {
         self.database.read(move |_, reads| reads.execution(id)).await
     }

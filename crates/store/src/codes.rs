@@ -2,6 +2,7 @@
 //! what nearly every row has. All of it is part of the format: a number that was ever written keeps its meaning.
 
 use crate::fault::Fault;
+use crate::malformed::note;
 use crate::rows::{KeyKind, LiveRow};
 use punctual_core::gates::Gates;
 use punctual_core::health::WorkerCondition;
@@ -11,7 +12,8 @@ use punctual_core::lifecycle::Status;
 use punctual_core::limiter::{LimiterId, Line, QueueLimits};
 use punctual_core::occurrence::{Lease, LiveState, Origin, Ties};
 use punctual_core::placing::Placing;
-use punctual_core::ports::{Lane, LogStream, Page, QueueRow, Role};
+use punctual_core::ports::{Lane, LogStream, Page, PausedQueue, QueueRow, Role};
+use punctual_core::queue::QueueSettings;
 use punctual_core::schedule::{Overlap, OverlapPolicy, Replay, Schedule, ScheduleState, SkipReason};
 use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
@@ -123,6 +125,11 @@ impl StateColumns {
 /// The bit for [`LiveRow::is_sole`], among those of the ties.
 pub(crate) const SOLE: u8 = 128;
 
+/// What a document says that was parsed, or which column holds one that means nothing.
+pub(crate) fn document<T>(parsed: Result<T, serde_json::Error>, what: &'static str) -> Result<T, Fault> {
+    parsed.map_err(|error| Fault::damaged(what, format!("a document ({error})")))
+}
+
 /// What `live.ties` holds.
 pub(crate) fn live_ties(row: &LiveRow) -> u8 {
     row.live.ties.bits() | if row.is_sole { SOLE } else { 0 }
@@ -149,8 +156,9 @@ pub(crate) fn limits_column(limits: &QueueLimits) -> Result<Option<String>, Faul
     if *limits == QueueLimits::default() { Ok(None) } else { Ok(Some(serde_json::to_string(limits)?)) }
 }
 
-pub(crate) fn read_limits(document: Option<&str>) -> Result<QueueLimits, Fault> {
-    Ok(document.map(serde_json::from_str).transpose()?.unwrap_or_default())
+pub(crate) fn read_limits(text: Option<&str>) -> Result<QueueLimits, Fault> {
+    let limits = text.map(|text| document(serde_json::from_str(text), "queues.limits")).transpose()?;
+    Ok(limits.unwrap_or_default())
 }
 
 /// `queues.unplaced`; hardly any queue has it, and not for long.
@@ -158,8 +166,33 @@ pub(crate) fn placing_column(placing: Option<&Placing>) -> Result<Option<String>
     Ok(placing.map(serde_json::to_string).transpose()?)
 }
 
-pub(crate) fn read_placing(document: Option<&str>) -> Result<Option<Placing>, Fault> {
-    Ok(document.map(serde_json::from_str).transpose()?)
+pub(crate) fn read_placing(text: Option<&str>) -> Result<Option<Placing>, Fault> {
+    text.map(|text| document(serde_json::from_str(text), "queues.unplaced")).transpose()
+}
+
+/// What is set for a queue. One whose settings cannot be read counts as paused, so that no limit is exceeded that nobody can
+/// read, and keeps the reason (decision 0027).
+pub(crate) fn queue_row(
+    queue: String,
+    paused_at: Option<Timestamp>,
+    read: Result<(QueueSettings, Option<Placing>), Fault>,
+) -> Result<QueueRow, Fault> {
+    let unset = QueueRow { paused_at, ..QueueRow::unset(&queue) };
+    match read {
+        Ok((settings, placing)) => Ok(QueueRow { settings, placing, ..unset }),
+        Err(fault) if fault.is_malformed() => {
+            note(&fault);
+            Ok(QueueRow { unreadable: Some(fault.to_string()), ..unset })
+        }
+        Err(fault) => Err(fault),
+    }
+}
+
+/// The queues of which nothing starts, of all that have a row.
+pub(crate) fn held_queues(rows: Vec<QueueRow>) -> Vec<PausedQueue> {
+    let held = rows.into_iter().filter(QueueRow::is_held);
+    held.map(|row| PausedQueue { paused_at: row.paused_at.unwrap_or(Timestamp::from_micros(0)), queue: row.queue })
+        .collect()
 }
 
 /// The line of the limiter with this number, of which somebody waits in this lane.
@@ -229,11 +262,11 @@ impl SettingsColumns {
     pub fn read(
         schedule_type: i64,
         execute_at: Option<i64>,
-        document: Option<&str>,
+        text: Option<&str>,
     ) -> Result<Settings, Fault> {
-        let mut settings: Settings = match document {
+        let mut settings: Settings = match text {
             None => Settings::default(),
-            Some(document) => serde_json::from_str(document)?,
+            Some(text) => document(serde_json::from_str(text), "jobs.settings")?,
         };
         if schedule_type == schedule_type::ONE_TIME {
             let at = execute_at.ok_or_else(|| Fault::damaged("jobs.execute_at", "NULL"))?;
@@ -313,14 +346,16 @@ impl ScheduleColumns<'_> {
         fired: u32,
         policy: OverlapPolicy,
     ) -> Result<ScheduleParts, Fault> {
-        let replay: Option<Replay> = self.replay.as_deref().map(serde_json::from_str).transpose()?;
+        let replay = self.replay.as_deref();
+        let replay: Option<Replay> =
+            replay.map(|text| document(serde_json::from_str(text), "schedules.replay")).transpose()?;
         let nominal = self.nominal.map(Timestamp::from_micros).or(due_at.filter(|_| replay.is_none()));
         let schedule = match (&self.schedule, nominal) {
-            (Some(text), _) => serde_json::from_str(text)?,
+            (Some(text), _) => document(serde_json::from_str(text), "schedules.schedule")?,
             (None, Some(at)) => Schedule::OneTime { at },
             (None, None) => return Err(Fault::damaged("schedules.nominal", "NULL")),
         };
-        let defaults = Overlap::default();
+        let (defaults, expiry) = (Overlap::default(), self.expiry.as_deref());
         Ok(ScheduleParts {
             nominal,
             schedule,
@@ -331,7 +366,7 @@ impl ScheduleColumns<'_> {
                 limit: self.overlap_limit.unwrap_or(defaults.limit),
                 max_open: self.max_open.unwrap_or(defaults.max_open),
             },
-            expiry: self.expiry.as_deref().map(serde_json::from_str).transpose()?,
+            expiry: expiry.map(|text| document(serde_json::from_str(text), "schedules.expiry")).transpose()?,
             depends: self.ties & TIE_DEPENDS != 0,
             awaited: self.ties & TIE_AWAITED != 0,
         })
@@ -350,6 +385,17 @@ pub(crate) fn replay_column(state: &ScheduleState) -> Result<Option<String>, Fau
 
 pub(crate) fn numbered_column(state: &ScheduleState) -> Option<u32> {
     (state.numbered != state.fired).then_some(state.numbered)
+}
+
+/// The names that a worker of a session gave, of queues or of job types. Who beats is decided by other columns: a document
+/// that cannot be read names none.
+pub(crate) fn read_names(text: Option<&str>, what: &'static str) -> Vec<String> {
+    let names = text.map(|text| document(serde_json::from_str(text), what)).transpose();
+    names.unwrap_or_else(|fault| {
+        note(&fault);
+        None
+    })
+    .unwrap_or_default()
 }
 
 /// What a worker told, if this version can read it: nothing is decided by it.

@@ -6,6 +6,7 @@ use punctual_core::lifecycle::Refused;
 use punctual_core::ports::Denial;
 use punctual_core::ports::StoreError;
 use rusqlite::ErrorCode;
+use std::borrow::Cow;
 
 /// A failure of one statement, row or rule.
 #[derive(Debug, thiserror::Error)]
@@ -28,9 +29,9 @@ pub(crate) enum Fault {
     #[cfg(any(feature = "postgres", feature = "mysql"))]
     #[error("{0}: {1}")]
     Denied(Denial, String),
-    /// A row that our own code cannot have written.
+    /// A row that our own code cannot have written; `what` names the column.
     #[error("{what} holds {value}, which has no meaning")]
-    Damaged { what: &'static str, value: String },
+    Damaged { what: Cow<'static, str>, value: String },
     #[error("a row is missing: {0}")]
     Missing(String),
     /// A row that was asked for is not in the draft; the draft has noted that it is wanted.
@@ -62,8 +63,18 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub fn damaged(what: &'static str, value: impl ToString) -> Self {
-        Fault::Damaged { what, value: value.to_string() }
+    pub fn damaged(what: impl Into<Cow<'static, str>>, value: impl ToString) -> Self {
+        Fault::Damaged { what: what.into(), value: value.to_string() }
+    }
+
+    /// Whether rows are to blame that cannot be read, contradict themselves or refer to rows that are not there. Then
+    /// whatever they describe fails, and nothing else (decision 0027).
+    pub fn is_malformed(&self) -> bool {
+        match self {
+            Fault::Damaged { .. } | Fault::Missing(_) | Fault::Refused(_) | Fault::Json(_) => true,
+            Fault::Sqlite(error) => is_conversion(error),
+            _ => false,
+        }
     }
 
     /// Whether a row has to be fetched first; then everything is run again.
@@ -117,6 +128,15 @@ fn sqlite_failure(error: &rusqlite::Error) -> Failure {
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Failure::Denied,
         _ => Failure::Other,
     }
+}
+
+/// Whether a value of a row is not of the type or in the range that its column has.
+fn is_conversion(error: &rusqlite::Error) -> bool {
+    use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
+    matches!(
+        error,
+        FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..) | Utf8Error(..)
+    )
 }
 
 fn is_sqlite_outage(error: &rusqlite::Error) -> bool {

@@ -16,7 +16,10 @@ mod fault;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod inventory;
 mod kept;
+mod layout;
 mod lists;
+pub mod malformed;
+mod malformed_check;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod log_quota;
 mod marks;

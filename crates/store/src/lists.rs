@@ -2,14 +2,15 @@
 //! by has no index, so that each adapter looks at a bounded number of rows and asks here which of them are meant.
 
 use crate::codes::schedule_type;
-use punctual_core::ids::JobId;
+use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::job::{DEFAULT_OWNER, JobMark, JobStatus};
 use punctual_core::limits;
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::{
     DeadLetter, DeadLetterQuery, ExecutionQuery, ExecutionView, ExecutionWalk, JobQuery, JobView, Lane,
-    ListedExecution, ScheduleKind,
+    ListedExecution, Page, ScheduleKind,
 };
+use std::cmp::Reverse;
 
 /// Rows that one page of a filtered list looks at.
 pub(crate) const LOOKED_AT_MAX: usize = 2_000;
@@ -74,6 +75,28 @@ pub(crate) fn bytes_of_listed(listed: &ListedExecution) -> usize {
     }
 }
 
+/// One page of a job's executions from the open ones and the finished ones after the same place, each latest first. The open
+/// ones must have been read first, up to one more than the page holds: what finishes between the two reads is then in both,
+/// and listed once, as finished.
+pub(crate) fn executions_merged(
+    open: Vec<ExecutionView>,
+    history: Page<Finished, ExecutionId>,
+    count: usize,
+) -> Page<ExecutionView, ExecutionId> {
+    // Nothing is known of finished ones beyond the last that was read.
+    let floor = history.next;
+    let finished = history.items.into_iter().map(ExecutionView::Finished);
+    let open = open.into_iter().filter(|view| floor.is_none_or(|floor| view.id() > floor));
+    let mut items: Vec<ExecutionView> = finished.chain(open).collect();
+    // Stable, so that of two with one id the finished one stays first.
+    items.sort_by_key(|view| Reverse(view.id()));
+    items.dedup_by_key(|view| view.id());
+    let is_cut_off = floor.is_some() || items.len() > count;
+    items.truncate(count);
+    let next = items.last().map(ExecutionView::id).filter(|_| is_cut_off);
+    Page { items, next }
+}
+
 /// How many jobs a page of this query looks at.
 pub(crate) fn jobs_looked_at(query: &JobQuery) -> usize {
     // One more than the page holds tells whether there is a next one.
@@ -122,6 +145,19 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
+    /// One whose row cannot be read, and which is not shown.
+    pub fn unreadable(id: JobId) -> Self {
+        Candidate {
+            id,
+            lane: 0,
+            mark: JobMark::Deleted,
+            priority: 0,
+            owner: None,
+            name: None,
+            schedule_type: schedule_type::IMMEDIATE,
+        }
+    }
+
     /// Whether its own row lets it be meant; its tags, the text and its status are to be looked at besides.
     pub fn matches(&self, query: &JobQuery, lane: &Lane) -> bool {
         let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|text| text == value);

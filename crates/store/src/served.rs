@@ -212,6 +212,15 @@ macro_rules! serve_store {
                     list!(self.readers, reads => reads.history(job, before, limit))
                 }
 
+                async fn executions_of_job(
+                    &self,
+                    job: JobId,
+                    before: Option<ExecutionId>,
+                    limit: usize,
+                ) -> Result<Page<ExecutionView, ExecutionId>, StoreError> {
+                    list!(self.readers, reads => reads.executions_of_job(job, before, limit))
+                }
+
                 async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionView>, StoreError> {
                     read!(self.readers, reads => reads.execution(id))
                 }

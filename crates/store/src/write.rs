@@ -5,7 +5,7 @@ use punctual_core::limiter::Line;
 use punctual_core::notes::{Note, NoteAnswer};
 use punctual_core::ports::{
     Admitted, Beat, BeatOutcome, Begun, CancelOutcome, Claim, ClaimOutcome, Control, ControlOutcome, Fire,
-    FireOutcome, LeaseRef, Look, LookOutcome, NewJob, NewRequest, Pausing, Recovered, Report, ReportOutcome,
+    FireOutcome, LeaseRef, Look, LookOutcome, NewJob, NewRequest, Pausing, Recovered, Report, ReportAnswer, ReportOutcome,
     RequestKey, RequestState, Resolved, Resync, ResyncOutcome, SessionOpening, StoredAnswer, SubmitOutcome,
 };
 use punctual_core::queue::QueueSettings;
@@ -104,4 +104,118 @@ pub enum WriteReply {
     Admitted(Admitted),
     RequestBegun(RequestState),
     RequestAnswered,
+}
+
+/// A write of several items that failed by a row of one of them is undone and run again in parts, so that only that one
+/// fails (decision 0027).
+impl Write {
+    /// Two writes with half of the items each; nothing if there is one item, or none that can be told apart.
+    pub(crate) fn halves(&self) -> Option<(Write, Write)> {
+        fn halved<T: Clone>(items: &[T], with: impl Fn(Vec<T>) -> Write) -> Option<(Write, Write)> {
+            let (left, right) = items.split_at(items.len() / 2);
+            (!left.is_empty()).then(|| (with(left.to_vec()), with(right.to_vec())))
+        }
+        match self {
+            Write::Submit { now, jobs } => halved(jobs, |jobs| Write::Submit { now: *now, jobs }),
+            Write::Fire { now, fires } => halved(fires, |fires| Write::Fire { now: *now, fires }),
+            Write::Look { now, looks } => halved(looks, |looks| Write::Look { now: *now, looks }),
+            Write::Claim { now, claims } => halved(claims, |claims| Write::Claim { now: *now, claims }),
+            Write::Report { now, reports } => halved(reports, |reports| Write::Report { now: *now, reports }),
+            Write::Note { now, notes } => halved(notes, |notes| Write::Note { now: *now, notes }),
+            Write::GiveBack { now, session, leases } => {
+                halved(leases, |leases| Write::GiveBack { now: *now, session: *session, leases })
+            }
+            Write::Beat { now, beats } => halved(beats, |beats| Write::Beat { now: *now, beats }),
+            Write::LoseSessions { now, silent } => {
+                halved(silent, |silent| Write::LoseSessions { now: *now, silent })
+            }
+            Write::Redrive { now, dead } => halved(dead, |dead| Write::Redrive { now: *now, dead }),
+            Write::Discard { dead } => halved(dead, |dead| Write::Discard { dead }),
+            Write::Admit { now, lines, limit } => {
+                halved(lines, |lines| Write::Admit { now: *now, lines, limit: *limit })
+            }
+            _ => None,
+        }
+    }
+
+    /// What the caller hears of a single item that failed by a row that cannot be read: nothing was done. `None` if it is to
+    /// hear the error.
+    pub(crate) fn refused(&self, reason: &str) -> Option<WriteReply> {
+        Some(match self {
+            Write::Submit { .. } => {
+                WriteReply::Submitted(vec![SubmitOutcome::Unreadable(reason.to_owned())])
+            }
+            Write::Fire { .. } => WriteReply::Fired(vec![FireOutcome::NotDue]),
+            Write::Look { .. } => WriteReply::Looked(vec![LookOutcome::NotDue]),
+            Write::Claim { .. } => {
+                let nothing = ClaimOutcome::Claimed { assignments: vec![], begun: Begun::default() };
+                WriteReply::Claimed(vec![nothing])
+            }
+            Write::Report { .. } => {
+                let (answer, begun) = (ReportAnswer::Stale, Begun::default());
+                WriteReply::Reported(vec![ReportOutcome { answer, is_retried: false, begun }])
+            }
+            Write::Note { .. } => WriteReply::Noted(vec![NoteAnswer::Stale]),
+            Write::GiveBack { .. } => WriteReply::GivenBack(vec![None]),
+            Write::Beat { .. } => WriteReply::Beaten(vec![BeatOutcome::SessionLost]),
+            Write::LoseSessions { .. } => WriteReply::SessionsLost(vec![false]),
+            Write::Redrive { .. } => WriteReply::Redriven(vec![ControlOutcome::NotThere]),
+            Write::Discard { .. } => WriteReply::Discarded(vec![false]),
+            Write::Admit { .. } => WriteReply::Admitted(Admitted::default()),
+            _ => return None,
+        })
+    }
+}
+
+impl WriteReply {
+    /// The answer to a write, from the answers to its [halves](Write::halves).
+    pub(crate) fn joined(self, other: WriteReply) -> Option<WriteReply> {
+        fn both<T>(mut left: Vec<T>, right: Vec<T>) -> Vec<T> {
+            left.extend(right);
+            left
+        }
+        Some(match (self, other) {
+            (WriteReply::Submitted(a), WriteReply::Submitted(b)) => WriteReply::Submitted(both(a, b)),
+            (WriteReply::Fired(a), WriteReply::Fired(b)) => WriteReply::Fired(both(a, b)),
+            (WriteReply::Looked(a), WriteReply::Looked(b)) => WriteReply::Looked(both(a, b)),
+            (WriteReply::Claimed(a), WriteReply::Claimed(b)) => WriteReply::Claimed(both(a, b)),
+            (WriteReply::Reported(a), WriteReply::Reported(b)) => WriteReply::Reported(both(a, b)),
+            (WriteReply::Noted(a), WriteReply::Noted(b)) => WriteReply::Noted(both(a, b)),
+            (WriteReply::GivenBack(a), WriteReply::GivenBack(b)) => WriteReply::GivenBack(both(a, b)),
+            (WriteReply::Beaten(a), WriteReply::Beaten(b)) => WriteReply::Beaten(both(a, b)),
+            (WriteReply::SessionsLost(a), WriteReply::SessionsLost(b)) => WriteReply::SessionsLost(both(a, b)),
+            (WriteReply::Redriven(a), WriteReply::Redriven(b)) => WriteReply::Redriven(both(a, b)),
+            (WriteReply::Discarded(a), WriteReply::Discarded(b)) => WriteReply::Discarded(both(a, b)),
+            (WriteReply::Admitted(mut a), WriteReply::Admitted(b)) => {
+                a.begun.add(b.begun);
+                a.waiting.extend(b.waiting);
+                a.more.extend(b.more);
+                a.is_look_due |= b.is_look_due;
+                WriteReply::Admitted(a)
+            }
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_core::ids::JobId;
+
+    #[test]
+    fn a_write_is_halved_down_to_single_items_and_answered_in_their_order() {
+        let dead: Vec<OccurrenceId> =
+            (1..=5).map(|number| JobId::new(Timestamp::from_micros(0), 1).occurrence(number)).collect();
+        fn answered(write: &Write) -> WriteReply {
+            match (write, write.halves()) {
+                (_, Some((left, right))) => answered(&left).joined(answered(&right)).unwrap(),
+                (Write::Discard { dead }, None) if dead[0].number == 3 => write.refused("no meaning").unwrap(),
+                _ => WriteReply::Discarded(vec![true]),
+            }
+        }
+        let reply = answered(&Write::Discard { dead });
+        assert_eq!(reply, WriteReply::Discarded(vec![true, true, false, true, true]));
+        assert!(Write::Discard { dead: vec![] }.halves().is_none());
+    }
 }

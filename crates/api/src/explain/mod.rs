@@ -15,6 +15,7 @@ use crate::{described, reasons, views};
 use punctual_client::{Advice, ExecutionExplained, ExplainBody, Span};
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::job::JobStatus;
+use punctual_core::limits;
 use punctual_core::limiter::{LimiterId, LimiterUse, QueueLimits};
 use punctual_core::notes::Noted;
 use punctual_core::occurrence::{Finished, Live, LiveState};
@@ -36,6 +37,8 @@ pub struct Facts {
     pub depths: Vec<Depth>,
     /// Since when the job's queue is paused, if it is.
     pub queue_paused_at: Option<Timestamp>,
+    /// Why the settings of its queue cannot be read.
+    pub queue_unreadable: Option<String>,
     /// How many executions go before each queued one.
     pub ahead: BTreeMap<OccurrenceId, usize>,
     /// Latest first.
@@ -53,12 +56,26 @@ pub struct Facts {
     pub is_stopping: bool,
     /// What is noted of the open occurrences.
     pub notes: Vec<Noted>,
+    /// Open executions that are not in the view.
+    pub more_open: MoreOpen,
     /// What the job's queue is limited to.
     pub limits: QueueLimits,
     /// How the limiters are used in whose lines its executions wait.
     pub lines: BTreeMap<LimiterId, LimiterUse>,
     /// Who holds the places in those of them that are full, as far as they were looked at; in the order in which they are told.
     pub holders: BTreeMap<LimiterId, Vec<Holder>>,
+}
+
+/// Open executions of a job that are not in its view.
+#[derive(Debug, Clone, Copy)]
+pub struct MoreOpen {
+    pub counted: usize,
+    /// Whether that is all: a bounded number of executions is looked at.
+    pub is_all: bool,
+}
+
+impl MoreOpen {
+    pub const NONE: MoreOpen = MoreOpen { counted: 0, is_all: true };
 }
 
 /// A job that another one depends on.
@@ -87,8 +104,10 @@ pub fn explain(facts: Facts) -> ExplainBody {
     };
     let mut executions: Vec<ExecutionExplained> = facts.view.open.iter().map(explained).collect();
     let mut sentences = about_status(&facts);
+    sentences.extend(queue_unreadable(&facts));
     sentences.extend(queue_paused(&facts));
     sentences.extend(next_run(&facts));
+    sentences.extend(more_open(&facts));
     let told = most_telling.and_then(|live| {
         executions.iter().find(|told| told.execution_id == live.execution())?.sentences.first()
     });
@@ -112,6 +131,20 @@ pub fn explain(facts: Facts) -> ExplainBody {
         recent: past::recent(&facts),
         skipped: facts.skipped.into_iter().map(views::skip_range).collect(),
     }
+}
+
+/// That not all open executions are explained, where that is so.
+fn more_open(facts: &Facts) -> Option<String> {
+    let (shown, id) = (facts.view.open.len(), facts.view.job.id);
+    let more = match facts.more_open {
+        MoreOpen { counted: 0, is_all: true } => return None,
+        MoreOpen { counted: 0, is_all: false } => "there may be more".to_owned(),
+        MoreOpen { counted, is_all: true } => format!("{counted} more are not"),
+        MoreOpen { counted, is_all: false } => format!("at least {counted} more are not"),
+    };
+    Some(format!(
+        "{shown} of its open executions are explained here, {more}: `punctual job history {id}` lists all."
+    ))
 }
 
 /// What may help: what is said to be in the way of the job, or to have failed, can be mended so.
@@ -218,6 +251,16 @@ fn queue_paused(facts: &Facts) -> Option<String> {
     let (queue, since) = (&facts.view.job.spec.queue, when(paused_at, facts.now));
     Some(format!(
         "The queue {queue} has been paused since {since}: nothing of it starts until it is resumed."
+    ))
+}
+
+fn queue_unreadable(facts: &Facts) -> Option<String> {
+    let is_unfinished = matches!(facts.view.status(), JobStatus::Active | JobStatus::Paused);
+    let reason = facts.queue_unreadable.as_ref().filter(|_| is_unfinished)?;
+    let queue = &facts.view.job.spec.queue;
+    Some(format!(
+        "The settings of the queue {queue} cannot be read ({reason}): nothing of it starts until they are set again with \
+         `punctual queue set {queue}`."
     ))
 }
 

@@ -58,6 +58,7 @@ fn facts(job: Job) -> Facts {
         sessions: vec![],
         depths: vec![],
         queue_paused_at: None,
+        queue_unreadable: None,
         ahead: BTreeMap::new(),
         skipped: vec![],
         history: vec![],
@@ -68,6 +69,7 @@ fn facts(job: Job) -> Facts {
         notes: vec![],
         limits: Default::default(),
         lines: Default::default(),
+        more_open: MoreOpen::NONE,
         holders: Default::default(),
     }
 }

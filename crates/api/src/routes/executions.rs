@@ -8,13 +8,11 @@ use crate::{Api, views};
 use axum::Json;
 use axum::extract::State;
 use punctual_client::{ExecutionBody, ExecutionsPage, SkipRangeBody};
-use punctual_core::ids::{ExecutionId, JobId, SessionId};
+use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::limits;
-use punctual_core::occurrence::{Live, LiveState};
 use punctual_core::ports::{CancelOutcome, StoreError};
-use std::collections::HashMap;
 
-/// The open ones and the skipped ranges on the first page, then history page by page.
+/// Open and finished executions in one order, page by page; the skipped ranges on the first page.
 pub async fn of_job(
     State(api): State<Api>,
     IdInPath(job): IdInPath<JobId>,
@@ -23,33 +21,15 @@ pub async fn of_job(
     let before: Option<ExecutionId> = query.cursor("executions");
     let limit = query.limit();
     query.finish()?;
-    let view = jobs::view(&api, job).await?;
-    let (mut items, skipped) = match before {
-        None => (open(&api, &view.open).await?, skipped(&api, job, limit).await?),
-        Some(_) => (vec![], vec![]),
+    jobs::view(&api, job).await?;
+    let skipped = match before {
+        None => skipped(&api, job, limit).await?,
+        Some(_) => vec![],
     };
-    // A history page of at least one keeps the cursor moving, however small the limit.
-    let history = api.store().history(job, before, limit.saturating_sub(items.len()).max(1)).await?;
-    // What ended between the two reads is finished: nothing is listed twice.
-    items.retain(|open| history.items.iter().all(|finished| finished.id != open.execution_id));
-    items.extend(history.items.into_iter().map(views::finished));
+    let page = api.store().executions_of_job(job, before, limit).await?;
+    let mut items: Vec<ExecutionBody> = page.items.into_iter().map(views::execution).collect();
     add_notes(&api, job, &mut items).await?;
-    Ok(Json(ExecutionsPage { items, skipped, next_cursor: next_cursor("executions", history.next) }))
-}
-
-pub async fn open(api: &Api, open: &[Live]) -> Result<Vec<ExecutionBody>, StoreError> {
-    let any_running = open.iter().any(|live| matches!(live.state, LiveState::Running(_)));
-    let workers: HashMap<SessionId, String> = if any_running {
-        let sessions = api.store().sessions().await?;
-        sessions.into_iter().map(|row| (row.pulse.session, row.worker)).collect()
-    } else {
-        HashMap::new()
-    };
-    let worker_of = |live: &Live| match live.state {
-        LiveState::Running(lease) => workers.get(&lease.session).cloned(),
-        LiveState::Waiting(_) | LiveState::Queued => None,
-    };
-    Ok(open.iter().map(|live| views::live(live, worker_of(live))).collect())
+    Ok(Json(ExecutionsPage { items, skipped, next_cursor: next_cursor("executions", page.next) }))
 }
 
 /// Adds to executions of one job what is noted of them.

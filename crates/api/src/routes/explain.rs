@@ -2,7 +2,7 @@
 
 use crate::Api;
 use crate::error::ApiError;
-use crate::explain::{self, Facts, Holder, Parent};
+use crate::explain::{self, Facts, Holder, MoreOpen, Parent};
 use crate::extract::IdInPath;
 use crate::query::QueryParams;
 use crate::reasons;
@@ -23,6 +23,7 @@ use punctual_core::ports::{
     OPEN_IN_VIEW_MAX, SessionRow, StoreError,
 };
 use punctual_core::time::Timestamp;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Finished executions that are looked at.
@@ -38,21 +39,21 @@ pub async fn explain(
     query: QueryParams,
 ) -> Result<Json<ExplainBody>, ApiError> {
     query.finish()?;
-    let view = jobs::view(&api, id).await?;
+    let mut view = jobs::view(&api, id).await?;
     let store = api.store();
+    let more_open = choose_open(&api, &mut view).await?;
     let dead = DeadLetterQuery { job: Some(id), limit: 1, ..DeadLetterQuery::default() };
-    let paused = store.paused_queues().await?;
     let sessions = store.sessions().await?;
     let row = store.queues().await?.into_iter().find(|row| row.queue == view.job.spec.queue);
+    let (queue_paused_at, queue_unreadable) =
+        row.as_ref().map_or((None, None), |row| (row.paused_at, row.unreadable.clone()));
     let limits = row.map(|row| row.settings.limits).unwrap_or_default();
     let lines = lines(&api, &view).await?;
     let facts = Facts {
         parents: unfinished_parents(&api, &view).await?,
         depths: store.depths().await?,
-        queue_paused_at: paused
-            .into_iter()
-            .find(|paused| paused.queue == view.job.spec.queue)
-            .map(|paused| paused.paused_at),
+        queue_paused_at,
+        queue_unreadable,
         ahead: ahead(&api, &view).await?,
         skipped: store.skipped(id, SKIPPED_MAX).await?,
         history: store.history(id, None, HISTORY_MAX).await?.items,
@@ -66,9 +67,33 @@ pub async fn explain(
         limits,
         sessions,
         now: api.engine.now(),
+        more_open,
         view,
     };
     Ok(Json(explain::explain(facts)))
+}
+
+/// A job may have more open executions than its view shows. Puts into the view those that tell most: what runs, then what is
+/// first in line. Returns how many are left out.
+async fn choose_open(api: &Api, view: &mut JobView) -> Result<MoreOpen, StoreError> {
+    if view.open.len() < OPEN_IN_VIEW_MAX {
+        return Ok(MoreOpen::NONE);
+    }
+    let page = api.store().executions_of_job(view.job.id, None, limits::PAGE_ITEMS_MAX).await?;
+    let is_all = page.next.is_none();
+    let open = page.items.into_iter().filter_map(|item| match item {
+        ExecutionView::Live { live, .. } => Some(live),
+        ExecutionView::Finished(_) => None,
+    });
+    let mut open: Vec<Live> = open.collect();
+    let counted = open.len().saturating_sub(OPEN_IN_VIEW_MAX);
+    if counted > 0 {
+        open.sort_by_key(|live| (!live.is_running(), live.id.number));
+        open.truncate(OPEN_IN_VIEW_MAX);
+        open.sort_by_key(|live| Reverse(live.id.number));
+        view.open = open;
+    }
+    Ok(MoreOpen { counted, is_all })
 }
 
 /// The jobs that this one still waits for, or will.
@@ -113,7 +138,7 @@ async fn notes(api: &Api, view: &JobView) -> Result<Vec<Noted>, StoreError> {
     if !view.open.iter().any(|live| live.ties.noted) {
         return Ok(vec![]);
     }
-    api.store().notes(view.job.id, u32::MAX, OPEN_IN_VIEW_MAX).await
+    api.store().notes(view.job.id, u32::MAX, limits::PAGE_ITEMS_MAX).await
 }
 
 /// How the limiters are used that executions of the job wait for.

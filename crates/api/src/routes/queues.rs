@@ -8,7 +8,7 @@ use crate::query::{QueryParams, next_cursor, page_after};
 use crate::{Api, json, views};
 use axum::Json;
 use axum::extract::State;
-use punctual_client::{Page, QueueBody, SetQueue};
+use punctual_client::{API_PREFIX, Page, QueueBody, SetQueue};
 use punctual_core::limiter::{Line, QueueLimits};
 use punctual_core::limits;
 use punctual_core::names::path_name_problem;
@@ -120,6 +120,12 @@ async fn hold(
 ) -> Result<Json<QueueBody>, ApiError> {
     caller.check_operator()?;
     check_name(api, &queue).await?;
+    let found = api.store().queues().await?.into_iter().find(|row| row.queue == queue);
+    if let Some(reason) = found.and_then(|row| row.unreadable) {
+        return Err(ApiError::Conflict(format!(
+            "the settings of the queue {queue} cannot be read ({reason}): set them again with PUT {API_PREFIX}/queues/{queue}"
+        )));
+    }
     api.engine.pause_queue(queue.clone(), pausing).await?;
     one(api, queue).await
 }

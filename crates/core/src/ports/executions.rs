@@ -1,6 +1,6 @@
 //! Executions as people and listeners see them: one, those of all jobs, and history as it grows.
 
-use crate::ids::{OccurrenceId, SessionId};
+use crate::ids::{ExecutionId, OccurrenceId, SessionId};
 use crate::lifecycle::Status;
 use crate::occurrence::{Finished, Live};
 
@@ -12,6 +12,15 @@ pub enum ExecutionView {
         worker: Option<String>,
     },
     Finished(Finished),
+}
+
+impl ExecutionView {
+    pub fn id(&self) -> ExecutionId {
+        match self {
+            ExecutionView::Live { live, .. } => live.execution(),
+            ExecutionView::Finished(finished) => finished.id,
+        }
+    }
 }
 
 /// An execution that has ended, with its place in history.

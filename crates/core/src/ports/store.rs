@@ -135,6 +135,14 @@ pub trait Store: Send + Sync {
         before: Option<ExecutionId>,
         limit: usize,
     ) -> Result<Page<Finished, ExecutionId>, StoreError>;
+    /// All executions of a job, open and finished in one order: latest occurrence and attempt first. An execution keeps its
+    /// place when it finishes, so that pages neither repeat nor lose one that finishes between them.
+    async fn executions_of_job(
+        &self,
+        job: JobId,
+        before: Option<ExecutionId>,
+        limit: usize,
+    ) -> Result<Page<ExecutionView, ExecutionId>, StoreError>;
     async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionView>, StoreError>;
     /// What finished after a place in history, in the order of the commits.
     async fn finished_after(&self, after: u64, limit: usize) -> Result<FinishedPage, StoreError>;
@@ -296,6 +304,8 @@ pub enum SubmitOutcome {
         queue: String,
         full: QueueFull,
     },
+    /// A row that this job needs cannot be read, and this is why. It was not kept.
+    Unreadable(String),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -548,6 +558,9 @@ pub struct QueueRow {
     pub settings: QueueSettings,
     /// What is queued is to take its place again, because limits have become tighter. Nobody outside is told.
     pub placing: Option<Placing>,
+    /// Why the settings cannot be read. Then nothing of the queue starts, as if it were paused, until they are set again:
+    /// a limit that cannot be read must not be exceeded.
+    pub unreadable: Option<String>,
 }
 
 impl QueueRow {
@@ -558,13 +571,19 @@ impl QueueRow {
             paused_at: None,
             settings: QueueSettings::default(),
             placing: None,
+            unreadable: None,
         }
+    }
+
+    /// Whether nothing of it starts: it is paused, or its settings cannot be read.
+    pub fn is_held(&self) -> bool {
+        self.paused_at.is_some() || self.unreadable.is_some()
     }
 
     /// Whether nothing goes through its limits for now: what a paused queue would let through could not start, and
     /// would all start at once when it is resumed. While places are taken again, who goes first is not known.
     pub fn holds_its_lines(&self) -> bool {
-        self.paused_at.is_some() || self.placing.is_some()
+        self.is_held() || self.placing.is_some()
     }
 }
 

@@ -5,7 +5,7 @@ use super::finding::Finding;
 use crate::connect::Connection;
 use crate::output;
 use punctual_client::{
-    Client, ClientError, ClockMode, DeadLetterFilter, JobFilter, MeBody, NodeBody, StatsBody,
+    Client, ClientError, ClockMode, DeadLetterFilter, JobFilter, MeBody, NodeBody, QueueBody, StatsBody,
     WorkerSessionBody, WorkerState, host,
 };
 use punctual_core::job::JobStatus;
@@ -211,8 +211,9 @@ async fn work(client: &Client) -> Vec<Finding> {
         let workers = client.workers().await?.items;
         // Of several on one store, any may be without a worker.
         let has_own_worker = client.nodes().await?.items.iter().any(|node| node.embedded_store);
-        let paused = client.queues().await?.items.into_iter().filter(|queue| queue.paused);
-        let paused: Vec<String> = paused.map(|queue| queue.queue).collect();
+        let held: Vec<QueueBody> =
+            client.queues().await?.items.into_iter().filter(|queue| queue.paused).collect();
+        let paused: Vec<String> = held.iter().map(|queue| queue.queue.clone()).collect();
         let letters =
             client.dead_letters(&DeadLetterFilter::default(), Some(limits::PAGE_ITEMS_MAX), None).await?;
         let dead = match letters.next_cursor {
@@ -221,7 +222,7 @@ async fn work(client: &Client) -> Vec<Finding> {
         };
         Ok::<_, ClientError>(vec![
             handlers(&stats, scheduled, &workers, has_own_worker),
-            paused_queues(&paused),
+            paused_queues(&held),
             dead_letters(&dead),
             queued_work(&stats, &paused),
         ])
@@ -290,12 +291,18 @@ fn handlers(
     Finding::warning("handlers", format!("no live worker runs jobs of type {}", listed(&names)), fix)
 }
 
-fn paused_queues(paused: &[String]) -> Finding {
-    if paused.is_empty() {
+fn paused_queues(held: &[QueueBody]) -> Finding {
+    let unreadable = held.iter().find_map(|queue| Some((&queue.queue, queue.unreadable.as_ref()?)));
+    if let Some((queue, reason)) = unreadable {
+        let found = format!("the settings of the queue {queue} cannot be read, so nothing of it starts: {reason}");
+        let fix = "set them again with `punctual queue set NAME`; `punctual check` names every row that cannot be read";
+        return Finding::failed("queues", found, fix);
+    }
+    if held.is_empty() {
         return Finding::good("queues", "none is paused");
     }
     let fix = "`punctual queue resume NAME` lets them go on";
-    let names: Vec<&str> = paused.iter().map(String::as_str).collect();
+    let names: Vec<&str> = held.iter().map(|queue| queue.queue.as_str()).collect();
     Finding::warning("queues", format!("paused: {}", listed(&names)), fix)
 }
 

@@ -287,6 +287,18 @@ pub async fn verify_tables(place: &ServerPlace) -> Result<Vec<String>, CliError>
     }
 }
 
+/// Rows in the database that cannot be read, a sentence for each.
+pub async fn find_malformed(place: &ServerPlace) -> Result<Vec<String>, CliError> {
+    match place.url.dialect {
+        #[cfg(feature = "postgres")]
+        Dialect::Postgres => postgres::find_malformed(place).await,
+        #[cfg(feature = "mysql")]
+        Dialect::Mysql => mysql::find_malformed(place).await,
+        #[cfg(not(all(feature = "postgres", feature = "mysql")))]
+        dialect => Err(not_built_in(dialect)),
+    }
+}
+
 /// Counts in the database that are not those of their rows.
 pub async fn find_drift(place: &ServerPlace) -> Result<Vec<Drift>, CliError> {
     match place.url.dialect {

@@ -6,7 +6,7 @@ use crate::config::SizeMax;
 use crate::exit::CliError;
 use punctual_store::bare::BareDatabase;
 use punctual_store::drift::Drift;
-use punctual_store::mysql::drift;
+use punctual_store::mysql::{drift, malformed};
 use punctual_store::mysql::migrate::{self, MigrateError};
 use punctual_store::mysql::{self, BareMySql, MySqlOptions, MySqlStore, OpenError};
 use std::sync::Arc;
@@ -58,6 +58,10 @@ pub async fn up(place: &ServerPlace) -> Result<Migration, CliError> {
 
 pub async fn verify(place: &ServerPlace) -> Result<Vec<String>, CliError> {
     migrate::verify(&options(place)).await.map_err(|error| failed(place, &error))
+}
+
+pub async fn find_malformed(place: &ServerPlace) -> Result<Vec<String>, CliError> {
+    malformed::find(&options(place)).await.map_err(|error| failed(place, &error))
 }
 
 pub async fn find_drift(place: &ServerPlace) -> Result<Vec<Drift>, CliError> {

@@ -70,6 +70,7 @@ fn queue(name: &str, [waiting, queued, running]: [u64; 3], oldest: Option<u64>) 
     QueueBody {
         queue: name.to_owned(),
         paused,
+        unreadable: None,
         paused_at: paused.then(|| ago(7_400)),
         waiting,
         queued,

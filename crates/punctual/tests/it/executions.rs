@@ -2,7 +2,7 @@
 
 use crate::driven::{HOUR, standing_at, start, up_to};
 use crate::server::{Server, eventually};
-use punctual_client::{ExecutionBody, ExecutionFilter, ExecutionStatus};
+use punctual_client::{ExecutionBody, ExecutionFilter, ExecutionStatus, TriggerRequest};
 use punctual_core::ids::JobId;
 use reqwest::StatusCode;
 use serde_json::json;
@@ -70,6 +70,47 @@ async fn every_status_has_its_list() {
     assert_eq!(listed(&server, elsewhere).await.len(), 0);
     let of_type = ExecutionFilter { job_type: Some("sleep".to_owned()), ..ExecutionFilter::default() };
     assert_eq!(listed(&server, of_type).await.len(), 3);
+}
+
+/// Open executions of one job, far more than its view shows.
+const OPEN: usize = 300;
+
+#[tokio::test]
+async fn all_open_executions_of_a_job_are_listed_page_by_page() {
+    let server = Server::start();
+    let client = server.client();
+    let job = server
+        .submit(json!({"name": "many", "job_type": "nobody", "cron_expression": "0 0 1 1 *", "overlap_policy": "ALLOW"}))
+        .await;
+    for _ in 0..OPEN {
+        client.trigger(job, TriggerRequest { despite_overlap: true }).await.unwrap();
+    }
+    let (mut pages, mut listed, mut cursor) = (0, Vec::new(), None::<String>);
+    loop {
+        let page = client.executions(job, Some(70), cursor.as_deref()).await.unwrap();
+        pages += 1;
+        listed.extend(page.items.iter().map(|item| item.execution_id));
+        // One that is not listed yet ends, and is listed all the same.
+        let open = OPEN.saturating_sub(listed.len());
+        if let Some(number) = u32::try_from(open).ok().filter(|open| *open > 0) {
+            client.cancel_execution(job.occurrence(number).attempt(1)).await.unwrap();
+        }
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    let all: Vec<_> = (1..=OPEN as u32).rev().map(|number| job.occurrence(number).attempt(1)).collect();
+    assert_eq!((pages, listed), (5, all));
+
+    let shown = server.said(&["job", "history", &job.to_string(), "--limit", "300"]);
+    assert!(shown.contains(&format!("{job}.1.1")) && shown.contains(&format!("{job}.300.1")), "{shown}");
+    assert!(!shown.contains("--cursor"), "{shown}");
+    let told = client.explain(job).await.unwrap();
+    let open = OPEN - 4;
+    let rest = format!("10 of its open executions are explained here, {} more are not", open - 10);
+    assert!(told.sentences.iter().any(|sentence| sentence.starts_with(&rest)), "{:?}", told.sentences);
+    assert_eq!(told.executions.last().unwrap().execution_id, job.occurrence(1).attempt(1), "first in line");
 }
 
 #[tokio::test]

@@ -117,10 +117,9 @@ pub async fn settings_of_queues_are_listed_with_their_pauses(store: Arc<dyn Stor
         house.store.pause_queue(at(1), queue.to_owned(), Pausing::Pause).await.unwrap();
     }
     let row = |queue: &str, paused_at, max_depth| QueueRow {
-        queue: queue.to_owned(),
         paused_at,
         settings: QueueSettings::holding(max_depth),
-        placing: None,
+        ..QueueRow::unset(queue)
     };
     let listed = house.store.queues().await.unwrap();
     assert_eq!(listed, [row("a", Some(at(1)), None), row("bulk", Some(at(1)), Some(7))]);

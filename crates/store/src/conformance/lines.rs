@@ -394,7 +394,7 @@ pub async fn limits_are_kept_with_their_queue(store: Arc<dyn Store>) {
     let house = limited(store, limits.clone()).await;
     house.store.pause_queue(at(1), "bulk".to_owned(), Pausing::Pause).await.unwrap();
     let settings = QueueSettings { limits, ..QueueSettings::default() };
-    let row = QueueRow { queue: "bulk".to_owned(), paused_at: Some(at(1)), settings, placing: None };
+    let row = QueueRow { queue: "bulk".to_owned(), paused_at: Some(at(1)), settings, ..QueueRow::unset("bulk") };
     assert_eq!(house.store.queues().await.unwrap(), [row]);
 }
 

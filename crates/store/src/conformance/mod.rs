@@ -5,6 +5,8 @@
 
 #![expect(clippy::missing_panics_doc, reason = "a case that fails panics: that is how it reports")]
 
+#[cfg(test)]
+pub(crate) mod damaged;
 #[cfg(all(test, any(feature = "postgres", feature = "mysql")))]
 pub(crate) mod drifting;
 mod fixture;
@@ -453,6 +455,7 @@ macro_rules! each_conformance_case {
                 a_page_of_jobs_is_bounded_by_its_payloads,
                 a_page_holds_one_item_however_large,
                 pages_of_what_has_ended_are_bounded_by_results,
+                all_executions_of_a_job_are_listed_once_while_they_finish,
                 a_page_of_dead_letters_is_bounded_by_errors,
                 a_page_of_log_lines_is_bounded_by_what_they_say,
             }

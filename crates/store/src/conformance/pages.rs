@@ -1,12 +1,13 @@
 //! Pages are bounded by the bytes of what is in them, and lead on to the rest.
 
-use super::fixture::{House, at, died, every, job, job_with, succeeded};
+use super::fixture::{House, at, died, every, failed, job, job_with, succeeded};
+use punctual_core::control::Verb;
 use punctual_core::ids::ExecutionId;
 use punctual_core::lifecycle::Status;
 use punctual_core::limits;
 use punctual_core::occurrence::End;
 use punctual_core::ports::{
-    DeadLetterQuery, ExecutionQuery, ExecutionView, ExecutionWalk, JobQuery, LogLine, LogStream, Store,
+    Control, DeadLetterQuery, ExecutionQuery, ExecutionView, ExecutionWalk, JobQuery, LogLine, LogStream, Store,
 };
 use punctual_core::schedule::OverlapPolicy;
 use std::sync::Arc;
@@ -112,6 +113,55 @@ pub async fn pages_of_what_has_ended_are_bounded_by_results(store: Arc<dyn Store
     assert_eq!(sizes(&history), [PER_PAGE, PER_PAGE, 2], "history");
     ended.sort_unstable_by(|a, b| b.cmp(a));
     assert_eq!(history.iter().flatten().map(|finished| finished.id).collect::<Vec<_>>(), ended);
+}
+
+/// Open executions of one job, far more than a view of it shows.
+const OPEN: usize = 300;
+/// Not a divisor of how many there are.
+const LISTED_AT_ONCE: usize = 37;
+
+pub async fn all_executions_of_a_job_are_listed_once_while_they_finish(store: Arc<dyn Store>) {
+    let house = House::new(store);
+    let mut worker = house.worker().await;
+    let job = job_with(1, |spec| {
+        spec.settings.schedule = every(1_000_000);
+        spec.settings.overlap = OverlapPolicy::Allow;
+    });
+    house.submit(at(1), job.clone()).await;
+    let trigger = Control { job: job.id, verb: Verb::Trigger { despite_overlap: true } };
+    house.store.control(at(2), vec![trigger; OPEN + 20]).await.unwrap();
+    for number in 0..20 {
+        // Some are over, of others the next attempt waits.
+        let end = if number % 2 == 0 { succeeded(3) } else { failed(3) };
+        worker.run(at(3), end).await;
+    }
+    let running = worker.claim_one(at(3)).await.execution;
+    let before = house.store.executions_of_job(job.id, None, limits::PAGE_ITEMS_MAX).await.unwrap();
+    assert_eq!((before.items.len(), before.next), (OPEN + 30, None), "ten have a second attempt");
+    let worker_of_running = before.items.iter().find(|view| view.id() == running).map(|view| match view {
+        ExecutionView::Live { worker, .. } => worker.as_deref(),
+        ExecutionView::Finished(_) => None,
+    });
+    assert_eq!(worker_of_running, Some(Some("w")));
+
+    let (mut listed, mut place) = (Vec::new(), None);
+    loop {
+        let page = house.store.executions_of_job(job.id, place, LISTED_AT_ONCE).await.unwrap();
+        listed.extend(page.items.iter().map(ExecutionView::id));
+        if page.next.is_none() {
+            break;
+        }
+        assert_eq!((page.items.len(), page.next), (LISTED_AT_ONCE, listed.last().copied()));
+        place = page.next;
+        for number in 0..20 {
+            let end = if number % 2 == 0 { succeeded(4) } else { failed(4) };
+            worker.run(at(4), end).await;
+        }
+    }
+    let expected: Vec<ExecutionId> = before.items.iter().map(ExecutionView::id).collect();
+    let is_known = |id: &&ExecutionId| expected.contains(id);
+    assert_eq!(listed.iter().filter(is_known).copied().collect::<Vec<_>>(), expected, "all, once, in order");
+    assert!(listed.is_sorted_by(|a, b| a > b), "attempts that were made meanwhile are in their places");
 }
 
 pub async fn a_page_of_dead_letters_is_bounded_by_errors(store: Arc<dyn Store>) {

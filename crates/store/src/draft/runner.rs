@@ -42,7 +42,7 @@ impl Runner<'_> {
     /// the others run without it.
     pub async fn run(&mut self, writes: &[Write]) -> Vec<Result<WriteReply, StoreError>> {
         let mut answers = Answers { writes, replies: vec![None; writes.len()] };
-        match self.run_together(&mut answers).await {
+        let replies = match self.run_together(&mut answers).await {
             Ok(Ran::Committed) => answers.all(),
             Ok(Ran::Apart) => {
                 let mut replies = Vec::with_capacity(writes.len());
@@ -52,7 +52,30 @@ impl Runner<'_> {
                 replies
             }
             Err(fault) => answers.all_or(&StoreError::from(fault)),
+        };
+        let mut settled = Vec::with_capacity(writes.len());
+        for (write, reply) in writes.iter().zip(replies) {
+            settled.push(match reply {
+                Err(error @ StoreError::Broken(_)) => self.run_in_parts(write, error).await,
+                reply => reply,
+            });
         }
+        settled
+    }
+
+    /// A write in which one item fails is run again in parts, so that only that one fails.
+    async fn run_in_parts(&mut self, write: &Write, error: StoreError) -> Result<WriteReply, StoreError> {
+        tracing::warn!(%error, "a write failed and was undone");
+        let Some((left, right)) = write.halves() else { return write.refused(&error.to_string()).ok_or(error) };
+        let mut replies = Vec::with_capacity(2);
+        for half in [left, right] {
+            replies.push(match self.run_alone(&half).await {
+                Err(error @ StoreError::Broken(_)) => Box::pin(self.run_in_parts(&half, error)).await?,
+                reply => reply?,
+            });
+        }
+        let (right, left) = (replies.pop(), replies.pop());
+        left.zip(right).and_then(|(left, right)| left.joined(right)).ok_or(error)
     }
 
     async fn run_alone(&mut self, write: &Write) -> Result<WriteReply, StoreError> {

@@ -1,19 +1,9 @@
 //! Rows as they travel between two databases: cell by cell, with no meaning but their type.
 
 use crate::fault::Fault;
+use crate::layout::{Cell, Cells, hex};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-
-/// One value. What one database calls true, another calls 1: flags are numbers here.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Cell {
-    Null,
-    Number(i64),
-    Text(String),
-    Bytes(Vec<u8>),
-}
-
-pub(crate) type Cells = Vec<Cell>;
 
 impl Cell {
     pub fn number(&self, what: &'static str) -> Result<i64, Fault> {
@@ -60,10 +50,6 @@ impl Cell {
             }
         }
     }
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn unhex(digits: &str) -> Option<Vec<u8>> {

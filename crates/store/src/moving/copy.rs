@@ -1,10 +1,10 @@
 //! The move itself: what must be so before it, page after page, and the comparison at its end.
 
-use super::cells::{Cell, Cells, Checksum, Place};
-use super::layout::{Layout, TABLES, is_never_empty};
+use super::cells::{Checksum, Place};
 use super::side::{Notes, Portion, Side};
 use super::{Beginning, End, MoveError, Moved, MovedTable, Progress, Stage};
 use crate::fault::Fault;
+use crate::layout::{Cell, Cells, Layout, TABLES, is_never_empty};
 use punctual_core::ids::JobId;
 use serde_json::json;
 use std::collections::BTreeMap;

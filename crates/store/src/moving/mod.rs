@@ -1,6 +1,6 @@
 //! Moving house: everything that one store holds, copied to another one that is empty, whatever databases they are.
 //!
-//! Rows travel cell by cell, because all databases keep the same columns with the same meaning (`layout.rs`); nothing is
+//! Rows travel cell by cell, because all databases keep the same columns with the same meaning (`layout.rs` of the crate); nothing is
 //! read into the types of core and written out again. A page of rows and the word how far the copy has come are one
 //! transaction in the target, so a copy that was interrupted goes on behind its last page. Until all is there and both
 //! sides have been compared row by row, the target has a table of notes, and no store with such a table is opened.
@@ -11,13 +11,11 @@
 
 mod cells;
 mod copy;
-mod layout;
 mod side;
 #[cfg(all(test, feature = "postgres", feature = "mysql"))]
 mod tests;
 
-pub(crate) use cells::{Cell, Cells};
-pub(crate) use layout::{Column, Kind, Layout, TABLES};
+pub(crate) use crate::layout::{Cell, Cells, Column, Kind, Layout, TABLES};
 pub(crate) use side::{Notes, Portion, Side, fitting};
 
 use crate::fault::Fault;

@@ -1,9 +1,8 @@
 //! A database as one side of a move, or as a copy that is made a store of its own.
 
 use super::Forked;
-use super::cells::{Cell, Cells};
-use super::layout::Layout;
 use crate::fault::Fault;
+use crate::layout::{Cell, Cells, Layout};
 use async_trait::async_trait;
 use punctual_core::time::Timestamp;
 use std::collections::BTreeMap;

@@ -55,7 +55,7 @@ pub async fn mend(options: &MySqlOptions) -> Result<Vec<Drift>, MigrateError> {
 }
 
 /// A connection for statements that read whole tables, to a database that this binary understands.
-async fn patient(options: &MySqlOptions) -> Result<Connection, MigrateError> {
+pub(super) async fn patient(options: &MySqlOptions) -> Result<Connection, MigrateError> {
     let options = MySqlOptions { statement_timeout: limits::DATABASE_CHECK_TIMEOUT, ..options.clone() };
     let mut connection = Connection::writing(&options.target()?).await?;
     match version(&mut connection).await? {

@@ -110,7 +110,7 @@ pub(crate) async fn is_unfinished(connection: &mut Connection) -> Result<bool, F
 }
 
 /// Where rows of a table are read from.
-fn read_from(table: &Layout) -> &'static str {
+pub(super) fn read_from(table: &Layout) -> &'static str {
     match table.name {
         "lane_tallies" => LANE_TALLIES,
         "job_tally" => JOB_TALLY,
@@ -134,13 +134,13 @@ fn column(table: &Layout, name: &'static str) -> &'static str {
     }
 }
 
-fn columns(table: &Layout, columns: &[Column]) -> String {
+pub(super) fn columns(table: &Layout, columns: &[Column]) -> String {
     columns.iter().map(|each| format!("`{}`", column(table, each.name))).collect::<Vec<_>>().join(", ")
 }
 
 /// `WHERE` the key is behind another one, in the order of the key: written out, because these servers find no way through
 /// an index by a comparison of rows.
-fn behind(table: &Layout, after: Option<&[Cell]>) -> (String, Vec<Value>) {
+pub(super) fn behind(table: &Layout, after: Option<&[Cell]>) -> (String, Vec<Value>) {
     let order = format!("ORDER BY {}", columns(table, table.key_columns()));
     let Some(after) = after else { return (order, vec![]) };
     let (mut ways, mut values) = (Vec::new(), Vec::new());
@@ -162,7 +162,7 @@ fn value(cell: &Cell) -> Value {
     }
 }
 
-fn read(table: &Layout, row: &Row) -> Result<Cells, Fault> {
+pub(super) fn read(table: &Layout, row: &Row) -> Result<Cells, Fault> {
     let cell = |(place, column): (usize, &Column)| -> Result<Cell, Fault> {
         Ok(match column.kind {
             Kind::Id | Kind::Bytes => get::<Option<Vec<u8>>>(row, place)?.map_or(Cell::Null, Cell::Bytes),

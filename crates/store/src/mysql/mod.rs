@@ -13,6 +13,7 @@ mod floor;
 mod galera;
 mod hosts;
 mod house;
+pub mod malformed;
 mod inspect;
 mod lists;
 mod log_quota;

@@ -54,7 +54,7 @@ pub async fn mend(options: &PostgresOptions) -> Result<Vec<Drift>, MigrateError>
 }
 
 /// A connection for statements that read whole tables, to a database that this binary understands.
-async fn patient(options: &PostgresOptions) -> Result<Client, MigrateError> {
+pub(super) async fn patient(options: &PostgresOptions) -> Result<Client, MigrateError> {
     let options = PostgresOptions { statement_timeout: limits::DATABASE_CHECK_TIMEOUT, ..options.clone() };
     let client = connect(&options.target()?).await?;
     match version(&client).await? {

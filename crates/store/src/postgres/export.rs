@@ -104,7 +104,7 @@ pub(crate) async fn is_unfinished(client: &Client) -> Result<bool, Fault> {
 }
 
 /// Where rows of a table are read from.
-fn read_from(table: &Layout) -> &'static str {
+pub(super) fn read_from(table: &Layout) -> &'static str {
     match table.name {
         "lane_tallies" => LANE_TALLIES,
         "job_tally" => JOB_TALLY,
@@ -119,7 +119,7 @@ fn stored_tables() -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-fn columns(columns: &[Column]) -> String {
+pub(super) fn columns(columns: &[Column]) -> String {
     columns.iter().map(|column| format!("\"{}\"", column.name)).collect::<Vec<_>>().join(", ")
 }
 
@@ -138,7 +138,7 @@ const fn type_of(kind: Kind) -> &'static str {
 type Parameter<'a> = Box<dyn ToSql + Sync + Send + 'a>;
 
 /// `WHERE` the key is behind another one, in the order of the key.
-fn behind(table: &Layout, after: Option<&[Cell]>) -> String {
+pub(super) fn behind(table: &Layout, after: Option<&[Cell]>) -> String {
     let key = columns(table.key_columns());
     let condition = after.map(|_| {
         let types =
@@ -148,7 +148,7 @@ fn behind(table: &Layout, after: Option<&[Cell]>) -> String {
     format!("{} ORDER BY {key}", condition.unwrap_or_default())
 }
 
-fn key_values<'a>(table: &Layout, after: Option<&'a [Cell]>) -> Result<Vec<Parameter<'a>>, Fault> {
+pub(super) fn key_values<'a>(table: &Layout, after: Option<&'a [Cell]>) -> Result<Vec<Parameter<'a>>, Fault> {
     let cells = table.key_columns().iter().zip(after.unwrap_or_default());
     cells.map(|(column, cell)| single(column, cell)).collect()
 }
@@ -218,7 +218,7 @@ fn uuid_in(cell: &Cell) -> Result<Option<Uuid>, Fault> {
     Uuid::from_slice(bytes).map(Some).map_err(|_| Fault::damaged("the id of a job", format!("{bytes:?}")))
 }
 
-fn read(table: &Layout, row: &Row) -> Result<Cells, Fault> {
+pub(super) fn read(table: &Layout, row: &Row) -> Result<Cells, Fault> {
     let number = |number: Option<i64>| number.map_or(Cell::Null, Cell::Number);
     let bytes = |bytes: Option<Vec<u8>>| bytes.map_or(Cell::Null, Cell::Bytes);
     let cell = |(place, column): (usize, &Column)| -> Result<Cell, Fault> {

@@ -11,6 +11,7 @@ mod guard;
 mod heads;
 mod hosts;
 mod house;
+pub mod malformed;
 mod inspect;
 mod listen;
 mod log_quota;

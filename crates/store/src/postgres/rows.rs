@@ -21,7 +21,10 @@ use uuid::Uuid;
 
 /// A column of a type that the schema says it has.
 pub(crate) fn get<'row, T: FromSql<'row>>(row: &'row Row, column: usize) -> Result<T, Fault> {
-    Ok(row.try_get(column)?)
+    row.try_get(column).map_err(|error| {
+        let name = row.columns().get(column).map_or("a column", |column| column.name());
+        Fault::damaged(name.to_owned(), format!("a value ({error})"))
+    })
 }
 
 /// A `smallint`.

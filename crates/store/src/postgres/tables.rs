@@ -14,7 +14,8 @@ use crate::draft::{Changes, Connect, Found, KnownLanes, Named, Tables, Wants};
 use crate::fault::Fault;
 use async_trait::async_trait;
 use changed::Writing;
-use found::{Gathering, lanes_of, read_queue};
+use found::{Gathering, lanes_of};
+pub(super) use found::read_queue;
 use punctual_core::ids::{JobId, SessionId};
 use punctual_core::occurrence::LiveState;
 use punctual_core::ports::QueueRow;
@@ -66,6 +67,9 @@ pub(crate) struct PostgresTables {
     /// Those whose rows it had locked by then.
     held_queues: BTreeSet<String>,
 }
+
+/// Times that a claim looks for twice as many rows because some cannot be read.
+const ROUNDS_PAST_MALFORMED_MAX: usize = 8;
 
 /// Where a transaction stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,6 +136,29 @@ impl PostgresTables {
         heads.found(gathering.claimed_places());
         for index in gathering.short_claims(&wants.claims) {
             heads.emptied(lanes(&index));
+        }
+        Ok(())
+    }
+
+    /// Looks further in lanes at whose head are rows that cannot be read.
+    async fn look_past_malformed(&mut self, wants: &Wants, gathering: &mut Gathering) -> Result<(), Fault> {
+        let heads = Arc::clone(&self.shared.heads);
+        let mut wider = wants.claims.clone();
+        for _ in 0..ROUNDS_PAST_MALFORMED_MAX {
+            let mut again = Vec::new();
+            for (index, wanted) in wider.iter_mut().enumerate() {
+                if gathering.found_claims(index) < wants.claims[index].count
+                    && let Some(more) = gathering.wider(index, wanted)
+                {
+                    *wanted = more;
+                    again.push(index);
+                }
+            }
+            if again.is_empty() {
+                return Ok(());
+            }
+            let wants = Wants { claims: wider.clone(), ..Wants::default() };
+            self.gather(Round::claims(&wants, &again, &heads), gathering).await?;
         }
         Ok(())
     }
@@ -227,6 +254,7 @@ impl Tables for PostgresTables {
                 heads.looked_whole(began, Instant::now());
             }
             self.look_again(wants, look, &mut gathering).await?;
+            self.look_past_malformed(wants, &mut gathering).await?;
         }
         // What may be claimed is known only now, and whoever claims it wants to know what to run.
         let jobs: BTreeSet<JobId> = gathering.claimed().map(|id| id.job).collect();

@@ -2,6 +2,7 @@
 
 use super::connection::{Durability, open_for_writing};
 use super::lock::DirectoryLock;
+use super::malformed::{columns, marks, read_from};
 use super::migrate;
 use super::open::{LOGS_FILE, MAIN_FILE, OpenError, is_unfinished};
 use crate::fault::Fault;
@@ -9,16 +10,12 @@ use crate::moving::{Cell, Cells, End, Forked, Layout, MoveError, Notes, Portion,
 use async_trait::async_trait;
 use punctual_core::limits::{MOVING_PAGE_BYTES_MAX, MOVING_PAGE_ROWS_MAX};
 use punctual_core::time::Timestamp;
-use rusqlite::types::{ToSql, ToSqlOutput, Value, ValueRef};
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row, Transaction, params_from_iter};
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-/// The last numbers that were given.
-const NUMBERS: &str = "(SELECT 'history_given' AS name, max(given, retained) AS given FROM history_bounds \
-     UNION ALL SELECT 'history_retained', retained FROM history_bounds \
-     UNION ALL SELECT 'session', coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'sessions'), 0))";
 /// Queues that something was ever submitted to.
 const PAUSE_USED: &str = "INSERT INTO queues (queue, paused_at) SELECT DISTINCT queue, ?1 FROM lanes WHERE true \
      ON CONFLICT (queue) DO NOTHING";
@@ -82,42 +79,6 @@ fn open_file(path: &Path, steps: &[&str], end: End) -> Result<Connection, MoveEr
 impl SqliteSide {
     fn conn(&mut self, table: &Layout) -> &mut Connection {
         if table.name == "lines" { &mut self.logs } else { &mut self.main }
-    }
-}
-
-/// Where rows of a table are read from.
-fn read_from(table: &Layout) -> &'static str {
-    match table.name {
-        "numbers" => NUMBERS,
-        _ => table.name,
-    }
-}
-
-/// The name of a column here.
-fn column(table: &Layout, name: &'static str) -> &'static str {
-    match (table.name, name) {
-        ("history", "place") | ("skipped", "number") => "seq",
-        _ => name,
-    }
-}
-
-fn columns(table: &Layout, count: usize) -> String {
-    let names = table.columns.iter().take(count).map(|each| format!("\"{}\"", column(table, each.name)));
-    names.collect::<Vec<_>>().join(", ")
-}
-
-fn marks(count: usize) -> String {
-    vec!["?"; count].join(", ")
-}
-
-impl ToSql for Cell {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(match self {
-            Cell::Null => ToSqlOutput::Owned(Value::Null),
-            Cell::Number(number) => ToSqlOutput::Owned(Value::Integer(*number)),
-            Cell::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
-            Cell::Bytes(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
-        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{drift, unused};
 use super::reads::{TOKEN, read_token};
-use super::rows::{all, decode, job_id, limit, one, time};
+use super::rows::{all, decode, job_id, limit, one, time, up_to, bound, one_readable};
 use super::tx::Tx;
 use super::write::{Purged, Upkeep, UpkeepReply};
 use crate::codes::Code;
@@ -119,7 +119,7 @@ fn retain_history(tx: &mut Tx<'_>, before: Timestamp, count: usize) -> Result<us
 fn retire(tx: &mut Tx<'_>, now: Timestamp, step: Retirement) -> Result<Retired, Fault> {
     let after: &[u8] = step.after.as_ref().map_or(&[], |id| id.as_bytes());
     let mut select = tx.conn.prepare_cached(JOBS_AFTER)?;
-    let looked_at = all(&mut select, params![after, limit(step.limit)], |row| {
+    let looked_at = up_to(step.limit, &mut select, params![after, bound(step.limit)], |row| {
         Ok((job_id(row, 0)?, time(row, 1)?, decode::<JobMark>(row, 2, "jobs.mark")?))
     })?;
     let mut retired = Retired::default();
@@ -143,7 +143,7 @@ fn is_over(tx: &mut Tx<'_>, job: JobId, changed_at: Timestamp, before: Timestamp
     if changed_at >= before || tx.is_unfinished(job)? {
         return Ok(false);
     }
-    let last = one(&mut *tx.conn.prepare_cached(LAST_COMPLETED)?, [job.as_bytes()], |row| time(row, 0))?;
+    let last = one_readable(&mut *tx.conn.prepare_cached(LAST_COMPLETED)?, [job.as_bytes()], |row| time(row, 0))?;
     let mut dead = tx.conn.prepare_cached("SELECT 1 FROM dead_letters WHERE job = ?1")?;
     Ok(last.is_none_or(|last| last < before) && !dead.exists([job.as_bytes()])?)
 }
@@ -152,7 +152,8 @@ fn is_over(tx: &mut Tx<'_>, job: JobId, changed_at: Timestamp, before: Timestamp
 /// something ended later than `before` stays: whoever follows history may not have been told of it yet.
 fn purge(tx: &mut Tx<'_>, before: Timestamp, count: usize) -> Result<Purged, Fault> {
     let mut select = tx.conn.prepare_cached(PURGEABLE)?;
-    let jobs = all(&mut select, params![limit(count), before.as_micros()], |row| job_id(row, 0))?;
+    let bounds = params![bound(count), before.as_micros()];
+    let jobs = up_to(count, &mut select, bounds, |row| job_id(row, 0))?;
     let mut purged = Purged { jobs: vec![], more: false };
     let mut is_cut_off = jobs.len() == count;
     let mut left = count;

@@ -1,5 +1,6 @@
 //! What must be true of every database between two transactions, whatever happened before.
 
+use super::malformed::malformed_rows;
 use super::rows::all;
 use super::scan::scan_all;
 use crate::fault::Fault;
@@ -173,6 +174,7 @@ pub(crate) fn problems(conn: &Connection) -> Result<Vec<String>, Fault> {
     if !problems.is_empty() {
         return Ok(problems);
     }
+    problems.extend(malformed_rows(conn)?);
     problems.extend(broken(conn, RULES)?);
     problems.extend(tally_problems(conn)?);
     Ok(problems)

@@ -4,7 +4,7 @@
 use super::connection::{self, Durability};
 use super::migrate;
 use super::reads::{Item, page};
-use super::rows::{count, counter, decode, job_id, limit, one, time};
+use super::rows::{count, counter, decode, job_id, limit, one, time, bound};
 use crate::codes::Code;
 use crate::fault::Fault;
 use crate::kept::{Kept, RemovedLines};
@@ -261,7 +261,7 @@ fn try_read_lines(
         occurrence.number,
         execution.attempt,
         after.map_or(0, counter),
-        limit(wanted + 1)
+        bound(wanted + 1)
     ];
     page(&mut *conn.prepare_cached(LINES_OF_EXECUTION)?, bounds, Room::of(wanted), read_item)
 }
@@ -283,7 +283,7 @@ fn try_read_last_lines(
     wanted: usize,
 ) -> Result<Vec<LogLine>, Fault> {
     let occurrence = execution.occurrence;
-    let bounds = params![occurrence.job.as_bytes(), occurrence.number, execution.attempt, limit(wanted)];
+    let bounds = params![occurrence.job.as_bytes(), occurrence.number, execution.attempt, bound(wanted)];
     let last = page(&mut *conn.prepare_cached(LAST_LINES)?, bounds, Room::of(wanted), read_item)?;
     Ok(last.items)
 }

@@ -21,6 +21,7 @@ mod inspect;
 mod integrity;
 mod lock;
 mod logs;
+mod malformed;
 mod migrate;
 mod names;
 mod open;

@@ -2,10 +2,11 @@
 //! writer is the only one to change these tables, so what is remembered of committed rows stays true until the writer
 //! deletes them; what was learned in a transaction that did not commit must be forgotten.
 
-use super::rows::{all, count, one, time_or_none};
-use crate::codes::{read_limits, read_placing};
+use super::rows::{all, count, located, one, text_or_none, time_or_none};
+use crate::codes::{queue_row, read_limits, read_placing};
 use crate::fault::Fault;
 use punctual_core::ids::SessionId;
+use punctual_core::placing::Placing;
 use punctual_core::ports::{Lane, QueueRow};
 use punctual_core::queue::QueueSettings;
 use rusqlite::{Connection, params};
@@ -118,24 +119,21 @@ impl QueueTable {
     }
 }
 
-/// All queues of which something is set, by name.
+/// All queues of which something is set, by name. One whose settings cannot be read says so.
 pub(crate) fn read_queues(conn: &Connection) -> Result<Vec<QueueRow>, Fault> {
     let mut select = conn
         .prepare_cached("SELECT queue, paused_at, max_depth, limits, unplaced FROM queues ORDER BY queue")?;
     all(&mut select, [], |row| {
-        let max_depth = match row.get::<_, Option<i64>>(2)? {
-            Some(_) => Some(count(row, 2, "queues.max_depth")?),
-            None => None,
+        let (queue, paused_at) = (row.get(0)?, time_or_none(row, 1)?);
+        let rest = || -> Result<(QueueSettings, Option<Placing>), Fault> {
+            let max_depth = match row.get::<_, Option<i64>>(2)? {
+                Some(_) => Some(count(row, 2, "queues.max_depth")?),
+                None => None,
+            };
+            let limits = read_limits(text_or_none(row, 3)?)?;
+            Ok((QueueSettings { max_depth, limits }, read_placing(text_or_none(row, 4)?)?))
         };
-        Ok(QueueRow {
-            queue: row.get(0)?,
-            paused_at: time_or_none(row, 1)?,
-            settings: QueueSettings {
-                max_depth,
-                limits: read_limits(row.get::<_, Option<String>>(3)?.as_deref())?,
-            },
-            placing: read_placing(row.get::<_, Option<String>>(4)?.as_deref())?,
-        })
+        queue_row(queue, paused_at, rest().map_err(|fault| located(fault, row)))
     })
 }
 

@@ -503,6 +503,15 @@ impl Store for SqliteStore {
         self.read(move |reads| reads.history(job, before, limit)).await
     }
 
+    async fn executions_of_job(
+        &self,
+        job: JobId,
+        before: Option<ExecutionId>,
+        limit: usize,
+    ) -> Result<Page<ExecutionView, ExecutionId>, StoreError> {
+        self.read(move |reads| reads.executions_of_job(job, before, limit)).await
+    }
+
     async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionView>, StoreError> {
         self.read(move |reads| reads.execution(id)).await
     }

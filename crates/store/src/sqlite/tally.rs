@@ -2,7 +2,7 @@
 
 use super::active::ActiveLanes;
 use super::names::Lanes;
-use super::rows::{all, decode, one, time};
+use super::rows::{all, decode, one, one_readable, time};
 use crate::fault::Fault;
 use crate::tally::{Counts, LaneCounts, LimiterCounts, shown, status};
 use punctual_core::ids::JobId;
@@ -149,7 +149,7 @@ fn lane_counts(row: &Row<'_>, first: usize) -> Result<LaneCounts, Fault> {
 /// The status of a job as its rows stand; `None` if it is deleted or not there.
 pub(crate) fn status_of(conn: &Connection, job: JobId) -> Result<Option<JobStatus>, Fault> {
     let mut select = conn.prepare_cached(STATUS_OF_JOB)?;
-    let found = one(&mut select, [job.as_bytes()], |row| {
+    let found = one_readable(&mut select, [job.as_bytes()], |row| {
         Ok(status(decode(row, 0, "jobs.mark")?, row.get::<_, bool>(1)?))
     })?;
     Ok(found.flatten())

@@ -6,15 +6,18 @@ use super::notes::checkpoint_of;
 use super::queues;
 use super::settle::record;
 use crate::fault::Fault;
-use crate::rows::{JobTerms, Rows};
+use crate::malformed::note;
+use crate::rows::{JobTerms, LiveRow, Rows};
 use punctual_core::defects::{Defect, planted};
 use punctual_core::ids::OccurrenceId;
 use punctual_core::limits;
+use punctual_core::occurrence::{Live, Settled};
 use punctual_core::ports::{Assignment, Begun, Claim, ClaimOutcome};
 use punctual_core::time::Timestamp;
+use std::collections::BTreeSet;
 
-/// Times that a claim looks again because something it found had expired.
-const EXPIRED_ROUNDS_MAX: usize = 8;
+/// Times that a claim looks again because something it found had expired or could not be read.
+const ROUNDS_MAX: usize = 8;
 
 pub(super) fn claim<R: Rows>(
     rows: &mut R,
@@ -34,15 +37,15 @@ fn claim_one<R: Rows>(rows: &mut R, now: Timestamp, claim: &Claim) -> Result<Cla
     }
     let lanes = rows.lanes_matching(&claim.queues, &claim.job_types)?;
     let lanes = without_paused(rows, lanes)?;
-    let limit = claim.limit.min(limits::POLL_CAPACITY_MAX);
-    let mut taken = Taken::default();
-    // What has expired makes room for what comes after it.
+    let mut taken = Taken { limit: claim.limit.min(limits::POLL_CAPACITY_MAX), ..Taken::default() };
+    // What has expired or cannot be read makes room for what comes after it.
     let mut expired = 0;
-    for _ in 0..EXPIRED_ROUNDS_MAX {
-        let wanted = limit - taken.assignments.len();
-        let keys = rows.lowest(&lanes, wanted)?;
+    for _ in 0..ROUNDS_MAX {
+        let passed_over = taken.malformed.len();
+        // Twice as many as before, so that however many cannot be read, a few rounds get past them.
+        let keys = rows.lowest(&lanes, taken.left() + 2 * passed_over)?;
         expired = lease(rows, now, claim, &keys, &mut taken)?;
-        if expired == 0 {
+        if expired == 0 && taken.malformed.len() == passed_over {
             break;
         }
     }
@@ -61,8 +64,17 @@ fn claim_one<R: Rows>(rows: &mut R, now: Timestamp, claim: &Claim) -> Result<Cla
 /// What a claim has brought so far.
 #[derive(Default)]
 struct Taken {
+    limit: usize,
     assignments: Vec<Assignment>,
     begun: Begun,
+    /// What cannot be read, and is passed over.
+    malformed: BTreeSet<OccurrenceId>,
+}
+
+impl Taken {
+    fn left(&self) -> usize {
+        self.limit - self.assignments.len()
+    }
 }
 
 fn without_paused<R: Rows>(rows: &mut R, lanes: Vec<i64>) -> Result<Vec<i64>, Fault> {
@@ -86,42 +98,61 @@ fn lease<R: Rows>(
 ) -> Result<usize, Fault> {
     let mut gaps = Gaps::default();
     let mut expired = 0;
-    taken.assignments.reserve(keys.len());
+    let mut left = taken.left();
+    taken.assignments.reserve(left);
     for key in keys {
-        match gaps.pass(lease_one(rows, now, claim, *key))? {
-            Some(Found::Leased(assignment)) => taken.assignments.push(assignment),
-            Some(Found::Expired(begun)) => {
-                taken.begun.add(begun);
+        if left == 0 {
+            break;
+        }
+        if taken.malformed.contains(key) {
+            continue;
+        }
+        left -= 1;
+        let found = match find(rows, now, claim, *key) {
+            // Nothing of it was written.
+            Err(fault) if fault.is_malformed() && !gaps.is_any() => {
+                note(&fault);
+                taken.malformed.insert(*key);
+                left += 1;
+                continue;
+            }
+            found => found,
+        };
+        let Some(found) = gaps.pass(found)? else { continue };
+        match found {
+            Found::Claimed { row, claimed, assignment } => {
+                rows.update_live(&row, &claimed)?;
+                taken.assignments.push(assignment);
+            }
+            Found::Expired { row, settled } => {
+                if let Some(recorded) = gaps.pass(record(rows, &row, settled, now))? {
+                    taken.begun.add(recorded.begun);
+                }
                 expired += 1;
             }
-            None => {}
         }
     }
     gaps.close(expired)
 }
 
-/// What became of an execution that was to be claimed.
+/// What is to become of an execution that was to be claimed.
 enum Found {
-    Leased(Assignment),
-    Expired(Begun),
+    Claimed { row: LiveRow, claimed: Live, assignment: Assignment },
+    Expired { row: LiveRow, settled: Settled },
 }
 
-fn lease_one<R: Rows>(
-    rows: &mut R,
-    now: Timestamp,
-    claim: &Claim,
-    key: OccurrenceId,
-) -> Result<Found, Fault> {
+/// Reads all that a lease needs, and writes nothing: whatever cannot be read is passed over.
+fn find<R: Rows>(rows: &mut R, now: Timestamp, claim: &Claim, key: OccurrenceId) -> Result<Found, Fault> {
     let found = rows.claimable(key)?;
     let (row, facts) = found.ok_or_else(|| Fault::Missing(format!("job of {key}")))?;
     if row.live.is_expired(now) && !planted(Defect::ClaimExpired) {
         let terms = rows.terms_of(key.job)?;
         let settled = row.live.expired(terms.as_ref().map(JobTerms::terms), now)?;
-        return Ok(Found::Expired(record(rows, &row, settled, now)?.begun));
+        return Ok(Found::Expired { row, settled });
     }
     let claimed = row.live.claimed(claim.session, facts.version, now)?;
-    rows.update_live(&row, &claimed)?;
     let checkpoint = checkpoint_of(rows, &claimed)?;
     let lane = rows.lane(row.lane)?;
-    Ok(Found::Leased(assignment(&claimed, &lane, facts, checkpoint)))
+    let assignment = assignment(&claimed, &lane, facts, checkpoint);
+    Ok(Found::Claimed { row, claimed, assignment })
 }

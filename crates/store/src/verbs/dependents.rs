@@ -65,7 +65,7 @@ pub(super) fn resolve<R: Rows>(rows: &mut R, now: Timestamp, count: usize) -> Re
         let left = count - resolved.dependents;
         let children = gaps.pass(rows.children(parent, left.saturating_add(1)))?.unwrap_or_default();
         for child in children.iter().take(left) {
-            gaps.pass(tell(rows, parent, *child, succeeded, now, &mut resolved.begun))?;
+            gaps.pass_over(tell(rows, parent, *child, succeeded, now, &mut resolved.begun))?;
         }
         resolved.dependents += children.len().min(left);
         if children.len() > left {

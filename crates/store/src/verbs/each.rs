@@ -1,6 +1,7 @@
 //! Going on past rows that are not loaded yet, so that one pass finds out all that is missing.
 
 use crate::fault::Fault;
+use crate::malformed::note;
 
 /// Runs all items of a batch. If rows are missing for one of them, the others are run all the same, to learn what
 /// they miss; what they come to then counts for nothing.
@@ -35,6 +36,22 @@ impl Gaps {
                 Ok(None)
             }
             Err(fault) => Err(fault),
+        }
+    }
+
+    /// Whether any rows are missing so far, so that no fault means anything.
+    pub fn is_any(&self) -> bool {
+        self.any
+    }
+
+    /// As [`Gaps::pass`], for a step without which the others go on: where a row cannot be read, it is left out.
+    pub fn pass_over<T>(&mut self, result: Result<T, Fault>) -> Result<Option<T>, Fault> {
+        match result {
+            Err(fault) if fault.is_malformed() && !self.any => {
+                note(&fault);
+                Ok(None)
+            }
+            result => self.pass(result),
         }
     }
 

@@ -17,6 +17,10 @@ pub(super) fn pause_queue<R: Rows>(
     pausing: Pausing,
 ) -> Result<Begun, Fault> {
     let row = found_or_unset(rows, queue)?;
+    if let Some(reason) = row.unreadable {
+        // To write it would be to forget limits that somebody has set.
+        return Err(Fault::damaged(format!("the settings of the queue {queue}"), reason));
+    }
     match pausing {
         Pausing::Pause => {
             let paused_at = row.paused_at.or(Some(now));
@@ -37,7 +41,7 @@ pub(super) fn set_queue<R: Rows>(rows: &mut R, queue: &str, settings: &QueueSett
         // Nobody has a place.
         placing = None;
     }
-    keep(rows, QueueRow { settings: settings.clone(), placing, ..row })
+    keep(rows, QueueRow { settings: settings.clone(), placing, unreadable: None, ..row })
 }
 
 fn found_or_unset<R: Rows>(rows: &mut R, queue: &str) -> Result<QueueRow, Fault> {
@@ -54,7 +58,7 @@ fn keep<R: Rows>(rows: &mut R, row: QueueRow) -> Result<(), Fault> {
 }
 
 pub(super) fn is_paused<R: Rows>(rows: &mut R, queue: &str) -> Result<bool, Fault> {
-    Ok(rows.queue(queue)?.is_some_and(|row| row.paused_at.is_some()))
+    Ok(rows.queue(queue)?.is_some_and(|row| row.is_held()))
 }
 
 /// Refuses a new job that would join a full queue at once. Queues without a limit pay nothing for this.

@@ -122,7 +122,8 @@ fn close<R: Rows>(rows: &mut R, row: &LiveRow, mark: Option<JobMark>) -> Result<
     if rows.is_unfinished(job)? {
         return Ok(Left::Something);
     }
-    let before = rows.mark_of(job)?.ok_or_else(|| Fault::Missing(format!("job {job}")))?;
+    // Nothing is known of a job whose row cannot be read, so that its counts stay as they are.
+    let Some(before) = rows.mark_of(job)? else { return Ok(Left::Something) };
     if let Some(mark) = mark {
         rows.set_mark(job, mark)?;
     }

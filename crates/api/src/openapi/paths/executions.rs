@@ -26,7 +26,10 @@ fn on_execution(method: Method, rest: &str, title: Title) -> Operation {
 fn of_job() -> Operation {
     let title = title("listExecutionsOfJob", "List the executions of a job");
     let operation = Operation::new(Method::GET, format!("{API_PREFIX}/jobs/{{id}}/executions"), title)
-        .about("Open executions first, then history, newest first; and ranges of skipped occurrences.")
+        .about(
+            "Open and finished executions in one order, latest occurrence and attempt first; and ranges of skipped \
+            occurrences. An execution keeps its place when it finishes, so that pages neither repeat nor lose one.",
+        )
         .in_path("id", job_id())
         .fails(404, NO_JOB);
     paged(operation).answers(200, "One page.", "ExecutionPage")

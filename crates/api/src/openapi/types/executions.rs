@@ -97,7 +97,7 @@ fn executions(schemas: &mut Schemas) {
     );
     schemas.answer::<ExecutionsPage>(
         "ExecutionPage",
-        "One page of a job's executions: the open ones first, then history, latest first.",
+        "One page of a job's executions, open and finished in one order: latest occurrence and attempt first.",
         vec![
             ("items", list("The executions.", the("Execution", "One of them."))),
             (

@@ -26,6 +26,10 @@ fn queues(schemas: &mut Schemas) {
         ("queue", text("Its name.").example("default")),
         ("paused", flag("It hands nothing out.")),
         ("paused_at", time("Since when.").or_null()),
+        (
+            "unreadable",
+            text("Why its settings cannot be read; left out if they can. Then it is held as if it were paused, until they are set again."),
+        ),
         ("max_depth", max_depth().or_null()),
     ];
     fields.extend(limits_of_queue().map(|(field, schema)| (field, schema.or_null())));

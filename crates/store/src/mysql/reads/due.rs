@@ -2,6 +2,7 @@
 
 use super::Reads;
 use crate::fault::Fault;
+use crate::malformed::pass_over;
 use crate::mysql::rows::{get, job_id, limit, occurrence_id, time, version};
 use mysql_async::Row;
 use punctual_core::ids::SegmentSet;
@@ -49,15 +50,16 @@ impl Reads {
         let bounds = [until.as_micros(), limit(count)].repeat(branches);
         let mut found = Vec::new();
         for row in self.all(&due_schedules(segments), bounds.clone()).await? {
-            found.push(read_schedule(&row)?);
+            found.extend(pass_over(read_schedule(&row))?);
         }
         for row in self.all(&due_live(segments), bounds).await? {
-            found.push(read_live(&row)?);
+            found.extend(pass_over(read_live(&row))?);
         }
         found.sort_by_key(|(at, _, what)| (*at, *what));
         let mut due = Vec::with_capacity(found.len());
         for (at, lane, what) in found {
-            due.push(Due { at, lane: self.lane(lane).await?, what });
+            let lane = pass_over(self.lane(lane).await)?;
+            due.extend(lane.map(|lane| Due { at, lane, what }));
         }
         Ok(due)
     }

@@ -14,6 +14,7 @@ use super::Reads;
 use super::keys::{json_of_numbers, json_of_occurrences, key};
 use super::page::rows_at_once;
 use crate::fault::Fault;
+use crate::malformed::{pass_over, readable};
 use crate::lists::{Room, bytes_of};
 use crate::mysql::rows::{
     HISTORY_COLUMNS, count, counter, get, history_columns, limit, live_columns, read_finished, read_live,
@@ -98,13 +99,18 @@ impl Reads {
                     return Ok(page);
                 }
                 // Without its row, a job is gone. One that is only marked as deleted has still to be told of.
-                if let Some(lane) = get::<Option<i64>>(row, HISTORY_COLUMNS + 1)? {
-                    let finished = read_finished(row, 0)?;
+                let lane = match get::<Option<i64>>(row, HISTORY_COLUMNS + 1)? {
+                    Some(lane) => pass_over(self.lane(lane).await)?,
+                    None => None,
+                };
+                if let Some(lane) = lane
+                    && let Some(finished) = pass_over(read_finished(row, 0))?
+                {
                     if !room.take(bytes_of(&finished)) {
                         page.more = true;
                         return Ok(page);
                     }
-                    let queue = self.lane(lane).await?.queue().to_owned();
+                    let queue = lane.queue().to_owned();
                     page.items.push(FinishedEvent { place, queue, finished });
                 }
                 page.looked_to = place;
@@ -175,7 +181,7 @@ impl Reads {
         }
         self.begin_snapshot().await?;
         let rows = self.all(OPEN, (json_of_occurrences(ids.iter().copied()),)).await?;
-        let rows = rows.iter().map(|row| read_live(row, 0)).collect::<Result<Vec<_>, _>>()?;
+        let rows = readable(rows.iter().map(|row| read_live(row, 0)))?;
         let open = self.named(rows).await?;
         self.end_snapshot().await?;
         let mut open: BTreeMap<OccurrenceId, OpenExecution> =
@@ -191,8 +197,8 @@ impl Reads {
     ) -> Result<Page<OpenExecution, RunningPlace>, Fault> {
         let wanted = wanted.clamp(1, limits::PAGE_ITEMS_MAX);
         self.begin_snapshot().await?;
-        let rows = self.running_after(after, wanted).await?;
-        let next = rows.last().filter(|_| rows.len() == wanted).and_then(place_of);
+        let Running { rows, read } = self.running_after(after, wanted).await?;
+        let next = rows.last().filter(|_| read == wanted).and_then(place_of);
         let items = self.named(rows).await?;
         self.end_snapshot().await?;
         Ok(Page { items, next })
@@ -202,7 +208,7 @@ impl Reads {
         &mut self,
         after: Option<RunningPlace>,
         wanted: usize,
-    ) -> Result<Vec<LiveRow>, Fault> {
+    ) -> Result<Running, Fault> {
         let rows = match after {
             None => self.all(RUNNING_FIRST, (limit(wanted),)).await?,
             Some(RunningPlace { session: SessionId(session), occurrence: OccurrenceId { job, number } }) => {
@@ -210,7 +216,8 @@ impl Reads {
                 self.all(RUNNING, bounds).await?
             }
         };
-        rows.iter().map(|row| read_live(row, 0)).collect()
+        let read = rows.len();
+        Ok(Running { rows: readable(rows.iter().map(|row| read_live(row, 0)))?, read })
     }
 
     /// Adds the names that rows refer to by number.
@@ -220,7 +227,7 @@ impl Reads {
         let mut open = Vec::with_capacity(rows.len());
         for row in rows {
             let worker = session_of(&row).and_then(|session| workers.get(&session)).cloned();
-            let lane = self.lane(row.lane).await?;
+            let Some(lane) = pass_over(self.lane(row.lane).await)? else { continue };
             let (queue, job_type) = (lane.queue().to_owned(), lane.job_type().to_owned());
             open.push(OpenExecution { live: row.live, worker, queue, job_type });
         }
@@ -234,6 +241,12 @@ impl Reads {
         let rows = self.all(WORKERS_OF_SESSIONS, (json_of_numbers(sessions),)).await?;
         rows.iter().map(|row: &Row| Ok((get(row, 0)?, get(row, 1)?))).collect()
     }
+}
+
+/// What runs, and how many rows were read of it: some may be malformed.
+pub(super) struct Running {
+    pub rows: Vec<LiveRow>,
+    pub read: usize,
 }
 
 /// What is known of numbers that are missing.

@@ -4,7 +4,8 @@ use super::Reads;
 use super::keys::key;
 use super::page::{Filling, ROWS_AT_ONCE, rows_at_once};
 use crate::fault::Fault;
-use crate::lists::{LOOKED_AT_MAX, bytes_of, is_letter_meant};
+use crate::malformed::{pass_over, readable};
+use crate::lists::{LOOKED_AT_MAX, bytes_of, executions_merged, is_letter_meant};
 use crate::mysql::rows::{
     DEAD_LETTER_COLUMNS, LIVE_COLUMNS, count, counter, dead_letter_columns, decode, get, history_columns,
     limit, live_columns, read_dead_letter, read_finished, read_live, time,
@@ -36,6 +37,13 @@ const LIVE_WITH_WORKER: &str = concat!(
     ", workers.name FROM live LEFT JOIN sessions ON sessions.id = live.session \
      LEFT JOIN workers ON workers.id = sessions.worker WHERE live.job = ? AND live.occurrence = ?"
 );
+pub(crate) const OPEN_OF_JOB_BEFORE: &str = concat!(
+    "SELECT ",
+    live_columns!(),
+    ", workers.name FROM live FORCE INDEX (PRIMARY) LEFT JOIN sessions ON sessions.id = live.session \
+     LEFT JOIN workers ON workers.id = sessions.worker WHERE live.job = ? AND live.occurrence <= ? \
+     AND (live.occurrence < ? OR live.attempt < ?) ORDER BY live.occurrence DESC LIMIT ?"
+);
 const IS_DELETED: &str = "SELECT 1 FROM jobs WHERE jobs.id = ? AND jobs.mark = 4";
 pub(crate) const SKIPPED: &str = "SELECT skipped.first, skipped.last, skipped.count, skipped.reason \
      FROM skipped FORCE INDEX (skipped_job) WHERE skipped.job = ? ORDER BY skipped.last DESC LIMIT ?";
@@ -66,18 +74,39 @@ impl Reads {
             let (occurrence, attempt) = place;
             let bounds = (key(job), occurrence, occurrence, attempt, limit(at_once));
             let rows = self.all(HISTORY_OF_JOB, bounds).await?;
+            let mut is_past_any = false;
             for row in &rows {
-                let finished = read_finished(row, 0)?;
+                let Some(finished) = pass_over(read_finished(row, 0))? else { continue };
+                is_past_any = true;
                 let (id, bytes) = (finished.id, bytes_of(&finished));
                 if !page.add(finished, bytes, id) {
                     return Ok(page.cut_off());
                 }
                 place = place_of(id);
             }
-            if rows.len() < at_once {
+            // Where nothing can be read, nothing says how to get on.
+            if rows.len() < at_once || !is_past_any {
                 return Ok(page.ended());
             }
         }
+    }
+
+    /// All executions of a job, latest occurrence and attempt first.
+    pub async fn executions_of_job(
+        &mut self,
+        job: JobId,
+        before: Option<ExecutionId>,
+        wanted: usize,
+    ) -> Result<Page<ExecutionView, ExecutionId>, Fault> {
+        let wanted = wanted.clamp(1, limits::PAGE_ITEMS_MAX);
+        let (occurrence, attempt) = before.map_or((i64::MAX, 0), place_of);
+        let bounds = (key(job), occurrence, occurrence, attempt, limit(wanted + 1));
+        let read = |row: &Row| -> Result<ExecutionView, Fault> {
+            Ok(ExecutionView::Live { live: read_live(row, 0)?.live, worker: get(row, LIVE_COLUMNS)? })
+        };
+        let rows = self.all(OPEN_OF_JOB_BEFORE, bounds).await?;
+        let open = readable(rows.iter().map(read))?;
+        Ok(executions_merged(open, self.history(job, before, wanted).await?, wanted))
     }
 
     pub async fn execution(&mut self, id: ExecutionId) -> Result<Option<ExecutionView>, Fault> {
@@ -106,7 +135,7 @@ impl Reads {
     /// Ranges of occurrences that did not run, latest first.
     pub async fn skipped(&mut self, job: JobId, wanted: usize) -> Result<Vec<SkipRange>, Fault> {
         let bounds = (key(job), limit(wanted.min(limits::PAGE_ITEMS_MAX)));
-        self.all(SKIPPED, bounds).await?.iter().map(read_skipped).collect()
+        readable(self.all(SKIPPED, bounds).await?.iter().map(read_skipped))
     }
 
     /// Latest first.
@@ -119,8 +148,9 @@ impl Reads {
                 Some(job) => self.all(DEAD_LETTERS_OF_JOB, (key(job), before, limit(ROWS_AT_ONCE))).await?,
             };
             for row in &rows {
-                let lane = self.lane(get(row, DEAD_LETTER_COLUMNS - 1)?).await?;
-                let letter = read_dead_letter(row, 0, &lane)?;
+                let lane = self.lane(get(row, DEAD_LETTER_COLUMNS - 1)?).await;
+                let read = lane.and_then(|lane| read_dead_letter(row, 0, &lane));
+                let Some(letter) = pass_over(read)? else { continue };
                 let (number, bytes) = (letter.number, letter.error.as_ref().map_or(0, String::len));
                 let is_meant = is_letter_meant(query, &letter);
                 let has_room = if is_meant { page.add(letter, bytes, number) } else { page.pass(number) };

@@ -5,6 +5,7 @@ use super::keys::{VIEWS_AT_ONCE, json_of_jobs, key};
 use super::page::Filling;
 use crate::codes::Code;
 use crate::fault::Fault;
+use crate::malformed::pass_over;
 use crate::lists::{Candidate, Wanted, bytes_of_view, jobs_looked_at};
 use crate::mysql::rows::{bits, decode, get, job_id, limit, small};
 use mysql_async::{Row, Value};
@@ -138,12 +139,12 @@ impl Reads {
         }
         if let Some(tag) = query.tags.first() {
             let rows = self.all(TAGGED_JOBS, (tag.as_bytes(), before, limit(count))).await?;
-            return rows.iter().map(read_candidate).collect();
+            return rows.iter().map(candidate).collect();
         }
         let mark = match query.status {
             None | Some(JobStatus::Completed) => {
                 let rows = self.all(LATEST_JOBS, (before, limit(count))).await?;
-                return rows.iter().map(read_candidate).collect();
+                return rows.iter().map(candidate).collect();
             }
             Some(JobStatus::Active) => return self.active(before, count).await,
             Some(JobStatus::Paused) => JobMark::Paused,
@@ -151,7 +152,7 @@ impl Reads {
             Some(JobStatus::Cancelled) => JobMark::Cancelled,
         };
         let rows = self.all(MARKED_JOBS, (mark.code(), before, limit(count))).await?;
-        rows.iter().map(read_candidate).collect()
+        rows.iter().map(candidate).collect()
     }
 
     /// The latest jobs that have something open or still to fire.
@@ -172,10 +173,16 @@ impl Reads {
             return Ok(vec![]);
         }
         let rows = self.all(JOBS_BY_ID, (json_of_jobs(ids.iter().copied()),)).await?;
-        let mut candidates = rows.iter().map(read_candidate).collect::<Result<Vec<_>, _>>()?;
+        let mut candidates = rows.iter().map(candidate).collect::<Result<Vec<_>, _>>()?;
         candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.id));
         Ok(candidates)
     }
+}
+
+/// One whose row cannot be read is still a step on the way through the list.
+fn candidate(row: &Row) -> Result<Candidate, Fault> {
+    let id = job_id(row, 0)?;
+    Ok(pass_over(read_candidate(row))?.unwrap_or_else(|| Candidate::unreadable(id)))
 }
 
 fn read_candidate(row: &Row) -> Result<Candidate, Fault> {

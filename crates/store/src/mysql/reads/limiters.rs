@@ -3,6 +3,7 @@
 use super::Reads;
 use crate::codes::{WaitedIn, lines_after, lines_to_look_at, read_line};
 use crate::fault::Fault;
+use crate::malformed::pass_over;
 use crate::mysql::lists::{documents, numbers};
 use crate::mysql::rows::{get, limit};
 use crate::mysql::tables::{LIMITERS, STARTED, read_limiter_row};
@@ -27,7 +28,8 @@ impl Reads {
         let mut lines = Vec::with_capacity(rows.len());
         for row in &rows {
             if let Some(lane) = get::<Option<i64>>(row, 1)? {
-                lines.push(read_line(get(row, 0)?, &self.lane(lane).await?)?);
+                let (number, lane) = (get(row, 0)?, self.lane(lane).await);
+                lines.extend(pass_over(lane.and_then(|lane| read_line(number, &lane)))?);
             }
         }
         Ok(lines_to_look_at(after, &self.queues().await?, WaitedIn { lines, last }))

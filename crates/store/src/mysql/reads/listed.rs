@@ -1,19 +1,20 @@
 //! Executions of all jobs by how they stand. Each walk follows an index and looks at a bounded number of rows.
 
 use super::Reads;
-use super::events::place_of;
+use super::events::{Running, place_of};
 use super::jobs::AFTER_ALL;
 use super::keys::{VIEWS_AT_ONCE, json_of_jobs, key};
 use super::page::Filling;
 use super::views::EndedAt;
 use crate::fault::Fault;
+use crate::malformed::pass_over;
 use crate::lists::{bytes_of_listed, executions_looked_at, is_execution_meant};
 use crate::mysql::rows::{
     count, counter, decode, decode_or_none, get, job_id, limit, live_columns, read_live, read_settings,
     settings_columns, time,
 };
 use crate::rows::LiveRow;
-use mysql_async::Value;
+use mysql_async::{Row, Value};
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::job::JobMark;
 use punctual_core::lifecycle::Status;
@@ -65,6 +66,12 @@ struct Named {
     max_retries: u32,
 }
 
+/// What a walk has looked at, and how many rows it has read: some may be malformed.
+struct Walked {
+    looked_at: Vec<Looked>,
+    rows: usize,
+}
+
 impl Reads {
     /// Executions that stand in one way, a page at a time.
     pub async fn executions(
@@ -82,7 +89,7 @@ impl Reads {
         query: &ExecutionQuery,
     ) -> Result<Page<ListedExecution, ExecutionWalk>, Fault> {
         let looked_at_max = executions_looked_at(query);
-        let mut looked_at = match query.walk {
+        let Walked { mut looked_at, rows } = match query.walk {
             ExecutionWalk::Running { after } => self.look_at_running(after, looked_at_max, query).await?,
             ExecutionWalk::Queued { before } | ExecutionWalk::Waiting { before } => {
                 self.look_at_open(before, looked_at_max, query).await?
@@ -91,7 +98,7 @@ impl Reads {
                 self.look_at_finished(status, before, looked_at_max, query).await?
             }
         };
-        let is_cut_off = looked_at.len() == looked_at_max;
+        let is_cut_off = rows == looked_at_max;
         let mut page = Filling::of(query.limit);
         for some in looked_at.chunks_mut(VIEWS_AT_ONCE) {
             let names = self.names_of(some).await?;
@@ -118,11 +125,13 @@ impl Reads {
         after: Option<RunningPlace>,
         most: usize,
         query: &ExecutionQuery,
-    ) -> Result<Vec<Looked>, Fault> {
-        let rows = self.running_after(after, most).await?;
-        let places: Vec<Option<RunningPlace>> = rows.iter().map(place_of).collect();
+    ) -> Result<Walked, Fault> {
+        let Running { rows, read } = self.running_after(after, most).await?;
+        let places: BTreeMap<OccurrenceId, RunningPlace> =
+            rows.iter().filter_map(|row| Some((row.live.id, place_of(row)?))).collect();
         let mut looked_at = Vec::with_capacity(rows.len());
-        for (open, place) in self.named(rows).await?.into_iter().zip(places) {
+        for open in self.named(rows).await? {
+            let place = places.get(&open.live.id).copied();
             let lane = Lane::new(&open.queue, &open.job_type);
             let is_meant = is_execution_meant(query, &lane, open.worker.as_deref());
             let job = open.live.id.job;
@@ -130,7 +139,7 @@ impl Reads {
             let walk = ExecutionWalk::Running { after: place };
             looked_at.push(Looked { walk, meant: is_meant.then_some(Meant { job, lane, shown }) });
         }
-        Ok(looked_at)
+        Ok(Walked { looked_at, rows: read })
     }
 
     async fn look_at_open(
@@ -138,7 +147,7 @@ impl Reads {
         before: Option<OccurrenceId>,
         most: usize,
         query: &ExecutionQuery,
-    ) -> Result<Vec<Looked>, Fault> {
+    ) -> Result<Walked, Fault> {
         let (job, number) = match before {
             Some(occurrence) => (key(occurrence.job), i64::from(occurrence.number)),
             None => (Value::Bytes(AFTER_ALL.to_vec()), 0),
@@ -146,7 +155,7 @@ impl Reads {
         let rows = self.all(OPEN_BEFORE, (job.clone(), job, number, limit(most))).await?;
         let mut looked_at = Vec::with_capacity(rows.len());
         for row in &rows {
-            let LiveRow { live, lane, .. } = read_live(row, 0)?;
+            let Some(LiveRow { live, lane, .. }) = pass_over(read_live(row, 0))? else { continue };
             let (job, before) = (live.id.job, Some(live.id));
             let (walk, is_in_state) = match query.walk {
                 ExecutionWalk::Queued { .. } => {
@@ -154,12 +163,12 @@ impl Reads {
                 }
                 _ => (ExecutionWalk::Waiting { before }, matches!(live.state, LiveState::Waiting(_))),
             };
-            let lane = self.lane(lane).await?;
+            let Some(lane) = pass_over(self.lane(lane).await)? else { continue };
             let is_meant = is_in_state && is_execution_meant(query, &lane, None);
             let shown = Shown::Live(ExecutionView::Live { live, worker: None });
             looked_at.push(Looked { walk, meant: is_meant.then_some(Meant { job, lane, shown }) });
         }
-        Ok(looked_at)
+        Ok(Walked { looked_at, rows: rows.len() })
     }
 
     async fn look_at_finished(
@@ -168,27 +177,38 @@ impl Reads {
         before: Option<u64>,
         most: usize,
         query: &ExecutionQuery,
-    ) -> Result<Vec<Looked>, Fault> {
+    ) -> Result<Walked, Fault> {
         let rows = self.all(FINISHED_BEFORE, (before.map_or(i64::MAX, counter), limit(most))).await?;
         let mut looked_at = Vec::with_capacity(rows.len());
         for row in &rows {
             let place = count(row, 0, "history.place")?;
             let walk = ExecutionWalk::Finished { status, before: Some(place) };
-            let ended: Status = decode(row, 1, "history.status")?;
-            // Without its row, a job is gone; with that mark, it is as good as gone.
-            let mark: Option<JobMark> = decode_or_none(row, 4, "jobs.mark")?;
-            let is_there = mark.is_some_and(|mark| mark != JobMark::Deleted);
-            let mut meant = None;
-            if is_there && ended == status {
-                let lane = self.lane(get(row, 3)?).await?;
-                if is_execution_meant(query, &lane, get::<Option<String>>(row, 2)?.as_deref()) {
-                    let shown = Shown::Finished(EndedAt { place, completed_at: time(row, 6)? });
-                    meant = Some(Meant { job: job_id(row, 5)?, lane, shown });
-                }
-            }
+            let meant = pass_over(self.meant_of_finished(row, place, status, query).await)?.flatten();
             looked_at.push(Looked { walk, meant });
         }
-        Ok(looked_at)
+        Ok(Walked { looked_at, rows: rows.len() })
+    }
+
+    async fn meant_of_finished(
+        &mut self,
+        row: &Row,
+        place: u64,
+        status: Status,
+        query: &ExecutionQuery,
+    ) -> Result<Option<Meant>, Fault> {
+        let ended: Status = decode(row, 1, "history.status")?;
+        // Without its row, a job is gone; with that mark, it is as good as gone.
+        let mark: Option<JobMark> = decode_or_none(row, 4, "jobs.mark")?;
+        let is_there = mark.is_some_and(|mark| mark != JobMark::Deleted);
+        if !is_there || ended != status {
+            return Ok(None);
+        }
+        let lane = self.lane(get(row, 3)?).await?;
+        if !is_execution_meant(query, &lane, get::<Option<String>>(row, 2)?.as_deref()) {
+            return Ok(None);
+        }
+        let shown = Shown::Finished(EndedAt { place, completed_at: time(row, 6)? });
+        Ok(Some(Meant { job: job_id(row, 5)?, lane, shown }))
     }
 
     /// What the jobs of these rows are called; deleted ones are left out.
@@ -201,9 +221,13 @@ impl Reads {
             return Ok(names);
         }
         for row in &self.all(NAMES_OF_JOBS, (json_of_jobs(jobs),)).await? {
-            if decode::<JobMark>(row, 5, "jobs.mark")? != JobMark::Deleted {
+            let read = || -> Result<Option<Named>, Fault> {
+                let mark = decode::<JobMark>(row, 5, "jobs.mark")?;
                 let max_retries = read_settings(row, 2)?.max_retries;
-                names.insert(job_id(row, 0)?, Named { name: get(row, 1)?, max_retries });
+                Ok((mark != JobMark::Deleted).then_some(Named { name: get(row, 1)?, max_retries }))
+            };
+            if let Some(name) = pass_over(read())?.flatten() {
+                names.insert(job_id(row, 0)?, name);
             }
         }
         Ok(names)

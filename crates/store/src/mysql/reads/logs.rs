@@ -4,6 +4,7 @@ use super::Reads;
 use super::keys::key;
 use super::page::{Filling, rows_at_once};
 use crate::fault::Fault;
+use crate::malformed::pass_over;
 use crate::mysql::rows::{count, counter, decode, get, limit, time};
 use mysql_async::Row;
 use punctual_core::ids::ExecutionId;
@@ -53,15 +54,18 @@ impl Reads {
         loop {
             let bounds = (key(occurrence.job), occurrence.number, execution.attempt, from, limit(at_once));
             let rows = self.all(sql, bounds).await?;
+            let mut is_past_any = false;
             for row in &rows {
-                let line = read_line(row, execution)?;
+                let Some(line) = pass_over(read_line(row, execution))? else { continue };
+                is_past_any = true;
                 let (number, bytes) = (line.number, line.message.len());
                 if !page.add(line, bytes, number) {
                     return Ok(page.cut_off());
                 }
                 from = counter(number);
             }
-            if rows.len() < at_once {
+            // Where nothing can be read, nothing says how to get on.
+            if rows.len() < at_once || !is_past_any {
                 return Ok(page.ended());
             }
         }

@@ -3,6 +3,7 @@
 use super::Reads;
 use super::keys::key;
 use crate::fault::Fault;
+use crate::malformed::readable;
 use crate::mysql::rows::{get, limit, number, time, version};
 use crate::mysql::tables::read_checkpoint;
 use mysql_async::Row;
@@ -22,7 +23,7 @@ impl Reads {
     /// What is noted of a job's open and dead occurrences up to this number, latest first.
     pub async fn notes(&mut self, job: JobId, up_to: u32, wanted: usize) -> Result<Vec<Noted>, Fault> {
         let bounds = (key(job), up_to, limit(wanted.min(limits::PAGE_ITEMS_MAX)));
-        self.all(NOTES_OF_JOB, bounds).await?.iter().map(|row| read_noted(job, row)).collect()
+        readable(self.all(NOTES_OF_JOB, bounds).await?.iter().map(|row| read_noted(job, row)))
     }
 
     pub async fn checkpoint(&mut self, id: OccurrenceId) -> Result<Option<Checkpoint>, Fault> {

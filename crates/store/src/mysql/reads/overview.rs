@@ -2,9 +2,10 @@
 
 use super::Reads;
 use super::keys::key;
-use crate::codes::read_condition;
+use crate::codes::{held_queues, read_condition, read_names};
 use crate::fault::Fault;
 use crate::lists::heads_looked_at;
+use crate::malformed::{pass_over, readable};
 use crate::mysql::rows::{count, decode, get, limit, time, time_or_none};
 use crate::mysql::tables::read_queue;
 use crate::tally::shown;
@@ -63,15 +64,12 @@ pub(crate) fn heads(lanes: &[i64], looked_at: usize) -> String {
 
 impl Reads {
     pub async fn paused_queues(&mut self) -> Result<Vec<PausedQueue>, Fault> {
-        let paused = self.queues().await?.into_iter().filter_map(|QueueRow { queue, paused_at, .. }| {
-            paused_at.map(|paused_at| PausedQueue { queue, paused_at })
-        });
-        Ok(paused.collect())
+        Ok(held_queues(self.queues().await?))
     }
 
     /// The queues that are paused or have settings of their own, by name.
     pub async fn queues(&mut self) -> Result<Vec<QueueRow>, Fault> {
-        self.all(QUEUES, ()).await?.iter().map(read_queue).collect()
+        readable(self.all(QUEUES, ()).await?.iter().map(read_queue))
     }
 
     /// How many executions of the same lane go before this queued one, counted up to `most`; `None` if it is
@@ -92,7 +90,7 @@ impl Reads {
 
     /// All sessions that are neither lost nor closed.
     pub async fn sessions(&mut self) -> Result<Vec<SessionRow>, Fault> {
-        self.all(SESSIONS, ()).await?.iter().map(read_session).collect()
+        readable(self.all(SESSIONS, ()).await?.iter().map(read_session))
     }
 
     /// How much is live, by lane: the rows of counts and the head of the queue for each lane in use.
@@ -106,7 +104,7 @@ impl Reads {
         self.learn_lanes(tallies.iter().map(|tally| tally.lane)).await?;
         let mut depths = Vec::with_capacity(tallies.len());
         for LaneTally { lane: number, waiting, queued, running } in tallies {
-            let lane = self.lane(number).await?;
+            let Some(lane) = pass_over(self.lane(number).await)? else { continue };
             let oldest_queued = oldest.get(&number).copied();
             depths.push(Depth { lane, waiting, queued, running, oldest_queued });
         }
@@ -201,12 +199,12 @@ fn read_session(row: &Row) -> Result<SessionRow, Fault> {
         pulse: Pulse { session: SessionId(get(row, 0)?), beat: count(row, 1, "sessions.beat")?, lease },
         worker: get(row, 3)?,
         embedded: get(row, 4)?,
-        job_types: serde_json::from_str(&get::<String>(row, 5)?)?,
+        job_types: read_names(Some(&get::<String>(row, 5)?), "sessions.job_types"),
         slots: get(row, 6)?,
         opened_at: time(row, 7)?,
         beaten_at: time(row, 8)?,
         about: WorkerAbout {
-            queues: queues.as_deref().map(serde_json::from_str).transpose()?.unwrap_or_default(),
+            queues: read_names(queues.as_deref(), "sessions.queues"),
             version: get(row, 10)?,
             host: get(row, 11)?,
         },

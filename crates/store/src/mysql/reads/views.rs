@@ -3,6 +3,8 @@
 use super::Reads;
 use super::keys::{VIEWS_AT_ONCE, branches, json_of_jobs, json_of_pairs, keys_of_jobs};
 use crate::fault::Fault;
+use crate::rows::LiveRow;
+use crate::malformed::pass_over;
 use crate::mysql::rows::{
     HISTORY_COLUMNS, count, counter, execution_id, history_columns, job_columns, live_columns, read_finished,
     read_job, read_live, read_schedule, schedule_columns, time,
@@ -98,8 +100,8 @@ impl Reads {
     async fn schedules_of(&mut self, ids: &[JobId]) -> Result<BTreeMap<JobId, ScheduleState>, Fault> {
         let mut schedules = BTreeMap::new();
         for row in self.all(SCHEDULES, (json_of_jobs(ids.iter().copied()),)).await? {
-            let unnamed = read_schedule(&row, 0)?;
-            let lane = self.lane(unnamed.lane).await?;
+            let Some(unnamed) = pass_over(read_schedule(&row, 0))? else { continue };
+            let Some(lane) = pass_over(self.lane(unnamed.lane).await)? else { continue };
             let state = unnamed.named(&lane).state;
             schedules.insert(state.job, state);
         }
@@ -110,7 +112,7 @@ impl Reads {
     async fn open_of_jobs(&mut self, ids: &[JobId]) -> Result<BTreeMap<JobId, Vec<Live>>, Fault> {
         let mut open: BTreeMap<JobId, Vec<Live>> = BTreeMap::new();
         for row in self.all(&branches(OPEN_OF_JOB, ids.len()), keys_of_jobs(ids)).await? {
-            let live = read_live(&row, 0)?.live;
+            let Some(LiveRow { live, .. }) = pass_over(read_live(&row, 0))? else { continue };
             open.entry(live.id.job).or_default().push(live);
         }
         // What a union puts first is its own affair.
@@ -122,8 +124,11 @@ impl Reads {
     async fn last_finished_of(&mut self, ids: &[JobId]) -> Result<BTreeMap<JobId, Finished>, Fault> {
         let mut latest: BTreeMap<JobId, (Timestamp, ExecutionId, u64)> = BTreeMap::new();
         for row in self.all(&branches(LATEST_OF_JOB, ids.len()), keys_of_jobs(ids)).await? {
-            let id = execution_id(&row, 0)?;
-            let candidate = (time(&row, 3)?, id, count(&row, 4, "history.place")?);
+            let read = || -> Result<_, Fault> {
+                Ok((time(&row, 3)?, execution_id(&row, 0)?, count(&row, 4, "history.place")?))
+            };
+            let Some(candidate) = pass_over(read())? else { continue };
+            let id = candidate.1;
             let last = latest.entry(id.occurrence.job).or_insert(candidate);
             *last = candidate.max(*last);
         }
@@ -141,7 +146,9 @@ impl Reads {
         }
         let pairs = places.iter().map(|ended| (counter(ended.place), ended.completed_at.as_micros()));
         for row in self.all(FINISHED_AT, (json_of_pairs(pairs),)).await? {
-            finished.insert(count(&row, HISTORY_COLUMNS, "history.place")?, read_finished(&row, 0)?);
+            if let Some(ended) = pass_over(read_finished(&row, 0))? {
+                finished.insert(count(&row, HISTORY_COLUMNS, "history.place")?, ended);
+            }
         }
         Ok(finished)
     }

@@ -13,6 +13,9 @@ use punctual_core::ids::OccurrenceId;
 use punctual_core::placing::Place;
 use std::collections::BTreeMap;
 
+/// Times that a claim looks for twice as many rows because some cannot be read.
+const ROUNDS_PAST_MALFORMED_MAX: usize = 8;
+
 /// Lanes that one statement looks at.
 const LANES_AT_ONCE: usize = 64;
 
@@ -89,7 +92,22 @@ impl Fetching<'_> {
         Ok(places)
     }
 
+    /// Looks further where rows at the head of a lane cannot be read.
     pub(super) async fn claim(&mut self, index: usize, wanted: &WantedClaims) -> Result<(), Fault> {
+        self.claim_lowest(index, wanted).await?;
+        let mut wider = wanted.clone();
+        for _ in 0..ROUNDS_PAST_MALFORMED_MAX {
+            if self.gathering.found_claims(index) >= wanted.count {
+                break;
+            }
+            let Some(more) = self.gathering.wider(index, &wider) else { break };
+            wider = more;
+            self.claim_lowest(index, &wider).await?;
+        }
+        Ok(())
+    }
+
+    async fn claim_lowest(&mut self, index: usize, wanted: &WantedClaims) -> Result<(), Fault> {
         let part = Part::Claims(index);
         if let [lane] = wanted.lanes[..] {
             let bounds = vec![lane.into(), limit(wanted.count).into()];

@@ -1,9 +1,10 @@
 //! Rows that came back, as the draft takes them.
 
 use super::wanted::Part;
-use crate::codes::{read_limiter, read_limits, read_placing};
-use crate::draft::{Found, FoundLimiter, FoundSession, FoundSkip, Named, name_in};
+use crate::codes::{queue_row, read_limiter, read_limits, read_placing};
+use crate::draft::{Found, FoundLimiter, FoundSession, FoundSkip, Named, WantedClaims, name_in};
 use crate::fault::Fault;
+use crate::malformed::pass_over;
 use crate::mysql::rows::{
     count, decode, execution_id, get, job_id, occurrence_id, read_dead_letter, read_facts, read_job,
     read_live, read_schedule, read_settings, time, time_or_none, version,
@@ -12,7 +13,7 @@ use crate::rows::{Ended, JobKey, JobTerms, LiveRow, RequestRow, SessionPlace};
 use mysql_async::Row;
 use punctual_core::ids::{Epoch, JobId, OccurrenceId, SessionId};
 use punctual_core::notes::{Checkpoint, LastNote};
-use punctual_core::placing::Place;
+use punctual_core::placing::{Place, Placing};
 use punctual_core::ports::{Lane, LeaseRef, QueueRow, RequestKey, StoredAnswer};
 use punctual_core::queue::QueueSettings;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +24,8 @@ pub(crate) struct Gathering {
     found: Found,
     /// Each row once, whatever it was wanted for.
     live: BTreeMap<OccurrenceId, LiveRow>,
+    /// How many malformed rows there were, for each of the wanted claims.
+    passed_over: Vec<usize>,
 }
 
 /// The column that holds the number of a lane which has to be known to read the row.
@@ -31,6 +34,7 @@ fn lane_column(part: Part) -> Option<usize> {
         Part::Jobs | Part::Facts => Some(1),
         Part::Schedules => Some(6),
         Part::DeadLetters | Part::LatestDeadLetters => Some(11),
+        Part::Live | Part::Claims(_) => Some(2),
         _ => None,
     }
 }
@@ -46,7 +50,7 @@ pub(crate) fn lanes_of(part: Part, rows: &[Row]) -> Result<BTreeSet<i64>, Fault>
 impl Gathering {
     /// For so many wanted claims.
     pub fn new(claims: usize) -> Self {
-        Gathering { found: Found { claims: vec![vec![]; claims], ..Found::default() }, live: BTreeMap::new() }
+        Gathering { found: Found { claims: vec![vec![]; claims], ..Found::default() }, live: BTreeMap::new(), passed_over: vec![0; claims] }
     }
 
     /// The jobs that are locked.
@@ -58,6 +62,11 @@ impl Gathering {
     /// What may be claimed.
     pub fn claimed(&self) -> impl Iterator<Item = OccurrenceId> {
         self.found.claims.iter().flatten().copied()
+    }
+
+    /// How many may be claimed, of the wanted claims with this index.
+    pub fn found_claims(&self, index: usize) -> usize {
+        self.found.claims[index].len()
     }
 
     /// The last in rank of what is queued somewhere.
@@ -76,24 +85,41 @@ impl Gathering {
 
     pub fn take(&mut self, part: Part, rows: &[Row], lanes: &Named) -> Result<(), Fault> {
         if let Part::Claims(index) = part {
-            return self.take_claims(index, rows);
+            return self.take_claims(index, rows, lanes);
         }
         for row in rows {
-            match part {
-                Part::Jobs | Part::Schedules | Part::Facts => self.take_of_job(part, row, lanes)?,
+            let taken = match part {
+                Part::Jobs | Part::Schedules | Part::Facts => self.take_of_job(part, row, lanes),
                 Part::DeadLetters | Part::LatestDeadLetters | Part::DeadOfJobs => {
-                    self.take_dead(part, row, lanes)?;
+                    self.take_dead(part, row, lanes)
                 }
-                _ => self.take_other(part, row)?,
+                _ => self.take_other(part, row, lanes),
+            };
+            if is_needed(part, row)? {
+                taken?;
+            } else {
+                pass_over(taken)?;
             }
         }
         Ok(())
     }
 
-    fn take_claims(&mut self, index: usize, rows: &[Row]) -> Result<(), Fault> {
+    /// How many rows have to be asked for, to have as many as these claims want although some are malformed; nothing if there
+    /// are no more, or none is malformed.
+    pub fn wider(&self, index: usize, wanted: &WantedClaims) -> Option<WantedClaims> {
+        let (read, passed_over) = (self.found.claims[index].len(), self.passed_over[index]);
+        let is_cut_off = read + passed_over >= wanted.count;
+        (is_cut_off && passed_over > 0).then(|| WantedClaims { count: wanted.count * 2, ..wanted.clone() })
+    }
+
+    fn take_claims(&mut self, index: usize, rows: &[Row], lanes: &Lanes) -> Result<(), Fault> {
         let mut places = Vec::with_capacity(rows.len());
+        self.passed_over[index] = 0;
         for row in rows {
-            let row = read_live(row, 0)?;
+            let Some(row) = pass_over(read_live_of(row, lanes))? else {
+                self.passed_over[index] += 1;
+                continue;
+            };
             places.push((row.live.rank, row.live.id));
             self.live.insert(row.live.id, row);
         }
@@ -136,12 +162,12 @@ impl Gathering {
         Ok(())
     }
 
-    fn take_other(&mut self, part: Part, row: &Row) -> Result<(), Fault> {
+    fn take_other(&mut self, part: Part, row: &Row, lanes: &Lanes) -> Result<(), Fault> {
         let found = &mut self.found;
         match part {
             Part::Sessions => found.sessions.push(read_session(row)?),
             Part::Live => {
-                let row = read_live(row, 0)?;
+                let row = read_live_of(row, lanes)?;
                 self.live.insert(row.live.id, row);
             }
             Part::Cancels => {
@@ -193,6 +219,23 @@ impl Gathering {
     }
 }
 
+/// Whether a malformed row is a fault. All others count as not there: whoever looks for them can go on without.
+fn is_needed(part: Part, row: &Row) -> Result<bool, Fault> {
+    match part {
+        Part::Jobs => get(row, 15),
+        // To go on without would be to exceed a limit, or to write over what is there.
+        Part::Limiters | Part::Started | Part::Unstarted | Part::Keys | Part::Requests => Ok(true),
+        _ => Ok(false),
+    }
+}
+
+/// A live row in a lane that is there.
+fn read_live_of(row: &Row, lanes: &Lanes) -> Result<LiveRow, Fault> {
+    let row = read_live(row, 0)?;
+    lanes.lane(row.lane)?;
+    Ok(row)
+}
+
 fn read_session(row: &Row) -> Result<FoundSession, Fault> {
     let place = SessionPlace {
         turn: count(row, 2, "sessions.turn")?,
@@ -215,20 +258,18 @@ pub(crate) fn read_limiter_row(row: &Row) -> Result<Option<FoundLimiter>, Fault>
     Ok(Some(FoundLimiter { id, counts: [get(row, 1)?, get(row, 2)?], last_at: time_or_none(row, 3)? }))
 }
 
+/// One whose settings cannot be read says so.
 pub(crate) fn read_queue(row: &Row) -> Result<QueueRow, Fault> {
+    queue_row(get(row, 0)?, time_or_none(row, 1)?, read_queue_settings(row))
+}
+
+fn read_queue_settings(row: &Row) -> Result<(QueueSettings, Option<Placing>), Fault> {
     let max_depth = match get::<Option<i64>>(row, 2)? {
         Some(_) => Some(count(row, 2, "queues.max_depth")?),
         None => None,
     };
-    Ok(QueueRow {
-        queue: get(row, 0)?,
-        paused_at: time_or_none(row, 1)?,
-        settings: QueueSettings {
-            max_depth,
-            limits: read_limits(get::<Option<String>>(row, 3)?.as_deref())?,
-        },
-        placing: read_placing(get::<Option<String>>(row, 4)?.as_deref())?,
-    })
+    let limits = read_limits(get::<Option<String>>(row, 3)?.as_deref())?;
+    Ok((QueueSettings { max_depth, limits }, read_placing(get::<Option<String>>(row, 4)?.as_deref())?))
 }
 
 pub(crate) fn read_checkpoint(row: &Row, column: usize) -> Result<Checkpoint, Fault> {

@@ -236,7 +236,7 @@ pub(crate) const REQUESTS: &str = concat!(
 pub(super) struct Fetching<'a> {
     pub connection: &'a mut Connection,
     pub lanes: &'a KnownLanes,
-    gathering: Gathering,
+    pub(super) gathering: Gathering,
 }
 
 impl<'a> Fetching<'a> {

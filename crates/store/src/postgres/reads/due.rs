@@ -2,6 +2,7 @@
 
 use super::Reads;
 use crate::fault::Fault;
+use crate::malformed::readable;
 use crate::postgres::rows::{get, job_id, limit, occurrence_id, time, version};
 use deadpool_postgres::GenericClient;
 use futures_util::future::try_join;
@@ -42,12 +43,12 @@ impl<C: GenericClient> Reads<'_, C> {
         )
         .await?;
         let schedules = schedules.iter().map(read_schedule);
-        let mut found = schedules.chain(lives.iter().map(read_live)).collect::<Result<Vec<Found>, _>>()?;
+        let mut found: Vec<Found> = readable(schedules.chain(lives.iter().map(read_live)))?;
         found.sort_by_key(|(at, _, what)| (*at, *what));
         let lanes = self.named_lanes(found.iter().map(|(_, lane, _)| *lane)).await?;
         let due =
             found.into_iter().map(|(at, lane, what)| Ok(Due { at, lane: lanes.lane(lane)?.clone(), what }));
-        due.collect()
+        readable(due)
     }
 }
 

@@ -6,6 +6,7 @@
 
 use super::{PAGE_BYTES, Reads, worker_of_history};
 use crate::fault::Fault;
+use crate::malformed::{pass_over, readable};
 use crate::lists::{Room, bytes_of};
 use crate::postgres::rows::{
     HISTORY_COLUMNS, LIVE_COLUMNS, count, counter, get, history_columns, limit, live_columns, read_finished,
@@ -112,9 +113,10 @@ impl<C: GenericClient> Reads<'_, C> {
         for (row, lane) in rows.iter().zip(&numbers) {
             let place = count(row, HISTORY_COLUMNS, "history.place")?;
             // Without its row, a job is gone. One that is only marked as deleted has still to be told of.
-            if let Some(lane) = lane {
-                let queue = lanes.lane(*lane)?.queue().to_owned();
-                let finished = read_finished(row, 0)?;
+            let told = lane.map(|lane| {
+                Ok((lanes.lane(lane)?.queue().to_owned(), read_finished(row, 0)?))
+            });
+            if let Some((queue, finished)) = pass_over(told.transpose())?.flatten() {
                 if !room.take(bytes_of(&finished)) {
                     page.more = true;
                     break;
@@ -173,8 +175,8 @@ impl<C: GenericClient> Reads<'_, C> {
         after: Option<RunningPlace>,
         wanted: usize,
     ) -> Result<Page<OpenExecution, RunningPlace>, Fault> {
-        let items = self.running_after(after, wanted).await?;
-        let next = items.last().filter(|_| items.len() == wanted).and_then(place_of);
+        let Running { items, rows } = self.running_after(after, wanted).await?;
+        let next = items.last().filter(|_| rows == wanted).and_then(place_of);
         Ok(Page { items, next })
     }
 
@@ -182,12 +184,12 @@ impl<C: GenericClient> Reads<'_, C> {
         &self,
         after: Option<RunningPlace>,
         most: usize,
-    ) -> Result<Vec<OpenExecution>, Fault> {
+    ) -> Result<Running, Fault> {
         let (session, job, number) = after.map_or((0, Uuid::nil(), 0), |place| {
             (place.session.0, uuid(place.occurrence.job), i64::from(place.occurrence.number))
         });
         let rows = self.all(RUNNING, &[&session, &job, &number, &limit(most)]).await?;
-        self.named(&rows).await
+        Ok(Running { items: self.named(&rows).await?, rows: rows.len() })
     }
 
     /// Reads live rows and the worker beside them, and adds the names of their lanes.
@@ -195,15 +197,21 @@ impl<C: GenericClient> Reads<'_, C> {
         let read = |row: &Row| -> Result<(LiveRow, Option<String>), Fault> {
             Ok((read_live(row, 0)?, get(row, LIVE_COLUMNS)?))
         };
-        let rows = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        let rows = readable(rows.iter().map(read))?;
         let lanes = self.named_lanes(rows.iter().map(|(row, _)| row.lane)).await?;
         let open = rows.into_iter().map(|(LiveRow { live, lane, .. }, worker)| {
             let lane = lanes.lane(lane)?;
             let (queue, job_type) = (lane.queue().to_owned(), lane.job_type().to_owned());
             Ok(OpenExecution { live, worker, queue, job_type })
         });
-        open.collect()
+        readable(open)
     }
+}
+
+/// What runs, and how many rows were read of it: some may be malformed.
+pub(super) struct Running {
+    pub items: Vec<OpenExecution>,
+    pub rows: usize,
 }
 
 /// Where a walk over what runs goes on after this one.

@@ -3,7 +3,8 @@
 use super::events::looked_at;
 use super::{PAGE_BYTES, Params, Reads, worker_of_history};
 use crate::fault::Fault;
-use crate::lists::{LOOKED_AT_MAX, Room, bytes_of, is_letter_meant};
+use crate::malformed::{pass_over, readable};
+use crate::lists::{LOOKED_AT_MAX, Room, bytes_of, executions_merged, is_letter_meant};
 use crate::postgres::rows::{
     DEAD_LETTER_COLUMNS, HISTORY_COLUMNS, LIVE_COLUMNS, count, counter, dead_letter_columns, decode, get,
     history_columns, integer, limit, live_columns, read_dead_letter, read_finished, read_live, time, uuid,
@@ -47,6 +48,14 @@ pub(crate) const EXECUTION: &str = concat!(
 );
 /// Where the columns of the finished one begin: after two flags, the live one and its worker.
 const FINISHED_FROM: usize = 2 + LIVE_COLUMNS + 1;
+pub(crate) const OPEN_OF_JOB_BEFORE: &str = concat!(
+    "SELECT ",
+    live_columns!(),
+    ", holder.name FROM (SELECT * FROM live WHERE job = $1 AND occurrence <= $2 \
+     AND (occurrence < $2 OR attempt < $3) ORDER BY occurrence DESC LIMIT $4) AS live \
+     LEFT JOIN LATERAL (SELECT workers.name FROM sessions JOIN workers ON workers.id = sessions.worker \
+     WHERE sessions.id = live.session LIMIT 1) AS holder ON true ORDER BY live.occurrence DESC"
+);
 pub(crate) const SKIPPED: &str =
     "SELECT first, last, count, reason FROM skipped WHERE job = $1 ORDER BY last DESC LIMIT $2";
 
@@ -85,6 +94,16 @@ impl<C: GenericClient> Reads<'_, C> {
         Ok(self.page_of_history(job, before, count.clamp(1, limits::PAGE_ITEMS_MAX)).await?)
     }
 
+    /// All executions of a job, latest occurrence and attempt first.
+    pub async fn executions_of_job(
+        &self,
+        job: JobId,
+        before: Option<ExecutionId>,
+        count: usize,
+    ) -> Result<Page<ExecutionView, ExecutionId>, StoreError> {
+        Ok(self.page_of_job(job, before, count.clamp(1, limits::PAGE_ITEMS_MAX)).await?)
+    }
+
     pub async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionView>, StoreError> {
         Ok(self.find_execution(id).await?)
     }
@@ -111,16 +130,34 @@ impl<C: GenericClient> Reads<'_, C> {
         let bounds: Params<'_> = &[&uuid(job), &occurrence, &attempt, &limit(wanted + 1), &PAGE_BYTES];
         let rows = self.all(HISTORY_OF_JOB, bounds).await?;
         let (mut items, mut room) = (Vec::with_capacity(rows.len()), Room::of(wanted));
+        let mut passed_over = 0;
         for row in &rows {
-            let finished = read_finished(row, 0)?;
-            if !room.take(bytes_of(&finished)) {
-                break;
+            match pass_over(read_finished(row, 0))? {
+                Some(finished) if !room.take(bytes_of(&finished)) => break,
+                Some(finished) => items.push(finished),
+                None => passed_over += 1,
             }
-            items.push(finished);
         }
-        let is_cut_off = items.len() < looked_at(rows.first(), HISTORY_COLUMNS)?;
+        let is_cut_off = items.len() + passed_over < looked_at(rows.first(), HISTORY_COLUMNS)?;
         let next = items.last().filter(|_| is_cut_off).map(|last: &Finished| last.id);
         Ok(Page { items, next })
+    }
+
+    async fn page_of_job(
+        &self,
+        job: JobId,
+        before: Option<ExecutionId>,
+        wanted: usize,
+    ) -> Result<Page<ExecutionView, ExecutionId>, Fault> {
+        let (occurrence, attempt) =
+            before.map_or((i64::MAX, 0), |id| (i64::from(id.occurrence.number), integer(id.attempt)));
+        let bounds: Params<'_> = &[&uuid(job), &occurrence, &attempt, &limit(wanted + 1)];
+        let read = |row: &Row| -> Result<ExecutionView, Fault> {
+            Ok(ExecutionView::Live { live: read_live(row, 0)?.live, worker: get(row, LIVE_COLUMNS)? })
+        };
+        let rows = self.all(OPEN_OF_JOB_BEFORE, bounds).await?;
+        let open = readable(rows.iter().map(read))?;
+        Ok(executions_merged(open, self.page_of_history(job, before, wanted).await?, wanted))
     }
 
     async fn find_execution(&self, id: ExecutionId) -> Result<Option<ExecutionView>, Fault> {
@@ -148,7 +185,7 @@ impl<C: GenericClient> Reads<'_, C> {
                 reason: decode(row, 3, "skipped.reason")?,
             })
         };
-        rows.iter().map(read).collect()
+        readable(rows.iter().map(read))
     }
 
     async fn page_of_dead_letters(&self, query: &DeadLetterQuery) -> Result<Page<DeadLetter, u64>, Fault> {
@@ -185,7 +222,8 @@ impl<C: GenericClient> Reads<'_, C> {
             if room.is_full() {
                 return Ok(Page { items, next: last });
             }
-            let letter = read_dead_letter(row, 0, lanes.lane(lane)?)?;
+            let read = lanes.lane(lane).and_then(|lane| read_dead_letter(row, 0, lane));
+            let Some(letter) = pass_over(read)? else { continue };
             let number = letter.number;
             if get::<bool>(row, DEAD_LETTER_COLUMNS + 1)? && is_letter_meant(&query, &letter) {
                 let bytes: i32 = get(row, DEAD_LETTER_COLUMNS)?;

@@ -3,6 +3,7 @@
 
 use super::Reads;
 use crate::fault::Fault;
+use crate::malformed::pass_over;
 use crate::lists::{Candidate, Room, Wanted, bytes_of_view, jobs_looked_at};
 use crate::postgres::rows::{bits, code, decode, get, job_id, limit, small, uuid};
 use crate::tally::status;
@@ -100,8 +101,9 @@ impl<C: GenericClient> Reads<'_, C> {
         let wanted = Wanted::of(query);
         let (mut meant, mut by_tags) = (Vec::new(), Vec::new());
         for candidate in candidates {
-            let lane = lanes.lane(candidate.lane)?;
-            if candidate.matches(query, lane) {
+            if let Some(lane) = pass_over(lanes.lane(candidate.lane))?
+                && candidate.matches(query, lane)
+            {
                 meant.push((candidate, lane));
                 by_tags.extend(candidate.needs_tags(&wanted, lane).then(|| uuid(candidate.id)));
             }
@@ -161,12 +163,18 @@ impl<C: GenericClient> Reads<'_, C> {
                 Some(JobStatus::Active) => self.all(ACTIVE_JOBS, &[&before, &most]).await?,
             }
         };
-        rows.iter().map(read_candidate).collect()
+        rows.iter().map(candidate).collect()
     }
 
     async fn marked(&self, before: Uuid, most: i64, mark: JobMark) -> Result<Vec<Row>, Fault> {
         self.all(MARKED_JOBS, &[&before, &most, &code(mark)]).await
     }
+}
+
+/// One whose row cannot be read is still a step on the way through the list.
+fn candidate(row: &Row) -> Result<Candidate, Fault> {
+    let id = job_id(row, 0)?;
+    Ok(pass_over(read_candidate(row))?.unwrap_or_else(|| Candidate::unreadable(id)))
 }
 
 fn read_candidate(row: &Row) -> Result<Candidate, Fault> {

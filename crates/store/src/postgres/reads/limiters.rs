@@ -3,6 +3,7 @@
 use super::Reads;
 use crate::codes::{WaitedIn, lines_after, lines_to_look_at, read_line};
 use crate::fault::Fault;
+use crate::malformed::readable;
 use crate::postgres::rows::{get, limit};
 use crate::postgres::tables::found::read_limiter_row;
 use crate::postgres::tables::wanted::{LIMITERS, STARTED};
@@ -40,7 +41,7 @@ impl<C: GenericClient> Reads<'_, C> {
         }
         let lanes = self.named_lanes(found.iter().map(|(_, lane)| *lane)).await?;
         let lines = found.into_iter().map(|(number, lane)| read_line(number, lanes.lane(lane)?));
-        Ok(WaitedIn { lines: lines.collect::<Result<_, Fault>>()?, last })
+        Ok(WaitedIn { lines: readable(lines)?, last })
     }
 
     async fn uses_of(&self, lines: &[Line]) -> Result<Vec<LimiterUse>, Fault> {

@@ -1,9 +1,10 @@
 //! Executions of all jobs by how they stand. Each walk follows an index and looks at a bounded number of rows; what it
 //! shows of them is read afterwards, within the same transaction.
 
-use super::events::place_of;
+use super::events::{Running, place_of};
 use super::{Reads, worker_of_history};
 use crate::fault::Fault;
+use crate::malformed::{pass_over, readable};
 use crate::lists::{Room, bytes_of_listed, executions_looked_at, is_execution_meant};
 use crate::postgres::rows::{
     HISTORY_COLUMNS, count, counter, decode, decode_or_none, get, history_columns, job_id, limit,
@@ -87,6 +88,12 @@ struct Details {
     finished: BTreeMap<u64, Finished>,
 }
 
+/// What a walk has looked at, and how many rows it has read: some may be malformed.
+struct Walked {
+    looked_at: Vec<Looked>,
+    rows: usize,
+}
+
 impl<C: GenericClient> Reads<'_, C> {
     /// Executions that stand in one way, a page at a time. Within a transaction.
     pub async fn executions(
@@ -101,7 +108,7 @@ impl<C: GenericClient> Reads<'_, C> {
         query: &ExecutionQuery,
     ) -> Result<Page<ListedExecution, ExecutionWalk>, Fault> {
         let looked_at_max = executions_looked_at(query);
-        let mut looked_at = match query.walk {
+        let Walked { mut looked_at, rows } = match query.walk {
             ExecutionWalk::Running { after } => self.look_at_running(after, looked_at_max, query).await?,
             ExecutionWalk::Queued { before } | ExecutionWalk::Waiting { before } => {
                 self.look_at_open(before, looked_at_max, query).await?
@@ -110,7 +117,7 @@ impl<C: GenericClient> Reads<'_, C> {
                 self.look_at_finished(status, before, looked_at_max, query).await?
             }
         };
-        let is_cut_off = looked_at.len() == looked_at_max;
+        let is_cut_off = rows == looked_at_max;
         let (mut items, mut last) = (Vec::new(), None);
         let mut room = Room::of(query.limit);
         while !looked_at.is_empty() {
@@ -135,9 +142,10 @@ impl<C: GenericClient> Reads<'_, C> {
         after: Option<RunningPlace>,
         most: usize,
         query: &ExecutionQuery,
-    ) -> Result<Vec<Looked>, Fault> {
+    ) -> Result<Walked, Fault> {
         let mut looked_at = Vec::new();
-        for open in self.running_after(after, most).await? {
+        let Running { items, rows } = self.running_after(after, most).await?;
+        for open in items {
             let Some(place) = place_of(&open) else { continue };
             let lane = Lane::new(open.queue, open.job_type);
             let is_meant = is_execution_meant(query, &lane, open.worker.as_deref());
@@ -146,7 +154,7 @@ impl<C: GenericClient> Reads<'_, C> {
             let walk = ExecutionWalk::Running { after: Some(place) };
             looked_at.push(Looked { walk, shown: is_meant.then_some(Shown { what, job, lane, bytes: 0 }) });
         }
-        Ok(looked_at)
+        Ok(Walked { looked_at, rows })
     }
 
     async fn look_at_open(
@@ -154,10 +162,10 @@ impl<C: GenericClient> Reads<'_, C> {
         before: Option<OccurrenceId>,
         most: usize,
         query: &ExecutionQuery,
-    ) -> Result<Vec<Looked>, Fault> {
+    ) -> Result<Walked, Fault> {
         let (job, number) = before.map_or((Uuid::max(), 0), |id| (uuid(id.job), i64::from(id.number)));
-        let rows = self.all(OPEN_BEFORE, &[&job, &number, &limit(most)]).await?;
-        let rows = rows.iter().map(|row| read_live(row, 0)).collect::<Result<Vec<LiveRow>, _>>()?;
+        let found = self.all(OPEN_BEFORE, &[&job, &number, &limit(most)]).await?;
+        let rows: Vec<LiveRow> = readable(found.iter().map(|row| read_live(row, 0)))?;
         let lanes = self.named_lanes(rows.iter().map(|row| row.lane)).await?;
         let mut looked_at = Vec::with_capacity(rows.len());
         for LiveRow { live, lane, .. } in rows {
@@ -168,12 +176,13 @@ impl<C: GenericClient> Reads<'_, C> {
                 }
                 _ => (ExecutionWalk::Waiting { before }, matches!(live.state, LiveState::Waiting(_))),
             };
-            let (job, lane) = (live.id.job, lanes.lane(lane)?.clone());
+            let (job, lane) = (live.id.job, pass_over(lanes.lane(lane))?.cloned());
+            let Some(lane) = lane else { continue };
             let is_meant = is_in_state && is_execution_meant(query, &lane, None);
             let what = What::Live(ExecutionView::Live { live, worker: None });
             looked_at.push(Looked { walk, shown: is_meant.then_some(Shown { what, job, lane, bytes: 0 }) });
         }
-        Ok(looked_at)
+        Ok(Walked { looked_at, rows: found.len() })
     }
 
     async fn look_at_finished(
@@ -182,7 +191,7 @@ impl<C: GenericClient> Reads<'_, C> {
         before: Option<u64>,
         most: usize,
         query: &ExecutionQuery,
-    ) -> Result<Vec<Looked>, Fault> {
+    ) -> Result<Walked, Fault> {
         let before = before.map_or(i64::MAX, counter);
         let rows = self.all(FINISHED_BEFORE, &[&before, &limit(most)]).await?;
         let numbers = rows.iter().map(|row| get(row, 6)).collect::<Result<Vec<Option<i64>>, _>>()?;
@@ -190,21 +199,22 @@ impl<C: GenericClient> Reads<'_, C> {
         let mut looked_at = Vec::with_capacity(rows.len());
         for (row, lane) in rows.iter().zip(numbers) {
             let place = count(row, 0, "history.place")?;
-            let ended: Status = decode(row, 2, "history.status")?;
-            // Without its row, a job is gone; with that mark, it is as good as gone.
-            let mark: Option<JobMark> = decode_or_none(row, 7, "jobs.mark")?;
-            let is_there = mark.is_some_and(|mark| mark != JobMark::Deleted);
-            let mut shown = None;
-            if let Some(lane) = lane.filter(|_| is_there && ended == status) {
+            let read = || -> Result<Option<Shown>, Fault> {
+                let ended: Status = decode(row, 2, "history.status")?;
+                // Without its row, a job is gone; with that mark, it is as good as gone.
+                let mark: Option<JobMark> = decode_or_none(row, 7, "jobs.mark")?;
+                let is_there = mark.is_some_and(|mark| mark != JobMark::Deleted);
+                let Some(lane) = lane.filter(|_| is_there && ended == status) else { return Ok(None) };
                 let lane = lanes.lane(lane)?.clone();
                 let bytes = usize::try_from(get::<i32>(row, 3)?).unwrap_or(0);
                 let what = What::Finished { completed_at: get(row, 1)?, place };
                 let is_meant = is_execution_meant(query, &lane, get(row, 5)?);
-                shown = is_meant.then_some(Shown { what, job: job_id(row, 4)?, lane, bytes });
-            }
+                Ok(is_meant.then_some(Shown { what, job: job_id(row, 4)?, lane, bytes }))
+            };
+            let shown = pass_over(read())?.flatten();
             looked_at.push(Looked { walk: ExecutionWalk::Finished { status, before: Some(place) }, shown });
         }
-        Ok(looked_at)
+        Ok(Walked { looked_at, rows: rows.len() })
     }
 
     /// Reads what is shown of a portion.
@@ -221,9 +231,13 @@ impl<C: GenericClient> Reads<'_, C> {
         let jobs: Vec<Uuid> = shown.iter().map(|shown| uuid(shown.job)).collect();
         let mut names = BTreeMap::new();
         for row in self.all(NAMES_OF_JOBS, &[&jobs]).await? {
-            if decode::<JobMark>(&row, 1, "jobs.mark")? != JobMark::Deleted {
+            let read = || -> Result<Option<JobName>, Fault> {
+                let mark = decode::<JobMark>(&row, 1, "jobs.mark")?;
                 let max_retries = read_settings(&row, 3)?.max_retries;
-                names.insert(job_id(&row, 0)?, JobName { name: get(&row, 2)?, max_retries });
+                Ok((mark != JobMark::Deleted).then_some(JobName { name: get(&row, 2)?, max_retries }))
+            };
+            if let Some(name) = pass_over(read())?.flatten() {
+                names.insert(job_id(&row, 0)?, name);
             }
         }
         Ok(names)
@@ -240,7 +254,7 @@ impl<C: GenericClient> Reads<'_, C> {
         }
         let rows = self.all(FINISHED_AT, &[&times, &places]).await?;
         let read = |row: &Row| Ok((count(row, HISTORY_COLUMNS, "history.place")?, read_finished(row, 0)?));
-        rows.iter().map(read).collect()
+        Ok(readable(rows.iter().map(read))?.into_iter().collect())
     }
 }
 

@@ -3,6 +3,7 @@
 use super::events::looked_at;
 use super::{PAGE_BYTES, Params, Reads};
 use crate::fault::Fault;
+use crate::malformed::pass_over;
 use crate::lists::Room;
 use crate::postgres::rows::{count, counter, decode, execution_id, get, integer, limit, time, uuid};
 use deadpool_postgres::GenericClient;
@@ -70,8 +71,8 @@ impl<C: GenericClient> Reads<'_, C> {
             &PAGE_BYTES,
         ];
         let rows = self.all(LINES_OF_EXECUTION, bounds).await?;
-        let items = lines_that_fit(&rows, wanted)?;
-        let is_cut_off = items.len() < looked_at(rows.first(), LINE_COLUMNS)?;
+        let Fitting { items, passed_over } = lines_that_fit(&rows, wanted)?;
+        let is_cut_off = items.len() + passed_over < looked_at(rows.first(), LINE_COLUMNS)?;
         let next = items.last().filter(|_| is_cut_off).map(|line| line.number);
         Ok(Page { items, next })
     }
@@ -85,22 +86,28 @@ impl<C: GenericClient> Reads<'_, C> {
             &limit(wanted),
             &PAGE_BYTES,
         ];
-        let mut lines = lines_that_fit(&self.all(LAST_LINES, bounds).await?, wanted)?;
+        let mut lines = lines_that_fit(&self.all(LAST_LINES, bounds).await?, wanted)?.items;
         lines.reverse();
         Ok(lines)
     }
 }
 
-fn lines_that_fit(rows: &[Row], wanted: usize) -> Result<Vec<LogLine>, Fault> {
-    let (mut lines, mut room) = (Vec::with_capacity(rows.len()), Room::of(wanted));
+/// Lines that a page has room for, and how many malformed ones are between them.
+struct Fitting {
+    items: Vec<LogLine>,
+    passed_over: usize,
+}
+
+fn lines_that_fit(rows: &[Row], wanted: usize) -> Result<Fitting, Fault> {
+    let (mut fitting, mut room) = (Fitting { items: vec![], passed_over: 0 }, Room::of(wanted));
     for row in rows {
-        let line = read_line(row)?;
-        if !room.take(line.message.len()) {
-            break;
+        match pass_over(read_line(row))? {
+            Some(line) if !room.take(line.message.len()) => break,
+            Some(line) => fitting.items.push(line),
+            None => fitting.passed_over += 1,
         }
-        lines.push(line);
     }
-    Ok(lines)
+    Ok(fitting)
 }
 
 fn read_line(row: &Row) -> Result<LogLine, Fault> {

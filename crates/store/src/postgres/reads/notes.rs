@@ -2,6 +2,7 @@
 
 use super::Reads;
 use crate::fault::Fault;
+use crate::malformed::readable;
 use crate::postgres::rows::{get, limit, number, time, uuid, version};
 use deadpool_postgres::GenericClient;
 use punctual_core::ids::{JobId, OccurrenceId};
@@ -28,7 +29,7 @@ impl<C: GenericClient> Reads<'_, C> {
 
     async fn notes_of(&self, job: JobId, up_to: u32, count: usize) -> Result<Vec<Noted>, Fault> {
         let rows = self.all(NOTES_OF_JOB, &[&uuid(job), &i64::from(up_to), &limit(count)]).await?;
-        rows.iter().map(|row| read_noted(job, row)).collect()
+        readable(rows.iter().map(|row| read_noted(job, row)))
     }
 
     async fn checkpoint_of(&self, id: OccurrenceId) -> Result<Option<Checkpoint>, Fault> {

@@ -2,10 +2,12 @@
 
 use super::Reads;
 use crate::codes::read_condition;
-use crate::codes::{read_limits, read_placing};
+use crate::codes::{held_queues, read_names};
 use crate::fault::Fault;
 use crate::lists::OLDEST_LOOKED_AT_MAX;
+use crate::malformed::readable;
 use crate::postgres::rows::{count, decode, get, limit, number, time, time_or_none, uuid};
+use crate::postgres::tables::read_queue;
 use crate::tally::shown;
 use deadpool_postgres::GenericClient;
 use punctual_core::ids::{OccurrenceId, SessionId};
@@ -13,7 +15,6 @@ use punctual_core::limits;
 use punctual_core::ports::{
     Depth, JobCounts, PausedQueue, QueueRow, SessionRow, StoreError, Token, WorkerAbout,
 };
-use punctual_core::queue::QueueSettings;
 use punctual_core::session::Pulse;
 use std::time::Duration;
 use tokio_postgres::Row;
@@ -53,10 +54,7 @@ pub(crate) const TOKEN: &str = "SELECT id, secret_sha256, role, created_at FROM 
 
 impl<C: GenericClient> Reads<'_, C> {
     pub async fn paused_queues(&self) -> Result<Vec<PausedQueue>, StoreError> {
-        let paused = self.queues().await?.into_iter().filter_map(|QueueRow { queue, paused_at, .. }| {
-            paused_at.map(|paused_at| PausedQueue { queue, paused_at })
-        });
-        Ok(paused.collect())
+        Ok(held_queues(self.queues().await?))
     }
 
     /// The queues that are paused or have settings of their own, by name.
@@ -95,16 +93,7 @@ impl<C: GenericClient> Reads<'_, C> {
     }
 
     async fn all_queues(&self) -> Result<Vec<QueueRow>, Fault> {
-        let read = |row: &Row| {
-            let max_depth = match get::<Option<i64>>(row, 2)? {
-                Some(_) => Some(count(row, 2, "queues.max_depth")?),
-                None => None,
-            };
-            let settings = QueueSettings { max_depth, limits: read_limits(get(row, 3)?)? };
-            let placing = read_placing(get(row, 4)?)?;
-            Ok(QueueRow { queue: get(row, 0)?, paused_at: time_or_none(row, 1)?, settings, placing })
-        };
-        self.all(QUEUES, &[]).await?.iter().map(read).collect()
+        readable(self.all(QUEUES, &[]).await?.iter().map(read_queue))
     }
 
     async fn count_ahead(&self, id: OccurrenceId, most: usize) -> Result<Option<usize>, Fault> {
@@ -119,7 +108,7 @@ impl<C: GenericClient> Reads<'_, C> {
     }
 
     async fn all_sessions(&self) -> Result<Vec<SessionRow>, Fault> {
-        self.all(SESSIONS, &[]).await?.iter().map(read_session).collect()
+        readable(self.all(SESSIONS, &[]).await?.iter().map(read_session))
     }
 
     async fn all_depths(&self) -> Result<Vec<Depth>, Fault> {
@@ -136,7 +125,7 @@ impl<C: GenericClient> Reads<'_, C> {
                 oldest_queued: time_or_none(row, 4)?,
             })
         };
-        rows.iter().zip(&numbers).map(read).collect()
+        readable(rows.iter().zip(&numbers).map(read))
     }
 
     async fn count_jobs(&self) -> Result<JobCounts, Fault> {
@@ -173,15 +162,12 @@ fn read_session(row: &Row) -> Result<SessionRow, Fault> {
         pulse: Pulse { session: SessionId(get(row, 0)?), beat: count(row, 1, "sessions.beat")?, lease },
         worker: get(row, 3)?,
         embedded: get(row, 4)?,
-        job_types: serde_json::from_str(get(row, 5)?)?,
+        job_types: read_names(get(row, 5)?, "sessions.job_types"),
         slots: number(row, 6, "sessions.slots")?,
         opened_at: time(row, 7)?,
         beaten_at: time(row, 8)?,
         about: WorkerAbout {
-            queues: match get::<Option<&str>>(row, 9)? {
-                Some(queues) => serde_json::from_str(queues)?,
-                None => vec![],
-            },
+            queues: read_names(get(row, 9)?, "sessions.queues"),
             version: get(row, 10)?,
             host: get(row, 11)?,
         },

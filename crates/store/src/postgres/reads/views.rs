@@ -3,6 +3,8 @@
 
 use super::{Reads, worker_of_history};
 use crate::fault::Fault;
+use crate::rows::LiveRow;
+use crate::malformed::{pass_over, readable};
 use crate::postgres::rows::{
     UnnamedJob, UnnamedSchedule, history_columns, job_columns, job_id, limit, live_columns, read_finished,
     read_job, read_live, read_schedule, schedule_columns, uuid,
@@ -61,8 +63,8 @@ impl<C: GenericClient> Reads<'_, C> {
             }
             let schedule = match parts.schedules.remove(&job.id) {
                 Some(schedule) => {
-                    let lane = lanes.lane(schedule.lane)?;
-                    Some(schedule.named(lane).state)
+                    let lane = pass_over(lanes.lane(schedule.lane))?;
+                    lane.map(|lane| schedule.named(lane).state)
                 }
                 None => None,
             };
@@ -80,13 +82,13 @@ impl<C: GenericClient> Reads<'_, C> {
     async fn schedules_of(&self, ids: &[Uuid]) -> Result<BTreeMap<JobId, UnnamedSchedule>, Fault> {
         let rows = self.all(SCHEDULES, &[&ids]).await?;
         let read = |row| Ok((job_id(row, 0)?, read_schedule(row, 0)?));
-        rows.iter().map(read).collect()
+        Ok(readable(rows.iter().map(read))?.into_iter().collect())
     }
 
     async fn open_of_jobs(&self, ids: &[Uuid]) -> Result<BTreeMap<JobId, Vec<Live>>, Fault> {
         let mut open: BTreeMap<JobId, Vec<Live>> = BTreeMap::new();
         for row in self.all(OPEN_OF_JOBS, &[&ids, &limit(OPEN_IN_VIEW_MAX)]).await? {
-            let live = read_live(&row, 0)?.live;
+            let Some(LiveRow { live, .. }) = pass_over(read_live(&row, 0))? else { continue };
             open.entry(live.id.job).or_default().push(live);
         }
         // Latest first, whichever way the rows were joined.
@@ -97,7 +99,7 @@ impl<C: GenericClient> Reads<'_, C> {
     async fn last_finished(&self, ids: &[Uuid]) -> Result<BTreeMap<JobId, Finished>, Fault> {
         let mut ended = BTreeMap::new();
         for row in self.all(LAST_FINISHED, &[&ids, &limit(LATEST_LOOKED_AT)]).await? {
-            let finished = read_finished(&row, 0)?;
+            let Some(finished) = pass_over(read_finished(&row, 0))? else { continue };
             ended.insert(finished.id.occurrence.job, finished);
         }
         Ok(ended)

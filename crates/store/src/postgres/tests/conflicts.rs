@@ -88,10 +88,9 @@ async fn a_queue_that_was_set_meanwhile_is_not_written_over() {
     TestDatabase::with(async |options| {
         let (mut one, mut other) = (tables(&options).await, tables(&options).await);
         let row = |paused_at, max_depth| QueueRow {
-            queue: "mail".to_owned(),
             paused_at,
             settings: QueueSettings::holding(max_depth),
-            placing: None,
+            ..QueueRow::unset("mail")
         };
         let wants = Wants { queues: true, ..Wants::default() };
         for tables in [&mut one, &mut other] {

@@ -37,6 +37,7 @@ const SEARCHES: &[(&str, &[&str], &str)] = &[
     (STANDING_OF_JOBS, &[JOBS_NAMED], "live_pkey"),
     (JOBS, &[JOBS_NAMED], "jobs_pkey"),
     (SCHEDULES, &[JOBS_NAMED], "schedules_pkey"),
+    (OPEN_OF_JOB_BEFORE, &[JOB, "1000", "0", "101"], "live_pkey"),
     (OPEN_OF_JOBS, &[JOBS_NAMED, "10"], "live_pkey"),
     (LAST_FINISHED, &[JOBS_NAMED, "8"], "_pkey"),
     (OPEN_BEFORE, &[JOB, "1", "2000"], "live_pkey"),

@@ -2,7 +2,8 @@
 
 use super::Reads;
 use crate::fault::Fault;
-use crate::sqlite::rows::{all, job_id, limit, time};
+use crate::malformed::pass_over;
+use crate::sqlite::rows::{job_id, time, bound, up_to};
 use punctual_core::ids::SegmentSet;
 use punctual_core::ports::{Due, DueKind, StoreError};
 use punctual_core::time::Timestamp;
@@ -30,14 +31,15 @@ impl Reads<'_> {
         let mut lives = self.conn.prepare_cached(DUE_LIVE)?;
         let mut found = Vec::new();
         for segment in segments.iter() {
-            let bounds = params![segment.index(), until.as_micros(), limit(count)];
-            found.extend(all(&mut schedules, bounds, read_schedule)?);
-            found.extend(all(&mut lives, bounds, read_live)?);
+            let bounds = params![segment.index(), until.as_micros(), bound(count)];
+            found.extend(up_to(count, &mut schedules, bounds, read_schedule)?);
+            found.extend(up_to(count, &mut lives, bounds, read_live)?);
         }
         found.sort_by_key(|(at, _, what)| (*at, *what));
         let mut due = Vec::with_capacity(found.len());
         for (at, lane, what) in found {
-            due.push(Due { at, lane: self.lanes.lane(self.conn, lane)?, what });
+            let lane = pass_over(self.lanes.lane(self.conn, lane))?;
+            due.extend(lane.map(|lane| Due { at, lane, what }));
         }
         Ok(due)
     }

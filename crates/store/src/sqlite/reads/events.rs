@@ -3,12 +3,11 @@
 
 use super::Reads;
 use crate::fault::Fault;
+use crate::malformed::pass_over;
 use crate::lists::{Room, bytes_of};
 use crate::rows::LiveRow;
 use crate::sqlite::names::last_history_number;
-use crate::sqlite::rows::{
-    all, count, counter, history_columns, limit, live_columns, one, read_finished, read_live,
-};
+use crate::sqlite::rows::{count, counter, history_columns, limit, live_columns, read_finished, read_live, bound, up_to, one_readable, located};
 use punctual_core::defects::{Defect, planted};
 use punctual_core::ids::{OccurrenceId, SessionId};
 use punctual_core::limits;
@@ -73,9 +72,11 @@ impl Reads<'_> {
         while let Some(row) = rows.next()? {
             let place = count(row, HISTORY_COLUMNS, "history.seq")?;
             // Without its row, a job is gone. One that is only marked as deleted has still to be told of.
-            if let Some(lane) = row.get(HISTORY_COLUMNS + 1)? {
+            let told = row.get::<_, Option<i64>>(HISTORY_COLUMNS + 1)?.map(|lane| {
                 let queue = lanes.lane(conn, lane)?.queue().to_owned();
-                let finished = read_finished(row)?;
+                Ok((queue, read_finished(row).map_err(|fault| located(fault, row))?))
+            });
+            if let Some((queue, finished)) = pass_over(told.transpose())?.flatten() {
                 if !room.take(bytes_of(&finished)) {
                     page.more = true;
                     break;
@@ -92,7 +93,7 @@ impl Reads<'_> {
 
     fn span(&mut self) -> Result<HistorySpan, Fault> {
         let mut select = self.conn.prepare_cached("SELECT retained FROM history_bounds WHERE id = 1")?;
-        let begins_after = one(&mut select, [], |row| count(row, 0, "history_bounds.retained"))?;
+        let begins_after = one_readable(&mut select, [], |row| count(row, 0, "history_bounds.retained"))?;
         let ends_at = last_history_number(self.conn)?;
         Ok(HistorySpan {
             begins_after: begins_after.unwrap_or(0),
@@ -105,7 +106,7 @@ impl Reads<'_> {
         let mut select = self.conn.prepare_cached(OPEN)?;
         let mut rows = Vec::with_capacity(ids.len());
         for id in ids {
-            rows.extend(one(&mut select, params![id.job.as_bytes(), id.number], read_live)?);
+            rows.extend(one_readable(&mut select, params![id.job.as_bytes(), id.number], read_live)?);
         }
         let open = self.named(rows)?;
         drop(snapshot);
@@ -125,7 +126,7 @@ impl Reads<'_> {
         };
         let snapshot = self.conn.unchecked_transaction()?;
         let mut select = self.conn.prepare_cached(RUNNING)?;
-        let rows = all(&mut select, params![session, job, number, limit(wanted)], read_live)?;
+        let rows = up_to(wanted, &mut select, params![session, job, number, bound(wanted)], read_live)?;
         let next = rows.last().filter(|_| rows.len() == wanted).and_then(|last| match last.live.state {
             LiveState::Running(lease) => {
                 Some(RunningPlace { session: lease.session, occurrence: last.live.id })
@@ -147,14 +148,14 @@ impl Reads<'_> {
                     Some(worker) => worker.clone(),
                     None => {
                         let mut select = self.conn.prepare_cached(WORKER_OF_SESSION)?;
-                        let worker = one(&mut select, [lease.session.0], |row| Ok(row.get(0)?))?;
+                        let worker = one_readable(&mut select, [lease.session.0], |row| Ok(row.get(0)?))?;
                         workers.insert(lease.session, worker.clone());
                         worker
                     }
                 },
                 LiveState::Waiting(_) | LiveState::Queued => None,
             };
-            let lane = self.lanes.lane(self.conn, lane)?;
+            let Some(lane) = pass_over(self.lanes.lane(self.conn, lane))? else { continue };
             let (queue, job_type) = (lane.queue().to_owned(), lane.job_type().to_owned());
             open.push(OpenExecution { live, worker, queue, job_type });
         }

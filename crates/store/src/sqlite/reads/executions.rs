@@ -4,12 +4,10 @@ use super::Reads;
 use super::jobs::IS_DELETED;
 use super::page::{Item, page};
 use crate::fault::Fault;
-use crate::lists::{LOOKED_AT_MAX, Room, bytes_of, is_letter_meant};
+use crate::malformed::pass_over;
+use crate::lists::{LOOKED_AT_MAX, Room, bytes_of, executions_merged, is_letter_meant};
 use crate::sqlite::names::Lanes;
-use crate::sqlite::rows::{
-    LIVE_COLUMNS, all, count, counter, decode, history_columns, job_id, limit, live_columns, one,
-    read_finished, read_live, time,
-};
+use crate::sqlite::rows::{LIVE_COLUMNS, bound, count, counter, decode, history_columns, job_id, limit, live_columns, located, one, read_finished, read_live, time, up_to};
 use punctual_core::ids::{Epoch, ExecutionId, JobId};
 use punctual_core::limits;
 use punctual_core::occurrence::Finished;
@@ -35,6 +33,13 @@ const LIVE_WITH_WORKER: &str = concat!(
     live_columns!(),
     ", workers.name FROM live LEFT JOIN sessions ON sessions.id = live.session \
      LEFT JOIN workers ON workers.id = sessions.worker WHERE live.job = ?1 AND live.occurrence = ?2"
+);
+pub(crate) const OPEN_OF_JOB_BEFORE: &str = concat!(
+    "SELECT ",
+    live_columns!(),
+    ", (SELECT name FROM workers WHERE id = (SELECT worker FROM sessions WHERE id = live.session)) \
+     FROM live WHERE live.job = ?1 AND live.occurrence <= ?2 \
+     AND (live.occurrence < ?2 OR live.attempt < ?3) ORDER BY live.occurrence DESC LIMIT ?4"
 );
 const SKIPPED: &str =
     "SELECT first, last, count, reason FROM skipped WHERE job = ?1 ORDER BY last DESC LIMIT ?2";
@@ -75,6 +80,16 @@ impl Reads<'_> {
         Ok(self.page_of_history(job, before, count.clamp(1, limits::PAGE_ITEMS_MAX))?)
     }
 
+    /// All executions of a job, latest occurrence and attempt first.
+    pub fn executions_of_job(
+        &mut self,
+        job: JobId,
+        before: Option<ExecutionId>,
+        count: usize,
+    ) -> Result<Page<ExecutionView, ExecutionId>, StoreError> {
+        Ok(self.page_of_job(job, before, count.clamp(1, limits::PAGE_ITEMS_MAX))?)
+    }
+
     pub fn execution(&mut self, id: ExecutionId) -> Result<Option<ExecutionView>, StoreError> {
         Ok(self.find_execution(id)?)
     }
@@ -105,11 +120,27 @@ impl Reads<'_> {
         let (occurrence, attempt) =
             before.map_or((i64::MAX, 0), |id| (i64::from(id.occurrence.number), id.attempt));
         let mut select = self.conn.prepare_cached(HISTORY_OF_JOB)?;
-        let bounds = params![job.as_bytes(), occurrence, attempt, limit(wanted + 1)];
+        let bounds = params![job.as_bytes(), occurrence, attempt, bound(wanted + 1)];
         page(&mut select, bounds, Room::of(wanted), |row| {
             let finished = read_finished(row)?;
             Ok(Item { bytes: bytes_of(&finished), cursor: finished.id, value: finished })
         })
+    }
+
+    fn page_of_job(
+        &mut self,
+        job: JobId,
+        before: Option<ExecutionId>,
+        wanted: usize,
+    ) -> Result<Page<ExecutionView, ExecutionId>, Fault> {
+        let (occurrence, attempt) =
+            before.map_or((i64::MAX, 0), |id| (i64::from(id.occurrence.number), id.attempt));
+        let bounds = params![job.as_bytes(), occurrence, attempt, bound(wanted + 1)];
+        let mut select = self.conn.prepare_cached(OPEN_OF_JOB_BEFORE)?;
+        let open = up_to(wanted + 1, &mut select, bounds, |row| {
+            Ok(ExecutionView::Live { live: read_live(row)?.live, worker: row.get(LIVE_COLUMNS)? })
+        })?;
+        Ok(executions_merged(open, self.page_of_history(job, before, wanted)?, wanted))
     }
 
     fn find_execution(&mut self, id: ExecutionId) -> Result<Option<ExecutionView>, Fault> {
@@ -136,7 +167,7 @@ impl Reads<'_> {
 
     fn skipped_of(&mut self, job: JobId, wanted: usize) -> Result<Vec<SkipRange>, Fault> {
         let mut select = self.conn.prepare_cached(SKIPPED)?;
-        all(&mut select, params![job.as_bytes(), limit(wanted)], |row| {
+        up_to(wanted, &mut select, params![job.as_bytes(), bound(wanted)], |row| {
             Ok(SkipRange {
                 first: time(row, 0)?,
                 last: time(row, 1)?,
@@ -161,7 +192,9 @@ impl Reads<'_> {
             if room.is_full() {
                 return Ok(Page { items, next: last });
             }
-            let letter = read_dead_letter(row, conn, lanes)?;
+            looked_at += 1;
+            let read = read_dead_letter(row, conn, lanes).map_err(|fault| located(fault, row));
+            let Some(letter) = pass_over(read)? else { continue };
             let number = letter.number;
             if is_letter_meant(query, &letter) {
                 if !room.take(letter.error.as_ref().map_or(0, String::len)) {
@@ -170,7 +203,6 @@ impl Reads<'_> {
                 items.push(letter);
             }
             last = Some(number);
-            looked_at += 1;
         }
         Ok(Page { items, next: last.filter(|_| looked_at == LOOKED_AT_MAX) })
     }

@@ -3,11 +3,9 @@
 use super::Reads;
 use crate::codes::Code;
 use crate::fault::Fault;
+use crate::malformed::pass_over;
 use crate::lists::{Candidate, Room, Wanted, bytes_of_view, jobs_looked_at};
-use crate::sqlite::rows::{
-    StoredJob, StoredSchedule, all, decode, job_columns, job_id, limit, live_columns, one, read_live,
-    schedule_columns,
-};
+use crate::sqlite::rows::{StoredJob, StoredSchedule, all, bound, decode, job_columns, job_id, live_columns, one, one_readable, read_live, schedule_columns, up_to};
 use punctual_core::ids::JobId;
 use punctual_core::job::{JobMark, JobStatus};
 use punctual_core::ports::{JobQuery, JobView, Lane, OPEN_IN_VIEW_MAX, Page, StoreError};
@@ -68,15 +66,16 @@ impl Reads<'_> {
         if job.mark == JobMark::Deleted {
             return Ok(None);
         }
-        let schedule = match one(&mut *conn.prepare_cached(SCHEDULE)?, key, StoredSchedule::read)? {
+        let schedule = match one_readable(&mut *conn.prepare_cached(SCHEDULE)?, key, StoredSchedule::read)? {
             Some(schedule) => {
-                let lane = self.lanes.lane(conn, schedule.lane)?;
-                Some(schedule.named(&lane))
+                let lane = pass_over(self.lanes.lane(conn, schedule.lane))?;
+                lane.map(|lane| schedule.named(&lane))
             }
             None => None,
         };
-        let bounds = params![id.as_bytes(), limit(OPEN_IN_VIEW_MAX)];
-        let open = all(&mut *conn.prepare_cached(OPEN_OF_JOB)?, bounds, |row| Ok(read_live(row)?.live))?;
+        let bounds = params![id.as_bytes(), bound(OPEN_IN_VIEW_MAX)];
+        let mut select = conn.prepare_cached(OPEN_OF_JOB)?;
+        let open = up_to(OPEN_IN_VIEW_MAX, &mut select, bounds, |row| Ok(read_live(row)?.live))?;
         let last_finished = self.last_finished(id)?;
         Ok(Some(JobView { job, schedule, open, last_finished }))
     }
@@ -92,10 +91,10 @@ impl Reads<'_> {
             if room.is_full() {
                 return Ok(Page { items, next: last });
             }
-            let lane = self.lanes.lane(self.conn, candidate.lane)?;
-            if candidate.matches(query, &lane)
+            if let Some(lane) = pass_over(self.lanes.lane(self.conn, candidate.lane))?
+                && candidate.matches(query, &lane)
                 && self.has_tags_and_text(candidate, &lane, &wanted)?
-                && let Some(view) = self.view(candidate.id)?
+                && let Some(Some(view)) = pass_over(self.view(candidate.id))?
                 && query.status.is_none_or(|status| view.status() == status)
             {
                 if !room.take(bytes_of_view(&view)) {
@@ -126,10 +125,10 @@ impl Reads<'_> {
     /// that have another one.
     fn candidates(&mut self, query: &JobQuery, count: usize) -> Result<Vec<Candidate>, Fault> {
         let before = query.before.map_or(AFTER_ALL.to_vec(), |id| id.as_bytes().to_vec());
-        let bounds = params![before, limit(count)];
+        let bounds = params![before, bound(count)];
         let marked = |mark: JobMark| {
             let mut select = self.conn.prepare_cached(MARKED_JOBS)?;
-            all(&mut select, params![before, limit(count), mark.code()], read_candidate)
+            up_to(count, &mut select, params![before, bound(count), mark.code()], read_candidate)
         };
         if let Some(id) = query.text.as_ref().and_then(|text| text.parse::<JobId>().ok()) {
             let found = one(&mut *self.conn.prepare_cached(ONE_JOB)?, [id.as_bytes()], read_candidate)?;
@@ -137,11 +136,11 @@ impl Reads<'_> {
         }
         if let Some(tag) = query.tags.first() {
             let mut select = self.conn.prepare_cached(TAGGED_JOBS)?;
-            return all(&mut select, params![before, limit(count), tag], read_candidate);
+            return up_to(count, &mut select, params![before, bound(count), tag], read_candidate);
         }
         match query.status {
             None | Some(JobStatus::Completed) => {
-                all(&mut *self.conn.prepare_cached(LATEST_JOBS)?, bounds, read_candidate)
+                up_to(count, &mut *self.conn.prepare_cached(LATEST_JOBS)?, bounds, read_candidate)
             }
             Some(JobStatus::Paused) => marked(JobMark::Paused),
             Some(JobStatus::Failed) => marked(JobMark::Failed),
@@ -152,18 +151,20 @@ impl Reads<'_> {
 
     /// The latest jobs that have something open or still to fire.
     fn active(&mut self, before: &[u8], count: usize) -> Result<Vec<Candidate>, Fault> {
-        let bounds = params![before, limit(count)];
+        let bounds = params![before, bound(count)];
         let read = |row: &Row<'_>| job_id(row, 0);
-        let mut ids = all(&mut *self.conn.prepare_cached(ACTIVE_LIVE)?, bounds, read)?;
-        ids.extend(all(&mut *self.conn.prepare_cached(ACTIVE_SCHEDULES)?, bounds, read)?);
+        let mut ids = up_to(count, &mut *self.conn.prepare_cached(ACTIVE_LIVE)?, bounds, read)?;
+        ids.extend(up_to(count, &mut *self.conn.prepare_cached(ACTIVE_SCHEDULES)?, bounds, read)?);
         ids.sort_unstable_by(|a, b| b.cmp(a));
         ids.dedup();
         ids.truncate(count);
         let mut select = self.conn.prepare_cached(ONE_JOB)?;
         let mut candidates = Vec::with_capacity(ids.len());
         for id in ids {
-            let found = one(&mut select, [id.as_bytes()], read_candidate)?;
-            candidates.push(found.ok_or_else(|| Fault::Missing(format!("job {id}")))?);
+            let found = one(&mut select, [id.as_bytes()], read_candidate)
+                .and_then(|found| found.ok_or_else(|| Fault::Missing(format!("job {id}"))));
+            // One whose job cannot be read is still a step on the way through the list.
+            candidates.push(pass_over(found)?.unwrap_or_else(|| Candidate::unreadable(id)));
         }
         Ok(candidates)
     }

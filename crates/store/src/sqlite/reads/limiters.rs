@@ -3,7 +3,8 @@
 use super::Reads;
 use crate::codes::{WaitedIn, lines_after, lines_to_look_at, read_line};
 use crate::fault::Fault;
-use crate::sqlite::rows::{all, limit, one};
+use crate::malformed::pass_over;
+use crate::sqlite::rows::{one, bound, up_to};
 use crate::sqlite::tally::{self, WrittenLimiter};
 use crate::tally::shown;
 use punctual_core::limiter::{LimiterId, LimiterUse, Line};
@@ -32,14 +33,18 @@ impl Reads<'_> {
     }
 
     fn waited_in(&mut self, after: Option<LimiterId>, count: usize) -> Result<WaitedIn, Fault> {
-        let page = [lines_after(after), limit(count)];
-        let found = all(&mut *self.conn.prepare_cached(LINES)?, page, |row| {
+        let page = [lines_after(after), bound(count)];
+        let found = up_to(count, &mut *self.conn.prepare_cached(LINES)?, page, |row| {
             Ok((row.get::<_, i64>(0)?, row.get::<_, Option<i64>>(1)?))
         })?;
         let last = found.last().filter(|_| found.len() == count).map(|(number, _)| *number);
         let found = found.into_iter().filter_map(|(number, lane)| Some((number, lane?)));
-        let lines = found.map(|(number, lane)| read_line(number, &self.lanes.lane(self.conn, lane)?));
-        Ok(WaitedIn { lines: lines.collect::<Result<_, Fault>>()?, last })
+        let mut lines = Vec::new();
+        for (number, lane) in found {
+            let lane = self.lanes.lane(self.conn, lane);
+            lines.extend(pass_over(lane.and_then(|lane| read_line(number, &lane)))?);
+        }
+        Ok(WaitedIn { lines, last })
     }
 
     fn limiter(&mut self, line: &Line) -> Result<LimiterUse, Fault> {

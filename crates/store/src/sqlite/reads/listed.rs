@@ -3,12 +3,10 @@
 use super::Reads;
 use super::events::RUNNING;
 use crate::fault::Fault;
+use crate::malformed::pass_over;
 use crate::lists::{Room, bytes_of_listed, executions_looked_at, is_execution_meant};
 use crate::rows::LiveRow;
-use crate::sqlite::rows::{
-    all, count, counter, decode, decode_or_none, history_columns, limit, live_columns, one, read_finished,
-    read_live, read_settings, settings_columns,
-};
+use crate::sqlite::rows::{count, counter, decode, decode_or_none, history_columns, live_columns, read_finished, read_live, read_settings, settings_columns, bound, up_to, one_readable};
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::job::{JobMark, Settings};
 use punctual_core::lifecycle::Status;
@@ -101,7 +99,7 @@ impl Reads<'_> {
             Shown::Live(view) => Some(view),
             Shown::Finished { place } => {
                 let mut select = self.conn.prepare_cached(FINISHED_AT)?;
-                one(&mut select, [counter(place)], read_finished)?.map(ExecutionView::Finished)
+                one_readable(&mut select, [counter(place)], read_finished)?.map(ExecutionView::Finished)
             }
         };
         view.map_or(Ok(None), |view| self.listed(view, &lane))
@@ -120,7 +118,7 @@ impl Reads<'_> {
             None => (0, &[][..], 0),
         };
         let mut select = self.conn.prepare_cached(RUNNING)?;
-        let rows = all(&mut select, params![session, job, number, limit(most)], read_live)?;
+        let rows = up_to(most, &mut select, params![session, job, number, bound(most)], read_live)?;
         let mut looked_at = Vec::with_capacity(rows.len());
         for open in self.named(rows)? {
             let LiveState::Running(lease) = open.live.state else { continue };
@@ -145,7 +143,7 @@ impl Reads<'_> {
             None => (&AFTER_ALL[..], 0),
         };
         let mut select = self.conn.prepare_cached(OPEN_BEFORE)?;
-        let rows = all(&mut select, params![job, number, limit(most)], read_live)?;
+        let rows = up_to(most, &mut select, params![job, number, bound(most)], read_live)?;
         let mut looked_at = Vec::with_capacity(rows.len());
         for LiveRow { live, lane, .. } in rows {
             let before = Some(live.id);
@@ -155,10 +153,10 @@ impl Reads<'_> {
                 }
                 _ => (ExecutionWalk::Waiting { before }, matches!(live.state, LiveState::Waiting(_))),
             };
-            let lane = self.lanes.lane(self.conn, lane)?;
-            let is_meant = is_in_state && is_execution_meant(query, &lane, None);
+            let lane = pass_over(self.lanes.lane(self.conn, lane))?;
+            let meant = lane.filter(|lane| is_in_state && is_execution_meant(query, lane, None));
             let view = ExecutionView::Live { live, worker: None };
-            looked_at.push(Looked { walk, shown: is_meant.then(|| (Shown::Live(view), lane.clone())) });
+            looked_at.push(Looked { walk, shown: meant.map(|lane| (Shown::Live(view), lane)) });
         }
         Ok(looked_at)
     }
@@ -173,7 +171,7 @@ impl Reads<'_> {
         let conn = self.conn;
         let mut select = conn.prepare_cached(FINISHED_BEFORE)?;
         let before = before.map_or(i64::MAX, counter);
-        let rows = all(&mut select, params![before, limit(most)], |row| {
+        let rows = up_to(most, &mut select, params![before, bound(most)], |row| {
             let place = count(row, 0, "history.seq")?;
             let ended: Status = decode(row, 1, "history.status")?;
             let worker: Option<String> = row.get(2)?;
@@ -187,8 +185,9 @@ impl Reads<'_> {
         for (place, lane, worker) in rows {
             let walk = ExecutionWalk::Finished { status, before: Some(place) };
             let mut shown = None;
-            if let Some(lane) = lane {
-                let lane = self.lanes.lane(conn, lane)?;
+            if let Some(lane) = lane
+                && let Some(lane) = pass_over(self.lanes.lane(conn, lane))?
+            {
                 let is_meant = is_execution_meant(query, &lane, worker.as_deref());
                 shown = is_meant.then(|| (Shown::Finished { place }, lane.clone()));
             }
@@ -204,7 +203,7 @@ impl Reads<'_> {
             ExecutionView::Finished(finished) => finished.id.occurrence.job,
         };
         let mut select = self.conn.prepare_cached(NAME_OF_JOB)?;
-        let found = one(&mut select, [job.as_bytes()], |row| {
+        let found = one_readable(&mut select, [job.as_bytes()], |row| {
             let mark: JobMark = decode(row, 0, "jobs.mark")?;
             let (name, settings): (Option<String>, Settings) = (row.get(1)?, read_settings(row, 2)?);
             Ok((mark, name, settings.max_retries))

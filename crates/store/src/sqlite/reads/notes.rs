@@ -2,7 +2,7 @@
 
 use super::Reads;
 use crate::fault::Fault;
-use crate::sqlite::rows::{all, limit, time};
+use crate::sqlite::rows::{self, bound, time};
 use crate::sqlite::tx::read_checkpoint;
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::limits;
@@ -18,9 +18,10 @@ pub(crate) const NOTES_OF_JOB: &str = "SELECT notes.occurrence, notes.attempt, n
 impl Reads<'_> {
     /// What is noted of a job's open and dead occurrences up to this number, latest first.
     pub fn notes(&mut self, job: JobId, up_to: u32, count: usize) -> Result<Vec<Noted>, StoreError> {
-        let bounds = params![job.as_bytes(), up_to, limit(count.min(limits::PAGE_ITEMS_MAX))];
+        let count = count.min(limits::PAGE_ITEMS_MAX);
+        let bounds = params![job.as_bytes(), up_to, bound(count)];
         let mut select = self.conn.prepare_cached(NOTES_OF_JOB).map_err(Fault::from)?;
-        Ok(all(&mut select, bounds, |row| read_noted(job, row))?)
+        Ok(rows::up_to(count, &mut select, bounds, |row| read_noted(job, row))?)
     }
 
     pub fn checkpoint(&mut self, occurrence: OccurrenceId) -> Result<Option<Checkpoint>, StoreError> {

@@ -1,12 +1,13 @@
 //! Small tables read whole: sessions, depths of lanes, tokens.
 
 use super::Reads;
-use crate::codes::read_condition;
+use crate::codes::{held_queues, read_condition, read_names};
 use crate::fault::Fault;
 use crate::lists::heads_looked_at;
 use crate::marks::Mark;
+use crate::malformed::pass_over;
 use crate::sqlite::names::read_queues;
-use crate::sqlite::rows::{all, count, decode, limit, one, time, time_or_none};
+use crate::sqlite::rows::{all, count, decode, limit, one, time, time_or_none, one_readable, text_or_none};
 use crate::sqlite::tally::{self, LaneTally};
 use punctual_core::ids::{OccurrenceId, SessionId};
 use punctual_core::ports::{
@@ -45,10 +46,7 @@ impl Reads<'_> {
     }
 
     pub fn paused_queues(&mut self) -> Result<Vec<PausedQueue>, StoreError> {
-        let paused = self.queues()?.into_iter().filter_map(|QueueRow { queue, paused_at, .. }| {
-            paused_at.map(|paused_at| PausedQueue { queue, paused_at })
-        });
-        Ok(paused.collect())
+        Ok(held_queues(self.queues()?))
     }
 
     /// The queues that are paused or have settings of their own, by name.
@@ -107,7 +105,7 @@ impl Reads<'_> {
         let mut depths = Vec::with_capacity(tallies.len());
         for LaneTally { lane: id, waiting, queued, running } in tallies {
             let oldest_queued = if queued > 0 { self.oldest_of_head(id, looked_at)? } else { None };
-            let lane = self.lanes.lane(self.conn, id)?;
+            let Some(lane) = pass_over(self.lanes.lane(self.conn, id))? else { continue };
             depths.push(Depth { lane, waiting, queued, running, oldest_queued });
         }
         drop(snapshot);
@@ -117,7 +115,7 @@ impl Reads<'_> {
     fn oldest_of_head(&mut self, lane: i64, looked_at: usize) -> Result<Option<Timestamp>, Fault> {
         let mut select = self.conn.prepare_cached(OLDEST_OF_HEAD)?;
         let oldest =
-            one(&mut select, params![lane, limit(looked_at)], |row| time_or_none(row, 0))?;
+            one_readable(&mut select, params![lane, limit(looked_at)], |row| time_or_none(row, 0))?;
         Ok(oldest.flatten())
     }
 
@@ -142,15 +140,12 @@ fn read_session(row: &Row<'_>) -> Result<SessionRow, Fault> {
         pulse: Pulse { session: SessionId(row.get(0)?), beat: count(row, 1, "sessions.beat")?, lease },
         worker: row.get(3)?,
         embedded: row.get(4)?,
-        job_types: serde_json::from_str(row.get_ref(5)?.as_str().map_err(rusqlite::Error::from)?)?,
+        job_types: read_names(text_or_none(row, 5)?, "sessions.job_types"),
         slots: row.get(6)?,
         opened_at: time(row, 7)?,
         beaten_at: time(row, 8)?,
         about: WorkerAbout {
-            queues: match row.get::<_, Option<String>>(9)? {
-                Some(queues) => serde_json::from_str(&queues)?,
-                None => vec![],
-            },
+            queues: read_names(text_or_none(row, 9)?, "sessions.queues"),
             version: row.get(10)?,
             host: row.get(11)?,
         },

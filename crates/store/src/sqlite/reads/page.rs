@@ -2,6 +2,8 @@
 
 use crate::fault::Fault;
 use crate::lists::Room;
+use crate::malformed::pass_over;
+use crate::sqlite::rows::located;
 use punctual_core::ports::Page;
 use rusqlite::{Params, Row, Statement};
 
@@ -14,8 +16,8 @@ pub(crate) struct Item<T, C> {
     pub cursor: C,
 }
 
-/// Reads a query until the page is full. The query must yield one row more than there is room for, if there is one:
-/// that tells whether there is a next page.
+/// Reads a query until the page is full. Malformed rows are passed over. The query must yield one readable row more than
+/// there is room for, if there is one: that tells whether there is a next page. So its limit is a [`bound`](crate::sqlite::rows::bound).
 pub(crate) fn page<T, C>(
     statement: &mut Statement<'_>,
     params: impl Params,
@@ -28,7 +30,7 @@ pub(crate) fn page<T, C>(
         if room.is_full() {
             return Ok(Page { items, next: last });
         }
-        let item = read(row)?;
+        let Some(item) = pass_over(read(row).map_err(|fault| located(fault, row)))? else { continue };
         if !room.take(item.bytes) {
             return Ok(Page { items, next: last });
         }

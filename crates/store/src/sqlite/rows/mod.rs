@@ -20,33 +20,79 @@ pub(crate) use schedules::{
 
 use crate::codes::Code;
 use crate::fault::Fault;
+use crate::malformed::pass_over;
 use punctual_core::ids::JobId;
 use punctual_core::job::Priority;
 use punctual_core::time::Timestamp;
 use rusqlite::{Params, Row, Statement};
 
-/// The first row of a query, if it has one.
+/// Malformed rows that a list passes over before it ends early.
+const PASSED_OVER_MAX: usize = 1_000;
+
+/// The first row of a query, if it has one. A malformed one is a fault: whoever asks for it cannot go on without it.
 pub(crate) fn one<T>(
     statement: &mut Statement<'_>,
     params: impl Params,
     read: impl FnOnce(&Row<'_>) -> Result<T, Fault>,
 ) -> Result<Option<T>, Fault> {
     let mut rows = statement.query(params)?;
-    rows.next()?.map(read).transpose()
+    rows.next()?.map(|row| read(row).map_err(|fault| located(fault, row))).transpose()
 }
 
-/// All rows of a query that is bounded by its own limit.
+/// As [`one`], for rows without which the caller can go on: a malformed one counts as not there.
+pub(crate) fn one_readable<T>(
+    statement: &mut Statement<'_>,
+    params: impl Params,
+    read: impl FnOnce(&Row<'_>) -> Result<T, Fault>,
+) -> Result<Option<T>, Fault> {
+    Ok(pass_over(one(statement, params, read))?.flatten())
+}
+
+/// All rows of a query, but for malformed ones.
 pub(crate) fn all<T>(
+    statement: &mut Statement<'_>,
+    params: impl Params,
+    read: impl FnMut(&Row<'_>) -> Result<T, Fault>,
+) -> Result<Vec<T>, Fault> {
+    up_to(usize::MAX, statement, params, read)
+}
+
+/// The first `count` rows of a query that can be read. The query is bounded by [`bound`], so that a malformed row does not
+/// make a list look as if it ended.
+pub(crate) fn up_to<T>(
+    count: usize,
     statement: &mut Statement<'_>,
     params: impl Params,
     mut read: impl FnMut(&Row<'_>) -> Result<T, Fault>,
 ) -> Result<Vec<T>, Fault> {
-    let mut rows = statement.query(params)?;
     let mut items = Vec::new();
+    if count == 0 {
+        return Ok(items);
+    }
+    let mut rows = statement.query(params)?;
     while let Some(row) = rows.next()? {
-        items.push(read(row)?);
+        items.extend(pass_over(read(row).map_err(|fault| located(fault, row)))?);
+        if items.len() == count {
+            break;
+        }
     }
     Ok(items)
+}
+
+/// Names the column of a value that cannot be read.
+pub(crate) fn located(fault: Fault, row: &Row<'_>) -> Fault {
+    use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
+    let (column, value) = match &fault {
+        Fault::Sqlite(IntegralValueOutOfRange(column, value)) => (*column, value.to_string()),
+        Fault::Sqlite(FromSqlConversionFailure(column, _, error)) => (*column, format!("a value ({error})")),
+        Fault::Sqlite(Utf8Error(column, error)) => (*column, format!("a text ({error})")),
+        Fault::Sqlite(InvalidColumnType(column, _, kind)) => (*column, format!("a value of type {kind}")),
+        _ => return fault,
+    };
+    match row.as_ref().column_name(column) {
+        Ok(name) => Fault::damaged(name.to_owned(), value),
+        Err(_) => fault,
+    }
 }
 
 /// A counter as a column holds it; one that no honest caller reaches saturates.
@@ -57,6 +103,11 @@ pub(crate) fn counter(value: u64) -> i64 {
 /// A limit as SQL takes it.
 pub(crate) fn limit(value: usize) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// The limit of a query of which [`up_to`] takes so many rows. Rows are read one by one, so that what is left costs nothing.
+pub(crate) fn bound(count: usize) -> i64 {
+    limit(count.saturating_add(PASSED_OVER_MAX))
 }
 
 pub(crate) fn count(row: &Row<'_>, column: usize, what: &'static str) -> Result<u64, Fault> {

@@ -4,6 +4,7 @@ mod budget;
 mod cancel;
 mod conformance;
 mod damage;
+mod damaged;
 mod files;
 mod inspect;
 mod log_limit;

@@ -4,10 +4,8 @@ use super::names::lanes_through;
 use super::{Tx, at_hand};
 use crate::fault::Fault;
 use crate::rows::{JobFacts, LiveRow};
-use crate::sqlite::rows::{
-    LIVE_COLUMNS, all, job_facts_columns, job_id, limit, live_columns, one, read_facts, read_live,
-    settings_columns,
-};
+use crate::sqlite::rows::settings_columns;
+use crate::sqlite::rows::{LIVE_COLUMNS, job_facts_columns, job_id, live_columns, one, read_facts, read_live, up_to, bound};
 use punctual_core::ids::OccurrenceId;
 use punctual_core::placing;
 use rusqlite::{Connection, Row, params};
@@ -79,8 +77,8 @@ pub(super) fn last_queued(
     let mut places = Vec::new();
     let key = before.occurrence;
     for (lane, _) in lanes_through(tx, queue)? {
-        let bounds = params![lane, limit(count), before.rank, key.job.as_bytes(), key.number];
-        places.extend(all(&mut *tx.conn.prepare_cached(LAST_OF_LANE)?, bounds, read_place)?);
+        let bounds = params![lane, bound(count), before.rank, key.job.as_bytes(), key.number];
+        places.extend(up_to(count, &mut *tx.conn.prepare_cached(LAST_OF_LANE)?, bounds, read_place)?);
     }
     places.sort_unstable_by(|one, other| other.cmp(one));
     places.truncate(count);
@@ -105,10 +103,16 @@ impl LaneFront {
     }
 
     fn read_on(&mut self, conn: &Connection) -> Result<(), Fault> {
-        let bound = limit(self.portion);
+        let bound = bound(self.portion);
         let places = match self.last {
-            None => all(&mut *conn.prepare_cached(FIRST_OF_LANE)?, params![self.lane, bound], read_place)?,
-            Some((rank, key)) => all(
+            None => up_to(
+                self.portion,
+                &mut *conn.prepare_cached(FIRST_OF_LANE)?,
+                params![self.lane, bound],
+                read_place,
+            )?,
+            Some((rank, key)) => up_to(
+                self.portion,
                 &mut *conn.prepare_cached(NEXT_OF_LANE)?,
                 params![self.lane, bound, rank, key.job.as_bytes(), key.number],
                 read_place,

@@ -2,7 +2,7 @@
 
 use super::Tx;
 use crate::fault::Fault;
-use crate::sqlite::rows::{all, job_id, limit, one};
+use crate::sqlite::rows::{job_id, up_to, bound};
 use punctual_core::ids::JobId;
 use rusqlite::params;
 
@@ -35,12 +35,12 @@ pub(super) fn forget_parents(tx: &mut Tx<'_>, child: JobId) -> Result<(), Fault>
 
 pub(super) fn children(tx: &mut Tx<'_>, parent: JobId, count: usize) -> Result<Vec<JobId>, Fault> {
     let mut select = tx.conn.prepare_cached(CHILDREN)?;
-    all(&mut select, params![parent.as_bytes(), limit(count)], |row| job_id(row, 0))
+    up_to(count, &mut select, params![parent.as_bytes(), bound(count)], |row| job_id(row, 0))
 }
 
 pub(super) fn next_resolution(tx: &mut Tx<'_>) -> Result<Option<(JobId, bool)>, Fault> {
-    let mut select = tx.conn.prepare_cached("SELECT parent, succeeded FROM resolutions LIMIT 1")?;
-    one(&mut select, [], |row| Ok((job_id(row, 0)?, row.get(1)?)))
+    let mut select = tx.conn.prepare_cached("SELECT parent, succeeded FROM resolutions LIMIT ?1")?;
+    Ok(up_to(1, &mut select, [bound(1)], |row| Ok((job_id(row, 0)?, row.get(1)?)))?.pop())
 }
 
 pub(super) fn insert_resolution(tx: &mut Tx<'_>, parent: JobId, succeeded: bool) -> Result<(), Fault> {

@@ -5,7 +5,7 @@ use crate::codes::Code;
 use crate::fault::Fault;
 use crate::rows::Ended;
 use crate::sqlite::reads::{DEAD_LETTER, LATEST_DEAD_LETTER, read_dead_letter};
-use crate::sqlite::rows::{INSERT_HISTORY, counter, decode, insert_history, one};
+use crate::sqlite::rows::{INSERT_HISTORY, counter, decode, insert_history, one_readable};
 use punctual_core::ids::{Epoch, ExecutionId, JobId, OccurrenceId, SessionId};
 use punctual_core::occurrence::Finished;
 use punctual_core::ports::DeadLetter;
@@ -30,7 +30,7 @@ pub(super) fn append_history(tx: &mut Tx<'_>, finished: &Finished, worker: Optio
 pub(super) fn ended(tx: &mut Tx<'_>, execution: ExecutionId) -> Result<Option<Ended>, Fault> {
     let OccurrenceId { job, number } = execution.occurrence;
     let key = params![job.as_bytes(), number, execution.attempt];
-    one(&mut *tx.conn.prepare_cached(ENDED)?, key, |row| {
+    one_readable(&mut *tx.conn.prepare_cached(ENDED)?, key, |row| {
         Ok(Ended {
             epoch: Epoch(row.get(0)?),
             session: row.get::<_, Option<i64>>(1)?.map(SessionId),
@@ -68,14 +68,14 @@ pub(super) fn insert_skipped(tx: &mut Tx<'_>, job: JobId, range: &SkipRange) -> 
 
 pub(super) fn dead_letter(tx: &mut Tx<'_>, id: OccurrenceId) -> Result<Option<DeadLetter>, Fault> {
     let mut select = tx.conn.prepare_cached(DEAD_LETTER)?;
-    one(&mut select, params![id.job.as_bytes(), id.number], |row| {
+    one_readable(&mut select, params![id.job.as_bytes(), id.number], |row| {
         read_dead_letter(row, tx.conn, &mut tx.memory.lanes)
     })
 }
 
 pub(super) fn latest_dead_letter(tx: &mut Tx<'_>, job: JobId) -> Result<Option<DeadLetter>, Fault> {
     let mut select = tx.conn.prepare_cached(LATEST_DEAD_LETTER)?;
-    one(&mut select, [job.as_bytes()], |row| read_dead_letter(row, tx.conn, &mut tx.memory.lanes))
+    one_readable(&mut select, [job.as_bytes()], |row| read_dead_letter(row, tx.conn, &mut tx.memory.lanes))
 }
 
 pub(super) fn bury(tx: &mut Tx<'_>, finished: &Finished, noted: bool, now: Timestamp) -> Result<(), Fault> {

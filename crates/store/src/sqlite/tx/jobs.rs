@@ -5,10 +5,7 @@ use crate::codes::{Code, fired_column};
 use crate::fault::Fault;
 use crate::rows::{JobFacts, JobKey, JobRow, JobTerms, Spent};
 use crate::sqlite::reads::JOB;
-use crate::sqlite::rows::{
-    INSERT_JOB, StoredJob, UPDATE_JOB, decode, job_facts_columns, job_id, one, read_facts, read_settings,
-    settings_columns, write_job,
-};
+use crate::sqlite::rows::{INSERT_JOB, StoredJob, UPDATE_JOB, decode, job_facts_columns, job_id, one, read_facts, read_settings, settings_columns, write_job, one_readable};
 use crate::sqlite::tally;
 use punctual_core::ids::JobId;
 use punctual_core::job::{Job, JobMark, JobStatus};
@@ -34,14 +31,14 @@ pub(super) fn job(tx: &mut Tx<'_>, job: JobId) -> Result<Option<JobRow>, Fault> 
 }
 
 pub(super) fn terms_of(tx: &mut Tx<'_>, job: JobId) -> Result<Option<JobTerms>, Fault> {
-    one(&mut *tx.conn.prepare_cached(TERMS_OF_JOB)?, [job.as_bytes()], |row| {
+    one_readable(&mut *tx.conn.prepare_cached(TERMS_OF_JOB)?, [job.as_bytes()], |row| {
         Ok(JobTerms { mark: decode(row, 0, "jobs.mark")?, settings: read_settings(row, 1)? })
     })
 }
 
 pub(super) fn mark_of(tx: &mut Tx<'_>, job: JobId) -> Result<Option<JobMark>, Fault> {
     let mut select = tx.conn.prepare_cached("SELECT mark FROM jobs WHERE id = ?1")?;
-    one(&mut select, [job.as_bytes()], |row| decode(row, 0, "jobs.mark"))
+    one_readable(&mut select, [job.as_bytes()], |row| decode(row, 0, "jobs.mark"))
 }
 
 pub(super) fn status_of(tx: &mut Tx<'_>, job: JobId) -> Result<Option<JobStatus>, Fault> {

@@ -4,7 +4,7 @@ use super::Tx;
 use super::names::lanes_through;
 use crate::fault::Fault;
 use crate::rows::LiveRow;
-use crate::sqlite::rows::{all, limit, live_columns, read_live};
+use crate::sqlite::rows::{live_columns, read_live, up_to, bound};
 use crate::tally::shown;
 use punctual_core::limiter::{LimiterId, LimiterUse, Line};
 use punctual_core::time::Timestamp;
@@ -42,5 +42,5 @@ pub(super) fn set_last_start(tx: &mut Tx<'_>, limiter: LimiterId, at: Timestamp)
 
 pub(super) fn first_in_line(tx: &mut Tx<'_>, line: &Line, count: usize) -> Result<Vec<LiveRow>, Fault> {
     let mut select = tx.conn.prepare_cached(FIRST_IN_LINE)?;
-    all(&mut select, params![line.id().number(), limit(count)], read_live)
+    up_to(count, &mut select, params![line.id().number(), bound(count)], read_live)
 }

@@ -4,10 +4,7 @@ use super::{Tx, at_hand};
 use crate::fault::Fault;
 use crate::rows::{LiveRow, OpenCount};
 use crate::sqlite::reads::OPEN_OF_JOB;
-use crate::sqlite::rows::{
-    self, FORGET_SOLE, INSERT_LIVE, PLACE_LIVE, REPLACE_LIVE, UPDATE_LIVE, all, job_id, limit, live_columns,
-    one, read_live,
-};
+use crate::sqlite::rows::{self, FORGET_SOLE, INSERT_LIVE, PLACE_LIVE, REPLACE_LIVE, UPDATE_LIVE, all, job_id, limit, live_columns, one, read_live, one_readable, up_to, bound};
 use punctual_core::gates::Gate;
 use punctual_core::ids::{Epoch, JobId, OccurrenceId, SessionId};
 use punctual_core::limits;
@@ -25,7 +22,7 @@ pub(crate) const FIRST_BEHIND: &str = concat!(
     "SELECT ",
     live_columns!(),
     " FROM live WHERE live.job = ?1 AND live.state = 0 AND (live.gates & ?2) = ?2 \
-     AND (live.ties & 16) = ?3 ORDER BY live.occurrence LIMIT 1"
+     AND (live.ties & 16) = ?3 ORDER BY live.occurrence LIMIT ?4"
 );
 pub(crate) const HAS_OPEN_NOT_IN_LINE: &str =
     "SELECT 1 FROM live WHERE job = ?1 AND NOT (state = 0 AND (gates & 4) = 4) LIMIT 1";
@@ -37,12 +34,12 @@ const CANCELS_OF_SESSION: &str = "SELECT job, occurrence, attempt, epoch FROM li
 
 pub(super) fn live(tx: &mut Tx<'_>, id: OccurrenceId) -> Result<Option<LiveRow>, Fault> {
     let find = at_hand(tx.conn, &mut tx.hot.find_live, FIND_LIVE)?;
-    one(find, params![id.job.as_bytes(), id.number], read_live)
+    one_readable(find, params![id.job.as_bytes(), id.number], read_live)
 }
 
 pub(super) fn open_of_job(tx: &mut Tx<'_>, job: JobId) -> Result<Vec<LiveRow>, Fault> {
-    let bounds = params![job.as_bytes(), limit(limits::OPEN_OF_JOB_MAX)];
-    let mut open = all(&mut *tx.conn.prepare_cached(OPEN_OF_JOB)?, bounds, read_live)?;
+    let bounds = params![job.as_bytes(), bound(limits::OPEN_OF_JOB_MAX)];
+    let mut open = up_to(limits::OPEN_OF_JOB_MAX, &mut *tx.conn.prepare_cached(OPEN_OF_JOB)?, bounds, read_live)?;
     open.reverse();
     Ok(open)
 }
@@ -60,10 +57,13 @@ pub(super) fn count_open(tx: &mut Tx<'_>, job: JobId) -> Result<OpenCount, Fault
 pub(super) fn first_behind(tx: &mut Tx<'_>, job: JobId, gate: Gate) -> Result<Option<LiveRow>, Fault> {
     let mut find = tx.conn.prepare_cached(FIRST_BEHIND)?;
     let replayed = Ties { replayed: true, ..Ties::default() };
-    match one(&mut find, params![job.as_bytes(), gate as u8, 0], read_live)? {
-        None => one(&mut find, params![job.as_bytes(), gate as u8, replayed.bits()], read_live),
-        first => Ok(first),
+    for ties in [0, replayed.bits()] {
+        let key = params![job.as_bytes(), gate as u8, ties, bound(1)];
+        if let Some(first) = up_to(1, &mut find, key, read_live)?.pop() {
+            return Ok(Some(first));
+        }
     }
+    Ok(None)
 }
 
 pub(super) fn has_open_not_in_line(tx: &mut Tx<'_>, job: JobId) -> Result<bool, Fault> {
@@ -138,7 +138,8 @@ pub(super) fn move_open_of_job(tx: &mut Tx<'_>, job: JobId, lane: i64) -> Result
 }
 
 pub(super) fn held_by(tx: &mut Tx<'_>, session: SessionId, count: usize) -> Result<Vec<LiveRow>, Fault> {
-    all(&mut *tx.conn.prepare_cached(LIVE_OF_SESSION)?, params![session.0, limit(count)], read_live)
+    let mut select = tx.conn.prepare_cached(LIVE_OF_SESSION)?;
+    up_to(count, &mut select, params![session.0, bound(count)], read_live)
 }
 
 pub(super) fn cancels_of(tx: &mut Tx<'_>, session: SessionId) -> Result<Vec<LeaseRef>, Fault> {

@@ -3,7 +3,7 @@
 
 use super::Tx;
 use crate::fault::Fault;
-use crate::sqlite::rows::{count, counter, one};
+use crate::sqlite::rows::{count, counter, one_readable};
 use punctual_core::ids::{Epoch, JobId, OccurrenceId};
 use punctual_core::notes::{Checkpoint, LastNote, Note};
 use punctual_core::time::Timestamp;
@@ -24,7 +24,7 @@ pub(crate) const FORGET_NOTES: [&str; 2] = [
 ];
 
 pub(super) fn last_note(tx: &mut Tx<'_>, id: OccurrenceId) -> Result<Option<LastNote>, Fault> {
-    one(&mut *tx.conn.prepare_cached(LAST_NOTE)?, params![id.job.as_bytes(), id.number], |row| {
+    one_readable(&mut *tx.conn.prepare_cached(LAST_NOTE)?, params![id.job.as_bytes(), id.number], |row| {
         Ok(LastNote { epoch: Epoch(row.get(0)?), number: count(row, 1, "notes.number")? })
     })
 }
@@ -34,7 +34,7 @@ pub(super) fn checkpoint(tx: &mut Tx<'_>, id: OccurrenceId) -> Result<Option<Che
 }
 
 pub(crate) fn read_checkpoint(conn: &Connection, id: OccurrenceId) -> Result<Option<Checkpoint>, Fault> {
-    one(&mut *conn.prepare_cached(CHECKPOINT)?, params![id.job.as_bytes(), id.number], |row| {
+    one_readable(&mut *conn.prepare_cached(CHECKPOINT)?, params![id.job.as_bytes(), id.number], |row| {
         let document: String = row.get(0)?;
         Checkpoint::stored(document).map_err(|too_large| Fault::damaged("checkpoints.document", too_large))
     })

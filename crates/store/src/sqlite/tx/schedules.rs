@@ -3,8 +3,9 @@
 use super::Tx;
 use crate::codes::TIE_AWAITED;
 use crate::fault::Fault;
+use crate::malformed::pass_over;
 use crate::rows::ScheduleRow;
-use crate::sqlite::rows::{self, ADVANCE_SCHEDULE, PUT_SCHEDULE, StoredSchedule, one, schedule_columns};
+use crate::sqlite::rows::{self, ADVANCE_SCHEDULE, PUT_SCHEDULE, StoredSchedule, schedule_columns, one_readable};
 use punctual_core::ids::JobId;
 use punctual_core::schedule::ScheduleState;
 use rusqlite::params;
@@ -14,9 +15,11 @@ pub(crate) const SCHEDULE_OF_JOB: &str =
 
 pub(super) fn schedule(tx: &mut Tx<'_>, job: JobId) -> Result<Option<ScheduleRow>, Fault> {
     let mut select = tx.conn.prepare_cached(SCHEDULE_OF_JOB)?;
-    let Some(row) = one(&mut select, [job.as_bytes()], StoredSchedule::read)? else { return Ok(None) };
-    let lane = row.lane;
-    Ok(Some(ScheduleRow { state: row.named(&tx.memory.lanes.lane(tx.conn, lane)?), lane }))
+    let found = one_readable(&mut select, [job.as_bytes()], StoredSchedule::read)?;
+    let Some(row) = found else { return Ok(None) };
+    let number = row.lane;
+    let lane = pass_over(tx.memory.lanes.lane(tx.conn, number))?;
+    Ok(lane.map(|lane| ScheduleRow { state: row.named(&lane), lane: number }))
 }
 
 pub(super) fn put_schedule(tx: &mut Tx<'_>, state: &ScheduleState, lane: i64) -> Result<(), Fault> {

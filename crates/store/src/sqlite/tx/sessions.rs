@@ -5,7 +5,7 @@ use crate::codes::Code;
 use crate::fault::Fault;
 use crate::rows::SessionPlace;
 use crate::sqlite::names::intern_worker;
-use crate::sqlite::rows::{all, count, counter, decode, one};
+use crate::sqlite::rows::{all, count, counter, decode, one_readable};
 use punctual_core::ids::SessionId;
 use punctual_core::ports::SessionOpening;
 use punctual_core::session::SessionMode;
@@ -17,7 +17,7 @@ const INSERT_SESSION: &str = "INSERT INTO sessions (worker, lease_us, embedded, 
 const FIND_SESSION: &str = "SELECT beat, attention, turn, mode FROM sessions WHERE id = ?1 AND lost = 0";
 
 pub(super) fn session(tx: &mut Tx<'_>, session: SessionId) -> Result<Option<SessionPlace>, Fault> {
-    one(&mut *tx.conn.prepare_cached(FIND_SESSION)?, [session.0], |row| {
+    one_readable(&mut *tx.conn.prepare_cached(FIND_SESSION)?, [session.0], |row| {
         Ok(SessionPlace {
             beat: count(row, 0, "sessions.beat")?,
             attention: row.get(1)?,

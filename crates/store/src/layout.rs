@@ -23,6 +23,21 @@ pub(crate) struct Column {
     pub kind: Kind,
 }
 
+/// One value. What one database calls true, another calls 1: flags are numbers here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Cell {
+    Null,
+    Number(i64),
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+pub(crate) type Cells = Vec<Cell>;
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// One table. The first columns are its key, by which it is read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
@@ -37,6 +52,7 @@ impl Layout {
     }
 
     /// Columns by which a row may become large.
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub fn documents(&self) -> impl Iterator<Item = &'static Column> {
         self.columns.iter().filter(|column| column.kind == Kind::Document)
     }
@@ -118,6 +134,7 @@ layouts! {
 }
 
 /// Tables that say something even where nothing was ever kept.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) fn is_never_empty(table: &Layout) -> bool {
     matches!(table.name, "job_tally" | "numbers")
 }

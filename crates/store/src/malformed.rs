@@ -1,0 +1,70 @@
+//! Rows that cannot be read: a damaged row affects only what it describes (decision 0027). Readers of many rows pass over
+//! one that is malformed, log it once and count it; `punctual check` finds all of them (`malformed_check.rs`).
+
+use crate::fault::Fault;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Different faults of rows that are logged. Beyond that they are only counted.
+const LOGGED_MAX: usize = 1_000;
+
+/// One place for the whole process: readers have no state, and one warning for each fault is enough.
+static LOGGED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+static PASSED_OVER: AtomicU64 = AtomicU64::new(0);
+
+/// How often a malformed row was passed over since the process started.
+pub fn rows_passed_over() -> u64 {
+    PASSED_OVER.load(Ordering::Relaxed)
+}
+
+/// What was read, or nothing where the row is malformed.
+pub(crate) fn pass_over<T>(read: Result<T, Fault>) -> Result<Option<T>, Fault> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(fault) if fault.is_malformed() => {
+            note(&fault);
+            Ok(None)
+        }
+        Err(fault) => Err(fault),
+    }
+}
+
+/// All that can be read of many rows.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) fn readable<T>(reads: impl IntoIterator<Item = Result<T, Fault>>) -> Result<Vec<T>, Fault> {
+    let reads = reads.into_iter();
+    let mut items = Vec::with_capacity(reads.size_hint().0);
+    for read in reads {
+        items.extend(pass_over(read)?);
+    }
+    Ok(items)
+}
+
+/// Logs a fault of a row the first time that it is met, and counts it.
+pub(crate) fn note(fault: &Fault) {
+    PASSED_OVER.fetch_add(1, Ordering::Relaxed);
+    let text = fault.to_string();
+    let mut logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
+    if logged.len() < LOGGED_MAX && logged.insert(text.clone()) {
+        tracing::warn!(
+            fault = %text,
+            "a malformed row was passed over; `punctual check` names all of them"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_malformed_rows_are_passed_over() {
+        assert_eq!(pass_over(Ok(1)).unwrap(), Some(1));
+        let before = rows_passed_over();
+        assert_eq!(pass_over::<u8>(Err(Fault::damaged("live.state", 9))).unwrap(), None);
+        assert!(rows_passed_over() > before);
+        assert!(pass_over::<u8>(Err(Fault::Away("gone".to_owned()))).is_err());
+        assert!(pass_over::<u8>(Err(Fault::Unloaded)).is_err());
+    }
+}

@@ -1,0 +1,58 @@
+//! Rows that cannot be read, for `punctual check`: see [`crate::malformed_check`].
+
+use super::drift::patient;
+use super::export::{behind, columns, key_values, read, read_from};
+use super::migrate::MigrateError;
+use super::options::PostgresOptions;
+use crate::fault::Fault;
+use crate::layout::{Cell, Cells, Layout, TABLES};
+use crate::malformed_check::{NAMED_MAX, PAGE_ROWS, REFERENCES, problems};
+use tokio_postgres::Client;
+use tokio_postgres::types::ToSql;
+
+/// What is wrong with rows, a sentence for each. Reads all tables but log lines, page by page, beside whatever else is going on.
+pub async fn find(options: &PostgresOptions) -> Result<Vec<String>, MigrateError> {
+    Ok(malformed_rows(&patient(options).await?).await?)
+}
+
+async fn malformed_rows(client: &Client) -> Result<Vec<String>, Fault> {
+    let mut told = Vec::new();
+    for table in TABLES.iter().filter(|table| table.name != "lines") {
+        told.extend(of_table(client, table).await?);
+    }
+    for reference in REFERENCES {
+        let Some(layout) = reference.layout() else { continue };
+        let key = Layout { name: layout.name, columns: layout.key_columns(), key: layout.key };
+        for row in client.query(&reference.sql(&columns(key.columns), '"'), &[]).await? {
+            told.push(reference.problem(layout, &read(&key, &row)?));
+        }
+    }
+    told.truncate(NAMED_MAX);
+    Ok(told)
+}
+
+async fn of_table(client: &Client, table: &'static Layout) -> Result<Vec<String>, Fault> {
+    let (mut told, mut after): (Vec<String>, Option<Cells>) = (Vec::new(), None);
+    loop {
+        let rows = page(client, table, after.as_deref()).await?;
+        told.extend(problems(table, &rows));
+        match rows.last() {
+            Some(last) if rows.len() == PAGE_ROWS && told.len() < NAMED_MAX => {
+                after = Some(last[..table.key].to_vec());
+            }
+            _ => return Ok(told),
+        }
+    }
+}
+
+pub(super) async fn page(
+    client: &Client,
+    table: &'static Layout,
+    after: Option<&[Cell]>,
+) -> Result<Vec<Cells>, Fault> {
+    let behind = behind(table, after);
+    let sql = format!("SELECT {} FROM {} {behind} LIMIT {PAGE_ROWS}", columns(table.columns), read_from(table));
+    let values = key_values(table, after)?;
+    let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| &**value as &(dyn ToSql + Sync)).collect();
+    client.query(&sql, &values).await?.iter().map(|row| read(table, row)).collect()
+}

@@ -1,0 +1,111 @@
+//! Rows of the files that cannot be read, for `punctual check`: see [`crate::malformed_check`].
+
+use super::rows::all;
+use crate::fault::Fault;
+use crate::layout::{Cell, Cells, Layout, TABLES};
+use crate::malformed_check::{NAMED_MAX, PAGE_ROWS, REFERENCES, problems};
+use rusqlite::types::{ToSql, ToSqlOutput, Value, ValueRef};
+use rusqlite::{Connection, Row, params_from_iter};
+
+/// The last numbers that were given.
+pub(super) const NUMBERS: &str = "(SELECT 'history_given' AS name, max(given, retained) AS given FROM history_bounds \
+     UNION ALL SELECT 'history_retained', retained FROM history_bounds \
+     UNION ALL SELECT 'session', coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'sessions'), 0))";
+
+/// What is wrong with rows of the main database, a sentence for each.
+pub(crate) fn malformed_rows(conn: &Connection) -> Result<Vec<String>, Fault> {
+    let mut told = Vec::new();
+    for table in TABLES.iter().filter(|table| table.name != "lines") {
+        told.extend(of_table(conn, table)?);
+    }
+    for reference in REFERENCES {
+        let Some(layout) = reference.layout() else { continue };
+        let sql = reference.sql(&columns(layout, layout.key), '"');
+        let keys = all(&mut conn.prepare(&sql)?, [], |row| read(row, layout.key))?;
+        told.extend(keys.iter().map(|key| reference.problem(layout, key)));
+    }
+    told.truncate(NAMED_MAX);
+    Ok(told)
+}
+
+/// The first rows of a table as cells.
+#[cfg(test)]
+pub(crate) fn rows_of(conn: &Connection, table: &Layout) -> Result<Vec<Cells>, Fault> {
+    let (count, key) = (table.columns.len(), columns(table, table.key));
+    let sql = format!("SELECT {} FROM {} ORDER BY {key} LIMIT {PAGE_ROWS}", columns(table, count), read_from(table));
+    all(&mut conn.prepare(&sql)?, [], |row| read(row, count))
+}
+
+fn of_table(conn: &Connection, table: &Layout) -> Result<Vec<String>, Fault> {
+    let key = columns(table, table.key);
+    let (count, from) = (table.columns.len(), read_from(table));
+    let (mut told, mut after): (Vec<String>, Option<Cells>) = (Vec::new(), None);
+    loop {
+        let behind = after.as_ref().map(|_| format!("WHERE ({key}) > ({})", marks(table.key)));
+        let behind = behind.unwrap_or_default();
+        let sql =
+            format!("SELECT {} FROM {from} {behind} ORDER BY {key} LIMIT {PAGE_ROWS}", columns(table, count));
+        let mut select = conn.prepare_cached(&sql)?;
+        let rows = all(&mut select, params_from_iter(after.iter().flatten()), |row| read(row, count))?;
+        told.extend(problems(table, &rows));
+        match rows.last() {
+            Some(last) if rows.len() == PAGE_ROWS && told.len() < NAMED_MAX => {
+                after = Some(last[..table.key].to_vec());
+            }
+            _ => return Ok(told),
+        }
+    }
+}
+
+/// Where rows of a table are read from.
+pub(super) fn read_from(table: &Layout) -> &'static str {
+    match table.name {
+        "numbers" => NUMBERS,
+        _ => table.name,
+    }
+}
+
+/// The name of a column here.
+fn column(table: &Layout, name: &'static str) -> &'static str {
+    match (table.name, name) {
+        ("history", "place") | ("skipped", "number") => "seq",
+        _ => name,
+    }
+}
+
+pub(super) fn columns(table: &Layout, count: usize) -> String {
+    let names = table.columns.iter().take(count).map(|each| format!("\"{}\"", column(table, each.name)));
+    names.collect::<Vec<_>>().join(", ")
+}
+
+pub(super) fn marks(count: usize) -> String {
+    vec!["?"; count].join(", ")
+}
+
+impl ToSql for Cell {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(match self {
+            Cell::Null => ToSqlOutput::Owned(Value::Null),
+            Cell::Number(number) => ToSqlOutput::Owned(Value::Integer(*number)),
+            Cell::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            Cell::Bytes(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
+        })
+    }
+}
+
+/// What a row holds, whatever it means. A text that is none is bytes.
+fn read(row: &Row<'_>, count: usize) -> Result<Cells, Fault> {
+    let cell = |place| {
+        Ok(match row.get_ref(place)? {
+            ValueRef::Null => Cell::Null,
+            ValueRef::Integer(number) => Cell::Number(number),
+            ValueRef::Text(bytes) => match std::str::from_utf8(bytes) {
+                Ok(text) => Cell::Text(text.to_owned()),
+                Err(_) => Cell::Bytes(bytes.to_vec()),
+            },
+            ValueRef::Blob(bytes) => Cell::Bytes(bytes.to_vec()),
+            ValueRef::Real(real) => Cell::Text(real.to_string()),
+        })
+    };
+    (0..count).map(cell).collect()
+}
