@@ -153,7 +153,7 @@ impl Write {
             }
             Write::Report { .. } => {
                 let (answer, begun) = (ReportAnswer::Stale, Begun::default());
-                WriteReply::Reported(vec![ReportOutcome { answer, is_retried: false, begun }])
+                WriteReply::Reported(vec![ReportOutcome { answer, recorded: None, is_retried: false, begun }])
             }
             Write::Note { .. } => WriteReply::Noted(vec![NoteAnswer::Stale]),
             Write::GiveBack { .. } => WriteReply::GivenBack(vec![None]),

@@ -10,7 +10,6 @@ use axum::Json;
 use axum::extract::State;
 use punctual_client::{API_PREFIX, Page, QueueBody, SetQueue};
 use punctual_core::limiter::{Line, QueueLimits};
-use punctual_core::limits;
 use punctual_core::names::path_name_problem;
 use punctual_core::ports::{Depth, Pausing, QueueRow, StoreError};
 use punctual_core::queue::QueueSettings;
@@ -142,7 +141,8 @@ async fn check_name(api: &Api, queue: &str) -> Result<(), ApiError> {
 /// What is wrong with the name of a queue. One that is there from before a rule was made can be used as it is.
 async fn name_problem(api: &Api, queue: &str) -> Result<Option<String>, StoreError> {
     let Some(problem) = path_name_problem(queue) else { return Ok(None) };
-    let is_there = read(api).await?.iter().any(|body| body.queue == queue);
+    let is_set = api.store().queues().await?.iter().any(|row| row.queue == queue);
+    let is_there = is_set || api.overview().await?.depths.iter().any(|depth| depth.lane.queue() == queue);
     Ok((!is_there).then_some(problem))
 }
 

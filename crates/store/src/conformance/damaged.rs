@@ -334,7 +334,7 @@ async fn recover(store: &dyn Store, now: Timestamp, opening: SessionOpening, job
     let pulse = punctual_core::session::Pulse { session, beat: 0, lease: Duration::from_secs(6) };
     assert_eq!(store.lose_sessions(now, vec![pulse]).await.unwrap(), [true]);
     let recovered = store.recover(now, 1_000).await.unwrap();
-    assert!(recovered.lost.contains(&claimed[0].execution), "{recovered:?}");
+    assert!(recovered.ended.contains(&(claimed[0].execution, Status::Lost)), "{recovered:?}");
 }
 
 /// Every list, in small pages: what is sound is in it.

@@ -112,7 +112,7 @@ impl Gathering {
         (is_cut_off && passed_over > 0).then(|| WantedClaims { count: wanted.count * 2, ..wanted.clone() })
     }
 
-    fn take_claims(&mut self, index: usize, rows: &[Row], lanes: &Lanes) -> Result<(), Fault> {
+    fn take_claims(&mut self, index: usize, rows: &[Row], lanes: &Named) -> Result<(), Fault> {
         let mut places = Vec::with_capacity(rows.len());
         self.passed_over[index] = 0;
         for row in rows {
@@ -162,7 +162,7 @@ impl Gathering {
         Ok(())
     }
 
-    fn take_other(&mut self, part: Part, row: &Row, lanes: &Lanes) -> Result<(), Fault> {
+    fn take_other(&mut self, part: Part, row: &Row, lanes: &Named) -> Result<(), Fault> {
         let found = &mut self.found;
         match part {
             Part::Sessions => found.sessions.push(read_session(row)?),
@@ -230,9 +230,9 @@ fn is_needed(part: Part, row: &Row) -> Result<bool, Fault> {
 }
 
 /// A live row in a lane that is there.
-fn read_live_of(row: &Row, lanes: &Lanes) -> Result<LiveRow, Fault> {
+fn read_live_of(row: &Row, lanes: &Named) -> Result<LiveRow, Fault> {
     let row = read_live(row, 0)?;
-    lanes.lane(row.lane)?;
+    name_in(lanes, row.lane)?;
     Ok(row)
 }
 
