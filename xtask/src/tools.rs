@@ -5,6 +5,7 @@ mod python;
 use crate::services;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -24,7 +25,7 @@ pub fn install(root: &Path) -> Result<bool> {
         Python::find_or_unpack(root).map(drop),
         install_promtool(root),
     ];
-    let useful = [install_nextest(root)];
+    let useful = [install_nextest(root), install_groff(root)];
     let print = |outcomes: Vec<Result<()>>| {
         let missing: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
         missing.iter().for_each(|error| println!("missing: {error:#}"));
@@ -92,10 +93,56 @@ fn promtool_folder(root: &Path) -> PathBuf {
     tools_folder(root).join("prometheus-unpacked").join("usr").join("bin")
 }
 
+/// groff, which checks manual pages.
+fn install_groff(root: &Path) -> Result<()> {
+    let tree = tools_folder(root).join("groff-unpacked");
+    let (program, data) = (tree.join("usr/bin/groff"), tree.join("usr/share/groff"));
+    if is_there(&["groff", "--version"]) {
+        return Ok(());
+    }
+    if !program.exists() {
+        println!("groff is not here; it is unpacked beside the build, once");
+        services::unpack(&["groff-base"], &tree)
+            .context("groff cannot be had with apt-get: install it, or manual pages are not checked")?;
+    }
+    let variables = [
+        ("LD_LIBRARY_PATH", services::libraries_of(&tree).unwrap_or_default()),
+        ("GROFF_BIN_PATH", tree.join("usr/bin").into()),
+        ("GROFF_FONT_PATH", data.join("current/font").into()),
+        ("GROFF_TMAC_PATH", std::env::join_paths([data.join("current/tmac"), tree.join("etc/groff")])?),
+    ];
+    write_launcher(&launchers_folder(root), "groff", &program, &variables)
+}
+
+/// Where programs lie that were unpacked and need variables to run.
+fn launchers_folder(root: &Path) -> PathBuf {
+    tools_folder(root).join("bin")
+}
+
+/// Lets tests find an unpacked program under its name.
+fn write_launcher(folder: &Path, name: &str, program: &Path, variables: &[(&str, OsString)]) -> Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let mut text = "#!/bin/sh\n".to_owned();
+    for (variable, value) in variables {
+        text.push_str(&format!("{variable}={} ", quoted(&value.to_string_lossy())));
+    }
+    text.push_str(&format!("exec {} \"$@\"\n", quoted(&program.to_string_lossy())));
+    // Whole or not at all: somebody may start it at this moment.
+    let partial = folder.join(format!("{name}.{}", std::process::id()));
+    std::fs::write(&partial, text)?;
+    std::fs::set_permissions(&partial, std::fs::Permissions::from_mode(0o755))?;
+    Ok(std::fs::rename(&partial, folder.join(name))?)
+}
+
+/// As a shell reads it.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
 /// Where programs are looked for, with what was put beside the build at the end.
 pub fn search_path(root: &Path) -> Result<OsString> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let own = [promtool_folder(root), nextest_folder(root).join("bin"), Python::link_folder(root)];
+    let own = [promtool_folder(root), nextest_folder(root).join("bin"), launchers_folder(root)];
     let folders = std::env::split_paths(&path).chain(own);
     std::env::join_paths(folders).context("the search path has an odd folder")
 }
@@ -117,9 +164,12 @@ pub fn target_folder(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
 }
 
+/// Set where a missing tool is a failure, although it is nobody's CI.
+pub const REQUIRED: &str = "PUNCTUAL_TEST_TOOLS_REQUIRED";
+
 /// Whether a missing tool is a failure: where nobody reads what was skipped, nothing may be.
 pub fn must_be_there() -> bool {
-    is_set(std::env::var_os("CI"))
+    ["CI", REQUIRED].into_iter().any(|variable| is_set(std::env::var_os(variable)))
 }
 
 fn is_set(variable: Option<OsString>) -> bool {
@@ -147,5 +197,17 @@ mod tests {
         assert!(is_set(Some("true".into())));
         assert!(!is_set(Some(OsString::new())));
         assert!(!is_set(None));
+    }
+
+    #[test]
+    fn an_unpacked_program_is_started_with_its_variables() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("it's python");
+        std::fs::write(&program, "#!/bin/sh\necho \"$LD_LIBRARY_PATH $1\"\n").unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let variables = [("LD_LIBRARY_PATH", "/some/lib".into())];
+        write_launcher(folder.path(), "python3", &program, &variables).unwrap();
+        let output = Command::new(folder.path().join("python3")).arg("-V").output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "/some/lib -V\n");
     }
 }

@@ -196,7 +196,8 @@ mod tests {
 
     #[test]
     fn servers_that_end_later_are_reported_by_the_next_order() {
-        let (mut servers, _folder) = start(&format!("{READY}; read order; echo 'no space left' >&2; exit 1")).unwrap();
+        let (mut servers, _folder) =
+            start(&format!("{READY}; read order; echo 'no space left' >&2; exit 1")).unwrap();
         let error = servers.kill("galera-1").unwrap_err().to_string();
         assert_eq!(error, "galera ended (exit status: 1):\nno space left");
     }

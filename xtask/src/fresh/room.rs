@@ -3,6 +3,7 @@
 use super::cell::Cell;
 use super::host;
 use super::options::User;
+use crate::tools;
 use anyhow::{Context, Result, ensure};
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
@@ -96,9 +97,9 @@ impl Room {
         command.arg(target.unwrap_or(Path::new(""))).arg(self.user.word()).arg(self.clone());
         command.arg("env").arg(format!("PATH={}", self.search_path()));
         command.args(["bash", "-c", "cd \"$HOME/punctual\" && exec \"$@\"", "bash"]).args(words);
-        // A missing tool is a failure and no reason to skip.
+        // As people call it, without `CI`; but a missing tool is a failure and no reason to skip.
         let variables = host::variables().into_iter().filter(|(_, value)| !self.lacks(Path::new(value)));
-        command.env_clear().envs(variables).env("CI", "true");
+        command.env_clear().envs(variables).env(tools::REQUIRED, "1");
         command.env("HOME", &self.home).env("USER", self.user.word()).env("LOGNAME", self.user.word());
         command.env("SHELL", "/bin/bash").env("PATH", ROOTS_SEARCH_PATH);
         cell.run(&mut command)

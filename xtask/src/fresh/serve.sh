@@ -1,12 +1,17 @@
 # The first command of the README: the server starts, answers, runs a job, and stops when it is told to.
 set -eu
+if (exec 3<>/dev/tcp/127.0.0.1/7070) 2>/dev/null; then
+    echo "port 7070 is taken: stop the program that listens there"
+    exit 1
+fi
+log=$HOME/serve.log
 cargo build --release
-cargo run --release -- serve >serve.log 2>&1 &
+cargo run --release -- serve >"$log" 2>&1 &
 server=$!
 
 fails() {
     echo "$1; the server said:"
-    cat serve.log
+    cat "$log"
     exit 1
 }
 answers() {
@@ -25,4 +30,4 @@ done
 target/release/punctual job submit hello --type noop --wait || fails "the job did not run"
 kill -TERM "$server" || fails "the server ended by itself"
 wait "$server" || fails "the server did not stop in order"
-cat serve.log
+cat "$log"

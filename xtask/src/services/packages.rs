@@ -31,7 +31,8 @@ pub fn unpack(packages: &Packages, folder: &Path) -> Result<()> {
     let tree = partial.path().join("tree");
     std::fs::create_dir(&tree)?;
     for package in download(packages, partial.path())? {
-        succeed(Command::new("dpkg").arg("-x").arg(&package).arg(&tree))?;
+        let mut unpack = Command::new("dpkg");
+        succeed(unpack.arg("-x").arg(&package).arg(&tree).stdout(std::io::stderr()))?;
     }
     keep_links_inside(&tree, &tree, folder)?;
     std::fs::set_permissions(&tree, std::fs::Permissions::from_mode(0o755))?;
@@ -71,7 +72,7 @@ fn download(packages: &Packages, folder: &Path) -> Result<Vec<PathBuf>> {
     let apt = |words: &[&str]| {
         let mut command = Command::new("apt-get");
         command.args(options.iter().flat_map(|option| ["-o", option])).args(words);
-        succeed(&mut command)
+        succeed(command.stdout(std::io::stderr()))
     };
     // One source out of several may be broken, and not the one that matters.
     let updated = apt(&["-qq", "update"]);

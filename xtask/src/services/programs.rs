@@ -147,7 +147,8 @@ pub fn find_or_unpack(root: &Path, service: Service) -> Result<Programs> {
         return Ok(programs);
     }
     let Wanted { name, packages, advice, .. } = wanted(service);
-    println!("{name} is not here; it is unpacked beside the build, once");
+    // The output of a guard is for answers.
+    eprintln!("{name} is not here; it is unpacked beside the build, once");
     packages::unpack(&packages, &unpacked_folder(root, service)?)
         .and_then(|()| find(root, service).context("it does not run, although it was unpacked"))
         .with_context(|| {
@@ -155,7 +156,7 @@ pub fn find_or_unpack(root: &Path, service: Service) -> Result<Programs> {
         })
 }
 
-pub fn find(root: &Path, service: Service) -> Option<Programs> {
+fn find(root: &Path, service: Service) -> Option<Programs> {
     let wanted = wanted(service);
     let installed = installed_folders().into_iter().find_map(|folder| {
         let programs = Programs { folder, usr: vec![usr()], launch: Launch::Installed };

@@ -1,11 +1,10 @@
 //! Python, and programs written in it: this machine's Python where it can make environments, or else one that is unpacked
 //! beside the build. Root is not needed.
 
-use super::{PACKAGES, runs, succeed, tools_folder};
+use super::{PACKAGES, launchers_folder, runs, succeed, tools_folder, write_launcher};
 use crate::services;
 use anyhow::{Context, Result};
 use std::ffi::OsString;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -93,28 +92,12 @@ impl Python {
         succeed(&mut install).context("the packages cannot be installed")
     }
 
-    /// Where `python3` is found if the machine has none.
-    pub fn link_folder(root: &Path) -> PathBuf {
-        tools_folder(root).join("python-bin")
-    }
-
-    /// Lets tests find it under its name.
+    /// Lets tests find it under its name, if it is not the machine's.
     fn link(&self, root: &Path) -> Result<()> {
         let Some(libraries) = &self.libraries else { return Ok(()) };
-        let folder = Python::link_folder(root);
-        std::fs::create_dir_all(&folder)?;
-        let (file, partial) = (folder.join("python3"), folder.join("python3.partial"));
-        let [libraries, program] =
-            [libraries.to_string_lossy(), self.program.to_string_lossy()].map(|word| quoted(&word));
-        std::fs::write(&partial, format!("#!/bin/sh\nLD_LIBRARY_PATH={libraries} exec {program} \"$@\"\n"))?;
-        std::fs::set_permissions(&partial, std::fs::Permissions::from_mode(0o755))?;
-        Ok(std::fs::rename(&partial, &file)?)
+        let variables = [("LD_LIBRARY_PATH", libraries.clone())];
+        write_launcher(&launchers_folder(root), "python3", &self.program, &variables)
     }
-}
-
-/// As a shell reads it.
-fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 fn unpacked_folder(root: &Path) -> PathBuf {
@@ -168,18 +151,5 @@ mod tests {
             std::fs::write(folder.path().join(name), "").unwrap();
         }
         assert_eq!(pip_in(folder.path()), Some(folder.path().join("pip-23.0.1-py3-none-any.whl")));
-    }
-
-    #[test]
-    fn an_unpacked_python_is_started_with_its_libraries() {
-        let root = tempfile::tempdir().unwrap();
-        let program = root.path().join("it's python");
-        std::fs::write(&program, "#!/bin/sh\necho \"$LD_LIBRARY_PATH $1\"\n").unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let python = Python { program, libraries: Some("/some/lib".into()), pip: Pip::InEnvironments };
-        python.link(root.path()).unwrap();
-        let output =
-            Command::new(Python::link_folder(root.path()).join("python3")).arg("-V").output().unwrap();
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "/some/lib -V\n");
     }
 }
