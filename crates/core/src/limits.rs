@@ -402,7 +402,5 @@ pub const CHECK_STRUCTURE_MAX: Duration = Duration::from_millis(500);
 pub const CHECK_REST_FACTOR: u32 = 19;
 /// Rows that the background check reads at once within a step.
 pub const CHECK_ROWS: usize = 64;
-/// The default time between two background checks.
-pub const CHECK_INTERVAL_DEFAULT: Duration = Duration::from_secs(24 * 3_600);
 /// Problems that are listed of one damaged file. More are not looked for.
 pub const DAMAGE_LISTED_MAX: usize = 20;

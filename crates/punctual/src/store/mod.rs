@@ -14,7 +14,7 @@ pub use url::{Dialect, Password, ServerUrl, StoreUrl};
 
 use crate::config::{Flags, SizeMax, StoreSettings, Surroundings, exposure};
 use crate::exit::{CliError, Exit};
-use crate::output::tell;
+use crate::output::{quoted, tell};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 use punctual_client::host;
 use punctual_core::ports::{Host, Register, Store, Wakes};

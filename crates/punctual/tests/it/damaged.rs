@@ -44,8 +44,7 @@ fn files(dir: &Path) -> BTreeMap<String, u64> {
 fn keep_many(data: &Path) {
     fs::create_dir_all(data).unwrap();
     let until = Timestamp::from_micros(1_763_195_400_000_000);
-    let past =
-        Past { executions: 100_000, until, span: Duration::from_secs(86_400), payload_bytes: 200 };
+    let past = Past { executions: 100_000, until, span: Duration::from_secs(86_400), payload_bytes: 200 };
     keep_past(data, past, &(Arc::new(|_| {}) as _)).unwrap();
     Server::start_in(data, &[]).stop();
 }
@@ -60,7 +59,8 @@ async fn a_backup_that_is_killed_is_never_taken_for_a_whole_one() {
     let mut incomplete = 0;
     for (round, part) in [0, whole / 4, whole / 2, whole - 1, whole].into_iter().enumerate() {
         let copy = directory.path().join(format!("copy{round}"));
-        let mut backup = Command::new(BINARY).arg("backup").arg(&copy).arg("--data-dir").arg(&data).spawn().unwrap();
+        let mut backup =
+            Command::new(BINARY).arg("backup").arg(&copy).arg("--data-dir").arg(&data).spawn().unwrap();
         let partial = copy.join("punctual.db.partial");
         let start = Instant::now();
         while size(&partial) <= part && backup.try_wait().unwrap().is_none() {
@@ -144,7 +144,8 @@ fn a_check_creates_nothing_and_needs_no_directory_that_can_be_written() {
 /// Pages of a large value, found by what is in them.
 fn pages_of(file: &Path, letter: u8) -> Vec<u64> {
     let bytes = fs::read(file).unwrap();
-    let pages = bytes.chunks(PAGE).enumerate().filter(|(_, page)| page[4..].iter().all(|byte| *byte == letter));
+    let pages =
+        bytes.chunks(PAGE).enumerate().filter(|(_, page)| page[4..].iter().all(|byte| *byte == letter));
     pages.map(|(number, _)| (number * PAGE) as u64).collect()
 }
 
@@ -190,10 +191,8 @@ async fn damage_under_a_running_server_is_told_and_the_rest_goes_on() {
     assert_eq!(server.get("/readyz").await.0, StatusCode::OK);
     let file = data.join("punctual.db");
     overwrite(&file, pages_of(&file, b'y')[3]);
-    eventually("it is not ready", async || {
-        server.get("/readyz").await.0 == StatusCode::SERVICE_UNAVAILABLE
-    })
-    .await;
+    eventually("it is not ready", async || server.get("/readyz").await.0 == StatusCode::SERVICE_UNAVAILABLE)
+        .await;
     let (_, problem) = server.get("/readyz").await;
     let detail = problem["detail"].as_str().unwrap();
     assert!(detail.contains("damaged") && detail.contains("punctual.db: "), "{detail}");
@@ -201,7 +200,8 @@ async fn damage_under_a_running_server_is_told_and_the_rest_goes_on() {
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(!problem["detail"].as_str().unwrap().contains("punctual.db"), "{problem}");
     let metrics = server.request(Method::GET, "/metrics").send().await.unwrap().text().await.unwrap();
-    let damage = metrics.lines().find_map(|line| line.strip_prefix("punctual_store_damage_problems ")).unwrap();
+    let damage =
+        metrics.lines().find_map(|line| line.strip_prefix("punctual_store_damage_problems ")).unwrap();
     assert!(damage.parse::<f64>().unwrap() > 0.0, "{damage}");
     let doctor = server.cli(&["doctor"]);
     assert!(!doctor.status.success() && said(&doctor).contains("damaged"), "{}", said(&doctor));

@@ -16,8 +16,12 @@ use std::time::Instant;
 const OPERATIONS_PER_LOOK: i32 = 100;
 
 /// Failures of the disk to read a page; those to write have other reasons, such as a disk that is full.
-const UNREADABLE: [i32; 4] =
-    [ffi::SQLITE_IOERR_READ, ffi::SQLITE_IOERR_SHORT_READ, ffi::SQLITE_IOERR_DATA, ffi::SQLITE_IOERR_CORRUPTFS];
+const UNREADABLE: [i32; 4] = [
+    ffi::SQLITE_IOERR_READ,
+    ffi::SQLITE_IOERR_SHORT_READ,
+    ffi::SQLITE_IOERR_DATA,
+    ffi::SQLITE_IOERR_CORRUPTFS,
+];
 
 /// Until when something may go on, unless it is stopped before.
 #[derive(Debug, Clone)]

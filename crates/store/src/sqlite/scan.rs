@@ -69,7 +69,8 @@ impl TableScan {
         };
         let is_json = |column: &String| JSON_COLUMNS.contains(&(table, column.as_str()));
         let json = (0..columns.len()).filter(|place| is_json(&columns[*place])).collect();
-        let mut scan = TableScan { table: table.to_owned(), key, columns, json, searches: vec![], ends: vec![] };
+        let mut scan =
+            TableScan { table: table.to_owned(), key, columns, json, searches: vec![], ends: vec![] };
         scan.searches.push(("its key".to_owned(), scan.search("NOT INDEXED", &[], None)));
         let sql = "SELECT name FROM pragma_index_list(?1) WHERE ?2 OR origin <> 'pk'";
         let indexes: Vec<String> = all(&mut conn.prepare(sql)?, (table, has_rowid), |row| Ok(row.get(0)?))?;
@@ -83,7 +84,8 @@ impl TableScan {
             let part = created.as_deref().and_then(|sql| sql.split_once(" WHERE ")).map(|(_, part)| part);
             let how = format!("INDEXED BY {}", quoted(&index));
             for order in ["ASC", "DESC"] {
-                let by: Vec<String> = columns.iter().map(|name| format!("{} {order}", quoted(name))).collect();
+                let by: Vec<String> =
+                    columns.iter().map(|name| format!("{} {order}", quoted(name))).collect();
                 scan.ends.push(format!(
                     "SELECT count(*) FROM (SELECT 1 FROM {} {how} WHERE {} ORDER BY {} LIMIT 1)",
                     quoted(table),

@@ -18,7 +18,7 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PAGE: usize = 4_096;
 /// Time for SQLite's own check of any file of these tests.
@@ -159,6 +159,15 @@ fn a_damaged_page_is_found_or_does_no_harm() {
     }
 }
 
+/// Waits for the background check.
+async fn eventually(condition: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it never came true");
+        tokio::task::yield_now().await;
+    }
+}
+
 /// Damages the root page of a table that holds nothing, so that all else goes on.
 fn damage_table(dir: &Path, table: &str) {
     let path = dir.join("punctual.db");
@@ -188,9 +197,10 @@ async fn a_damaged_file_is_not_opened_and_left_alone() {
 
 #[tokio::test]
 async fn a_file_without_a_table_or_a_version_is_not_opened() {
-    for (sql, expected) in
-        [("DROP INDEX skipped_job", "index skipped_job is missing"), ("PRAGMA user_version = 0", "no schema version")]
-    {
+    for (sql, expected) in [
+        ("DROP INDEX skipped_job", "index skipped_job is missing"),
+        ("PRAGMA user_version = 0", "no schema version"),
+    ] {
         let dir = tempfile::tempdir().unwrap();
         open(dir.path()).close();
         Connection::open(dir.path().join("punctual.db")).unwrap().execute_batch(sql).unwrap();
@@ -206,15 +216,11 @@ async fn damage_of_an_open_store_makes_it_unready_while_the_rest_goes_on() {
     let options =
         SqliteOptions { check_interval: Some(Duration::from_millis(1)), ..SqliteOptions::new(dir.path()) };
     let store = SqliteStore::open(&options, Arc::new(Still)).unwrap();
-    while store.health().checks_completed == 0 {
-        tokio::task::yield_now().await;
-    }
+    eventually(|| store.health().checks_completed > 0).await;
     assert_eq!(store.health().damage, Vec::<String>::new());
     store.probe(at(1)).await.unwrap();
     damage_table(dir.path(), "skipped_job");
-    while store.health().damage.is_empty() {
-        tokio::task::yield_now().await;
-    }
+    eventually(|| !store.health().damage.is_empty()).await;
     let error = store.probe(at(2)).await.unwrap_err();
     assert!(matches!(&error, StoreError::Broken(reason) if reason.contains("punctual.db: ")), "{error}");
     let corruptions = |store: &SqliteStore| {
@@ -238,9 +244,7 @@ async fn a_file_that_is_replaced_under_an_open_store_is_noticed() {
         SqliteOptions { check_interval: Some(Duration::from_millis(1)), ..SqliteOptions::new(dir.path()) };
     let store = SqliteStore::open(&options, Arc::new(Still)).unwrap();
     fs::rename(dir.path().join("logs.db"), dir.path().join("aside")).unwrap();
-    while store.health().damage.is_empty() {
-        tokio::task::yield_now().await;
-    }
+    eventually(|| !store.health().damage.is_empty()).await;
     assert!(store.health().damage[0].contains("logs.db cannot be found"), "{:?}", store.health());
 }
 
