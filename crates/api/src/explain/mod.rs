@@ -14,7 +14,6 @@ use crate::{described, reasons, views};
 use punctual_client::{Advice, ExecutionExplained, ExplainBody, Span};
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::job::JobStatus;
-use punctual_core::limits;
 use punctual_core::limiter::{LimiterId, LimiterUse, QueueLimits};
 use punctual_core::notes::Noted;
 use punctual_core::occurrence::{Finished, Live, LiveState};

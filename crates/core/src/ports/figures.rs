@@ -41,4 +41,6 @@ pub struct StoreFigures {
     pub wal_bytes: u64,
     /// The log lines of executions.
     pub log_bytes: u64,
+    /// How often a row that cannot be read was passed over.
+    pub malformed_rows: u64,
 }

@@ -10,6 +10,7 @@ mod house;
 mod lines;
 mod machine;
 mod page;
+mod queues;
 mod register;
 mod store;
 mod token;
@@ -29,6 +30,7 @@ pub use house::{Horizon, Retained, Retired, Retirement};
 pub use lines::Admitted;
 pub use machine::Machine;
 pub use page::Page;
+pub use queues::{PausedQueue, Pausing, QueueRow};
 pub use register::{
     Entries, LeaseRow, MemberPulse, MemberRow, OddRow, Register, RegisterTable, Released, Taken,
     release_rows, take_rows,

@@ -3,6 +3,7 @@
 
 use super::open::{LOGS_FILE, MAIN_FILE};
 use crate::fault::Fault;
+use crate::malformed::rows_passed_over;
 use punctual_core::histogram::{Histogram, ITEMS, SHORT_US};
 use punctual_core::ports::StoreFigures;
 use rusqlite::Connection;
@@ -43,6 +44,7 @@ impl Figures {
             free_bytes: pragma("PRAGMA freelist_count")? * page_bytes,
             wal_bytes: file_bytes(&format!("{MAIN_FILE}-wal")),
             log_bytes: file_bytes(LOGS_FILE) + file_bytes(&format!("{LOGS_FILE}-wal")),
+            malformed_rows: rows_passed_over(),
         })
     }
 }

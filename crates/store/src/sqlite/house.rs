@@ -2,7 +2,7 @@
 
 use super::drift;
 use super::reads::{TOKEN, read_token};
-use super::rows::{all, decode, job_id, limit, one, time, up_to, bound, one_readable};
+use super::rows::{all, bound, decode, job_id, limit, one, one_readable, time, up_to};
 use super::tx::Tx;
 use super::write::{Purged, Upkeep, UpkeepReply};
 use crate::codes::Code;
@@ -136,7 +136,8 @@ fn is_over(tx: &mut Tx<'_>, job: JobId, changed_at: Timestamp, before: Timestamp
     if changed_at >= before || tx.is_unfinished(job)? {
         return Ok(false);
     }
-    let last = one_readable(&mut *tx.conn.prepare_cached(LAST_COMPLETED)?, [job.as_bytes()], |row| time(row, 0))?;
+    let last =
+        one_readable(&mut *tx.conn.prepare_cached(LAST_COMPLETED)?, [job.as_bytes()], |row| time(row, 0))?;
     let mut dead = tx.conn.prepare_cached("SELECT 1 FROM dead_letters WHERE job = ?1")?;
     Ok(last.is_none_or(|last| last < before) && !dead.exists([job.as_bytes()])?)
 }

@@ -4,7 +4,7 @@
 use super::connection::{self, Durability};
 use super::migrate;
 use super::reads::{Item, page};
-use super::rows::{count, counter, decode, job_id, limit, one, time, bound};
+use super::rows::{bound, count, counter, decode, job_id, limit, one, time};
 use crate::codes::Code;
 use crate::fault::Fault;
 use crate::kept::Kept;

@@ -1,6 +1,6 @@
 //! How counts are kept in tables: see [`crate::tally`]. `integrity.rs` counts the rows and compares.
 
-use super::rows::{all, decode, one, time, one_readable};
+use super::rows::{all, decode, one, one_readable, time};
 use crate::fault::Fault;
 use crate::tally::{Counts, LaneCounts, LimiterCounts, shown, status};
 use punctual_core::ids::JobId;

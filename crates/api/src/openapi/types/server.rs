@@ -28,7 +28,9 @@ fn queues(schemas: &mut Schemas) {
         ("paused_at", time("Since when.").or_null()),
         (
             "unreadable",
-            text("Why its settings cannot be read; left out if they can. Then it is held as if it were paused, until they are set again."),
+            text(
+                "Why its settings cannot be read; left out if they can. Then it is held as if it were paused, until they are set again.",
+            ),
         ),
         ("max_depth", max_depth().or_null()),
     ];

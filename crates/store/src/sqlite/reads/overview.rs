@@ -5,7 +5,7 @@ use crate::codes::{held_queues, read_condition, read_names};
 use crate::fault::Fault;
 use crate::malformed::pass_over;
 use crate::sqlite::names::read_queues;
-use crate::sqlite::rows::{all, count, decode, limit, one, time, time_or_none, one_readable, text_or_none};
+use crate::sqlite::rows::{all, count, decode, limit, one, one_readable, text_or_none, time, time_or_none};
 use crate::sqlite::tally::{self, LaneTally};
 use punctual_core::ids::{OccurrenceId, SessionId};
 use punctual_core::ports::{
@@ -103,8 +103,9 @@ impl Reads<'_> {
 
     fn oldest_of_head(&mut self, lane: i64) -> Result<Option<Timestamp>, Fault> {
         let mut select = self.conn.prepare_cached(OLDEST_OF_HEAD)?;
-        let oldest =
-            one_readable(&mut select, params![lane, limit(OLDEST_LOOKED_AT_MAX)], |row| time_or_none(row, 0))?;
+        let oldest = one_readable(&mut select, params![lane, limit(OLDEST_LOOKED_AT_MAX)], |row| {
+            time_or_none(row, 0)
+        })?;
         Ok(oldest.flatten())
     }
 

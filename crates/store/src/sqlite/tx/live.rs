@@ -4,7 +4,10 @@ use super::{Tx, at_hand};
 use crate::fault::Fault;
 use crate::rows::{LiveRow, OpenCount};
 use crate::sqlite::reads::OPEN_OF_JOB;
-use crate::sqlite::rows::{self, FORGET_SOLE, INSERT_LIVE, PLACE_LIVE, REPLACE_LIVE, UPDATE_LIVE, all, job_id, limit, live_columns, one, read_live, one_readable, up_to, bound};
+use crate::sqlite::rows::{
+    self, FORGET_SOLE, INSERT_LIVE, PLACE_LIVE, REPLACE_LIVE, UPDATE_LIVE, all, bound, job_id, limit,
+    live_columns, one, one_readable, read_live, up_to,
+};
 use punctual_core::gates::Gate;
 use punctual_core::ids::{Epoch, JobId, OccurrenceId, SessionId};
 use punctual_core::limits;
