@@ -191,8 +191,11 @@ pub(crate) fn queue_row(
 /// The queues of which nothing starts, of all that have a row.
 pub(crate) fn held_queues(rows: Vec<QueueRow>) -> Vec<PausedQueue> {
     let held = rows.into_iter().filter(QueueRow::is_held);
-    held.map(|row| PausedQueue { paused_at: row.paused_at.unwrap_or(Timestamp::from_micros(0)), queue: row.queue })
-        .collect()
+    held.map(|row| PausedQueue {
+        paused_at: row.paused_at.unwrap_or(Timestamp::from_micros(0)),
+        queue: row.queue,
+    })
+    .collect()
 }
 
 /// The line of the limiter with this number, of which somebody waits in this lane.
@@ -259,11 +262,7 @@ impl SettingsColumns {
         Ok(SettingsColumns { schedule_type, execute_at, document })
     }
 
-    pub fn read(
-        schedule_type: i64,
-        execute_at: Option<i64>,
-        text: Option<&str>,
-    ) -> Result<Settings, Fault> {
+    pub fn read(schedule_type: i64, execute_at: Option<i64>, text: Option<&str>) -> Result<Settings, Fault> {
         let mut settings: Settings = match text {
             None => Settings::default(),
             Some(text) => document(serde_json::from_str(text), "jobs.settings")?,
@@ -366,7 +365,9 @@ impl ScheduleColumns<'_> {
                 limit: self.overlap_limit.unwrap_or(defaults.limit),
                 max_open: self.max_open.unwrap_or(defaults.max_open),
             },
-            expiry: expiry.map(|text| document(serde_json::from_str(text), "schedules.expiry")).transpose()?,
+            expiry: expiry
+                .map(|text| document(serde_json::from_str(text), "schedules.expiry"))
+                .transpose()?,
             depends: self.ties & TIE_DEPENDS != 0,
             awaited: self.ties & TIE_AWAITED != 0,
         })
@@ -391,11 +392,12 @@ pub(crate) fn numbered_column(state: &ScheduleState) -> Option<u32> {
 /// that cannot be read names none.
 pub(crate) fn read_names(text: Option<&str>, what: &'static str) -> Vec<String> {
     let names = text.map(|text| document(serde_json::from_str(text), what)).transpose();
-    names.unwrap_or_else(|fault| {
-        note(&fault);
-        None
-    })
-    .unwrap_or_default()
+    names
+        .unwrap_or_else(|fault| {
+            note(&fault);
+            None
+        })
+        .unwrap_or_default()
 }
 
 /// What a worker told, if this version can read it: nothing is decided by it.

@@ -18,10 +18,10 @@ mod inventory;
 mod kept;
 mod layout;
 mod lists;
-pub mod malformed;
-mod malformed_check;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod log_quota;
+pub mod malformed;
+mod malformed_check;
 mod marks;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub mod moving;

@@ -83,7 +83,8 @@ pub(crate) fn problems(table: &Layout, rows: &[Cells]) -> Vec<String> {
 
 /// Names the table, the key and the column.
 fn told(table: &Layout, key: &[Cell], column: &str, problem: &str) -> String {
-    let key: Vec<String> = table.key_columns().iter().zip(key).map(|(column, cell)| shown(column, cell)).collect();
+    let key: Vec<String> =
+        table.key_columns().iter().zip(key).map(|(column, cell)| shown(column, cell)).collect();
     format!("malformed row in {}, key {}, column {column}: {problem}", table.name, key.join(" "))
 }
 
@@ -111,14 +112,12 @@ fn problem(row: &Row<'_>) -> Option<String> {
             return tell(column.name, &fault);
         }
     }
-    match read_row(row) {
-        Err(fault @ Fault::Damaged { .. }) => {
-            let Fault::Damaged { what, .. } = &fault else { return None };
-            tell(what.rsplit('.').next().unwrap_or(what), &fault)
-        }
-        Err(fault) => tell("?", &fault),
-        Ok(()) => None,
-    }
+    let fault = read_row(row).err()?;
+    let column = match &fault {
+        Fault::Damaged { what, .. } => what.rsplit('.').next().unwrap_or(what),
+        _ => "?",
+    };
+    tell(column, &fault)
 }
 
 /// Reads a value by itself.
@@ -160,14 +159,12 @@ fn is_meant(table: &str, column: &str, number: i64) -> bool {
         ("tokens", "role") => is::<Role>(number),
         ("job_keys", "kind") => is::<KeyKind>(number),
         ("requests", "status") => u16::try_from(number).is_ok(),
-        ("notes", "percent") => {
-            u16::try_from(number).ok().and_then(Percent::from_hundredths).is_some()
-        }
+        ("notes", "percent") => u16::try_from(number).ok().and_then(Percent::from_hundredths).is_some(),
         ("live" | "schedules", "ties") | ("live", "gates") => u8::try_from(number).is_ok(),
         (
             _,
-            "version" | "job_version" | "numbered" | "fired" | "occurrence" | "attempt" | "attempts" | "charged"
-            | "epoch" | "overlap_limit" | "max_open" | "slots",
+            "version" | "job_version" | "numbered" | "fired" | "occurrence" | "attempt" | "attempts"
+            | "charged" | "epoch" | "overlap_limit" | "max_open" | "slots",
         ) => is_u32(),
         (_, "max_depth" | "beat" | "turn" | "lease_us" | "place" | "given")
         | ("skipped", "count")
@@ -308,12 +305,8 @@ mod tests {
         let told = of("queues", queue("{garbage"));
         let begins = "malformed row in queues, key \"mail\", column limits: queues.limits holds a document";
         assert!(told.len() == 1 && told[0].starts_with(begins), "{told:?}");
-        let token = vec![
-            Cell::Text("t".to_owned()),
-            Cell::Bytes(vec![0; 32]),
-            Cell::Number(77),
-            Cell::Number(0),
-        ];
+        let token =
+            vec![Cell::Text("t".to_owned()), Cell::Bytes(vec![0; 32]), Cell::Number(77), Cell::Number(0)];
         assert_eq!(
             of("tokens", token),
             ["malformed row in tokens, key \"t\", column role: tokens.role holds 77, which has no meaning"]

@@ -5,8 +5,9 @@ use punctual_core::limiter::Line;
 use punctual_core::notes::{Note, NoteAnswer};
 use punctual_core::ports::{
     Admitted, Beat, BeatOutcome, Begun, CancelOutcome, Claim, ClaimOutcome, Control, ControlOutcome, Fire,
-    FireOutcome, LeaseRef, Look, LookOutcome, NewJob, NewRequest, Pausing, Recovered, Report, ReportAnswer, ReportOutcome,
-    RequestKey, RequestState, Resolved, Resync, ResyncOutcome, SessionOpening, StoredAnswer, SubmitOutcome,
+    FireOutcome, LeaseRef, Look, LookOutcome, NewJob, NewRequest, Pausing, Recovered, Report, ReportAnswer,
+    ReportOutcome, RequestKey, RequestState, Resolved, Resync, ResyncOutcome, SessionOpening, StoredAnswer,
+    SubmitOutcome,
 };
 use punctual_core::queue::QueueSettings;
 use punctual_core::session::{Pulse, SessionDraining, SessionMode, SessionOrder};
@@ -142,9 +143,7 @@ impl Write {
     /// hear the error.
     pub(crate) fn refused(&self, reason: &str) -> Option<WriteReply> {
         Some(match self {
-            Write::Submit { .. } => {
-                WriteReply::Submitted(vec![SubmitOutcome::Unreadable(reason.to_owned())])
-            }
+            Write::Submit { .. } => WriteReply::Submitted(vec![SubmitOutcome::Unreadable(reason.to_owned())]),
             Write::Fire { .. } => WriteReply::Fired(vec![FireOutcome::NotDue]),
             Write::Look { .. } => WriteReply::Looked(vec![LookOutcome::NotDue]),
             Write::Claim { .. } => {
@@ -183,7 +182,9 @@ impl WriteReply {
             (WriteReply::Noted(a), WriteReply::Noted(b)) => WriteReply::Noted(both(a, b)),
             (WriteReply::GivenBack(a), WriteReply::GivenBack(b)) => WriteReply::GivenBack(both(a, b)),
             (WriteReply::Beaten(a), WriteReply::Beaten(b)) => WriteReply::Beaten(both(a, b)),
-            (WriteReply::SessionsLost(a), WriteReply::SessionsLost(b)) => WriteReply::SessionsLost(both(a, b)),
+            (WriteReply::SessionsLost(a), WriteReply::SessionsLost(b)) => {
+                WriteReply::SessionsLost(both(a, b))
+            }
             (WriteReply::Redriven(a), WriteReply::Redriven(b)) => WriteReply::Redriven(both(a, b)),
             (WriteReply::Discarded(a), WriteReply::Discarded(b)) => WriteReply::Discarded(both(a, b)),
             (WriteReply::Admitted(mut a), WriteReply::Admitted(b)) => {
@@ -210,7 +211,9 @@ mod tests {
         fn answered(write: &Write) -> WriteReply {
             match (write, write.halves()) {
                 (_, Some((left, right))) => answered(&left).joined(answered(&right)).unwrap(),
-                (Write::Discard { dead }, None) if dead[0].number == 3 => write.refused("no meaning").unwrap(),
+                (Write::Discard { dead }, None) if dead[0].number == 3 => {
+                    write.refused("no meaning").unwrap()
+                }
                 _ => WriteReply::Discarded(vec![true]),
             }
         }

@@ -240,6 +240,11 @@ pub(super) const FAMILIES: &[Family] = &[
         |_, _| {},
     )
     .without_database(|health, out| out.value(&[], health.checks_completed)),
+    counter(
+        "punctual_store_malformed_rows_total",
+        "Times that a row that cannot be read was passed over; `punctual check` names the rows.",
+        |now, out| out.value(&[], now.store.malformed_rows),
+    ),
     gauge("punctual_store_database_bytes", "Size of the database.", |now, out| {
         out.value(&[], now.store.database_bytes);
     }),

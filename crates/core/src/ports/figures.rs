@@ -44,6 +44,8 @@ pub struct StoreFigures {
     /// Log lines that this process has removed because all lines together had reached their limit, and their bytes.
     pub log_lines_removed: u64,
     pub log_bytes_removed: u64,
+    /// How often a row that cannot be read was passed over.
+    pub malformed_rows: u64,
 }
 
 /// What a store knows of its own failures, without asking its database. For metrics and readiness; no rule depends on it.

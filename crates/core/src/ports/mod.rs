@@ -11,6 +11,7 @@ mod lines;
 mod logs;
 mod machine;
 mod page;
+mod queues;
 mod register;
 mod store;
 mod token;
@@ -31,6 +32,7 @@ pub use lines::Admitted;
 pub use logs::{LogLine, LogStream};
 pub use machine::Machine;
 pub use page::Page;
+pub use queues::{PausedQueue, Pausing, QueueRow};
 pub use register::{
     Entries, LeaseRow, MemberPulse, MemberRow, OddRow, Register, RegisterTable, Released, Taken,
     release_rows, take_rows,

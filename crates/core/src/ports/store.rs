@@ -16,12 +16,11 @@ use crate::lifecycle::Status;
 use crate::limiter::{LimiterId, LimiterUse, Line};
 use crate::notes::{Checkpoint, Note, NoteAnswer, Noted};
 use crate::occurrence::{Finished, Live, Origin};
-use crate::placing::Placing;
 use crate::ports::{
     Admitted, Assignment, Denial, Depth, ExecutionQuery, ExecutionView, ExecutionWalk, FinishedPage,
     HistorySpan, Horizon, JobCounts, LeaseRef, ListedExecution, LogLine, NotedClock, OpenExecution, Page,
-    Report, ReportAnswer, Retained, Retired, Retirement, RunningPlace, SessionOpening, StoreFigures,
-    StoreHealth, Token, WorkerAbout,
+    PausedQueue, Pausing, QueueRow, Report, ReportAnswer, Retained, Retired, Retirement, RunningPlace,
+    SessionOpening, StoreFigures, StoreHealth, Token, WorkerAbout,
 };
 use crate::queue::{QueueFull, QueueSettings};
 use crate::schedule::{ScheduleState, SkipRange};
@@ -541,56 +540,6 @@ pub enum CancelOutcome {
     /// It has ended before.
     Finished,
     NotThere,
-}
-
-/// Whether a queue hands out work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pausing {
-    Pause,
-    Resume,
-}
-
-/// A queue of which something is set.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct QueueRow {
-    pub queue: String,
-    pub paused_at: Option<Timestamp>,
-    pub settings: QueueSettings,
-    /// What is queued is to take its place again, because limits have become tighter. Nobody outside is told.
-    pub placing: Option<Placing>,
-    /// Why the settings cannot be read. Then nothing of the queue starts, as if it were paused, until they are set again:
-    /// a limit that cannot be read must not be exceeded.
-    pub unreadable: Option<String>,
-}
-
-impl QueueRow {
-    /// A queue of which nothing is set.
-    pub fn unset(queue: &str) -> Self {
-        QueueRow {
-            queue: queue.to_owned(),
-            paused_at: None,
-            settings: QueueSettings::default(),
-            placing: None,
-            unreadable: None,
-        }
-    }
-
-    /// Whether nothing of it starts: it is paused, or its settings cannot be read.
-    pub fn is_held(&self) -> bool {
-        self.paused_at.is_some() || self.unreadable.is_some()
-    }
-
-    /// Whether nothing goes through its limits for now: what a paused queue would let through could not start, and
-    /// would all start at once when it is resumed. While places are taken again, who goes first is not known.
-    pub fn holds_its_lines(&self) -> bool {
-        self.is_held() || self.placing.is_some()
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PausedQueue {
-    pub queue: String,
-    pub paused_at: Timestamp,
 }
 
 /// The name that a client gave to one of its requests, so that repeating it does nothing twice.

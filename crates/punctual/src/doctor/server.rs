@@ -294,7 +294,8 @@ fn handlers(
 fn paused_queues(held: &[QueueBody]) -> Finding {
     let unreadable = held.iter().find_map(|queue| Some((&queue.queue, queue.unreadable.as_ref()?)));
     if let Some((queue, reason)) = unreadable {
-        let found = format!("the settings of the queue {queue} cannot be read, so nothing of it starts: {reason}");
+        let found =
+            format!("the settings of the queue {queue} cannot be read, so nothing of it starts: {reason}");
         let fix = "set them again with `punctual queue set NAME`; `punctual check` names every row that cannot be read";
         return Finding::failed("queues", found, fix);
     }

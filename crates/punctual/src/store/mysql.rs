@@ -6,9 +6,9 @@ use crate::config::SizeMax;
 use crate::exit::CliError;
 use punctual_store::bare::BareDatabase;
 use punctual_store::drift::Drift;
-use punctual_store::mysql::{drift, malformed};
 use punctual_store::mysql::migrate::{self, MigrateError};
 use punctual_store::mysql::{self, BareMySql, MySqlOptions, MySqlStore, OpenError};
+use punctual_store::mysql::{drift, malformed};
 use std::sync::Arc;
 
 pub(super) fn options(place: &ServerPlace) -> MySqlOptions {

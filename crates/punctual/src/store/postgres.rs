@@ -6,9 +6,9 @@ use crate::config::SizeMax;
 use crate::exit::CliError;
 use punctual_store::bare::BareDatabase;
 use punctual_store::drift::Drift;
-use punctual_store::postgres::{drift, malformed};
 use punctual_store::postgres::migrate::{self, MigrateError};
 use punctual_store::postgres::{self, BarePostgres, OpenError, PostgresOptions, PostgresStore};
+use punctual_store::postgres::{drift, malformed};
 use std::sync::Arc;
 
 pub(super) fn options(place: &ServerPlace) -> PostgresOptions {

@@ -12,8 +12,9 @@ use punctual_core::limiter::{Line, QueueLimits, Rate};
 use punctual_core::notes::{Checkpoint, Note, Percent, Progress};
 use punctual_core::ports::{
     Assignment, Beat, BeatOutcome, Claim, ClaimOutcome, ControlOutcome, DeadLetterQuery, DueKind,
-    ExecutionQuery, ExecutionWalk, Fire, FireOutcome, Horizon, JobQuery, Look, NewJob, NewRequest, Report,
-    ReportAnswer, RequestKey, Retirement, Role, SessionOpening, Store, StoredAnswer, SubmitOutcome, Token,
+    ExecutionQuery, ExecutionWalk, Fire, FireOutcome, Horizon, JobQuery, Look, NewJob, NewRequest, Pausing,
+    Report, ReportAnswer, RequestKey, Retirement, Role, SessionOpening, Store, StoredAnswer, SubmitOutcome,
+    Token,
 };
 use punctual_core::queue::QueueSettings;
 use punctual_core::time::Timestamp;
@@ -58,11 +59,15 @@ impl Dialect {
         match cell {
             Cell::Null => "NULL".to_owned(),
             #[cfg(feature = "postgres")]
-            Cell::Number(number) if self == Dialect::Postgres && kind == Kind::Flag => (*number != 0).to_string(),
+            Cell::Number(number) if self == Dialect::Postgres && kind == Kind::Flag => {
+                (*number != 0).to_string()
+            }
             Cell::Number(number) => number.to_string(),
             Cell::Text(text) => format!("'{}'", text.replace('\'', "''")),
             #[cfg(feature = "postgres")]
-            Cell::Bytes(bytes) if self == Dialect::Postgres && kind == Kind::Id => format!("'{}'::uuid", hex(bytes)),
+            Cell::Bytes(bytes) if self == Dialect::Postgres && kind == Kind::Id => {
+                format!("'{}'::uuid", hex(bytes))
+            }
             #[cfg(feature = "postgres")]
             Cell::Bytes(bytes) if self == Dialect::Postgres => format!("'\\x{}'::bytea", hex(bytes)),
             Cell::Bytes(bytes) => format!("x'{}'", hex(bytes)),
@@ -71,7 +76,8 @@ impl Dialect {
 
     /// Values that mean nothing in most columns of this kind, in SQL. What a database does not take is left out.
     fn malformed(self, kind: Kind) -> Vec<String> {
-        let numbers = |largest: i64| vec![Cell::Number(-1), Cell::Number(99), Cell::Number(largest), Cell::Null];
+        let numbers =
+            |largest: i64| vec![Cell::Number(-1), Cell::Number(99), Cell::Number(largest), Cell::Null];
         let text = |text: &str| Cell::Text(text.to_owned());
         let cells = match kind {
             Kind::Big => numbers(i64::MAX),
@@ -93,7 +99,6 @@ impl Dialect {
 /// A value in a row that is damaged, and how to bring back what was there.
 pub(crate) struct Damage {
     pub about: String,
-    pub table: &'static str,
     pub spoil: String,
     pub mend: String,
 }
@@ -111,7 +116,9 @@ pub(crate) async fn damages(
         for (place, column) in table.columns.iter().enumerate() {
             let values = dialect.malformed(column.kind);
             let value = &values[(round + place) % values.len()];
-            let Some(row) = rows.get((round * 7 + place) % rows.len().clamp(1, DAMAGED_ROWS_MAX)) else { continue };
+            let Some(row) = rows.get((round * 7 + place) % rows.len().clamp(1, DAMAGED_ROWS_MAX)) else {
+                continue;
+            };
             let name = dialect.column(table, column.name);
             let keyed = |at: usize| -> String {
                 let pairs = table.key_columns().iter().zip(row).enumerate().map(|(key, (column, cell))| {
@@ -123,7 +130,6 @@ pub(crate) async fn damages(
             let was = dialect.literal(column.kind, &row[place]);
             damages.push(Damage {
                 about: format!("{}.{} = {value} where {}", table.name, column.name, keyed(usize::MAX)),
-                table: table.name,
                 spoil: format!("UPDATE {} SET {name} = {value} WHERE {}", table.name, keyed(usize::MAX)),
                 mend: format!("UPDATE {} SET {name} = {was} WHERE {}", table.name, keyed(place)),
             });
@@ -137,7 +143,8 @@ const DAMAGED_ROWS_MAX: usize = 6;
 
 fn is_stored(dialect: Dialect, table: &Layout) -> bool {
     // Sums of what others have counted, and numbers of the database's own.
-    table.name != "numbers" && (dialect == Dialect::Sqlite || !matches!(table.name, "lane_tallies" | "job_tally"))
+    table.name != "numbers"
+        && (dialect == Dialect::Sqlite || !matches!(table.name, "lane_tallies" | "job_tally"))
 }
 
 /// The n-th job to be damaged.
@@ -289,7 +296,11 @@ async fn claim_all(store: &dyn Store, now: Timestamp, session: SessionId, jobs: 
         let ClaimOutcome::Claimed { assignments, .. } = outcome else { panic!("{outcome:?}") };
         let Some(assignment) = assignments.into_iter().next() else { break };
         let is_meant = jobs.contains(&assignment.execution.occurrence.job);
-        if is_meant { found.push(assignment) } else { others.push(assignment.lease()) }
+        if is_meant {
+            found.push(assignment)
+        } else {
+            others.push(assignment.lease())
+        }
         if found.len() == jobs.len() {
             break;
         }
@@ -358,7 +369,8 @@ async fn read_all(store: &dyn Store, sound: &Job, session: SessionId) {
     for walk in [running, queued, ExecutionWalk::Waiting { before: None }, finished] {
         let mut query = ExecutionQuery { walk, limit: 2, queue: None, job_type: None, worker: None };
         let mut found = Vec::new();
-        while let page = store.executions(query.clone()).await.unwrap() {
+        loop {
+            let page = store.executions(query.clone()).await.unwrap();
             found.extend(page.items.iter().map(|item| item.view.id().occurrence.job));
             let Some(next) = page.next else { break };
             query.walk = next;
@@ -400,4 +412,57 @@ pub(crate) async fn is_found_by_check(
         let told = check().await;
         assert!(told.iter().any(|line| line.starts_with("malformed row in ")), "{}: {told:#?}", damage.about);
     }
+}
+
+/// Statements that make the settings of a queue unreadable, and the column of each.
+pub(crate) const SPOILED_QUEUES: [(&str, &str); 3] = [
+    ("limits", "UPDATE queues SET limits = '{garbage' WHERE queue = 'bulk'"),
+    ("unplaced", "UPDATE queues SET unplaced = '7' WHERE queue = 'bulk'"),
+    ("max_depth", "UPDATE queues SET max_depth = -5 WHERE queue = 'bulk'"),
+];
+
+/// A queue whose settings cannot be read hands nothing out, says why, and is repaired by setting it. What a check says of it.
+pub(crate) async fn set_again<S: Store + 'static>(
+    number: u32,
+    open: impl AsyncFn() -> Arc<S>,
+    spoil: impl AsyncFn(),
+    check: impl AsyncFn() -> Vec<String>,
+) -> String {
+    let limits = QueueLimits { concurrency: Some(1), ..QueueLimits::default() };
+    let settings = QueueSettings { limits, ..QueueSettings::default() };
+    let in_queue =
+        |place: u32, queue: &str| job_with(number * 10 + place, |spec| spec.queue = queue.to_owned());
+    let house = House::new(open().await);
+    house.store.set_queue("bulk".to_owned(), settings.clone()).await.unwrap();
+    house.submit(at(1), in_queue(1, "bulk")).await;
+    drop(house);
+    spoil().await;
+    let told = check().await;
+    assert_eq!(told.len(), 1, "{told:#?}");
+
+    let house = House::new(open().await);
+    let row = house.store.queues().await.unwrap().remove(0);
+    assert!(row.is_held() && row.unreadable.is_some(), "{row:?}");
+    assert_eq!(house.store.paused_queues().await.unwrap().len(), 1);
+    house.submit(at(2), in_queue(2, "bulk")).await;
+    house.submit(at(2), in_queue(3, "other")).await;
+    let mut worker = house.worker().await;
+    let claimed = worker.claim(at(3), 10).await;
+    let claimed: Vec<JobId> = claimed.iter().map(|one| one.execution.occurrence.job).collect();
+    assert_eq!(claimed, [in_queue(3, "other").id], "others go on");
+    let resumed = house.store.pause_queue(at(3), "bulk".to_owned(), Pausing::Resume).await;
+    assert!(resumed.is_err(), "to resume it would forget its limits");
+
+    house.store.set_queue("bulk".to_owned(), settings).await.unwrap();
+    assert_eq!(house.store.queues().await.unwrap().remove(0).unreadable, None);
+    assert_eq!(check().await, Vec::<String>::new());
+    let mut ended = 0;
+    while ended < 2 {
+        while !house.store.admit(at(4), vec![Line::of_queue("bulk")], 10).await.unwrap().more.is_empty() {}
+        let assignment = worker.claim_one(at(4)).await;
+        assert!(worker.is_idle(at(4)).await, "the limit holds again");
+        worker.end(at(5), &assignment, succeeded(5)).await;
+        ended += 1;
+    }
+    told.into_iter().next().unwrap_or_default()
 }

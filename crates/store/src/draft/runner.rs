@@ -66,7 +66,9 @@ impl Runner<'_> {
     /// A write in which one item fails is run again in parts, so that only that one fails.
     async fn run_in_parts(&mut self, write: &Write, error: StoreError) -> Result<WriteReply, StoreError> {
         tracing::warn!(%error, "a write failed and was undone");
-        let Some((left, right)) = write.halves() else { return write.refused(&error.to_string()).ok_or(error) };
+        let Some((left, right)) = write.halves() else {
+            return write.refused(&error.to_string()).ok_or(error);
+        };
         let mut replies = Vec::with_capacity(2);
         for half in [left, right] {
             replies.push(match self.run_alone(&half).await {

@@ -17,6 +17,18 @@ pub async fn find(options: &MySqlOptions) -> Result<Vec<String>, MigrateError> {
     Ok(told?)
 }
 
+/// The first rows of a table as cells.
+#[cfg(test)]
+pub(super) async fn rows_of(
+    options: &MySqlOptions,
+    table: &'static Layout,
+) -> Result<Vec<Cells>, MigrateError> {
+    let mut connection = patient(options).await?;
+    let rows = page(&mut connection, table, None).await?;
+    connection.close().await;
+    Ok(rows)
+}
+
 async fn malformed_rows(connection: &mut Connection) -> Result<Vec<String>, Fault> {
     let mut told = Vec::new();
     for table in TABLES.iter().filter(|table| table.name != "lines") {
@@ -50,7 +62,7 @@ async fn of_table(connection: &mut Connection, table: &'static Layout) -> Result
     }
 }
 
-pub(super) async fn page(
+async fn page(
     connection: &mut Connection,
     table: &'static Layout,
     after: Option<&[Cell]>,

@@ -51,8 +51,10 @@ pub(super) async fn page(
     after: Option<&[Cell]>,
 ) -> Result<Vec<Cells>, Fault> {
     let behind = behind(table, after);
-    let sql = format!("SELECT {} FROM {} {behind} LIMIT {PAGE_ROWS}", columns(table.columns), read_from(table));
+    let sql =
+        format!("SELECT {} FROM {} {behind} LIMIT {PAGE_ROWS}", columns(table.columns), read_from(table));
     let values = key_values(table, after)?;
-    let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| &**value as &(dyn ToSql + Sync)).collect();
+    let values: Vec<&(dyn ToSql + Sync)> =
+        values.iter().map(|value| &**value as &(dyn ToSql + Sync)).collect();
     client.query(&sql, &values).await?.iter().map(|row| read(table, row)).collect()
 }

@@ -14,8 +14,8 @@ use crate::draft::{Changes, Connect, Found, KnownLanes, Named, Tables, Wants};
 use crate::fault::Fault;
 use async_trait::async_trait;
 use changed::Writing;
-use found::{Gathering, lanes_of};
 pub(super) use found::read_queue;
+use found::{Gathering, lanes_of};
 use punctual_core::ids::{JobId, SessionId};
 use punctual_core::occurrence::LiveState;
 use punctual_core::ports::QueueRow;
@@ -24,8 +24,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use wanted::{QUEUES, Round};
 
-const INSERT_WORKERS: &str =
-    "INSERT INTO workers (name) SELECT * FROM unnest($1::text[]) ON CONFLICT (name) \
+const INSERT_WORKERS: &str = "INSERT INTO workers (name) SELECT * FROM unnest($1::text[]) ON CONFLICT (name) \
      DO UPDATE SET unused_since = NULL WHERE workers.unused_since IS NOT NULL";
 const WORKERS: &str = "SELECT name, id FROM workers WHERE name = ANY($1)";
 const SESSION_NUMBERS: &str = "SELECT nextval('session_numbers') FROM generate_series(1, $1::bigint)";

@@ -4,6 +4,7 @@
 use super::open::{LOGS_FILE, MAIN_FILE};
 use crate::fault::Fault;
 use crate::kept::RemovedLines;
+use crate::malformed::rows_passed_over;
 use punctual_core::histogram::{Histogram, ITEMS, SHORT_US};
 use punctual_core::ports::StoreFigures;
 use rusqlite::Connection;
@@ -57,6 +58,7 @@ impl Figures {
             log_bytes: file_bytes(LOGS_FILE) + file_bytes(&format!("{LOGS_FILE}-wal")),
             log_lines_removed: self.log_lines_removed.load(Ordering::Relaxed),
             log_bytes_removed: self.log_bytes_removed.load(Ordering::Relaxed),
+            malformed_rows: rows_passed_over(),
         })
     }
 }

@@ -1,10 +1,10 @@
 //! Housekeeping: retention, readiness and tokens. Each database does it in its own way, so it is no part of the verbs.
 
-use super::{drift, unused};
 use super::reads::{TOKEN, read_token};
-use super::rows::{all, decode, job_id, limit, one, time, up_to, bound, one_readable};
+use super::rows::{all, bound, decode, job_id, limit, one, one_readable, time, up_to};
 use super::tx::Tx;
 use super::write::{Purged, Upkeep, UpkeepReply};
+use super::{drift, unused};
 use crate::codes::Code;
 use crate::fault::Fault;
 use crate::marks::Mark;
@@ -143,7 +143,8 @@ fn is_over(tx: &mut Tx<'_>, job: JobId, changed_at: Timestamp, before: Timestamp
     if changed_at >= before || tx.is_unfinished(job)? {
         return Ok(false);
     }
-    let last = one_readable(&mut *tx.conn.prepare_cached(LAST_COMPLETED)?, [job.as_bytes()], |row| time(row, 0))?;
+    let last =
+        one_readable(&mut *tx.conn.prepare_cached(LAST_COMPLETED)?, [job.as_bytes()], |row| time(row, 0))?;
     let mut dead = tx.conn.prepare_cached("SELECT 1 FROM dead_letters WHERE job = ?1")?;
     Ok(last.is_none_or(|last| last < before) && !dead.exists([job.as_bytes()])?)
 }

@@ -4,7 +4,7 @@
 use super::connection::{self, Durability};
 use super::migrate;
 use super::reads::{Item, page};
-use super::rows::{count, counter, decode, job_id, limit, one, time, bound};
+use super::rows::{bound, count, counter, decode, job_id, limit, one, time};
 use crate::codes::Code;
 use crate::fault::Fault;
 use crate::kept::{Kept, RemovedLines};
@@ -41,7 +41,6 @@ pub struct LogCore {
     bytes_max: Option<u64>,
     removed: RemovedLines,
 }
-
 
 /// Bytes that one step removes at least, so that a step is worth its transaction.
 const REMOVED_BYTES_MIN: u64 = 64 * 1024;

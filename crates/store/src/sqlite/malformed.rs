@@ -32,7 +32,11 @@ pub(crate) fn malformed_rows(conn: &Connection) -> Result<Vec<String>, Fault> {
 #[cfg(test)]
 pub(crate) fn rows_of(conn: &Connection, table: &Layout) -> Result<Vec<Cells>, Fault> {
     let (count, key) = (table.columns.len(), columns(table, table.key));
-    let sql = format!("SELECT {} FROM {} ORDER BY {key} LIMIT {PAGE_ROWS}", columns(table, count), read_from(table));
+    let sql = format!(
+        "SELECT {} FROM {} ORDER BY {key} LIMIT {PAGE_ROWS}",
+        columns(table, count),
+        read_from(table)
+    );
     all(&mut conn.prepare(&sql)?, [], |row| read(row, count))
 }
 

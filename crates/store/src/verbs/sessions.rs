@@ -79,7 +79,9 @@ pub(super) fn recover<R: Rows>(rows: &mut R, now: Timestamp, limit: usize) -> Re
         for row in held.iter().take(left) {
             // Where rows are missing, the verb runs again and only the number of executions matters.
             let mut recorded = Status::Lost;
-            if let Some(Recorded { status, is_retried, begun }) = gaps.pass_over(lose_execution(rows, row, now))? {
+            if let Some(Recorded { status, is_retried, begun }) =
+                gaps.pass_over(lose_execution(rows, row, now))?
+            {
                 recovered.begun.add(begun);
                 recovered.retried += usize::from(is_retried);
                 recorded = status;

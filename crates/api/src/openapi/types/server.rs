@@ -5,9 +5,9 @@ use super::super::schema::{
 };
 use super::page;
 use punctual_client::{
-    ClockBody, ClockMode, ClockMoved, ConditionBody, CountersBody, JobsBody, LaneBody, LiveBody, MeBody, MoveClock,
-    NodeBody, QueueBody, ScalingBody, ScalingPage, SetQueue, StatsBody, WorkerBody, WorkerSessionBody,
-    WorkerState,
+    ClockBody, ClockMode, ClockMoved, ConditionBody, CountersBody, JobsBody, LaneBody, LiveBody, MeBody,
+    MoveClock, NodeBody, QueueBody, ScalingBody, ScalingPage, SetQueue, StatsBody, WorkerBody,
+    WorkerSessionBody, WorkerState,
 };
 use punctual_core::limits;
 use serde_json::json;
@@ -28,7 +28,9 @@ fn queues(schemas: &mut Schemas) {
         ("paused_at", time("Since when.").or_null()),
         (
             "unreadable",
-            text("Why its settings cannot be read; left out if they can. Then it is held as if it were paused, until they are set again."),
+            text(
+                "Why its settings cannot be read; left out if they can. Then it is held as if it were paused, until they are set again.",
+            ),
         ),
         ("max_depth", max_depth().or_null()),
     ];

@@ -14,8 +14,8 @@ use super::Reads;
 use super::keys::{json_of_numbers, json_of_occurrences, key};
 use super::page::rows_at_once;
 use crate::fault::Fault;
-use crate::malformed::{pass_over, readable};
 use crate::lists::{Room, bytes_of};
+use crate::malformed::{pass_over, readable};
 use crate::mysql::rows::{
     HISTORY_COLUMNS, count, counter, get, history_columns, limit, live_columns, read_finished, read_live,
 };

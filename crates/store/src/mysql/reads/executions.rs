@@ -4,8 +4,8 @@ use super::Reads;
 use super::keys::key;
 use super::page::{Filling, ROWS_AT_ONCE, rows_at_once};
 use crate::fault::Fault;
-use crate::malformed::{pass_over, readable};
 use crate::lists::{LOOKED_AT_MAX, bytes_of, executions_merged, is_letter_meant};
+use crate::malformed::{pass_over, readable};
 use crate::mysql::rows::{
     DEAD_LETTER_COLUMNS, LIVE_COLUMNS, count, counter, dead_letter_columns, decode, get, history_columns,
     limit, live_columns, read_dead_letter, read_finished, read_live, time,

@@ -7,8 +7,8 @@ use super::keys::{VIEWS_AT_ONCE, json_of_jobs, key};
 use super::page::Filling;
 use super::views::EndedAt;
 use crate::fault::Fault;
-use crate::malformed::pass_over;
 use crate::lists::{bytes_of_listed, executions_looked_at, is_execution_meant};
+use crate::malformed::pass_over;
 use crate::mysql::rows::{
     count, counter, decode, decode_or_none, get, job_id, limit, live_columns, read_live, read_settings,
     settings_columns, time,

@@ -29,7 +29,9 @@ pub(crate) mod statements {
     pub(crate) use super::events::{
         FINISHED_AFTER, OPEN, RECENT, RUNNING, RUNNING_FIRST, WORKERS_OF_SESSIONS,
     };
-    pub(crate) use super::executions::{DEAD_LETTERS, DEAD_LETTERS_OF_JOB, HISTORY_OF_JOB, OPEN_OF_JOB_BEFORE, SKIPPED};
+    pub(crate) use super::executions::{
+        DEAD_LETTERS, DEAD_LETTERS_OF_JOB, HISTORY_OF_JOB, OPEN_OF_JOB_BEFORE, SKIPPED,
+    };
     pub(crate) use super::jobs::{
         ACTIVE_LIVE, ACTIVE_SCHEDULES, JOBS_BY_ID, LATEST_JOBS, MARKED_JOBS, TAGGED_JOBS, TAGS_OF_JOBS,
     };

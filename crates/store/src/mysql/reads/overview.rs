@@ -5,7 +5,7 @@ use super::keys::key;
 use crate::codes::{held_queues, read_condition, read_names};
 use crate::fault::Fault;
 use crate::lists::heads_looked_at;
-use crate::malformed::{pass_over, readable};
+use crate::malformed::{pass_over, readable, rows_passed_over};
 use crate::mysql::rows::{count, decode, get, limit, time, time_or_none};
 use crate::mysql::tables::read_queue;
 use crate::tally::shown;
@@ -163,6 +163,7 @@ impl Reads {
             database_bytes: shown(get(&row, 0)?).saturating_sub(log_bytes),
             free_bytes: shown(get(&row, 1)?),
             log_bytes,
+            malformed_rows: rows_passed_over(),
             ..StoreFigures::default()
         })
     }

@@ -3,12 +3,12 @@
 use super::Reads;
 use super::keys::{VIEWS_AT_ONCE, branches, json_of_jobs, json_of_pairs, keys_of_jobs};
 use crate::fault::Fault;
-use crate::rows::LiveRow;
 use crate::malformed::pass_over;
 use crate::mysql::rows::{
     HISTORY_COLUMNS, count, counter, execution_id, history_columns, job_columns, live_columns, read_finished,
     read_job, read_live, read_schedule, schedule_columns, time,
 };
+use crate::rows::LiveRow;
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::job::{Job, JobMark};
 use punctual_core::occurrence::{Finished, Live};

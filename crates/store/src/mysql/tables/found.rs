@@ -50,7 +50,11 @@ pub(crate) fn lanes_of(part: Part, rows: &[Row]) -> Result<BTreeSet<i64>, Fault>
 impl Gathering {
     /// For so many wanted claims.
     pub fn new(claims: usize) -> Self {
-        Gathering { found: Found { claims: vec![vec![]; claims], ..Found::default() }, live: BTreeMap::new(), passed_over: vec![0; claims] }
+        Gathering {
+            found: Found { claims: vec![vec![]; claims], ..Found::default() },
+            live: BTreeMap::new(),
+            passed_over: vec![0; claims],
+        }
     }
 
     /// The jobs that are locked.

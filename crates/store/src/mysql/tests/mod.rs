@@ -3,6 +3,7 @@
 mod alike;
 mod conflicts;
 mod conformance;
+mod damaged;
 pub(crate) mod database;
 mod drift;
 mod fixture;

@@ -61,12 +61,7 @@ fn searches() -> Vec<Search> {
         search(TAGS_OF_JOBS, vec![some()], "job_tags", "job_tags_job"),
         search(ACTIVE_LIVE, vec![one(), limit()], "live", "PRIMARY"),
         search(ACTIVE_SCHEDULES, vec![one(), limit()], "schedules", "PRIMARY"),
-        search(
-            OPEN_OF_JOB_BEFORE,
-            vec![one(), number(9), number(9), number(1), limit()],
-            "live",
-            "PRIMARY",
-        ),
+        search(OPEN_OF_JOB_BEFORE, vec![one(), number(9), number(9), number(1), limit()], "live", "PRIMARY"),
         search(OPEN_BEFORE, vec![one(), one(), number(1), limit()], "live", "PRIMARY"),
         search(FINISHED_BEFORE, vec![number(9_000), limit()], "history", "PRIMARY"),
         search(NAMES_OF_JOBS, vec![some()], "jobs", "PRIMARY"),

@@ -423,7 +423,13 @@ async fn queues_are_set_and_counts_add_up_over_connections() {
         let reached = Some(Place { rank: -5, ..Place::LAST });
         let placing = Some(Placing { keys: true, all: false, reached });
         let settings = QueueSettings::holding(Some(5));
-        let queue = QueueRow { queue: "mail".to_owned(), paused_at: Some(at(1)), settings, placing, unreadable: None };
+        let queue = QueueRow {
+            queue: "mail".to_owned(),
+            paused_at: Some(at(1)),
+            settings,
+            placing,
+            unreadable: None,
+        };
         write(&mut one, &Changes { queues_put: vec![queue.clone()], ..Changes::default() }).await;
         let mut counts = Counts { jobs: [1, 0, 0, 0, -1], dead_letters: 2, ..Counts::default() };
         counts.lanes.insert(lane, [1, 2, -1]);

@@ -6,8 +6,8 @@
 
 use super::{PAGE_BYTES, Reads, worker_of_history};
 use crate::fault::Fault;
-use crate::malformed::{pass_over, readable};
 use crate::lists::{Room, bytes_of};
+use crate::malformed::{pass_over, readable};
 use crate::postgres::rows::{
     HISTORY_COLUMNS, LIVE_COLUMNS, count, counter, get, history_columns, limit, live_columns, read_finished,
     read_live, uuid,
@@ -113,9 +113,7 @@ impl<C: GenericClient> Reads<'_, C> {
         for (row, lane) in rows.iter().zip(&numbers) {
             let place = count(row, HISTORY_COLUMNS, "history.place")?;
             // Without its row, a job is gone. One that is only marked as deleted has still to be told of.
-            let told = lane.map(|lane| {
-                Ok((lanes.lane(lane)?.queue().to_owned(), read_finished(row, 0)?))
-            });
+            let told = lane.map(|lane| Ok((lanes.lane(lane)?.queue().to_owned(), read_finished(row, 0)?)));
             if let Some((queue, finished)) = pass_over(told.transpose())?.flatten() {
                 if !room.take(bytes_of(&finished)) {
                     page.more = true;

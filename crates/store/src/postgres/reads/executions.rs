@@ -3,8 +3,8 @@
 use super::events::looked_at;
 use super::{PAGE_BYTES, Params, Reads, worker_of_history};
 use crate::fault::Fault;
-use crate::malformed::{pass_over, readable};
 use crate::lists::{LOOKED_AT_MAX, Room, bytes_of, executions_merged, is_letter_meant};
+use crate::malformed::{pass_over, readable};
 use crate::postgres::rows::{
     DEAD_LETTER_COLUMNS, HISTORY_COLUMNS, LIVE_COLUMNS, count, counter, dead_letter_columns, decode, get,
     history_columns, integer, limit, live_columns, read_dead_letter, read_finished, read_live, time, uuid,

@@ -2,6 +2,7 @@
 
 use super::Reads;
 use crate::fault::Fault;
+use crate::malformed::rows_passed_over;
 use crate::postgres::rows::count;
 use deadpool_postgres::GenericClient;
 use punctual_core::ports::{StoreError, StoreFigures};
@@ -21,6 +22,7 @@ impl<C: GenericClient> Reads<'_, C> {
         Ok(StoreFigures {
             database_bytes: count(&row, 0, "pg_database_size")?,
             log_bytes: count(&row, 1, "pg_total_relation_size")?,
+            malformed_rows: rows_passed_over(),
             ..StoreFigures::default()
         })
     }

@@ -3,8 +3,8 @@
 
 use super::Reads;
 use crate::fault::Fault;
-use crate::malformed::pass_over;
 use crate::lists::{Candidate, Room, Wanted, bytes_of_view, jobs_looked_at};
+use crate::malformed::pass_over;
 use crate::postgres::rows::{bits, code, decode, get, job_id, limit, small, uuid};
 use crate::tally::status;
 use deadpool_postgres::GenericClient;

@@ -4,8 +4,8 @@
 use super::events::{Running, place_of};
 use super::{Reads, worker_of_history};
 use crate::fault::Fault;
-use crate::malformed::{pass_over, readable};
 use crate::lists::{Room, bytes_of_listed, executions_looked_at, is_execution_meant};
+use crate::malformed::{pass_over, readable};
 use crate::postgres::rows::{
     HISTORY_COLUMNS, count, counter, decode, decode_or_none, get, history_columns, job_id, limit,
     live_columns, read_finished, read_live, read_settings, settings_columns, uuid,

@@ -3,8 +3,8 @@
 use super::events::looked_at;
 use super::{PAGE_BYTES, Params, Reads};
 use crate::fault::Fault;
-use crate::malformed::pass_over;
 use crate::lists::Room;
+use crate::malformed::pass_over;
 use crate::postgres::rows::{count, counter, decode, execution_id, get, integer, limit, time, uuid};
 use deadpool_postgres::GenericClient;
 use punctual_core::ids::ExecutionId;

@@ -3,12 +3,12 @@
 
 use super::{Reads, worker_of_history};
 use crate::fault::Fault;
-use crate::rows::LiveRow;
 use crate::malformed::{pass_over, readable};
 use crate::postgres::rows::{
     UnnamedJob, UnnamedSchedule, history_columns, job_columns, job_id, limit, live_columns, read_finished,
     read_job, read_live, read_schedule, schedule_columns, uuid,
 };
+use crate::rows::LiveRow;
 use deadpool_postgres::GenericClient;
 use futures_util::future::try_join4;
 use punctual_core::ids::JobId;

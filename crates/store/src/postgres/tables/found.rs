@@ -55,7 +55,11 @@ pub(crate) fn lanes_of(parts: &[Part], answers: &[Vec<Row>]) -> Result<BTreeSet<
 impl Gathering {
     /// For so many wanted claims.
     pub fn new(claims: usize) -> Self {
-        Gathering { found: Found { claims: vec![vec![]; claims], ..Found::default() }, live: BTreeMap::new(), passed_over: vec![0; claims] }
+        Gathering {
+            found: Found { claims: vec![vec![]; claims], ..Found::default() },
+            live: BTreeMap::new(),
+            passed_over: vec![0; claims],
+        }
     }
 
     /// What may be claimed.

@@ -80,7 +80,10 @@ async fn within_a_day_the_logs_of_those_go_that_ended_first() {
         }
         let all = kept(&client, 1..=120).await;
         let gone = all.iter().filter(|lines| **lines == 0).count();
-        assert!(gone > 40 && all.is_sorted() && all[119] == LINES as i64, "those that ended first went: {all:?}");
+        assert!(
+            gone > 40 && all.is_sorted() && all[119] == LINES as i64,
+            "those that ended first went: {all:?}"
+        );
         // As much is kept as was there when the limit was reached, although the database has not freed its pages.
         let (least, most) = (LIMIT / 2, LIMIT * 5 / 4);
         let sql = "SELECT sum(octet_length(message) + 100)::bigint FROM lines";

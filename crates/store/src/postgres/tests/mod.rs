@@ -4,6 +4,7 @@ mod alike;
 mod conflicts;
 mod conformance;
 mod contention;
+mod damaged;
 pub(crate) mod database;
 mod drift;
 mod faults;

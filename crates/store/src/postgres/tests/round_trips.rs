@@ -395,7 +395,13 @@ async fn queues_are_set_and_counts_add_up_over_connections() {
         let reached = Some(Place { rank: -5, ..Place::LAST });
         let placing = Some(Placing { keys: true, all: false, reached });
         let settings = QueueSettings::holding(Some(5));
-        let queue = QueueRow { queue: "mail".to_owned(), paused_at: Some(at(1)), settings, placing, unreadable: None };
+        let queue = QueueRow {
+            queue: "mail".to_owned(),
+            paused_at: Some(at(1)),
+            settings,
+            placing,
+            unreadable: None,
+        };
         write(&mut one, &Changes { queues_put: vec![queue.clone()], ..Changes::default() }).await;
         let mut counts = Counts { jobs: [1, 0, 0, 0, -1], dead_letters: 2, ..Counts::default() };
         counts.lanes.insert(lane, [1, 2, -1]);
@@ -403,7 +409,11 @@ async fn queues_are_set_and_counts_add_up_over_connections() {
         write(&mut one, &counted).await;
         write(&mut other, &counted).await;
         write(&mut one, &counted).await;
-        let wants = Wants { queues: true, unstarted: ["mail".to_owned(), "other".to_owned()].into(), ..Wants::default() };
+        let wants = Wants {
+            queues: true,
+            unstarted: ["mail".to_owned(), "other".to_owned()].into(),
+            ..Wants::default()
+        };
         let found = fetch(&mut one, &wants).await;
         assert_eq!((found.queues, found.unstarted), (vec![queue], vec![("mail".to_owned(), 9)]));
         let sums =

@@ -3,7 +3,7 @@
 use super::Reads;
 use crate::fault::Fault;
 use crate::malformed::pass_over;
-use crate::sqlite::rows::{job_id, time, bound, up_to};
+use crate::sqlite::rows::{bound, job_id, time, up_to};
 use punctual_core::ids::SegmentSet;
 use punctual_core::ports::{Due, DueKind, StoreError};
 use punctual_core::time::Timestamp;

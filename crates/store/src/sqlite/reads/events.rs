@@ -3,11 +3,14 @@
 
 use super::Reads;
 use crate::fault::Fault;
-use crate::malformed::pass_over;
 use crate::lists::{Room, bytes_of};
+use crate::malformed::pass_over;
 use crate::rows::LiveRow;
 use crate::sqlite::names::last_history_number;
-use crate::sqlite::rows::{count, counter, history_columns, limit, live_columns, read_finished, read_live, bound, up_to, one_readable, located};
+use crate::sqlite::rows::{
+    bound, count, counter, history_columns, limit, live_columns, located, one_readable, read_finished,
+    read_live, up_to,
+};
 use punctual_core::defects::{Defect, planted};
 use punctual_core::ids::{OccurrenceId, SessionId};
 use punctual_core::limits;

@@ -4,10 +4,13 @@ use super::Reads;
 use super::jobs::IS_DELETED;
 use super::page::{Item, page};
 use crate::fault::Fault;
-use crate::malformed::pass_over;
 use crate::lists::{LOOKED_AT_MAX, Room, bytes_of, executions_merged, is_letter_meant};
+use crate::malformed::pass_over;
 use crate::sqlite::names::Lanes;
-use crate::sqlite::rows::{LIVE_COLUMNS, bound, count, counter, decode, history_columns, job_id, limit, live_columns, located, one, read_finished, read_live, time, up_to};
+use crate::sqlite::rows::{
+    LIVE_COLUMNS, bound, count, counter, decode, history_columns, job_id, limit, live_columns, located, one,
+    read_finished, read_live, time, up_to,
+};
 use punctual_core::ids::{Epoch, ExecutionId, JobId};
 use punctual_core::limits;
 use punctual_core::occurrence::Finished;

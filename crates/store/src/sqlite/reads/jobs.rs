@@ -3,9 +3,12 @@
 use super::Reads;
 use crate::codes::Code;
 use crate::fault::Fault;
-use crate::malformed::pass_over;
 use crate::lists::{Candidate, Room, Wanted, bytes_of_view, jobs_looked_at};
-use crate::sqlite::rows::{StoredJob, StoredSchedule, all, bound, decode, job_columns, job_id, live_columns, one, one_readable, read_live, schedule_columns, up_to};
+use crate::malformed::pass_over;
+use crate::sqlite::rows::{
+    StoredJob, StoredSchedule, all, bound, decode, job_columns, job_id, live_columns, one, one_readable,
+    read_live, schedule_columns, up_to,
+};
 use punctual_core::ids::JobId;
 use punctual_core::job::{JobMark, JobStatus};
 use punctual_core::ports::{JobQuery, JobView, Lane, OPEN_IN_VIEW_MAX, Page, StoreError};

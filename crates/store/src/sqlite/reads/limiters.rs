@@ -4,7 +4,7 @@ use super::Reads;
 use crate::codes::{WaitedIn, lines_after, lines_to_look_at, read_line};
 use crate::fault::Fault;
 use crate::malformed::pass_over;
-use crate::sqlite::rows::{one, bound, up_to};
+use crate::sqlite::rows::{bound, one, up_to};
 use crate::sqlite::tally::{self, WrittenLimiter};
 use crate::tally::shown;
 use punctual_core::limiter::{LimiterId, LimiterUse, Line};

@@ -3,10 +3,13 @@
 use super::Reads;
 use super::events::RUNNING;
 use crate::fault::Fault;
-use crate::malformed::pass_over;
 use crate::lists::{Room, bytes_of_listed, executions_looked_at, is_execution_meant};
+use crate::malformed::pass_over;
 use crate::rows::LiveRow;
-use crate::sqlite::rows::{count, counter, decode, decode_or_none, history_columns, live_columns, read_finished, read_live, read_settings, settings_columns, bound, up_to, one_readable};
+use crate::sqlite::rows::{
+    bound, count, counter, decode, decode_or_none, history_columns, live_columns, one_readable,
+    read_finished, read_live, read_settings, settings_columns, up_to,
+};
 use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::job::{JobMark, Settings};
 use punctual_core::lifecycle::Status;

@@ -23,10 +23,9 @@ use rusqlite::Connection;
 pub(crate) use {
     due::DUE_LIVE, due::DUE_SCHEDULES, events::FINISHED_AFTER, events::RUNNING, events::WORKER_OF_SESSION,
     executions::DEAD_LETTERS, executions::DEAD_LETTERS_OF_JOB, executions::HISTORY_OF_JOB,
-    executions::OPEN_OF_JOB_BEFORE, jobs::ACTIVE_LIVE,
-    jobs::ACTIVE_SCHEDULES, jobs::LATEST_JOBS, jobs::MARKED_JOBS, jobs::TAGGED_JOBS, jobs::TAGS_OF_JOB,
-    listed::FINISHED_AT, listed::FINISHED_BEFORE, listed::NAME_OF_JOB, listed::OPEN_BEFORE,
-    notes::NOTES_OF_JOB, overview::AHEAD, overview::OLDEST_OF_HEAD,
+    executions::OPEN_OF_JOB_BEFORE, jobs::ACTIVE_LIVE, jobs::ACTIVE_SCHEDULES, jobs::LATEST_JOBS,
+    jobs::MARKED_JOBS, jobs::TAGGED_JOBS, jobs::TAGS_OF_JOB, listed::FINISHED_AT, listed::FINISHED_BEFORE,
+    listed::NAME_OF_JOB, listed::OPEN_BEFORE, notes::NOTES_OF_JOB, overview::AHEAD, overview::OLDEST_OF_HEAD,
 };
 
 /// The reading verbs over one connection.

@@ -4,10 +4,10 @@ use super::Reads;
 use crate::codes::{held_queues, read_condition, read_names};
 use crate::fault::Fault;
 use crate::lists::heads_looked_at;
-use crate::marks::Mark;
 use crate::malformed::pass_over;
+use crate::marks::Mark;
 use crate::sqlite::names::read_queues;
-use crate::sqlite::rows::{all, count, decode, limit, one, time, time_or_none, one_readable, text_or_none};
+use crate::sqlite::rows::{all, count, decode, limit, one, one_readable, text_or_none, time, time_or_none};
 use crate::sqlite::tally::{self, LaneTally};
 use punctual_core::ids::{OccurrenceId, SessionId};
 use punctual_core::ports::{
@@ -114,8 +114,7 @@ impl Reads<'_> {
 
     fn oldest_of_head(&mut self, lane: i64, looked_at: usize) -> Result<Option<Timestamp>, Fault> {
         let mut select = self.conn.prepare_cached(OLDEST_OF_HEAD)?;
-        let oldest =
-            one_readable(&mut select, params![lane, limit(looked_at)], |row| time_or_none(row, 0))?;
+        let oldest = one_readable(&mut select, params![lane, limit(looked_at)], |row| time_or_none(row, 0))?;
         Ok(oldest.flatten())
     }
 

@@ -1,7 +1,9 @@
 //! Damaged rows: see [`crate::conformance::damaged`].
 
 use super::open;
-use crate::conformance::damaged::{Dialect, all_else_goes_on, damages, is_found_by_check, populate};
+use crate::conformance::damaged::{
+    Dialect, SPOILED_QUEUES, all_else_goes_on, damages, is_found_by_check, populate, set_again,
+};
 use crate::layout::Layout;
 use crate::sqlite::malformed::{malformed_rows, rows_of};
 use rusqlite::Connection;
@@ -55,3 +57,18 @@ rounds!(
     and_without_values = 3,
     and_with_bytes_that_are_no_text = 4
 );
+
+#[tokio::test]
+async fn a_queue_that_cannot_be_read_is_held_until_it_is_set_again() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(open(dir.path()));
+    for (number, (column, sql)) in (1..).zip(SPOILED_QUEUES) {
+        let spoil = async || connection(dir.path()).execute_batch(sql).unwrap();
+        let check = async || malformed_rows(&connection(dir.path())).unwrap();
+        let told = set_again(number, async || Arc::new(open(dir.path())), spoil, check).await;
+        assert!(
+            told.starts_with(&format!("malformed row in queues, key \"bulk\", column {column}: ")),
+            "{told}"
+        );
+    }
+}

@@ -5,7 +5,9 @@ use super::{Tx, at_hand};
 use crate::fault::Fault;
 use crate::rows::{JobFacts, LiveRow};
 use crate::sqlite::rows::settings_columns;
-use crate::sqlite::rows::{LIVE_COLUMNS, job_facts_columns, job_id, live_columns, one, read_facts, read_live, up_to, bound};
+use crate::sqlite::rows::{
+    LIVE_COLUMNS, bound, job_facts_columns, job_id, live_columns, one, read_facts, read_live, up_to,
+};
 use punctual_core::ids::OccurrenceId;
 use punctual_core::placing;
 use rusqlite::{Connection, Row, params};

@@ -2,7 +2,7 @@
 
 use super::Tx;
 use crate::fault::Fault;
-use crate::sqlite::rows::{job_id, up_to, bound};
+use crate::sqlite::rows::{bound, job_id, up_to};
 use punctual_core::ids::JobId;
 use rusqlite::params;
 

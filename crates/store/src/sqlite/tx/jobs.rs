@@ -5,7 +5,10 @@ use crate::codes::{Code, fired_column};
 use crate::fault::Fault;
 use crate::rows::{JobFacts, JobKey, JobRow, JobTerms, Spent};
 use crate::sqlite::reads::JOB;
-use crate::sqlite::rows::{INSERT_JOB, StoredJob, UPDATE_JOB, decode, job_facts_columns, job_id, one, read_facts, read_settings, settings_columns, write_job, one_readable};
+use crate::sqlite::rows::{
+    INSERT_JOB, StoredJob, UPDATE_JOB, decode, job_facts_columns, job_id, one, one_readable, read_facts,
+    read_settings, settings_columns, write_job,
+};
 use crate::sqlite::tally;
 use punctual_core::ids::JobId;
 use punctual_core::job::{Job, JobMark, JobStatus};

@@ -4,7 +4,7 @@ use super::Tx;
 use super::names::lanes_through;
 use crate::fault::Fault;
 use crate::rows::LiveRow;
-use crate::sqlite::rows::{live_columns, read_live, up_to, bound};
+use crate::sqlite::rows::{bound, live_columns, read_live, up_to};
 use crate::tally::shown;
 use punctual_core::limiter::{LimiterId, LimiterUse, Line};
 use punctual_core::time::Timestamp;

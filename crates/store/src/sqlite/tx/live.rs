@@ -4,7 +4,10 @@ use super::{Tx, at_hand};
 use crate::fault::Fault;
 use crate::rows::{LiveRow, OpenCount};
 use crate::sqlite::reads::OPEN_OF_JOB;
-use crate::sqlite::rows::{self, FORGET_SOLE, INSERT_LIVE, PLACE_LIVE, REPLACE_LIVE, UPDATE_LIVE, all, job_id, limit, live_columns, one, read_live, one_readable, up_to, bound};
+use crate::sqlite::rows::{
+    self, FORGET_SOLE, INSERT_LIVE, PLACE_LIVE, REPLACE_LIVE, UPDATE_LIVE, all, bound, job_id, limit,
+    live_columns, one, one_readable, read_live, up_to,
+};
 use punctual_core::gates::Gate;
 use punctual_core::ids::{Epoch, JobId, OccurrenceId, SessionId};
 use punctual_core::limits;
@@ -39,7 +42,8 @@ pub(super) fn live(tx: &mut Tx<'_>, id: OccurrenceId) -> Result<Option<LiveRow>,
 
 pub(super) fn open_of_job(tx: &mut Tx<'_>, job: JobId) -> Result<Vec<LiveRow>, Fault> {
     let bounds = params![job.as_bytes(), bound(limits::OPEN_OF_JOB_MAX)];
-    let mut open = up_to(limits::OPEN_OF_JOB_MAX, &mut *tx.conn.prepare_cached(OPEN_OF_JOB)?, bounds, read_live)?;
+    let mut open =
+        up_to(limits::OPEN_OF_JOB_MAX, &mut *tx.conn.prepare_cached(OPEN_OF_JOB)?, bounds, read_live)?;
     open.reverse();
     Ok(open)
 }

@@ -5,7 +5,9 @@ use crate::codes::TIE_AWAITED;
 use crate::fault::Fault;
 use crate::malformed::pass_over;
 use crate::rows::ScheduleRow;
-use crate::sqlite::rows::{self, ADVANCE_SCHEDULE, PUT_SCHEDULE, StoredSchedule, schedule_columns, one_readable};
+use crate::sqlite::rows::{
+    self, ADVANCE_SCHEDULE, PUT_SCHEDULE, StoredSchedule, one_readable, schedule_columns,
+};
 use punctual_core::ids::JobId;
 use punctual_core::schedule::ScheduleState;
 use rusqlite::params;
