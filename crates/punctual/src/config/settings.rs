@@ -328,7 +328,7 @@ settings! {
         replica: Option<StoreUrl> = "store.replica", unset("postgres://punctual@replica.example.org/punctual"),
             "It may be behind: what is decided is never read from it. Not for SQLite.";
         /// How often all of the SQLite files is checked for damage beside the work
-        check_interval: Length<0, {30 * 24 * HOUR}> = "store.check_interval", is("24h"),
+        check_interval: Length<0, {30 * 24 * HOUR}> = "store.check_interval", is("1d"),
             "The first check begins with the start. A check uses about 5% of one processor and takes as long as that needs. Damage makes /readyz answer 503. 0s checks only at the start. Only for SQLite.";
     }
 }
