@@ -43,7 +43,8 @@ impl Client {
         let mut cursor: Option<String> = None;
         loop {
             let query = PageQuery { limit: None, cursor: cursor.as_deref() };
-            let page: ScalingPage = self.send(self.request(Method::GET, "/autoscaling").query(&query)).await?;
+            let page: ScalingPage =
+                self.send(self.request(Method::GET, "/autoscaling").query(&query)).await?;
             cursor = page.next_cursor.clone();
             let all = match &mut all {
                 Some(all) => {

@@ -19,10 +19,7 @@ use std::collections::BTreeSet;
 /// What cursors of this list begin with.
 const LIST: &str = "queues";
 
-pub async fn list(
-    State(api): State<Api>,
-    mut query: QueryParams,
-) -> Result<Json<Page<QueueBody>>, ApiError> {
+pub async fn list(State(api): State<Api>, mut query: QueryParams) -> Result<Json<Page<QueueBody>>, ApiError> {
     let (after, limit) = (query.cursor::<String>(LIST), query.limit_or_most());
     query.finish()?;
     let overview = api.overview().await?;

@@ -184,7 +184,8 @@ impl Ratios {
 
 impl Side {
     fn rows(&self, title: &'static str) -> [(&'static str, Option<String>); 5] {
-        let start = format!("{:.0} ms to its first answer, {}", self.start_ms, megabytes(self.resident_bytes));
+        let start =
+            format!("{:.0} ms to its first answer, {}", self.start_ms, megabytes(self.resident_bytes));
         let rates = format!(
             "{} jobs/s in batches, {} jobs/s drained",
             grouped(self.batches_per_second),

@@ -118,7 +118,8 @@ impl Draft {
     /// The lanes in which this transaction has queued something, or left it.
     pub(super) fn lanes_queued_in(&self) -> Vec<(i64, Lane)> {
         let numbers: BTreeSet<i64> = self.open.queued_lanes().collect();
-        let named = numbers.into_iter().filter_map(|number| Some((number, self.name_of_lane(number)?.clone())));
+        let named =
+            numbers.into_iter().filter_map(|number| Some((number, self.name_of_lane(number)?.clone())));
         named.collect()
     }
 }

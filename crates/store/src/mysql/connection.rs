@@ -4,8 +4,8 @@
 //! moment a statement is sent until its answer is there: whoever gives up in between leaves it to be closed.
 
 use super::errors::{
-    DEADLOCK, DUPLICATE_COLUMN, DUPLICATE_INDEX, LOCK_WAIT_TIMEOUT, NOT_THERE, PARTITION_GONE, PARTITION_THERE,
-    PARTITION_TO_DROP_GONE, server_code,
+    DEADLOCK, DUPLICATE_COLUMN, DUPLICATE_INDEX, LOCK_WAIT_TIMEOUT, NOT_THERE, PARTITION_GONE,
+    PARTITION_THERE, PARTITION_TO_DROP_GONE, server_code,
 };
 use super::options::{SEE_ALL_NODES, Target};
 use super::rows::get;

@@ -16,8 +16,7 @@ use punctual_core::ports::Lane;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-pub(crate) const LANES_ABOVE: &str =
-    "SELECT id, queue, job_type FROM lanes WHERE id > ? ORDER BY id LIMIT ?";
+pub(crate) const LANES_ABOVE: &str = "SELECT id, queue, job_type FROM lanes WHERE id > ? ORDER BY id LIMIT ?";
 pub(crate) const LANES_BY_NUMBER: &str = concat!(
     "SELECT lanes.id, lanes.queue, lanes.job_type FROM ",
     list!(0 number int),
@@ -79,8 +78,7 @@ pub(crate) async fn intern(
             lanes.iter().map(|(_, lane)| (lane.queue(), lane.job_type())).collect();
         let is_new =
             |(queue, job_type): &&(String, String)| !found.contains(&(queue.as_str(), job_type.as_str()));
-        let new: Vec<(i64, &(String, String))> =
-            (given + 1..).zip(wanted.iter().filter(is_new)).collect();
+        let new: Vec<(i64, &(String, String))> = (given + 1..).zip(wanted.iter().filter(is_new)).collect();
         let lists = documents(&new, |row, (number, (queue, job_type))| {
             row.int(*number).text(queue).text(job_type);
         });

@@ -59,7 +59,8 @@ const DELETE_TALLIES: &str = concat!(
      AND lane_tallies.shard = given.shard"
 );
 
-const WORKERS_LOOKED_AT: &str = "SELECT id, unused_since IS NULL, 1 FROM workers FORCE INDEX (PRIMARY) WHERE id > ? ORDER BY id LIMIT ?";
+const WORKERS_LOOKED_AT: &str =
+    "SELECT id, unused_since IS NULL, 1 FROM workers FORCE INDEX (PRIMARY) WHERE id > ? ORDER BY id LIMIT ?";
 const WORKERS_OF_SESSIONS: &str = "SELECT DISTINCT worker FROM sessions";
 const DELETE_WORKERS: &str = concat!(
     "DELETE workers FROM ",

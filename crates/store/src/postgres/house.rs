@@ -130,8 +130,7 @@ impl House {
             value(tally::paces_from(horizon.requests)),
         ];
         used.wire.run_one(Call::new(RETAIN_PACES, paces)).await?;
-        let any_forgotten =
-            self.unused.forget(&mut used.wire, &self.shared.lanes, horizon, count).await?;
+        let any_forgotten = self.unused.forget(&mut used.wire, &self.shared.lanes, horizon, count).await?;
         used.keep();
         let is_cut_off = count > 0 && [skipped, requests].contains(&count);
         Ok(Retained {

@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 use tokio_postgres::Row;
 
-pub(crate) const LANES_ABOVE: &str = "SELECT id, queue, job_type FROM lanes WHERE id > $1 ORDER BY id LIMIT $2";
+pub(crate) const LANES_ABOVE: &str =
+    "SELECT id, queue, job_type FROM lanes WHERE id > $1 ORDER BY id LIMIT $2";
 pub(crate) const LANES_BY_NUMBER: &str = "SELECT id, queue, job_type FROM lanes WHERE id = ANY($1)";
 pub(crate) const LANES_BY_NAME: &str = "SELECT lanes.id, lanes.queue, lanes.job_type \
      FROM unnest($1::text[], $2::text[]) AS wanted(queue, job_type) CROSS JOIN LATERAL \

@@ -23,8 +23,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use wanted::{QUEUES, Round};
 
-const INSERT_WORKERS: &str =
-    "INSERT INTO workers (name) SELECT * FROM unnest($1::text[]) ON CONFLICT (name) \
+const INSERT_WORKERS: &str = "INSERT INTO workers (name) SELECT * FROM unnest($1::text[]) ON CONFLICT (name) \
      DO UPDATE SET unused_since = NULL WHERE workers.unused_since IS NOT NULL";
 const WORKERS: &str = "SELECT name, id FROM workers WHERE name = ANY($1)";
 const SESSION_NUMBERS: &str = "SELECT nextval('session_numbers') FROM generate_series(1, $1::bigint)";

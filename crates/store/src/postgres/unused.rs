@@ -124,8 +124,10 @@ async fn delete_tallies(wire: &mut Wire, lanes: Vec<i64>) -> Result<usize, Fault
         }
     }
     locked.retain(|_, (_, sum)| *sum == [0; 3]);
-    let keys: Vec<(i64, i16)> =
-        locked.into_iter().flat_map(|(lane, (shards, _))| shards.into_iter().map(move |shard| (lane, shard))).collect();
+    let keys: Vec<(i64, i16)> = locked
+        .into_iter()
+        .flat_map(|(lane, (shards, _))| shards.into_iter().map(move |shard| (lane, shard)))
+        .collect();
     let (lanes, shards) = (column(keys.iter().map(|key| key.0)), column(keys.iter().map(|key| key.1)));
     wire.run(Frame::Commit, vec![Call::new(DELETE_TALLIES, [lanes, shards])]).await?;
     Ok(keys.len())

@@ -1,7 +1,7 @@
 //! Counts that differ from their rows: see [`crate::drift`].
 
-use super::rows::all;
 use super::core::Memory;
+use super::rows::all;
 use crate::drift::{Drift, FoundDrift, Kind, LANE_NAMES, LaneNames};
 use crate::fault::Fault;
 use crate::tally::Counts;

@@ -1,10 +1,10 @@
 //! Housekeeping: retention, readiness and tokens. Each database does it in its own way, so it is no part of the verbs.
 
-use super::{drift, unused};
 use super::reads::{TOKEN, read_token};
 use super::rows::{all, decode, job_id, limit, one, time};
 use super::tx::Tx;
 use super::write::{Purged, Upkeep, UpkeepReply};
+use super::{drift, unused};
 use crate::codes::Code;
 use crate::fault::Fault;
 use crate::rows::Rows;

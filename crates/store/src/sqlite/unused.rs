@@ -51,10 +51,7 @@ fn forget_lanes(tx: &mut Tx<'_>, count: usize) -> Result<bool, Fault> {
 }
 
 /// Those of these lanes go that nothing refers to any more.
-pub(super) fn forget_these_lanes(
-    tx: &mut Tx<'_>,
-    lanes: impl IntoIterator<Item = i64>,
-) -> Result<(), Fault> {
+pub(super) fn forget_these_lanes(tx: &mut Tx<'_>, lanes: impl IntoIterator<Item = i64>) -> Result<(), Fault> {
     for lane in lanes {
         if tx.conn.prepare_cached(FORGET_LANE)?.execute([lane])? > 0 {
             tx.memory.lanes.remove(lane);

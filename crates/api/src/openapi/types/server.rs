@@ -5,9 +5,9 @@ use super::super::schema::{
 };
 use super::page;
 use punctual_client::{
-    ClockBody, ClockMode, ClockMoved, ConditionBody, CountersBody, JobsBody, LaneBody, LiveBody, MeBody, MoveClock,
-    NodeBody, QueueBody, ScalingBody, ScalingPage, SetQueue, StatsBody, WorkerBody, WorkerSessionBody,
-    WorkerState,
+    ClockBody, ClockMode, ClockMoved, ConditionBody, CountersBody, JobsBody, LaneBody, LiveBody, MeBody,
+    MoveClock, NodeBody, QueueBody, ScalingBody, ScalingPage, SetQueue, StatsBody, WorkerBody,
+    WorkerSessionBody, WorkerState,
 };
 use punctual_core::limits;
 use serde_json::json;

@@ -3,8 +3,8 @@
 
 use super::locks::Locks;
 use crate::draft::{
-    Changes, Dependency, EndedRow, Found, FoundLimiter, FoundSession, FoundSkip, LanesToAsk, NoteChange, Tables,
-    WantedClaims, Wants,
+    Changes, Dependency, EndedRow, Found, FoundLimiter, FoundSession, FoundSkip, LanesToAsk, NoteChange,
+    Tables, WantedClaims, Wants,
 };
 use crate::fault::Fault;
 use crate::rows::{
@@ -207,7 +207,12 @@ impl Database {
                 .iter()
                 .map(|((queue, before), count)| self.last_queued(queue, *before, *count))
                 .collect(),
-            held_lanes: wants.held_lanes.iter().filter(|lane| !self.lanes_gone.contains(lane)).copied().collect(),
+            held_lanes: wants
+                .held_lanes
+                .iter()
+                .filter(|lane| !self.lanes_gone.contains(lane))
+                .copied()
+                .collect(),
             queued_lanes: wants.queued_lanes_of.iter().flat_map(|queue| self.queued_lanes(queue)).collect(),
             unstarted: wants.unstarted.iter().map(|queue| (queue.clone(), self.unstarted(queue))).collect(),
             ended: self

@@ -15,11 +15,11 @@ use super::options::{MySqlOptions, OptionsError, Target};
 use crate::draft::{Changes, Connect, Found, KnownLanes, Tables, Wants};
 use crate::fault::Fault;
 use async_trait::async_trait;
+pub(crate) use claims::LANES_WITH_WORK;
 use mysql_async::Row;
 use punctual_core::ports::QueueRow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-pub(crate) use claims::LANES_WITH_WORK;
 use wanted::{Fetching, QUEUES};
 pub(crate) use wanted::{LIMITERS, STARTED};
 
@@ -195,8 +195,6 @@ impl Tables for MySqlTables {
 pub(crate) mod statements {
     //! What the tests of plans look at.
     pub(crate) use super::changed::statements::*;
-    pub(crate) use super::claims::{
-        CLAIM, LANES_OF_QUEUE, end_of_lane, head_of_lane, lock_in_lane,
-    };
+    pub(crate) use super::claims::{CLAIM, LANES_OF_QUEUE, end_of_lane, head_of_lane, lock_in_lane};
     pub(crate) use super::wanted::*;
 }

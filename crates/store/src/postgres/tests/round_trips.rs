@@ -398,7 +398,11 @@ async fn queues_are_set_and_counts_add_up_over_connections() {
         write(&mut one, &counted).await;
         write(&mut other, &counted).await;
         write(&mut one, &counted).await;
-        let wants = Wants { queues: true, unstarted: ["mail".to_owned(), "other".to_owned()].into(), ..Wants::default() };
+        let wants = Wants {
+            queues: true,
+            unstarted: ["mail".to_owned(), "other".to_owned()].into(),
+            ..Wants::default()
+        };
         let found = fetch(&mut one, &wants).await;
         assert_eq!((found.queues, found.unstarted), (vec![queue], vec![("mail".to_owned(), 9)]));
         let sums =

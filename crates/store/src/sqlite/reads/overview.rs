@@ -104,8 +104,7 @@ impl Reads<'_> {
 
     fn oldest_of_head(&mut self, lane: i64, looked_at: usize) -> Result<Option<Timestamp>, Fault> {
         let mut select = self.conn.prepare_cached(OLDEST_OF_HEAD)?;
-        let oldest =
-            one(&mut select, params![lane, limit(looked_at)], |row| time_or_none(row, 0))?;
+        let oldest = one(&mut select, params![lane, limit(looked_at)], |row| time_or_none(row, 0))?;
         Ok(oldest.flatten())
     }
 

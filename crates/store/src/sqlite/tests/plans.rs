@@ -4,9 +4,8 @@
 use super::{apply, claim, future_job, job, open_session, report, submit};
 use crate::sqlite::active::{HAS_WORK, NEXT_LANE_WITH_WORK};
 use crate::sqlite::house::{JOBS_AFTER, LAST_COMPLETED, PURGEABLE, RETAIN_PACES, RETAIN_REQUESTS};
-use crate::sqlite::names::{LANE_BY_NAME, LANE_BY_NUMBER};
-use crate::sqlite::unused::FORGET_LANES;
 use crate::sqlite::logs::{LAST_LINES, LINES_OF_EXECUTION};
+use crate::sqlite::names::{LANE_BY_NAME, LANE_BY_NUMBER};
 use crate::sqlite::reads::{
     ACTIVE_LIVE, ACTIVE_SCHEDULES, AHEAD, DEAD_LETTER, DEAD_LETTERS, DEAD_LETTERS_OF_JOB, DUE_LIVE,
     DUE_SCHEDULES, FINISHED_AFTER, FINISHED_AT, FINISHED_BEFORE, HISTORY_OF_JOB, LATEST_DEAD_LETTER,
@@ -20,6 +19,7 @@ use crate::sqlite::tx::{
     FORGET_PARENTS, FORGET_TAGS, HAS_OPEN_NOT_IN_LINE, HAS_PARENT, IS_UNFINISHED, LAST_OF_LANE,
     LENGTHEN_SKIPPED, LIVE_OF_SESSION, NEXT_OF_LANE, SCHEDULE_OF_JOB,
 };
+use crate::sqlite::unused::FORGET_LANES;
 use crate::sqlite::{LogCore, SqliteCore};
 use punctual_core::ports::Outcome;
 use rusqlite::Connection;

@@ -43,7 +43,8 @@ fn used(lanes: u64) -> SqliteCore {
 
 /// What the statements have done that look for lanes, in steps of SQLite's machine.
 fn steps(core: &SqliteCore) -> Vec<i32> {
-    let statements = [LANE_BY_NAME, LANE_BY_NUMBER, NEXT_LANE_WITH_WORK, HAS_WORK, FIRST_OF_LANE, LANE_TALLIES];
+    let statements =
+        [LANE_BY_NAME, LANE_BY_NUMBER, NEXT_LANE_WITH_WORK, HAS_WORK, FIRST_OF_LANE, LANE_TALLIES];
     let steps = |sql| core.connection().prepare_cached(sql).unwrap().reset_status(StatementStatus::VmStep);
     statements.into_iter().map(steps).collect()
 }

@@ -16,11 +16,10 @@ mod sessions;
 pub(crate) use {claims::FIRST_OF_LANE, live::DELETE_LIVE, notes::read_checkpoint};
 #[cfg(test)]
 pub(crate) use {
-    claims::LAST_OF_LANE, claims::NEXT_OF_LANE, dependencies::CHILDREN,
-    dependencies::FORGET_PARENTS, dependencies::HAS_PARENT, history::LENGTHEN_SKIPPED, jobs::FORGET_TAGS,
-    jobs::IS_UNFINISHED, limiters::FIRST_IN_LINE, live::COUNT_OPEN, live::FIRST_BEHIND,
-    live::HAS_OPEN_NOT_IN_LINE, live::LIVE_OF_SESSION, notes::CHECKPOINT, notes::FORGET_NOTES,
-    schedules::SCHEDULE_OF_JOB,
+    claims::LAST_OF_LANE, claims::NEXT_OF_LANE, dependencies::CHILDREN, dependencies::FORGET_PARENTS,
+    dependencies::HAS_PARENT, history::LENGTHEN_SKIPPED, jobs::FORGET_TAGS, jobs::IS_UNFINISHED,
+    limiters::FIRST_IN_LINE, live::COUNT_OPEN, live::FIRST_BEHIND, live::HAS_OPEN_NOT_IN_LINE,
+    live::LIVE_OF_SESSION, notes::CHECKPOINT, notes::FORGET_NOTES, schedules::SCHEDULE_OF_JOB,
 };
 
 use super::core::Memory;
