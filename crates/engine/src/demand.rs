@@ -5,6 +5,7 @@ use punctual_core::limits;
 use punctual_core::ports::{Depth, Served, StoreError};
 use punctual_core::slots::Demand;
 use punctual_core::time::Monotonic;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -38,10 +39,9 @@ impl Context {
         }
         // What a paused queue holds waits for people, not for workers.
         let paused = self.store.paused_queues().await?;
+        let paused: BTreeSet<&str> = paused.iter().map(|paused| paused.queue.as_str()).collect();
         let mut lanes = self.store.depths().await?;
-        lanes.retain(|depth| {
-            depth.queued > 0 && !paused.iter().any(|paused| paused.queue == depth.lane.queue())
-        });
+        lanes.retain(|depth| depth.queued > 0 && !paused.contains(depth.lane.queue()));
         let lanes = Arc::new(lanes);
         *kept = Some((now, lanes.clone()));
         Ok(lanes)

@@ -118,7 +118,25 @@ fn counters(counted: CounterSnapshot) -> CountersBody {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use punctual_core::ports::Lane;
     use serde_json::json;
+
+    #[test]
+    fn of_many_lanes_those_that_hold_most_are_shown_in_their_order() {
+        let depth = |number: usize, queued: u64| Depth {
+            lane: Lane::new(format!("queue {number}"), "noop"),
+            waiting: 0,
+            queued,
+            running: 0,
+            oldest_queued: None,
+        };
+        let mut depths: Vec<Depth> = (0..limits::STATS_LANES_MAX + 5).map(|n| depth(n, 1)).collect();
+        assert_eq!(fullest(&depths[..3]).len(), 3);
+        depths[limits::STATS_LANES_MAX + 3].queued = 9;
+        let shown = fullest(&depths);
+        assert_eq!(shown.len(), limits::STATS_LANES_MAX);
+        assert_eq!((shown[0].queued, shown.last().unwrap().queued), (1, 9));
+    }
 
     #[test]
     fn every_counter_of_another_process_is_added_to_our_own() {

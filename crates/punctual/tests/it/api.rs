@@ -277,6 +277,40 @@ async fn an_attempt_that_runs_out_of_time_is_retried_later() {
 }
 
 #[tokio::test]
+async fn what_is_shown_of_many_queues_is_bounded_and_read_in_pages() {
+    const QUEUES: usize = 1_100;
+    let server = Server::start();
+    let client = server.client();
+    let job = |number: usize| SubmitJob {
+        queue: Some(format!("queue-{number:05}")),
+        ..SubmitJob::named("nobody-runs-this")
+    };
+    client.submit_batch(&(0..QUEUES).map(job).collect::<Vec<_>>()).await.unwrap();
+    let stats = client.stats().await.unwrap();
+    assert_eq!((stats.live.lanes, stats.live.queued, stats.live.sessions), (QUEUES as u64, QUEUES as u64, 1));
+    assert_eq!((stats.queues.len(), stats.truncated), (200, true));
+    for (route, first) in [("queues", 1_000), ("autoscaling", 1_000)] {
+        let (status, page) = server.get(&format!("/api/v1/{route}")).await;
+        assert_eq!((status, page["items"].as_array().unwrap().len()), (StatusCode::OK, first));
+        let cursor = page["next_cursor"].as_str().unwrap();
+        let (_, rest) = server.get(&format!("/api/v1/{route}?limit=50&cursor={cursor}")).await;
+        assert_eq!(rest["items"][0]["queue"], "queue-01000");
+        assert_eq!(rest["items"].as_array().unwrap().len(), 50);
+        let (status, problem) = server.get(&format!("/api/v1/{route}?cursor=jobs~7")).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{problem}");
+    }
+    assert_eq!(client.queues().await.unwrap().items.len(), QUEUES, "the client reads all pages");
+    let scaling = client.autoscaling().await.unwrap();
+    assert_eq!((scaling.items.len(), scaling.total.queued), (QUEUES, QUEUES as u64));
+    let metrics = client.metrics().await.unwrap();
+    let named = metrics.lines().filter(|line| line.starts_with("punctual_executions{queue=\"queue-")).count();
+    assert_eq!(named, 200 * 3, "{named} lines name a lane");
+    // What was set a moment ago is shown.
+    client.pause_queue("queue-00007").await.unwrap();
+    assert!(client.queue("queue-00007").await.unwrap().paused);
+}
+
+#[tokio::test]
 async fn stats_and_metrics_count_what_happened() {
     let server = Server::start();
     let client = server.client();

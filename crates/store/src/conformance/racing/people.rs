@@ -270,14 +270,16 @@ pub(super) async fn a_submit_against_the_deletion_of_its_lane(nodes: Nodes) {
                 assert_eq!(round.there().view(second.id).await.job.spec.queue, round.queue());
                 let mut other = round.worker(1).await;
                 let claimed = other.claim_only().await;
-                assert_eq!((claimed.execution.occurrence.job, claimed.queue.clone()), (second.id, round.queue()));
+                assert_eq!(
+                    (claimed.execution.occurrence.job, claimed.queue.clone()),
+                    (second.id, round.queue())
+                );
                 other.end(at(now + 5), &claimed, succeeded(now + 5)).await;
                 round.there().done(at(now + 6), second.id, Verb::Delete).await;
             }
         })
         .await;
 }
-
 
 pub(super) async fn housekeeping_against_all_the_rest(nodes: Nodes) {
     let house = nodes.houses[0].clone();

@@ -5,6 +5,7 @@
 //! are dropped.
 
 use crate::mysql::MySqlOptions;
+use crate::mysql::migrate;
 use futures_util::FutureExt;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
@@ -152,6 +153,7 @@ async fn empty(conn: &mut Conn) {
 fn fingerprint() -> String {
     let mut hash = Sha256::new();
     STEPS.iter().for_each(|step| hash.update(step));
+    migrate::STEPS.iter().for_each(|step| hash.update(step.sql));
     hash.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -39,7 +39,7 @@ pub(crate) const DEPTHS: &str = "SELECT tallies.lane, tallies.waiting, tallies.q
      CASE WHEN tallies.queued > 0 THEN (SELECT min(head.available_at) FROM (SELECT available_at FROM live \
      WHERE live.lane = tallies.lane AND state = 1 ORDER BY rank, job, occurrence LIMIT greatest(1, least($2::bigint, $1::bigint / greatest(tallies.busy, 1)))) AS head) END \
      FROM (SELECT lane, sum(waiting)::bigint AS waiting, sum(queued)::bigint AS queued, \
-     sum(running)::bigint AS running, count(*) FILTER (WHERE sum(queued) > 0) OVER () AS busy \
+     sum(running)::bigint AS running, count(CASE WHEN sum(queued) > 0 THEN 1 END) OVER () AS busy \
      FROM lane_tallies GROUP BY lane) AS tallies \
      WHERE (tallies.waiting, tallies.queued, tallies.running) <> (0, 0, 0) ORDER BY tallies.lane";
 const JOB_COUNTS: &str = "SELECT coalesce(sum(active), 0)::bigint, coalesce(sum(paused), 0)::bigint, \

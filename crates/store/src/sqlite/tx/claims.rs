@@ -44,6 +44,10 @@ pub(super) fn claimable(tx: &mut Tx<'_>, id: OccurrenceId) -> Result<Option<(Liv
 type Place = (i64, OccurrenceId);
 
 pub(super) fn lowest(tx: &mut Tx<'_>, lanes: &[i64], count: usize) -> Result<Vec<OccurrenceId>, Fault> {
+    if count == 0 {
+        // A lane of which nothing is read is not known to be empty.
+        return Ok(vec![]);
+    }
     let conn = tx.conn;
     let portion = count.div_ceil(lanes.len().max(1)).max(PORTION_MIN).min(count);
     let mut fronts = Vec::with_capacity(lanes.len());
