@@ -129,11 +129,7 @@ mod tests {
     /// A reading at this second of the process, of a clock that is so many seconds off.
     fn reading(at: u64, off: i64) -> ClockReading {
         let at_mono = Monotonic::from_micros(at * 1_000_000);
-        ClockReading {
-            time: second(at).shifted(off * 1_000_000),
-            asked_at: at_mono,
-            answered_at: at_mono,
-        }
+        ClockReading { time: second(at).shifted(off * 1_000_000), asked_at: at_mono, answered_at: at_mono }
     }
 
     fn is_steady(verdict: ClockVerdict) -> bool {

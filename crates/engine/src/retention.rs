@@ -20,7 +20,9 @@ struct State {
 
 impl Retention {
     pub(crate) fn new(hold: Duration) -> Self {
-        Retention { state: Mutex::new(State { watch: ClockWatch::new(hold), doubt: None, logs_cut_until: None }) }
+        Retention {
+            state: Mutex::new(State { watch: ClockWatch::new(hold), doubt: None, logs_cut_until: None }),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -80,7 +80,8 @@ fn shown(seen: &NodeSeen, own: &NodeInfo) -> NodeBody {
         ..Card::default()
     });
     let is_scheduler = card.roles.iter().any(|role| role == "scheduler");
-    let mut warnings: Vec<String> = clock_warning(card.clock_offset_us, false).into_iter().chain(card.warnings).collect();
+    let mut warnings: Vec<String> =
+        clock_warning(card.clock_offset_us, false).into_iter().chain(card.warnings).collect();
     // One that coordinates through something else is here to be seen, and takes its segments there.
     let is_apart = !card.coordination.is_empty() && card.coordination != own.coordination;
     if is_scheduler && !card.stands && !is_apart {

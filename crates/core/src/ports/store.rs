@@ -19,8 +19,9 @@ use crate::occurrence::{Finished, Live, Origin};
 use crate::placing::Placing;
 use crate::ports::{
     Admitted, Assignment, Denial, Depth, ExecutionQuery, ExecutionView, ExecutionWalk, FinishedPage,
-    HistorySpan, Horizon, JobCounts, LeaseRef, ListedExecution, LogLine, NotedClock, OpenExecution, Page, Report,
-    ReportAnswer, Retained, Retired, Retirement, RunningPlace, SessionOpening, StoreFigures, Token, WorkerAbout,
+    HistorySpan, Horizon, JobCounts, LeaseRef, ListedExecution, LogLine, NotedClock, OpenExecution, Page,
+    Report, ReportAnswer, Retained, Retired, Retirement, RunningPlace, SessionOpening, StoreFigures, Token,
+    WorkerAbout,
 };
 use crate::queue::{QueueFull, QueueSettings};
 use crate::schedule::{ScheduleState, SkipRange};

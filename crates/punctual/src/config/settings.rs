@@ -3,8 +3,8 @@
 
 use super::layers::Layers;
 use super::value::{
-    self, Address, Count, LeastFree, Length, MostPercent, Name, QueueName, Raw, ServerAddress, SizeMax, SlotCount,
-    Value,
+    self, Address, Count, LeastFree, Length, MostPercent, Name, QueueName, Raw, ServerAddress, SizeMax,
+    SlotCount, Value,
 };
 use crate::args::Kept;
 use crate::coordination::CoordinationUrl;

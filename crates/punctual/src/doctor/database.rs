@@ -44,7 +44,9 @@ pub async fn check(place: &ServerPlace) -> Vec<Finding> {
         };
         return vec![Finding::failed("store", found, fix)];
     }
-    let open = match store::open(&StorePlace::Server(Box::new(place.clone())), SizeMax::default(), &host).await {
+    let open = match store::open(&StorePlace::Server(Box::new(place.clone())), SizeMax::default(), &host)
+        .await
+    {
         Ok(open) => open,
         Err(error) => return vec![Finding::failed("store", error.message, "run `punctual migrate status`")],
     };

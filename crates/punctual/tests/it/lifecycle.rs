@@ -156,7 +156,11 @@ fn options_out_of_their_range_are_refused_before_anything_is_written() {
         ("--slots", "0", "must be a number from 1 to 10000"),
         ("--keep-history", "0s", "must be a duration such as 30d or 12h, or forever"),
         ("--keep-finished-jobs", "never", "must be a duration such as 30d or 12h, or forever"),
-        ("--logs-total-size-max", "100KiB", "must be a size of at least 1MiB, such as 512MiB or 2GiB, or off"),
+        (
+            "--logs-total-size-max",
+            "100KiB",
+            "must be a size of at least 1MiB, such as 512MiB or 2GiB, or off",
+        ),
         ("--listen", "7173", "such as 127.0.0.1:7173"),
     ] {
         let refused = serve(&["--data-dir", dir.to_str().unwrap(), option, value]);

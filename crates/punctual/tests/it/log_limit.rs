@@ -27,6 +27,7 @@ async fn chatty_jobs_lose_their_oldest_lines_and_the_file_stays_small() {
     assert_eq!(last.lines().count(), 10_000);
 
     let metrics = server.request(Method::GET, "/metrics").send().await.unwrap().text().await.unwrap();
-    let removed = metrics.lines().find_map(|line| line.strip_prefix("punctual_store_log_lines_removed_total "));
+    let removed =
+        metrics.lines().find_map(|line| line.strip_prefix("punctual_store_log_lines_removed_total "));
     assert!(removed.unwrap().parse::<u64>().unwrap() > 10_000, "{removed:?}");
 }

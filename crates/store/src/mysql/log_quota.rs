@@ -10,7 +10,9 @@ use super::partitions::{self, FIRST, Parent};
 use super::rows::{count, execution_id, get, integer, limit, time};
 use crate::fault::Fault;
 use crate::kept::RemovedLines;
-use crate::log_quota::{ENDED_PER_LOOK, EXECUTIONS_PER_STEP, Ended, LINE_OVERHEAD_BYTES, LogQuota, QuotaLook};
+use crate::log_quota::{
+    ENDED_PER_LOOK, EXECUTIONS_PER_STEP, Ended, LINE_OVERHEAD_BYTES, LogQuota, QuotaLook,
+};
 use crate::marks::Mark;
 use mysql_async::Value;
 

@@ -9,7 +9,9 @@ use super::tables::Shared;
 use super::wire::{Call, OwnWire, Wire, column, value};
 use crate::fault::Fault;
 use crate::kept::RemovedLines;
-use crate::log_quota::{ENDED_PER_LOOK, EXECUTIONS_PER_STEP, Ended, LINE_OVERHEAD_BYTES, LogQuota, QuotaLook};
+use crate::log_quota::{
+    ENDED_PER_LOOK, EXECUTIONS_PER_STEP, Ended, LINE_OVERHEAD_BYTES, LogQuota, QuotaLook,
+};
 use crate::marks::Mark;
 
 const SIZES: &str = "SELECT name, starts, ends, coalesce(pg_total_relation_size(to_regclass(name)), 0)::bigint \
@@ -56,7 +58,8 @@ impl Remover {
             return Ok(Some(0));
         }
         let Some(guard) = Guard::take(&self.shared.target, Duty::Retention).await? else { return Ok(None) };
-        while total(&sizes) > look.bytes_max && sizes.first().is_some_and(|(oldest, _)| oldest.ends <= newest) {
+        while total(&sizes) > look.bytes_max && sizes.first().is_some_and(|(oldest, _)| oldest.ends <= newest)
+        {
             guard.must_be_held().await?;
             let (oldest, bytes) = sizes.remove(0);
             let lines = count_rows(wire, &oldest).await?;

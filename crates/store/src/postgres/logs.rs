@@ -86,7 +86,8 @@ impl Logs {
     /// be removed now, the next append tries again.
     async fn keep_within_limit(&self, lines: &[LogLine], known: &BTreeMap<ExecutionId, Numbered>) {
         let Some(look) = self.remover.quota.appended(lines) else { return };
-        let newest = lines.iter().filter_map(|line| known.get(&line.execution)).map(|numbered| numbered.last).max();
+        let newest =
+            lines.iter().filter_map(|line| known.get(&line.execution)).map(|numbered| numbered.last).max();
         if let Err(fault) = self.remover.keep_within(look, newest.unwrap_or(i64::MIN)).await {
             tracing::warn!(%fault, "old log lines could not be removed; the next append tries again");
         }

@@ -42,7 +42,6 @@ pub struct LogCore {
     removed: RemovedLines,
 }
 
-
 /// Bytes that one step removes at least, so that a step is worth its transaction.
 const REMOVED_BYTES_MIN: u64 = 64 * 1024;
 /// Executions of which it is remembered how much is kept; beyond that all are counted anew when they write.

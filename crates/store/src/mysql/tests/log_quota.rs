@@ -15,11 +15,7 @@ const LIMIT: u64 = limits::LOGS_BYTES_MIN;
 const LINES: usize = 100;
 
 fn limited(options: &MySqlOptions) -> MySqlOptions {
-    MySqlOptions {
-        log_bytes_max: Some(LIMIT),
-        partition_width: limits::PARTITION_WIDTH,
-        ..options.clone()
-    }
+    MySqlOptions { log_bytes_max: Some(LIMIT), partition_width: limits::PARTITION_WIDTH, ..options.clone() }
 }
 
 fn lines(number: u32, timestamp: Timestamp) -> Vec<LogLine> {
@@ -99,12 +95,20 @@ async fn within_a_day_the_logs_of_those_go_that_ended_first() {
             all.push(kept(&options, number).await);
         }
         let gone = all.iter().filter(|lines| **lines == 0).count();
-        assert!(gone > 10 && all.is_sorted() && all[119] == LINES as i64, "those that ended first went: {all:?}");
-        let bytes: i64 = query(&options, "SELECT CAST(SUM(LENGTH(message)) AS SIGNED) FROM log_lines").await[0];
+        assert!(
+            gone > 10 && all.is_sorted() && all[119] == LINES as i64,
+            "those that ended first went: {all:?}"
+        );
+        let bytes: i64 =
+            query(&options, "SELECT CAST(SUM(LENGTH(message)) AS SIGNED) FROM log_lines").await[0];
         assert!((LIMIT / 4..=LIMIT * 5 / 4).contains(&bytes.unsigned_abs()), "{bytes} of {LIMIT}: {all:?}");
         assert_eq!(kept(&options, 500).await, LINES as i64);
         assert_eq!(house.removed_lines().lines, (gone * LINES) as u64, "all that went is counted");
-        assert_eq!(removed_until(&options).await, [ended_at(gone as u32).as_micros()], "the end of the last one");
+        assert_eq!(
+            removed_until(&options).await,
+            [ended_at(gone as u32).as_micros()],
+            "the end of the last one"
+        );
     })
     .await;
 }

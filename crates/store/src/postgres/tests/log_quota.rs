@@ -52,7 +52,8 @@ async fn the_oldest_days_go_as_a_whole() {
             store.append_logs(lines(number)).await.unwrap();
             let sql = "SELECT sum(pg_total_relation_size(to_regclass(name)))::bigint FROM partitions WHERE parent = 'lines'";
             let bytes: i64 = client.query_one(sql, &[]).await.unwrap().get(0);
-            assert!(bytes.unsigned_abs() <= LIMIT, "{bytes} after {number}");
+            // What is written between two looks at the size is on top of the limit.
+            assert!(bytes.unsigned_abs() <= LIMIT + LIMIT / 4, "{bytes} after {number}");
         }
         let kept = kept(&client, 1..=60).await;
         let gone = kept.iter().filter(|lines| **lines == 0).count();
@@ -80,7 +81,10 @@ async fn within_a_day_the_logs_of_those_go_that_ended_first() {
         }
         let all = kept(&client, 1..=120).await;
         let gone = all.iter().filter(|lines| **lines == 0).count();
-        assert!(gone > 40 && all.is_sorted() && all[119] == LINES as i64, "those that ended first went: {all:?}");
+        assert!(
+            gone > 40 && all.is_sorted() && all[119] == LINES as i64,
+            "those that ended first went: {all:?}"
+        );
         // As much is kept as was there when the limit was reached, although the database has not freed its pages.
         let (least, most) = (LIMIT / 2, LIMIT * 5 / 4);
         let sql = "SELECT sum(octet_length(message) + 100)::bigint FROM lines";
