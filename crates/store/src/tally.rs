@@ -103,19 +103,21 @@ impl Tally {
     pub fn unstarted(&self, lane: i64, before: i64) -> u64 {
         let noted = [&self.kept, &self.current].map(|counts| counts.lanes.get(&lane).copied());
         let changes = noted.into_iter().flatten().map(|[waiting, queued, _]| waiting + queued);
-        shown(before + changes.sum::<i64>())
+        shown(before.saturating_add(changes.sum()))
     }
 
     /// How many executions of this lane are queued or run, as the transaction under way sees it.
     pub fn started(&self, lane: i64, before: i64) -> i64 {
         let noted = [&self.kept, &self.current].map(|counts| counts.lanes.get(&lane).copied());
-        before + noted.into_iter().flatten().map(|[_, queued, running]| queued + running).sum::<i64>()
+        let changes = noted.into_iter().flatten().map(|[_, queued, running]| queued + running);
+        before.saturating_add(changes.sum())
     }
 
     /// The counts of a limiter, as the transaction under way sees them.
     pub fn of_limiter(&self, limiter: LimiterId, before: LimiterCounts) -> LimiterCounts {
         let noted = [&self.kept, &self.current].map(|counts| counts.limiters.get(&limiter).copied());
-        noted.into_iter().flatten().fold(before, |[waiting, in_use], [w, u]| [waiting + w, in_use + u])
+        let noted = noted.into_iter().flatten();
+        noted.fold(before, |[waiting, in_use], [w, u]| [waiting.saturating_add(w), in_use.saturating_add(u)])
     }
 
     /// The time that the last start was counted for, as the transaction under way sees it.

@@ -30,7 +30,7 @@ fn started(tx: &mut Tx<'_>, queue: &str) -> Result<i64, Fault> {
     let mut started = 0;
     for (lane, _) in lanes_through(tx, queue)? {
         let [_, queued, running] = tx.memory.written.lane(tx.conn, lane)?;
-        started += tx.memory.tally.started(lane, queued + running);
+        started = tx.memory.tally.started(lane, queued.saturating_add(running)).saturating_add(started);
     }
     Ok(started)
 }

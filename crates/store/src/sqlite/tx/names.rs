@@ -65,5 +65,5 @@ pub(super) fn queue_as_seen(tx: &mut Tx<'_>, name: &str) -> Result<Option<QueueR
 
 pub(super) fn unstarted_in(tx: &mut Tx<'_>, lane: i64) -> Result<u64, Fault> {
     let [waiting, queued, _] = tx.memory.written.lane(tx.conn, lane)?;
-    Ok(tx.memory.tally.unstarted(lane, waiting + queued))
+    Ok(tx.memory.tally.unstarted(lane, waiting.saturating_add(queued)))
 }
