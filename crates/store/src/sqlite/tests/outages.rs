@@ -5,7 +5,7 @@ use crate::sqlite::{SqliteCore, Write, WriteReply};
 use punctual_core::ids::Epoch;
 use punctual_core::job::Job;
 use punctual_core::ports::{
-    Claim, ClaimOutcome, LeaseRef, NewJob, Outcome, Report, SessionOpening, SubmitOutcome,
+    Claim, ClaimOutcome, LeaseRef, NewJob, Outcome, Report, SessionOpening, Store, SubmitOutcome,
 };
 use rusqlite::Connection;
 use std::time::Duration;
