@@ -100,6 +100,10 @@ impl Dialect {
 pub(crate) struct Damage {
     pub about: String,
     pub spoil: String,
+    #[cfg_attr(
+        not(any(feature = "postgres", feature = "mysql")),
+        expect(dead_code, reason = "files are copied for each damage")
+    )]
     pub mend: String,
 }
 
@@ -110,10 +114,15 @@ pub(crate) async fn damages(
     rows_of: impl AsyncFn(&'static Layout) -> Vec<Cells>,
 ) -> Vec<Damage> {
     let mut damages = Vec::new();
-    for table in TABLES.iter().filter(|table| is_stored(dialect, table) && table.name != "lines") {
+    // Lanes last: what is submitted while one is damaged makes another one, which stays.
+    for table in TABLES.iter().rev().filter(|table| is_stored(dialect, table) && table.name != "lines") {
         let rows = rows_of(table).await;
         assert!(!rows.is_empty() || table.name == "resolutions", "nothing in {}", table.name);
         for (place, column) in table.columns.iter().enumerate() {
+            if dialect != Dialect::Sqlite && (table.name, column.name) == ("lanes", "id") {
+                // Servers look for new lanes by their numbers: work for a lane whose number was changed is refused.
+                continue;
+            }
             let values = dialect.malformed(column.kind);
             let value = &values[(round + place) % values.len()];
             let Some(row) = rows.get((round * 7 + place) % rows.len().clamp(1, damaged_rows_max(table)))
