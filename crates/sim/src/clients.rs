@@ -250,6 +250,10 @@ impl Clients {
                 world.audit(|auditor| auditor.told_full(&queue, full));
                 false
             }
+            Err(SubmitError::Unreadable(reason)) => {
+                world.object(Violation { rule: "all rows can be read", detail: reason });
+                false
+            }
             Err(SubmitError::Unavailable(_)) => true,
             Err(SubmitError::Unreadable(reason)) => {
                 let detail = format!("{job:?} was refused: {reason}");

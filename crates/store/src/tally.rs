@@ -120,7 +120,8 @@ impl Tally {
     /// The counts of a limiter, as the transaction under way sees them.
     pub fn of_limiter(&self, limiter: LimiterId, before: LimiterCounts) -> LimiterCounts {
         let noted = [&self.kept, &self.current].map(|counts| counts.limiters.get(&limiter).copied());
-        noted.into_iter().flatten().fold(before, |[waiting, in_use], [w, u]| [waiting + w, in_use + u])
+        let noted = noted.into_iter().flatten();
+        noted.fold(before, |[waiting, in_use], [w, u]| [waiting.saturating_add(w), in_use.saturating_add(u)])
     }
 
     /// The time that the last start was counted for, as the transaction under way sees it.

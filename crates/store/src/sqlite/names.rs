@@ -167,8 +167,10 @@ impl HistoryNumbers {
 
 /// The last number of history that was given.
 pub(crate) fn last_history_number(conn: &Connection) -> Result<i64, Fault> {
+    // A number that no honest history reaches is damage, and the next one does not follow from it.
     let mut select = conn.prepare_cached(
-        "SELECT max(given, coalesce((SELECT max(seq) FROM history), 0)) FROM history_bounds WHERE id = 1",
+        "SELECT max(CASE WHEN given < 1 << 62 THEN given ELSE 0 END, \
+         coalesce((SELECT max(seq) FROM history WHERE seq < 1 << 62), 0)) FROM history_bounds WHERE id = 1",
     )?;
     one(&mut select, [], |row| Ok(row.get(0)?))?.ok_or_else(|| Fault::Missing("history_bounds".to_owned()))
 }

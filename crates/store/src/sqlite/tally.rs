@@ -4,6 +4,7 @@ use super::active::ActiveLanes;
 use super::names::Lanes;
 use super::rows::{all, decode, one, one_readable, time};
 use crate::fault::Fault;
+use crate::malformed::pass_over;
 use crate::tally::{Counts, LaneCounts, LimiterCounts, shown, status};
 use punctual_core::ids::JobId;
 use punctual_core::job::JobStatus;
@@ -24,9 +25,10 @@ const PUT_LIMITER: &str = "INSERT INTO limiter_tallies (limiter, waiting, in_use
 const LAST_START: &str = "SELECT last_at FROM limiter_paces WHERE limiter = ?1";
 const PUT_LAST_START: &str = "INSERT INTO limiter_paces (limiter, last_at) VALUES (?1, ?2) \
      ON CONFLICT (limiter) DO UPDATE SET last_at = ?2";
-const ADD_TO_JOBS: &str = "UPDATE job_tally SET active = active + ?1, paused = paused + ?2, \
-     completed = completed + ?3, failed = failed + ?4, cancelled = cancelled + ?5, \
-     dead_letters = dead_letters + ?6 WHERE id = 1";
+/// A count that was damaged must not overflow: that would undo the transaction of everybody.
+const ADD_TO_JOBS: &str = "UPDATE job_tally SET active = min(active, 1 << 62) + ?1, paused = min(paused, 1 << 62) + ?2, \
+     completed = min(completed, 1 << 62) + ?3, failed = min(failed, 1 << 62) + ?4, \
+     cancelled = min(cancelled, 1 << 62) + ?5, dead_letters = min(dead_letters, 1 << 62) + ?6 WHERE id = 1";
 pub(crate) const STATUS_OF_JOB: &str = "SELECT mark, EXISTS (SELECT 1 FROM schedules WHERE job = ?1) \
      OR EXISTS (SELECT 1 FROM live WHERE job = ?1) FROM jobs WHERE id = ?1";
 pub(crate) const LANE_TALLIES: &str = "SELECT lane, waiting, queued, running FROM lane_tallies ORDER BY lane";
@@ -110,7 +112,11 @@ impl Written {
         changes: LimiterCounts,
     ) -> Result<(), Fault> {
         let mut written = self.limiter(conn, limiter)?;
-        written.counts.iter_mut().zip(changes).for_each(|(count, change)| *count += change);
+        written
+            .counts
+            .iter_mut()
+            .zip(changes)
+            .for_each(|(count, change)| *count = count.saturating_add(change));
         let [waiting, in_use] = written.counts;
         if written.counts == [0; 2] {
             conn.prepare_cached("DELETE FROM limiter_tallies WHERE limiter = ?1")?
@@ -182,5 +188,6 @@ pub(crate) fn jobs(conn: &Connection) -> Result<JobCounts, Fault> {
             dead_letters: shown(row.get(5)?),
         })
     })?;
-    counts.ok_or_else(|| Fault::Missing("job_tally".to_owned()))
+    let counts = pass_over(counts.ok_or_else(|| Fault::Missing("the row of job_tally".to_owned())))?;
+    Ok(counts.unwrap_or_default())
 }

@@ -30,7 +30,8 @@ fn queues(schemas: &mut Schemas) {
             "unreadable",
             text(
                 "Why its settings cannot be read; left out if they can. Then it is held as if it were paused, until they are set again.",
-            ),
+            )
+            .sometimes(),
         ),
         ("max_depth", max_depth().or_null()),
     ];

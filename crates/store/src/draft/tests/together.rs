@@ -175,8 +175,9 @@ async fn a_broken_write_does_not_take_the_others_with_it() {
     store.tables.database().jobs.remove(&damaged);
     let replies = store.run(&[submit([job(1)]), claim(session, 1, 5), submit([job(2)])]).await;
     assert!(replies[0].is_ok() && replies[2].is_ok(), "{replies:?}");
-    assert!(matches!(replies[1], Err(StoreError::Broken(_))), "{replies:?}");
+    let claimed = assignments(replies.into_iter().nth(1).unwrap().unwrap());
+    let claimed: Vec<_> = claimed.iter().map(|one| one.execution.occurrence.job).collect();
+    assert!(claimed.contains(&job(1).id) && !claimed.contains(&damaged), "it is passed over: {claimed:?}");
     let database = store.tables.database();
     assert!(database.jobs.keys().eq([&job(1).id, &job(2).id]));
-    assert_eq!(database.sessions[&session].place.turn, 0);
 }

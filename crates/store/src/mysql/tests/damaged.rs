@@ -29,7 +29,8 @@ async fn damage_every_column(options: &MySqlOptions, round: usize) {
         let check = async || find(options).await.unwrap();
         is_found_by_check(damage, all_else_goes_on(&store, number as u32), check).await;
         store.close().await;
-        client.query_drop(&damage.mend).await.unwrap();
+        // Where something has taken the place of what was damaged, that stays.
+        let _ = client.query_drop(&damage.mend).await;
     }
     assert!(tried > 100, "{tried}");
 }

@@ -28,7 +28,8 @@ async fn damage_every_column(options: &PostgresOptions, round: usize) {
         let check = async || find(options).await.unwrap();
         is_found_by_check(damage, all_else_goes_on(&store, number as u32), check).await;
         store.close().await;
-        client.batch_execute(&damage.mend).await.unwrap();
+        // Where something has taken the place of what was damaged, that stays.
+        let _ = client.batch_execute(&damage.mend).await;
     }
     assert!(tried > 100, "{tried}");
 }

@@ -14,7 +14,7 @@ const LINES: &str = "SELECT limiter, (SELECT lane FROM live WHERE live.line = li
      FROM limiter_tallies WHERE waiting > 0 AND limiter > ?1 ORDER BY limiter LIMIT ?2";
 
 /// What of a queue is queued or runs.
-const STARTED: &str = "SELECT coalesce(sum(lane_tallies.queued + lane_tallies.running), 0) \
+const STARTED: &str = "SELECT CAST(total(lane_tallies.queued) + total(lane_tallies.running) AS INTEGER) \
      FROM lanes JOIN lane_tallies ON lane_tallies.lane = lanes.id WHERE lanes.queue = ?1";
 
 impl Reads<'_> {

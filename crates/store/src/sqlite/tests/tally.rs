@@ -6,7 +6,7 @@ use crate::sqlite::{Reply, SqliteCore, Upkeep, UpkeepReply, Write, WriteReply};
 use punctual_core::control::Verb;
 use punctual_core::ids::JobId;
 use punctual_core::limiter::{QueueLimits, Rate};
-use punctual_core::ports::{Control, ControlOutcome, Depth, JobCounts, Outcome};
+use punctual_core::ports::{Control, ControlOutcome, Depth, JobCounts, Outcome, StoreError, SubmitOutcome};
 use punctual_core::queue::QueueSettings;
 
 fn depth(core: &mut SqliteCore) -> (u64, u64, u64) {
@@ -69,6 +69,12 @@ fn a_one_shot_that_people_touched_while_it_ran_is_counted_where_it_ends() {
     assert_eq!(counts(&mut core), JobCounts { active: 1, completed: 1, ..JobCounts::default() });
 }
 
+/// Which of the jobs of a submit were kept.
+fn is_kept(reply: &Result<WriteReply, StoreError>) -> Vec<bool> {
+    let Ok(WriteReply::Submitted(outcomes)) = reply else { panic!("{reply:?}") };
+    outcomes.iter().map(|outcome| matches!(outcome, SubmitOutcome::Created(_))).collect()
+}
+
 #[test]
 fn what_was_undone_is_not_counted() {
     let mut core = SqliteCore::open_in_memory().unwrap();
@@ -83,9 +89,9 @@ fn what_was_undone_is_not_counted() {
     refused.spec.priority = punctual_core::job::Priority::new(9).unwrap();
     let writes = vec![submit([job(0)]), submit([job(1), refused]), submit([job(3)])];
     let replies = apply_all(&mut core, writes);
-    assert_eq!(replies.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
-    assert_eq!(depth(&mut core), (0, 2, 0));
-    assert_eq!(counts(&mut core).active, 2);
+    assert_eq!(replies.iter().map(is_kept).collect::<Vec<_>>(), [vec![true], vec![true, false], vec![true]]);
+    assert_eq!(depth(&mut core), (0, 3, 0));
+    assert_eq!(counts(&mut core).active, 3);
 }
 
 #[test]
@@ -103,7 +109,7 @@ fn what_was_undone_is_not_paced() {
     let mut refused = job(1);
     refused.spec.priority = punctual_core::job::Priority::new(9).unwrap();
     let replies = apply_all(&mut core, vec![submit([refused]), submit([job(2)]), submit([job(3)])]);
-    assert_eq!(replies.iter().map(Result::is_ok).collect::<Vec<_>>(), [false, true, true]);
+    assert_eq!(replies.iter().map(is_kept).collect::<Vec<_>>(), [vec![false], vec![true], vec![true]]);
     assert_eq!(depth(&mut core), (1, 1, 0), "the second goes on, the third waits for its time");
     apply(&mut core, submit([job(4)]));
     assert_eq!(depth(&mut core), (2, 1, 0), "and so does the next transaction");

@@ -30,7 +30,8 @@ fn started(tx: &mut Tx<'_>, queue: &str) -> Result<i64, Fault> {
     let mut started = 0;
     for (lane, _) in lanes_through(tx, queue)? {
         let [_, queued, running] = tx.memory.active(tx.conn)?.counts(lane);
-        started += queued + running + tx.memory.tally.started(lane);
+        let counts = [queued, running, tx.memory.tally.started(lane)];
+        started = counts.into_iter().fold(started, i64::saturating_add);
     }
     Ok(started)
 }

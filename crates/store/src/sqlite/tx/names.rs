@@ -80,7 +80,8 @@ pub(super) fn unstarted_of(tx: &mut Tx<'_>, queue: &str) -> Result<u64, Fault> {
     let mut unstarted = 0;
     for (lane, _) in lanes_through(tx, queue)? {
         let [waiting, queued, _] = tx.memory.active(tx.conn)?.counts(lane);
-        unstarted += waiting + queued + tx.memory.tally.unstarted(lane);
+        let counts = [waiting, queued, tx.memory.tally.unstarted(lane)];
+        unstarted = counts.into_iter().fold(unstarted, i64::saturating_add);
     }
     Ok(shown(unstarted))
 }

@@ -12,8 +12,12 @@ use punctual_core::session::SessionMode;
 use punctual_core::time::{Timestamp, duration_micros};
 use rusqlite::params;
 
-const INSERT_SESSION: &str = "INSERT INTO sessions (worker, lease_us, embedded, job_types, slots, beat, turn, attention, lost, \
-     opened_at, beaten_at, queues, version, host) VALUES (?1, ?2, ?3, ?4, ?5, 0, 0, 0, 0, ?6, ?6, ?7, ?8, ?9)";
+/// The id is the next one after all that were ever given, but for one that can only be damage: SQLite by itself would give none
+/// after that.
+const INSERT_SESSION: &str = "INSERT INTO sessions (id, worker, lease_us, embedded, job_types, slots, beat, turn, attention, lost, \
+     opened_at, beaten_at, queues, version, host) VALUES (1 + max(coalesce((SELECT seq FROM sqlite_sequence \
+     WHERE name = 'sessions' AND seq < 1 << 62), 0), coalesce((SELECT max(id) FROM sessions WHERE id < 1 << 62), 0)), \
+     ?1, ?2, ?3, ?4, ?5, 0, 0, 0, 0, ?6, ?6, ?7, ?8, ?9)";
 const FIND_SESSION: &str = "SELECT beat, attention, turn, mode FROM sessions WHERE id = ?1 AND lost = 0";
 
 pub(super) fn session(tx: &mut Tx<'_>, session: SessionId) -> Result<Option<SessionPlace>, Fault> {
