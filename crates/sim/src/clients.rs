@@ -255,11 +255,6 @@ impl Clients {
                 false
             }
             Err(SubmitError::Unavailable(_)) => true,
-            Err(SubmitError::Unreadable(reason)) => {
-                let detail = format!("{job:?} was refused: {reason}");
-                world.object(Violation { rule: "rows can be read", detail });
-                false
-            }
         }
     }
 }

@@ -8,6 +8,7 @@
 use super::names::Lanes;
 use super::rows::{all, one};
 use crate::fault::Fault;
+use crate::malformed::pass_over;
 use crate::tally::LaneCounts;
 use punctual_core::ports::Lane;
 use rusqlite::Connection;
@@ -70,7 +71,7 @@ impl ActiveLanes {
         Ok(())
     }
 
-    /// Rows of a lane that has no name affect no other lane: a check of the database reports them.
+    /// A lane whose name is missing or cannot be read affects no other lane: a check of the database reports it.
     fn insert_named(
         &mut self,
         conn: &Connection,
@@ -78,10 +79,8 @@ impl ActiveLanes {
         id: i64,
         counts: LaneCounts,
     ) -> Result<(), Fault> {
-        match names.lane(conn, id) {
-            Ok(lane) => self.insert(id, lane, counts),
-            Err(Fault::Missing(what)) => tracing::error!(what, "rows refer to something that is not there"),
-            Err(fault) => return Err(fault),
+        if let Some(lane) = pass_over(names.lane(conn, id))? {
+            self.insert(id, lane, counts);
         }
         Ok(())
     }
