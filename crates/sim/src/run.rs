@@ -44,7 +44,7 @@ const DEALT_WITHIN: Duration = Duration::from_secs(60);
 const LONGEST_PER_ACTION: Duration = Duration::from_secs(120);
 
 /// Runs in which the store's clock jumps, in a thousand.
-const CLOCK_JUMPS_PER_MILLE: u64 = 300;
+const CLOCK_JUMPS_PER_MILLE: u64 = 200;
 const DAY_US: i64 = 24 * 3_600 * 1_000_000;
 
 /// What to run.
@@ -162,9 +162,9 @@ fn run(
     };
     world.executor.spawn_in_world(follower.run());
     world.tell(|auditor| auditor.history_is_kept_for(cluster.topology.engine.history_kept));
-    if !peaceful {
-        let jumps = jump_store_clock(world.clone(), rng.fork("store clock"), setting.faults_for);
-        world.executor.spawn_in_world(jumps);
+    let mut clock_rng = rng.fork("store clock");
+    if !peaceful && clock_rng.per_mille(CLOCK_JUMPS_PER_MILLE) {
+        world.executor.spawn_in_world(jump_store_clock(world.clone(), clock_rng, setting.faults_for));
     }
     (0..cluster.topology.nodes()).for_each(|node| cluster.start(node));
     clients.begin(workload);
@@ -196,12 +196,9 @@ fn run(
     compare(world, &cluster, &clients)
 }
 
-/// In some runs, the clock of the store's machine is months off for some seconds at a time, as retention reads it. The other
+/// The clock of the store's machine is months off for some seconds at a time, as retention reads it. The other
 /// loops do not see it: all that falls due within months would fire at once.
 async fn jump_store_clock(world: Arc<World>, mut rng: Rng, until: Duration) {
-    if !rng.per_mille(CLOCK_JUMPS_PER_MILLE) {
-        return;
-    }
     loop {
         world.executor.sleep(rng.millis(1_000, 15_000)).await;
         if world.executor.now_us() >= until.as_micros() as u64 {

@@ -78,6 +78,7 @@ fn seeds_from_160_are_sound_and_provoke_everything_they_are_meant_to() {
         "jobs purged",
         "jobs resumed",
         "jobs retired",
+        "jumps of the store's clock",
         "leases with a checkpoint",
         "limits lowered",
         "limits of queues taken away",
