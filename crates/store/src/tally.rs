@@ -108,6 +108,11 @@ impl Tally {
         self.changes_of(lane).map(|[_, queued, running]| queued + running).sum()
     }
 
+    /// By how many queued executions of this lane the transaction under way has more than there were.
+    pub fn queued(&self, lane: i64) -> i64 {
+        self.changes_of(lane).map(|[_, queued, _]| queued).sum()
+    }
+
     fn changes_of(&self, lane: i64) -> impl Iterator<Item = LaneCounts> {
         [&self.kept, &self.current].map(|counts| counts.lanes.get(&lane).copied()).into_iter().flatten()
     }

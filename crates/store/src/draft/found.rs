@@ -42,7 +42,8 @@ pub(crate) struct Found {
     pub limiters: Vec<FoundLimiter>,
     /// One for each of those that were wanted, in their order: the last one first.
     pub last_queued: Vec<Vec<Place>>,
-    pub queued_lanes: Vec<Lane>,
+    /// With how much is queued in each.
+    pub queued_lanes: Vec<(i64, Lane, i64)>,
     /// Queues of which nothing is counted may be left out.
     pub unstarted: Vec<(String, u64)>,
     pub ended: Vec<(ExecutionId, Ended)>,

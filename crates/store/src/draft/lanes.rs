@@ -6,7 +6,6 @@ use super::memory::LaneNames;
 use super::wants::Wants;
 use crate::fault::Fault;
 use crate::tally::shown;
-use punctual_core::occurrence::LiveState;
 use punctual_core::ports::Lane;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,8 +15,8 @@ pub(super) struct DraftLanes {
     names: LaneNames,
     /// Whether those are there that were to be held.
     held: BTreeMap<i64, bool>,
-    /// Where something is queued, by queue.
-    queued: BTreeMap<String, BTreeSet<Lane>>,
+    /// How much was queued in each lane of these queues; nothing in those that are not here.
+    queued: BTreeMap<String, BTreeMap<i64, i64>>,
     /// Found by name, and not there any more.
     gone: BTreeSet<i64>,
 }
@@ -32,10 +31,11 @@ impl DraftLanes {
         self.held.extend(wants.held_lanes.iter().map(|lane| (*lane, false)));
         self.held.extend(found.held_lanes.iter().map(|lane| (*lane, true)));
         for queue in &wants.queued_lanes_of {
-            self.queued.insert(queue.clone(), BTreeSet::new());
+            self.queued.insert(queue.clone(), BTreeMap::new());
         }
-        for lane in &found.queued_lanes {
-            self.queued.entry(lane.queue().to_owned()).or_default().insert(lane.clone());
+        for (number, lane, queued) in &found.queued_lanes {
+            self.names.learn([&(*number, lane.clone())]);
+            self.queued.entry(lane.queue().to_owned()).or_default().insert(*number, *queued);
         }
     }
 }
@@ -108,11 +108,11 @@ impl Draft {
             self.wants.queued_lanes_of.insert(queue.to_owned());
             return self.unloaded();
         };
-        let here = self.open.rows.rows().map(|(_, row)| row);
-        let here = here.filter(|row| row.live.state == LiveState::Queued);
-        let here = here.filter_map(|row| self.name_of_lane(row.lane));
-        let here = here.filter(|lane| lane.queue() == queue);
-        Ok(fetched.iter().chain(here).cloned().collect::<BTreeSet<Lane>>().into_iter().collect())
+        let numbers: BTreeSet<i64> = fetched.keys().copied().chain(self.changed_lanes_of(queue)).collect();
+        let is_queued =
+            |number: &i64| fetched.get(number).copied().unwrap_or_default() + self.tally.queued(*number) > 0;
+        let lanes = numbers.into_iter().filter(is_queued).filter_map(|number| self.name_of_lane(number));
+        Ok(lanes.cloned().collect::<BTreeSet<Lane>>().into_iter().collect())
     }
 
     /// The lanes in which this transaction has queued something, or left it.

@@ -113,7 +113,12 @@ impl ActiveLanes {
 
     /// How much of this lane was waiting, queued and running when counts were last written.
     pub fn counts(&self, id: i64) -> LaneCounts {
-        self.lanes.get(&id).map_or([0; 3], |active| active.counts)
+        self.known(id).unwrap_or_default()
+    }
+
+    /// The same; `None` for a lane that is not known to be in use.
+    pub fn known(&self, id: i64) -> Option<LaneCounts> {
+        self.lanes.get(&id).map(|active| active.counts)
     }
 
     /// Lanes through this queue in which anything is live, or was before the transaction under way.
@@ -155,7 +160,7 @@ impl ActiveLanes {
         match self.lanes.get_mut(&id) {
             Some(active) => active.counts = counts,
             None if counts == [0; 3] => return Ok(()),
-            None => self.insert(id, names.lane(conn, id)?, counts),
+            None => self.insert_named(conn, names, id, counts)?,
         }
         if counts == [0; 3] && !self.has_work(conn, id)? {
             self.remove(id);

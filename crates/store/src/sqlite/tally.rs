@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 /// Limiters that are remembered at once: as many as there are keys may come along. When it is more, all are looked up again.
 const LIMITERS_REMEMBERED_MAX: usize = 10_000;
 
+const LANE: &str = "SELECT waiting, queued, running FROM lane_tallies WHERE lane = ?1";
 const PUT_LANE: &str = "INSERT INTO lane_tallies (lane, waiting, queued, running) VALUES (?1, ?2, ?3, ?4) \
      ON CONFLICT (lane) DO UPDATE SET waiting = ?2, queued = ?3, running = ?4";
 const LIMITER: &str = "SELECT waiting, in_use FROM limiter_tallies WHERE limiter = ?1";
@@ -89,7 +90,11 @@ impl Written {
             }
         }
         for (lane, changes) in lanes {
-            let mut counts = active.counts(lane);
+            // Wrong counts of a lane that is not there can be mended as well.
+            let mut counts = match active.known(lane) {
+                Some(counts) => counts,
+                None => read_lane(conn, lane)?,
+            };
             if changes != [0; 3] {
                 counts.iter_mut().zip(changes).for_each(|(count, change)| *count += change);
                 put_lane(conn, lane, counts)?;
@@ -138,6 +143,11 @@ fn put_lane(conn: &Connection, lane: i64, counts: LaneCounts) -> Result<(), Faul
         conn.prepare_cached(PUT_LANE)?.execute(params![lane, waiting, queued, running])?;
     }
     Ok(())
+}
+
+fn read_lane(conn: &Connection, lane: i64) -> Result<LaneCounts, Fault> {
+    let written = one(&mut *conn.prepare_cached(LANE)?, [lane], |row| lane_counts(row, 0))?;
+    Ok(written.unwrap_or_default())
 }
 
 /// How a limiter is used.

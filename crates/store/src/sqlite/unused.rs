@@ -10,8 +10,8 @@ use punctual_core::ports::Horizon;
 use rusqlite::params;
 
 /// Whatever is live or to come in a lane belongs to a job of this lane.
-pub(crate) const FORGET_LANES: &str = "DELETE FROM lanes WHERE id IN (SELECT id FROM lanes WHERE id > ?1 ORDER BY id LIMIT ?2) \
-     AND id < (SELECT max(id) FROM lanes) AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.lane = lanes.id) \
+pub(crate) const FORGET_LANES: &str = "DELETE FROM lanes WHERE id > ?1 AND id <= ?2 \
+     AND id <> (SELECT max(id) FROM lanes) AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.lane = lanes.id) \
      AND NOT EXISTS (SELECT 1 FROM lane_tallies WHERE lane_tallies.lane = lanes.id) RETURNING id";
 const FORGET_LANE: &str = "DELETE FROM lanes WHERE id = ?1 AND id < (SELECT max(id) FROM lanes) \
      AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.lane = lanes.id) \
@@ -19,10 +19,10 @@ const FORGET_LANE: &str = "DELETE FROM lanes WHERE id = ?1 AND id < (SELECT max(
 const LANES_LOOKED_AT: &str =
     "SELECT max(id), count(*) FROM (SELECT id FROM lanes WHERE id > ?1 ORDER BY id LIMIT ?2)";
 pub(crate) const NOTE_UNUSED_WORKERS: &str = "UPDATE workers SET unused_since = ?3 \
-     WHERE id IN (SELECT id FROM workers WHERE id > ?1 ORDER BY id LIMIT ?2) AND unused_since IS NULL \
+     WHERE id > ?1 AND id <= ?2 AND unused_since IS NULL \
      AND id NOT IN (SELECT worker FROM sessions)";
-pub(crate) const FORGET_WORKERS: &str = "DELETE FROM workers WHERE id IN (SELECT id FROM workers WHERE id > ?1 ORDER BY id LIMIT ?2) \
-     AND id < (SELECT max(id) FROM workers) AND unused_since < ?3 AND id NOT IN (SELECT worker FROM sessions)";
+pub(crate) const FORGET_WORKERS: &str = "DELETE FROM workers WHERE id > ?1 AND id <= ?2 \
+     AND id <> (SELECT max(id) FROM workers) AND unused_since < ?3 AND id NOT IN (SELECT worker FROM sessions)";
 const WORKERS_LOOKED_AT: &str =
     "SELECT max(id), count(*) FROM (SELECT id FROM workers WHERE id > ?1 ORDER BY id LIMIT ?2)";
 
@@ -41,12 +41,12 @@ pub(super) fn forget_names(tx: &mut Tx<'_>, horizon: Horizon, count: usize) -> R
 fn forget_lanes(tx: &mut Tx<'_>, count: usize) -> Result<bool, Fault> {
     let after = tx.memory.unused.lanes;
     let page = Page::after(tx, LANES_LOOKED_AT, after, count)?;
-    let bounds = params![after, limit(count)];
+    let bounds = params![after, page.last];
     let gone = all(&mut *tx.conn.prepare_cached(FORGET_LANES)?, bounds, |row| Ok(row.get::<_, i64>(0)?))?;
     for lane in &gone {
         tx.memory.lanes.remove(*lane);
     }
-    tx.memory.unused.lanes = page.last;
+    tx.memory.unused.lanes = page.next();
     Ok(page.is_full && !gone.is_empty())
 }
 
@@ -63,17 +63,17 @@ pub(super) fn forget_these_lanes(tx: &mut Tx<'_>, lanes: impl IntoIterator<Item 
 fn forget_workers(tx: &mut Tx<'_>, horizon: Horizon, count: usize) -> Result<bool, Fault> {
     let after = tx.memory.unused.workers;
     let page = Page::after(tx, WORKERS_LOOKED_AT, after, count)?;
-    let before = params![after, limit(count), horizon.workers().as_micros()];
+    let before = params![after, page.last, horizon.workers().as_micros()];
     let gone = tx.conn.prepare_cached(FORGET_WORKERS)?.execute(before)?;
-    let now = params![after, limit(count), horizon.now().as_micros()];
+    let now = params![after, page.last, horizon.now().as_micros()];
     tx.conn.prepare_cached(NOTE_UNUSED_WORKERS)?.execute(now)?;
-    tx.memory.unused.workers = page.last;
+    tx.memory.unused.workers = page.next();
     Ok(page.is_full && gone > 0)
 }
 
 /// The numbers that a step looks at.
 struct Page {
-    /// Where the next step begins.
+    /// The last of them; zero if there are none.
     last: i64,
     is_full: bool,
 }
@@ -84,7 +84,11 @@ impl Page {
             Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, i64>(1)?))
         })?;
         let (last, rows) = looked_at.unwrap_or_default();
-        let is_full = rows > 0 && rows == limit(count);
-        Ok(Page { last: last.filter(|_| is_full).unwrap_or_default(), is_full })
+        Ok(Page { last: last.unwrap_or_default(), is_full: rows > 0 && rows == limit(count) })
+    }
+
+    /// Where the next step begins: after these, or again with the first.
+    fn next(&self) -> i64 {
+        if self.is_full { self.last } else { 0 }
     }
 }

@@ -346,10 +346,14 @@ impl Database {
         self.live.values().filter(is_in).filter(|row| lease(row).is_none()).count() as u64
     }
 
-    fn queued_lanes(&self, queue: &str) -> Vec<Lane> {
-        let queued = self.live.values().filter(|row| row.live.state == LiveState::Queued);
-        let lanes = queued.map(|row| &self.lanes[row.lane as usize - 1]);
-        lanes.filter(|lane| lane.queue() == queue).cloned().collect()
+    fn queued_lanes(&self, queue: &str) -> Vec<(i64, Lane, i64)> {
+        let mut counts: BTreeMap<i64, i64> = BTreeMap::new();
+        for row in self.live.values().filter(|row| row.live.state == LiveState::Queued) {
+            *counts.entry(row.lane).or_default() += 1;
+        }
+        let named =
+            counts.into_iter().map(|(lane, count)| (lane, self.lanes[lane as usize - 1].clone(), count));
+        named.filter(|(_, lane, _)| lane.queue() == queue).collect()
     }
 
     fn numbered_lanes(&self) -> Vec<(i64, Lane)> {

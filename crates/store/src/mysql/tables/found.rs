@@ -184,7 +184,8 @@ impl Gathering {
             Part::Limiters => found.limiters.extend(read_limiter_row(row)?),
             Part::HeldLanes => found.held_lanes.push(get(row, 0)?),
             Part::QueuedLanes => {
-                found.queued_lanes.push(Lane::new(get::<String>(row, 0)?, get::<String>(row, 1)?));
+                let lane = Lane::new(get::<String>(row, 1)?, get::<String>(row, 2)?);
+                found.queued_lanes.push((get(row, 0)?, lane, get(row, 3)?));
             }
             Part::Unstarted => {
                 // Shards are written at different times; a moment's sum below zero is none.

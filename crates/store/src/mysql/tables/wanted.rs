@@ -156,10 +156,11 @@ pub(crate) const UNSTARTED: &str = concat!(
      STRAIGHT_JOIN lane_tallies FORCE INDEX (PRIMARY) ON lane_tallies.lane = lanes.id GROUP BY lanes.queue"
 );
 pub(crate) const QUEUED_LANES: &str = concat!(
-    "SELECT lanes.queue, lanes.job_type FROM ",
+    "SELECT lanes.id, lanes.queue, lanes.job_type, CAST(SUM(lane_tallies.queued) AS SIGNED) FROM ",
     list!(0 queue name),
     " STRAIGHT_JOIN lanes FORCE INDEX (lanes_name) ON lanes.queue = given.queue \
-     WHERE (SELECT 1 FROM live FORCE INDEX (live_claim) WHERE live.queued_lane = lanes.id LIMIT 1) = 1"
+     STRAIGHT_JOIN lane_tallies FORCE INDEX (PRIMARY) ON lane_tallies.lane = lanes.id \
+     GROUP BY lanes.id, lanes.queue, lanes.job_type HAVING SUM(lane_tallies.queued) > 0"
 );
 pub(crate) const ENDED: &str = concat!(
     "SELECT history.job, history.occurrence, history.attempt, history.epoch, history.session, history.status FROM ",

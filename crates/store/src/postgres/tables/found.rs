@@ -194,7 +194,8 @@ impl Gathering {
             Part::FullQueues => {}
             Part::HeldLanes => found.held_lanes.push(get(row, 0)?),
             Part::QueuedLanes => {
-                found.queued_lanes.push(Lane::new(get::<String>(row, 0)?, get::<String>(row, 1)?));
+                let lane = Lane::new(get::<String>(row, 1)?, get::<String>(row, 2)?);
+                found.queued_lanes.push((get(row, 0)?, lane, get(row, 3)?));
             }
             Part::Started => found.started.push((get(row, 0)?, get(row, 1)?)),
             Part::Limiters => found.limiters.extend(read_limiter_row(row)?),

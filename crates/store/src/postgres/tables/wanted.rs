@@ -141,8 +141,9 @@ pub(crate) const LAST_QUEUED: &str = "SELECT last.rank, last.job, last.occurrenc
      WHERE lanes.queue = $1 ORDER BY last.rank DESC, last.job DESC, last.occurrence DESC LIMIT $5";
 pub(crate) const UNSTARTED: &str = "SELECT lanes.queue, sum(lane_tallies.waiting + lane_tallies.queued)::bigint \
      FROM lanes JOIN lane_tallies ON lane_tallies.lane = lanes.id WHERE lanes.queue = ANY($1) GROUP BY lanes.queue";
-const QUEUED_LANES: &str = "SELECT queue, job_type FROM lanes WHERE queue = ANY($1) AND (SELECT count(*) FROM \
-     (SELECT 1 FROM live WHERE live.lane = lanes.id AND live.state = 1 LIMIT 1) AS one) > 0";
+const QUEUED_LANES: &str = "SELECT lanes.id, lanes.queue, lanes.job_type, sum(lane_tallies.queued)::bigint \
+     FROM lanes JOIN lane_tallies ON lane_tallies.lane = lanes.id WHERE lanes.queue = ANY($1) \
+     GROUP BY lanes.id HAVING sum(lane_tallies.queued) > 0";
 pub(crate) const ENDED: &str = "SELECT history.job, history.occurrence, history.attempt, history.epoch, history.session, \
      history.status FROM unnest($1::uuid[], $2::bigint[], $3::integer[]) AS wanted(job, occurrence, attempt) \
      JOIN history ON history.job = wanted.job AND history.occurrence = wanted.occurrence \

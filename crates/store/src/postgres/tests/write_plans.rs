@@ -117,7 +117,11 @@ async fn hot_statements_touch_what_they_want_and_no_more() {
 async fn explain(client: &Client, mode: &str, sql: &str, parameters: &[&str]) -> Value {
     let begin = format!("BEGIN; SET LOCAL plan_cache_mode = {mode}; PREPARE hot AS {sql}");
     client.batch_execute(&begin).await.unwrap();
-    let explain = format!("EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE hot({})", parameters.join(", "));
+    let parameters = match parameters {
+        [] => String::new(),
+        some => format!("({})", some.join(", ")),
+    };
+    let explain = format!("EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE hot{parameters}");
     let answer = client.simple_query(&explain).await.unwrap();
     client.batch_execute("ROLLBACK; DEALLOCATE hot").await.unwrap();
     let text: String = answer
