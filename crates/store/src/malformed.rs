@@ -43,8 +43,12 @@ pub(crate) fn readable<T>(reads: impl IntoIterator<Item = Result<T, Fault>>) -> 
 
 /// Logs a fault of a row the first time that it is met, and counts it.
 pub(crate) fn note(fault: &Fault) {
+    note_text(fault.to_string());
+}
+
+/// The same for a fault that is already put into words.
+pub(crate) fn note_text(text: String) {
     PASSED_OVER.fetch_add(1, Ordering::Relaxed);
-    let text = fault.to_string();
     let mut logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
     if logged.len() < LOGGED_MAX && logged.insert(text.clone()) {
         tracing::warn!(

@@ -57,7 +57,7 @@ async fn json_that_is_nested_too_deeply_is_refused_wherever_it_is() {
             (Method::PATCH, format!("/api/v1/jobs/{job}")),
             (Method::POST, "/api/v1/jobs/batch".to_owned()),
             (Method::POST, format!("/api/v1/jobs/{job}/trigger")),
-            (Method::POST, "/api/v1/worker/report".to_owned()),
+            (Method::POST, "/api/v1/worker/poll".to_owned()),
         ] {
             let (status, body) = send(&server, method.clone(), &path, nested(depth)).await;
             assert_eq!(status, StatusCode::BAD_REQUEST, "{method} {path} {depth}: {body}");

@@ -9,6 +9,7 @@ use super::damage::{Scope, Until, as_problem, structure};
 use super::open::OpenFile;
 use super::scan::{Key, TableScan, tables};
 use crate::fault::Fault;
+use crate::malformed;
 use punctual_core::limits;
 use rusqlite::Connection;
 use std::io;
@@ -227,6 +228,7 @@ impl Checker {
                 for problem in step.problems {
                     self.note(path, problem);
                 }
+                step.malformed.into_iter().for_each(malformed::note_text);
                 last = step.last;
                 if last.is_none() || started.elapsed() >= limits::CHECK_STEP_MAX {
                     break;

@@ -12,6 +12,7 @@ use crate::unfinished::UNFINISHED;
 use punctual_core::ports::StoreError;
 use rusqlite::Connection;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// What was found in the files of a data directory.
@@ -27,8 +28,12 @@ pub struct FileCheck {
 pub fn check_files(dir: &Path) -> Result<FileCheck, OpenError> {
     refuse_incomplete(dir)?;
     let main = dir.join(MAIN_FILE);
-    if !main.is_file() {
-        return Err(OpenError::NoDatabase { dir: dir.to_owned() });
+    match fs::metadata(&main) {
+        Ok(found) if found.is_file() => {}
+        Err(source) if source.kind() != ErrorKind::NotFound => {
+            return Err(OpenError::Io { path: main, source });
+        }
+        _ => return Err(OpenError::NoDatabase { dir: dir.to_owned() }),
     }
     let _lock = DirectoryLock::share(dir)?;
     let mut found = FileCheck::default();

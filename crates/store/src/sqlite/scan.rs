@@ -28,7 +28,10 @@ pub(crate) type Key = Vec<Value>;
 pub(crate) struct Step {
     /// The last row that was read; none when there are no more.
     pub last: Option<Key>,
+    /// Damage of the file: no row near it may be found.
     pub problems: Vec<String>,
+    /// Values that no reader understands. They affect only what their rows describe (decision 0027).
+    pub malformed: Vec<String>,
 }
 
 /// How to read one table.
@@ -155,7 +158,7 @@ impl TableScan {
                 conn.prepare_cached(ends)?.query_row([], |_| Ok(()))?;
             }
         }
-        let mut step = Step { last: None, problems: vec![] };
+        let mut step = Step { last: None, problems: vec![], malformed: vec![] };
         let mut first: Option<Key> = None;
         let mut count = 0;
         let mut statement = conn.prepare_cached(&sql)?;
@@ -169,7 +172,7 @@ impl TableScan {
                 step.last = None;
                 return Ok(step);
             }
-            step.problems.extend(self.unreadable(row)?);
+            step.malformed.extend(self.unreadable(row)?);
             first.get_or_insert_with(|| key.clone());
             step.last = Some(key);
             count += 1;
@@ -254,7 +257,7 @@ pub(crate) fn scan_all(conn: &Connection, rows_max: usize) -> Result<Vec<String>
         let mut last = None;
         loop {
             let step = scan.step(conn, last.as_ref(), rows_max)?;
-            problems.extend(step.problems);
+            problems.extend(step.problems.into_iter().chain(step.malformed));
             last = step.last;
             if last.is_none() {
                 break;

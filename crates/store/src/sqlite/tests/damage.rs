@@ -310,6 +310,21 @@ fn found_note(dir: &Path) -> String {
     check_files(dir).unwrap().notes.join("; ")
 }
 
+/// Only a check names it; the start and the check in the background are about the file.
+#[test]
+fn a_value_that_cannot_be_read_is_no_damage_of_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    fill(dir.path());
+    let path = dir.path().join("punctual.db");
+    let conn = open_for_writing(&path, Durability::PowerLoss).unwrap();
+    conn.execute("INSERT INTO queues (queue, limits) VALUES ('mail', '{garbage')", []).unwrap();
+    drop(conn);
+    assert_eq!(check_once(&[OpenFile::of(path).unwrap()], IN_STEPS), Vec::<String>::new());
+    open(dir.path()).close();
+    let found = check_files(dir.path()).unwrap();
+    assert!(found.problems.iter().any(|problem| problem.contains("queues")), "{found:?}");
+}
+
 #[test]
 fn a_check_of_a_closed_store_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
