@@ -52,6 +52,7 @@ pub(crate) const REFERENCES: &[Reference] = &[
     reference("job_tags", "job", "jobs", "id"),
     reference("job_keys", "job", "jobs", "id"),
     reference("dead_letters", "job", "jobs", "id"),
+    reference("lane_tallies", "lane", "lanes", "id"),
     reference("sessions", "worker", "workers", "id"),
     reference("history", "worker", "workers", "id"),
 ];

@@ -364,6 +364,8 @@ async fn recover(store: &dyn Store, now: Timestamp, opening: SessionOpening, job
     assert_eq!(store.lose_sessions(now, vec![pulse]).await.unwrap(), [true]);
     let recovered = store.recover(now, 1_000).await.unwrap();
     assert!(recovered.ended.contains(&(claimed[0].execution, Status::Lost)), "{recovered:?}");
+    let cancel = punctual_core::ports::Control { job: job.id, verb: Verb::Cancel };
+    store.control(now, vec![cancel]).await.unwrap();
 }
 
 /// Every list, in small pages: what is sound is in it.

@@ -158,7 +158,7 @@ impl Reads {
         while recent.places.len() < RECENT_LOOKED_AT_MAX {
             let rows = self.all(RECENT, (SETTLE_TIME_S, before, limit(RECENT_AT_ONCE))).await?;
             for row in &rows {
-                let place = count(row, 0, "history.place")?;
+                let Some(place) = pass_over(count(row, 0, "history.place"))? else { continue };
                 if get::<bool>(row, 1)? {
                     recent.base = Some(place);
                     return Ok(recent);

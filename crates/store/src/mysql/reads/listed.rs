@@ -181,7 +181,7 @@ impl Reads {
         let rows = self.all(FINISHED_BEFORE, (before.map_or(i64::MAX, counter), limit(most))).await?;
         let mut looked_at = Vec::with_capacity(rows.len());
         for row in &rows {
-            let place = count(row, 0, "history.place")?;
+            let Some(place) = pass_over(count(row, 0, "history.place"))? else { continue };
             let walk = ExecutionWalk::Finished { status, before: Some(place) };
             let meant = pass_over(self.meant_of_finished(row, place, status, query).await)?.flatten();
             looked_at.push(Looked { walk, meant });

@@ -10,6 +10,9 @@ use crate::mysql::{MySqlOptions, MySqlStore};
 use mysql_async::prelude::Queryable;
 use std::sync::Arc;
 
+/// To open a store on a server takes its time: of all columns one in so many is tried, others in each round.
+const TRIED_EVERY: usize = 5;
+
 async fn damage_every_column(options: &MySqlOptions, round: usize) {
     let store = Arc::new(MySqlStore::open(options).await.unwrap());
     populate(store.clone()).await;
@@ -18,7 +21,8 @@ async fn damage_every_column(options: &MySqlOptions, round: usize) {
     let mut client = client(options).await;
     let rows = async |table: &'static Layout| rows_of(options, table).await.unwrap();
     let mut tried = 0;
-    for (number, damage) in damages(Dialect::MySql, round, rows).await.iter().enumerate() {
+    let all = damages(Dialect::MySql, round, rows).await;
+    for (number, damage) in all.iter().enumerate().skip(round).step_by(TRIED_EVERY) {
         // What the database itself refuses cannot come about.
         if client.query_drop(&damage.spoil).await.is_err() {
             continue;
@@ -32,7 +36,7 @@ async fn damage_every_column(options: &MySqlOptions, round: usize) {
         // Where something has taken the place of what was damaged, that stays.
         let _ = client.query_drop(&damage.mend).await;
     }
-    assert!(tried > 100, "{tried}");
+    assert!(tried > 20, "{tried}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

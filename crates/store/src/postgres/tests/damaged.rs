@@ -9,6 +9,9 @@ use crate::postgres::malformed::{find, page};
 use crate::postgres::{PostgresOptions, PostgresStore};
 use std::sync::Arc;
 
+/// To open a store on a server takes its time: of all columns one in so many is tried, others in each round.
+const TRIED_EVERY: usize = 5;
+
 async fn damage_every_column(options: &PostgresOptions, round: usize) {
     let store = Arc::new(PostgresStore::open(options).await.unwrap());
     populate(store.clone()).await;
@@ -17,7 +20,8 @@ async fn damage_every_column(options: &PostgresOptions, round: usize) {
     let client = client(options).await;
     let rows = async |table: &'static Layout| page(&client, table, None).await.unwrap();
     let mut tried = 0;
-    for (number, damage) in damages(Dialect::Postgres, round, rows).await.iter().enumerate() {
+    let all = damages(Dialect::Postgres, round, rows).await;
+    for (number, damage) in all.iter().enumerate().skip(round).step_by(TRIED_EVERY) {
         // What the database itself refuses cannot come about.
         if client.batch_execute(&damage.spoil).await.is_err() {
             continue;
@@ -31,7 +35,7 @@ async fn damage_every_column(options: &PostgresOptions, round: usize) {
         // Where something has taken the place of what was damaged, that stays.
         let _ = client.batch_execute(&damage.mend).await;
     }
-    assert!(tried > 100, "{tried}");
+    assert!(tried > 20, "{tried}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
