@@ -309,7 +309,10 @@ mod tests {
                 "log.slots is not a setting, but slots is: it belongs before the first [table]",
             ),
             ("level = \"info\"", "level is not a setting, but log.level is: it belongs below [log]"),
-            ("[logs]\nlevel = \"info\"", "logs.level is not a setting, but log.level is: it belongs below [log]"),
+            (
+                "[logs]\nlevel = \"info\"",
+                "logs.level is not a setting, but log.level is: it belongs below [log]",
+            ),
             ("[stores]\npool = 4", "[stores] is not a table of settings; did you mean store?"),
             ("[slots]", "slots is a setting, not a table: write slots = …"),
             ("log = \"info\"", "log is a table: write [log] on a line of its own, and its settings below"),

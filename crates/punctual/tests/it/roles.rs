@@ -179,12 +179,11 @@ async fn a_worker_asks_the_server_beside_it_and_finishes_what_runs_when_it_stops
         .await;
     let (_, page) = server.get(&format!("/api/v1/jobs/{job}/executions")).await;
     assert_eq!((&page["items"][0]["worker_id"], &page["items"][0]["result"]), (&json!("helping"), &json!(7)));
-    let slow = server.submit(json!({"name": "shell", "payload": {"script": "sleep 1; echo 8"}})).await;
-    eventually("it runs", async || {
-        let (_, page) = server.get(&format!("/api/v1/jobs/{slow}/executions")).await;
-        page["items"][0]["status"] == "RUNNING"
-    })
-    .await;
+    // A worker that stops gives back what it has been assigned and not started.
+    let started = server.data_dir().join("started");
+    let script = format!("touch {}; sleep 1; echo 8", started.display());
+    let slow = server.submit(json!({"name": "shell", "payload": {"script": script}})).await;
+    eventually("it has started", async || started.exists()).await;
     assert_eq!(worker.stop(), Some(0));
     let (_, page) = server.get(&format!("/api/v1/jobs/{slow}/executions")).await;
     assert_eq!(page["items"][0]["status"], "SUCCEEDED", "{page}");
@@ -196,13 +195,13 @@ async fn a_worker_that_is_ending_is_shown_as_draining_and_takes_nothing_more() {
     let client = server.client();
     let data_dir = server.data_dir().to_str().unwrap();
     let arguments = ["worker", "--data-dir", data_dir, "--worker-name", "leaving", "--drain-grace", "1h"];
+    let arguments = [&arguments[..], &["--allow", "shell"]].concat();
     let (worker, _) = Role::start(punctual(server.data_dir(), &arguments));
-    let nap = json!({"name": "nap", "job_type": "sleep", "payload": {"ms": 3_600_000}, "timeout_secs": 7200});
+    let started = server.data_dir().join("started");
+    let payload = json!({"script": format!("touch {}; sleep 3600", started.display())});
+    let nap = json!({"name": "nap", "job_type": "shell", "payload": payload, "timeout_secs": 7200});
     let running = server.submit(nap.clone()).await;
-    eventually("it runs", async || {
-        client.worker("leaving").await.is_ok_and(|worker| worker.running == 1 && worker.free_slots > 0)
-    })
-    .await;
+    eventually("it has started", async || started.exists()).await;
     kill_process(Pid::from_child(&worker.0), Signal::TERM).expect("it still runs");
     eventually("it drains", async || {
         let worker = client.worker("leaving").await.unwrap();

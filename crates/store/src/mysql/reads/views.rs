@@ -9,6 +9,7 @@ use crate::mysql::rows::{
     read_job, read_live, read_schedule, schedule_columns, time,
 };
 use crate::rows::LiveRow;
+use mysql_async::Row;
 use punctual_core::ids::{ExecutionId, JobId};
 use punctual_core::job::{Job, JobMark};
 use punctual_core::occurrence::{Finished, Live};
@@ -50,10 +51,18 @@ pub(crate) const FINISHED_AT: &str = concat!(
      LEFT JOIN workers ON workers.id = history.worker"
 );
 
+fn is_readable(row: &Row) -> Result<(), Fault> {
+    read_job(row, 0).map(drop)
+}
+
 impl Reads {
     pub async fn job(&mut self, id: JobId) -> Result<Option<JobView>, Fault> {
         self.begin_snapshot().await?;
         let view = self.views(&[id]).await?.remove(&id);
+        if view.is_none() {
+            // A job that is there and cannot be read is an error.
+            self.all(JOBS, (json_of_jobs([id].into_iter()),)).await?.iter().try_for_each(is_readable)?;
+        }
         self.end_snapshot().await?;
         Ok(view)
     }
@@ -87,8 +96,8 @@ impl Reads {
             return Ok(jobs);
         }
         for row in self.all(JOBS, (json_of_jobs(ids.iter().copied()),)).await? {
-            let unnamed = read_job(&row, 0)?;
-            let lane = self.lane(unnamed.lane).await?;
+            let Some(unnamed) = pass_over(read_job(&row, 0))? else { continue };
+            let Some(lane) = pass_over(self.lane(unnamed.lane).await)? else { continue };
             let job = unnamed.named(&lane).job;
             if job.mark != JobMark::Deleted {
                 jobs.insert(job.id, job);

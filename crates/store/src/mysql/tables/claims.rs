@@ -8,6 +8,7 @@
 use super::wanted::{Fetching, Part};
 use crate::draft::WantedClaims;
 use crate::fault::Fault;
+use crate::malformed::pass_over;
 use crate::mysql::rows::{get, limit, live_columns, occurrence_id};
 use punctual_core::ids::OccurrenceId;
 use punctual_core::placing::Place;
@@ -84,7 +85,8 @@ impl Fetching<'_> {
         for some in self.with_work(&lanes).await?.chunks(LANES_AT_ONCE) {
             let branches: Vec<String> = some.iter().map(|lane| end_of_lane(*lane, before, count)).collect();
             for row in self.connection.all_of_text(&branches.join(" UNION ALL ")).await? {
-                places.push(Place { rank: get(&row, 0)?, occurrence: occurrence_id(&row, 1)? });
+                let Some(occurrence) = pass_over(occurrence_id(&row, 1))? else { continue };
+                places.push(Place { rank: get(&row, 0)?, occurrence });
             }
             places.sort_unstable_by(|one, other| other.cmp(one));
             places.truncate(count);
@@ -126,17 +128,18 @@ impl Fetching<'_> {
 
     /// How the lowest ranks are spread over the lanes.
     async fn shares(&mut self, wanted: &WantedClaims) -> Result<BTreeMap<i64, usize>, Fault> {
-        let mut places: Vec<(i64, OccurrenceId, i64)> = Vec::new();
+        // By rank and key as they are: a key that cannot be read counts, and is looked past later.
+        let mut places: Vec<(i64, Vec<u8>, i64, i64)> = Vec::new();
         for some in self.with_work(&wanted.lanes).await?.chunks(LANES_AT_ONCE) {
             let branches: Vec<String> = some.iter().map(|lane| head_of_lane(*lane, wanted.count)).collect();
             for row in self.connection.all_of_text(&branches.join(" UNION ALL ")).await? {
-                places.push((get(&row, 1)?, occurrence_id(&row, 2)?, get(&row, 0)?));
+                places.push((get(&row, 1)?, get(&row, 2)?, get(&row, 3)?, get(&row, 0)?));
             }
             places.sort_unstable();
             places.truncate(wanted.count);
         }
         let mut shares = BTreeMap::new();
-        for (_, _, lane) in places {
+        for (_, _, _, lane) in places {
             *shares.entry(lane).or_default() += 1;
         }
         Ok(shares)

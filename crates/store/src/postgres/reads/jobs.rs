@@ -60,7 +60,11 @@ pub(crate) const STANDING_OF_JOBS: &str = "SELECT wanted.job, coalesce(open.job,
 
 impl<C: GenericClient> Reads<'_, C> {
     pub async fn job(&self, id: JobId) -> Result<Option<JobView>, StoreError> {
-        Ok(self.views(&[id]).await?.remove(&id))
+        let view = self.views(&[id]).await?.remove(&id);
+        if view.is_none() {
+            self.check_readable(id).await?;
+        }
+        Ok(view)
     }
 
     pub async fn jobs(&self, query: &JobQuery) -> Result<Page<JobView, JobId>, StoreError> {

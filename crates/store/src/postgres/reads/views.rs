@@ -56,7 +56,7 @@ impl<C: GenericClient> Reads<'_, C> {
         let mut parts = Parts { schedules, open, ended };
         let mut views = BTreeMap::new();
         for job in jobs {
-            let lane = lanes.lane(job.lane)?;
+            let Some(lane) = pass_over(lanes.lane(job.lane))? else { continue };
             let job = job.named(lane).job;
             if job.mark == JobMark::Deleted {
                 continue;
@@ -75,8 +75,14 @@ impl<C: GenericClient> Reads<'_, C> {
         Ok(views)
     }
 
+    /// A job that is there and cannot be read is an error.
+    pub(super) async fn check_readable(&self, id: JobId) -> Result<(), Fault> {
+        let rows = self.all(JOBS, &[&vec![uuid(id)]]).await?;
+        rows.iter().try_for_each(|row| read_job(row, 0).map(drop))
+    }
+
     async fn jobs_of(&self, ids: &[Uuid]) -> Result<Vec<UnnamedJob>, Fault> {
-        self.all(JOBS, &[&ids]).await?.iter().map(|row| read_job(row, 0)).collect()
+        readable(self.all(JOBS, &[&ids]).await?.iter().map(|row| read_job(row, 0)))
     }
 
     async fn schedules_of(&self, ids: &[Uuid]) -> Result<BTreeMap<JobId, UnnamedSchedule>, Fault> {
