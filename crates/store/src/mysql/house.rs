@@ -14,6 +14,7 @@ use super::unused::{UnusedCursors, delete_lanes};
 use crate::codes::Code;
 use crate::fault::Fault;
 use crate::kept::RemovedLines;
+use crate::malformed::pass_over;
 use crate::marks::Mark;
 use crate::mysql::connection::for_update_of;
 use crate::tally::{self, Counts};
@@ -287,8 +288,9 @@ impl MySqlHouse {
         let mut retired = Retired::default();
         let mut old = Vec::new();
         for row in &looked_at {
-            let is_marked = decode::<JobMark>(row, 2, "jobs.mark")? == JobMark::Deleted;
-            if !is_marked && time(row, 1)? < step.finished_before {
+            let read = || Ok((decode::<JobMark>(row, 2, "jobs.mark")?, time(row, 1)?));
+            let Some((mark, changed_at)) = pass_over(read())? else { continue };
+            if mark != JobMark::Deleted && changed_at < step.finished_before {
                 old.push(job_id(row, 0)?);
             }
         }

@@ -11,6 +11,7 @@ use super::tables::changed::others::FORGET_NOTES;
 use super::unused::{UnusedCursors, delete_lanes};
 use super::wire::{Call, Frame, OwnWire, Parameter, Wire, value};
 use crate::fault::Fault;
+use crate::malformed::pass_over;
 use crate::marks::Mark;
 use crate::tally::{self, Counts};
 use punctual_core::health::WorkerCondition;
@@ -213,8 +214,9 @@ impl House {
         let mut retired = Retired::default();
         let mut old = Vec::new();
         for row in &looked_at {
-            let is_marked = decode::<JobMark>(row, 2, "jobs.mark")? == JobMark::Deleted;
-            if !is_marked && time(row, 1)? < step.finished_before {
+            let read = || Ok((decode::<JobMark>(row, 2, "jobs.mark")?, time(row, 1)?));
+            let Some((mark, changed_at)) = pass_over(read())? else { continue };
+            if mark != JobMark::Deleted && changed_at < step.finished_before {
                 old.push(get::<Uuid>(row, 0)?);
             }
         }

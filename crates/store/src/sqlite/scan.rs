@@ -20,7 +20,7 @@ const JSON_COLUMNS: &[(&str, &str)] = &[
     ("queues", "limits"),
 ];
 
-/// The place of a row in its table.
+/// The place of a row in its table. Text is kept as bytes, because damaged text may not be UTF-8.
 pub(crate) type Key = Vec<Value>;
 
 /// What a step has found.
@@ -40,6 +40,8 @@ pub(crate) struct TableScan {
     table: String,
     /// The columns by which rows are ordered in the table itself.
     key: Vec<String>,
+    /// Which of them hold text.
+    key_is_text: Vec<bool>,
     columns: Vec<String>,
     /// Places of columns that hold JSON.
     json: Vec<usize>,
@@ -57,23 +59,30 @@ pub(crate) fn tables(conn: &Connection) -> Result<Vec<String>, Fault> {
 
 impl TableScan {
     pub fn of(conn: &Connection, table: &str) -> Result<Self, Fault> {
-        let sql = "SELECT name, pk FROM pragma_table_info(?1) ORDER BY cid";
-        let found: Vec<(String, i64)> =
-            all(&mut conn.prepare(sql)?, [table], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let sql = "SELECT name, pk, type = 'TEXT' FROM pragma_table_info(?1) ORDER BY cid";
+        let found: Vec<(String, i64, bool)> =
+            all(&mut conn.prepare(sql)?, [table], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
         let sql = "SELECT wr FROM pragma_table_list(?1) WHERE schema = 'main'";
         let has_rowid = conn.query_row(sql, [table], |row| row.get::<_, i64>(0))? == 0;
-        let columns: Vec<String> = found.iter().map(|(name, _)| name.clone()).collect();
-        let key = if has_rowid {
-            vec!["rowid".to_owned()]
+        let columns: Vec<String> = found.iter().map(|(name, ..)| name.clone()).collect();
+        let (key, key_is_text) = if has_rowid {
+            (vec!["rowid".to_owned()], vec![false])
         } else {
-            let mut key: Vec<_> = found.into_iter().filter(|(_, place)| *place > 0).collect();
-            key.sort_by_key(|(_, place)| *place);
-            key.into_iter().map(|(name, _)| name).collect()
+            let mut key: Vec<_> = found.into_iter().filter(|(_, place, _)| *place > 0).collect();
+            key.sort_by_key(|(_, place, _)| *place);
+            key.into_iter().map(|(name, _, is_text)| (name, is_text)).unzip()
         };
         let is_json = |column: &String| JSON_COLUMNS.contains(&(table, column.as_str()));
         let json = (0..columns.len()).filter(|place| is_json(&columns[*place])).collect();
-        let mut scan =
-            TableScan { table: table.to_owned(), key, columns, json, searches: vec![], ends: vec![] };
+        let mut scan = TableScan {
+            table: table.to_owned(),
+            key,
+            key_is_text,
+            columns,
+            json,
+            searches: vec![],
+            ends: vec![],
+        };
         scan.searches.push(("its key".to_owned(), scan.search("NOT INDEXED", &[], None)));
         let sql = "SELECT name FROM pragma_index_list(?1) WHERE ?2 OR origin <> 'pk'";
         let indexes: Vec<String> = all(&mut conn.prepare(sql)?, (table, has_rowid), |row| Ok(row.get(0)?))?;
@@ -130,7 +139,11 @@ impl TableScan {
     }
 
     fn compared(&self, operator: &str, first: usize) -> String {
-        let marks: Vec<String> = (first..first + self.key.len()).map(|mark| format!("?{mark}")).collect();
+        let mark = |(place, is_text): (usize, &bool)| {
+            let mark = first + place;
+            if *is_text { format!("CAST(?{mark} AS TEXT)") } else { format!("?{mark}") }
+        };
+        let marks: Vec<String> = self.key_is_text.iter().enumerate().map(mark).collect();
         format!("({}) {operator} ({})", self.keys(""), marks.join(", "))
     }
 
@@ -164,7 +177,7 @@ impl TableScan {
         let mut statement = conn.prepare_cached(&sql)?;
         let mut rows = statement.query(params_from_iter(after.into_iter().flatten()))?;
         while let Some(row) = rows.next()? {
-            let key = (0..self.key.len()).map(|place| row.get(place)).collect::<Result<Key, _>>()?;
+            let key = self.key_of(row)?;
             let before = step.last.as_ref().or(after);
             if before.is_some_and(|before| compare(before, &key) != Ordering::Less) {
                 // Who went on from here might never come to an end.
@@ -185,6 +198,14 @@ impl TableScan {
             step.last = None;
         }
         Ok(step)
+    }
+
+    fn key_of(&self, row: &Row<'_>) -> rusqlite::Result<Key> {
+        let value = |place| match row.get_ref(place)? {
+            ValueRef::Text(text) => Ok(Value::Blob(text.to_vec())),
+            value => Ok(value.try_into()?),
+        };
+        (0..self.key.len()).map(value).collect()
     }
 
     /// What is wrong with the values of a row, of which every byte is read.
@@ -232,8 +253,7 @@ impl TableScan {
             self.keys(" DESC"),
             limit(rows),
         );
-        let read = |row: &Row<'_>| (0..self.key.len()).map(|place| row.get(place)).collect();
-        Ok(conn.prepare(&sql)?.query_row([], read).optional()?)
+        Ok(conn.prepare(&sql)?.query_row([], |row| self.key_of(row)).optional()?)
     }
 
     /// The lowest and highest number of a row; none if there is none.

@@ -96,7 +96,10 @@ impl Written {
                 None => read_lane(conn, lane)?,
             };
             if changes != [0; 3] {
-                counts.iter_mut().zip(changes).for_each(|(count, change)| *count += change);
+                counts
+                    .iter_mut()
+                    .zip(changes)
+                    .for_each(|(count, change)| *count = count.saturating_add(change));
                 put_lane(conn, lane, counts)?;
             }
             active.written(conn, names, lane, counts)?;

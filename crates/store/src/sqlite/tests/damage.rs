@@ -110,8 +110,11 @@ fn found_at_start(path: &Path, steps: &[&str]) -> bool {
     }
 }
 
+/// By the check in the background: as damage, or as values that cannot be read.
 fn found_later(path: &Path, pace: Pace) -> bool {
-    !check_once(&[OpenFile::of(path.to_owned()).unwrap()], pace).is_empty()
+    let has_malformed =
+        || scan_all(&open_for_reading(path).unwrap(), 1_000).is_ok_and(|found| !found.is_empty());
+    !check_once(&[OpenFile::of(path.to_owned()).unwrap()], pace).is_empty() || has_malformed()
 }
 
 #[test]

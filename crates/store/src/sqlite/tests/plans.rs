@@ -143,6 +143,9 @@ fn fill(core: &mut SqliteCore) {
     let workers = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100) \
          INSERT INTO workers (name) SELECT 'worker ' || n FROM n";
     core.connection().execute_batch(workers).unwrap();
+    let lanes = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100) \
+         INSERT INTO lanes (queue, job_type) SELECT 'queue ' || n, 'noop' FROM n";
+    core.connection().execute_batch(lanes).unwrap();
     apply(core, submit((0..3_000).map(job)));
     apply(core, submit((3_000..6_000).map(|n| future_job(n, n as i64))));
     let failing = claim(core, session, 1, 1_000);
