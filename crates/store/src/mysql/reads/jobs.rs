@@ -96,7 +96,7 @@ impl Reads {
         let mut meant = Vec::with_capacity(candidates.len());
         let mut in_doubt = Vec::new();
         for candidate in candidates {
-            let lane = self.lane(candidate.lane).await?;
+            let Some(lane) = pass_over(self.lane(candidate.lane).await)? else { continue };
             if !candidate.matches(query, &lane) {
                 continue;
             }
