@@ -61,7 +61,7 @@ impl Reads {
         let view = self.views(&[id]).await?.remove(&id);
         if view.is_none() {
             // A job that is there and cannot be read is an error.
-            self.all(JOBS, (json_of_jobs([id].into_iter()),)).await?.iter().try_for_each(is_readable)?;
+            self.all(JOBS, (json_of_jobs([id]),)).await?.iter().try_for_each(is_readable)?;
         }
         self.end_snapshot().await?;
         Ok(view)
