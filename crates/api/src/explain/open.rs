@@ -158,7 +158,7 @@ fn queued(live: &Live, facts: &Facts) -> Vec<String> {
     if let Some(busy) = all_busy(&able.open, facts) {
         said.push(busy);
     }
-    if said.is_empty() {
+    if said.is_empty() && facts.queue_unreadable.is_none() {
         said.push("Nothing is in its way: a worker takes it at any moment.".to_owned());
     }
     said.push(format!("It has been ready since {}.", when(live.available_at, facts.now)));

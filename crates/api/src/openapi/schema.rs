@@ -168,7 +168,8 @@ type Fields = Vec<(&'static str, Schema)>;
 
 impl Schemas {
     pub fn add(&mut self, name: &str, schema: Schema) {
-        self.named.insert(name.to_owned(), schema.value());
+        let before = self.named.insert(name.to_owned(), schema.value());
+        assert!(before.is_none(), "two schemas are named {name}");
     }
 
     /// An object that requests send: it has no other fields, and null is as good as nothing.

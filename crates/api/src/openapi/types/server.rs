@@ -289,7 +289,7 @@ fn stats(schemas: &mut Schemas) {
                     ),
                 ),
             ),
-            ("live", the("Live", "What there is in all, shown or not.")),
+            ("live", the("LiveTotals", "What there is in all, shown or not.")),
             ("truncated", flag("Whether `queues` or `workers` leave anything out.")),
             ("jobs", the("JobCounts", "How many jobs are kept, by status.")),
             ("counters", the("Counters", "What the processes that are alive have done since each started.")),
@@ -297,7 +297,7 @@ fn stats(schemas: &mut Schemas) {
         ],
     );
     schemas.answer::<LiveBody>(
-        "Live",
+        "LiveTotals",
         "What is live and who is connected, added up.",
         vec![
             ("lanes", count("Pairs of queue and job type that have something live.")),
