@@ -1,6 +1,6 @@
 //! What every body must be before anyone parses it: UTF-8, and not nested without end.
 //!
-//! A payload passes through as text and is parsed by whoever reads it later, often by recursion.
+//! A payload passes through as text. Clients parse it later, often by recursion.
 
 use crate::error::ApiError;
 use punctual_core::documents::is_deeper;

@@ -1,6 +1,6 @@
 //! JSON documents that handlers leave behind: results and checkpoints.
 //!
-//! They are stored and shown as text, and parsed by whoever reads them, often by recursion. Brackets are cheap to
+//! They are stored and shown as text. Clients parse them, often by recursion. Brackets are cheap to
 //! write: tens of thousands of them fit into a small document and would overrun the stack of a reader, or make it refuse
 //! the whole page. So every document is held to one depth, wherever it enters.
 
