@@ -21,8 +21,8 @@ use tokio::time::{sleep, timeout};
 
 /// How long a database may take for a small commit before it counts as gone.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the worker may take to open its session, and the pause between two looks.
-const WORKER_OPEN_MAX: Duration = Duration::from_secs(10);
+/// How long to wait until the worker has the only session, and the pause between two looks.
+const WORKER_OPEN_MAX: Duration = Duration::from_secs(60);
 const WORKER_OPEN_PAUSE: Duration = Duration::from_millis(10);
 
 /// What the server does, its worker, and how long it keeps what is over.
@@ -161,7 +161,8 @@ impl Stage {
     /// Gives the worker nothing until it is let go. Its queue goes on: what becomes ready goes through the limits there are.
     pub async fn hold_worker(&self) -> anyhow::Result<()> {
         let gives_up_at = Instant::now() + WORKER_OPEN_MAX;
-        while self.client.workers().await?.items.is_empty() && Instant::now() < gives_up_at {
+        // The session of a server that was killed before this one is listed until it expires.
+        while self.client.workers().await?.items.len() != 1 && Instant::now() < gives_up_at {
             sleep(WORKER_OPEN_PAUSE).await;
         }
         self.client.pause_worker(WORKER).await?;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// Jobs that are submitted one after the other, and times that each route is asked.
 const SINGLE_JOBS: usize = 200;
-const READS: usize = 20;
+const READS: usize = 200;
 
 #[derive(clap::Args)]
 pub struct UnusedArgs {
@@ -54,7 +54,7 @@ struct Side {
     metrics_us: Percentiles,
 }
 
-/// What the server with unused names needs, as a multiple of what the other one needs.
+/// What the server with unused names needs, as a multiple of what another one needs.
 #[derive(Debug, Serialize)]
 struct Ratios {
     start: f64,
@@ -74,37 +74,62 @@ struct UnusedReport {
     names: u64,
     jobs: u64,
     empty: Side,
+    /// As many jobs as `used` had, all with the same names.
+    same_names: Side,
     used: Side,
-    ratios: Ratios,
+    to_empty: Ratios,
+    /// What finished jobs cost that are still kept is no longer in these.
+    to_same_names: Ratios,
 }
 
 pub async fn run(args: UnusedArgs) -> anyhow::Result<Exit> {
     args.load.check()?;
     let machine = Machine::here(&args.place.dir);
     let empty = measure(Ground::lay(&args.place).await?, &args).await?;
-    let mut stage = Stage::start(Ground::lay(&args.place).await?, StageOptions::USUAL).await?;
-    if let Err(error) = use_names(&mut stage, &args).await {
-        return Err(stage.explained(error).await);
-    }
-    let used = measure(stage.into_ground(), &args).await?;
-    let ratios = Ratios::of(&empty, &used);
-    let report = UnusedReport { machine, names: args.names, jobs: args.jobs, empty, used, ratios };
-    args.output.print(&report, describe)?;
-    Ok(Exit::Done)
-}
-
-/// Runs one job in each of many queues, for an owner, with a tag and a key of its own.
-async fn use_names(stage: &mut Stage, args: &UnusedArgs) -> anyhow::Result<()> {
-    let job = load::no_op("noop", args.load.payload_bytes)?;
-    let bar = progress("using names", args.names);
-    let since = Moment::now();
-    let named = move |number: u64| SubmitJob {
+    let same_names = measure_used(&args, |job, _| SubmitJob {
+        queue: Some("used".to_owned()),
+        owner_id: Some("owner".to_owned()),
+        tags: Some(vec!["tag".to_owned()]),
+        ..job
+    });
+    let same_names = same_names.await?;
+    let used = measure_used(&args, |job, number| SubmitJob {
         queue: Some(format!("unused-{number}")),
         owner_id: Some(format!("owner-{number}")),
         tags: Some(vec![format!("tag-{number}")]),
         idempotency_key: Some(format!("key-{number}")),
-        ..job.clone()
-    };
+        ..job
+    });
+    let used = used.await?;
+    let to_empty = Ratios::of(&empty, &used);
+    let to_same_names = Ratios::of(&same_names, &used);
+    let (names, jobs) = (args.names, args.jobs);
+    let report = UnusedReport { machine, names, jobs, empty, same_names, used, to_empty, to_same_names };
+    args.output.print(&report, describe)?;
+    Ok(Exit::Done)
+}
+
+/// Measures a server that has run as many jobs as there are names, each with the names that `with_names` gives it.
+async fn measure_used(
+    args: &UnusedArgs,
+    with_names: fn(SubmitJob, u64) -> SubmitJob,
+) -> anyhow::Result<Side> {
+    let mut stage = Stage::start(Ground::lay(&args.place).await?, StageOptions::USUAL).await?;
+    if let Err(error) = run_jobs(&mut stage, args, with_names).await {
+        return Err(stage.explained(error).await);
+    }
+    measure(stage.into_ground(), args).await
+}
+
+async fn run_jobs(
+    stage: &mut Stage,
+    args: &UnusedArgs,
+    with_names: fn(SubmitJob, u64) -> SubmitJob,
+) -> anyhow::Result<()> {
+    let job = load::no_op("noop", args.load.payload_bytes)?;
+    let bar = progress("using names", args.names);
+    let since = Moment::now();
+    let named = move |number: u64| with_names(job.clone(), number);
     load::submit_all(&stage.client, args.load, args.names, &bar, named).await?;
     pace::watch(stage, args.names, since, &bar).await?;
     bar.finish_and_clear();
@@ -182,6 +207,24 @@ impl Ratios {
     }
 }
 
+impl Ratios {
+    fn describe(&self) -> String {
+        format!(
+            "start {:.2}, memory {:.2}, submit {:.2}, batches {:.2}, drain {:.2}, /stats {:.2}, /queues {:.2}, \
+             /autoscaling {:.2}, /metrics {:.2}",
+            self.start,
+            self.memory,
+            self.submit,
+            self.batches,
+            self.drain,
+            self.stats,
+            self.queues,
+            self.autoscaling,
+            self.metrics
+        )
+    }
+}
+
 impl Side {
     fn rows(&self, title: &'static str) -> [(&'static str, Option<String>); 5] {
         let start =
@@ -208,13 +251,11 @@ fn describe(report: &UnusedReport) -> String {
         grouped(report.names as f64),
         grouped(report.jobs as f64)
     );
-    let r = &report.ratios;
-    let ratios = format!(
-        "start {:.2}, memory {:.2}, submit {:.2}, batches {:.2}, drain {:.2}, /stats {:.2}, /queues {:.2}, \
-         /autoscaling {:.2}, /metrics {:.2}",
-        r.start, r.memory, r.submit, r.batches, r.drain, r.stats, r.queues, r.autoscaling, r.metrics
-    );
+    let ratios = [
+        ("Times empty", Some(report.to_empty.describe())),
+        ("Times same names", Some(report.to_same_names.describe())),
+    ];
     let rows = [("Names", Some(names))].into_iter().chain(report.empty.rows("Empty"));
-    let rows = rows.chain(report.used.rows("Used once")).chain([("Times the empty one", Some(ratios))]);
-    details(rows.chain(report.machine.rows()))
+    let rows = rows.chain(report.same_names.rows("Same names")).chain(report.used.rows("Used once"));
+    details(rows.chain(ratios).chain(report.machine.rows()))
 }

@@ -217,3 +217,38 @@ fn a_second_server_is_refused_when_the_lock_file_is_gone() {
     assert!(said(&check(directory.path())).contains("another process"));
     server.said(&["job", "submit", "after", "--type", "noop", "--wait"]);
 }
+
+#[tokio::test]
+async fn a_queue_that_cannot_be_read_affects_no_other_and_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    fs::create_dir(&data).unwrap();
+    let server = Server::start_in(&data, &[]);
+    server.said(&["queue", "set", "payroll", "--concurrency", "73519"]);
+    assert!(server.stop().success());
+    let path = data.join("punctual.db");
+    let mut bytes = fs::read(&path).unwrap();
+    let limit = bytes.windows(5).position(|digits| digits == b"73519").unwrap();
+    bytes[limit] = b'x';
+    fs::write(&path, bytes).unwrap();
+
+    let checked = check(&data);
+    assert_eq!(checked.status.code(), Some(1), "{}", said(&checked));
+    assert!(said(&checked).contains("queues") && said(&checked).contains("payroll"), "{}", said(&checked));
+
+    let server = Server::start_in(&data, &[]);
+    let held = server.submit(json!({"name": "pay", "job_type": "noop", "queue": "payroll"})).await;
+    server.said(&["job", "submit", "mail", "--type", "noop", "--wait"]);
+    let (status, problem) = server.post("/api/v1/queues/payroll/resume", "").await;
+    assert_eq!(status, StatusCode::CONFLICT, "{problem}");
+    let doctor = server.cli(&["doctor"]);
+    assert!(said(&doctor).contains("payroll"), "{}", said(&doctor));
+    assert_eq!(server.get(&format!("/api/v1/jobs/{held}")).await.1["status"], "ACTIVE");
+    server.said(&["queue", "set", "payroll", "--concurrency", "5"]);
+    eventually("it runs", async || {
+        server.get(&format!("/api/v1/jobs/{held}")).await.1["status"] == "COMPLETED"
+    })
+    .await;
+    assert!(server.stop().success());
+    assert!(check(&data).status.success());
+}

@@ -23,6 +23,8 @@ const WRITER_CACHE_KIB: u32 = 12 * 1024;
 const SIDE_CACHE_KIB: u32 = 4 * 1024;
 /// Page cache of a connection that reads all of a file once and compares tables with their indexes.
 const WHOLE_CACHE_KIB: u32 = 64 * 1024;
+/// Page cache of the check at the start, which reads every page once.
+pub(crate) const CHECK_CACHE_KIB: u32 = 256;
 /// How long to wait for a lock that SQLite itself takes for a moment, as during recovery or a checkpoint.
 const BUSY: Duration = Duration::from_secs(5);
 
@@ -131,14 +133,18 @@ fn escaped(path: &Path) -> String {
         .collect()
 }
 
+pub(crate) fn set_cache(conn: &Connection, kib: u32) -> Result<(), Fault> {
+    // Negative numbers are KiB for SQLite.
+    Ok(conn.pragma_update(None, "cache_size", -i64::from(kib))?)
+}
+
 /// What every connection has in common.
 pub(crate) fn prepare_for_use(conn: &Connection, cache_kib: u32) -> Result<(), Fault> {
     conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     // Without it SQLite plans every statement anew whenever a LIMIT is bound.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     conn.busy_timeout(BUSY)?;
-    // Negative numbers are KiB for SQLite.
-    conn.pragma_update(None, "cache_size", -i64::from(cache_kib))?;
+    set_cache(conn, cache_kib)?;
     conn.pragma_update(None, "temp_store", "MEMORY")?;
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::malformed::malformed_rows;
 use super::rows::all;
-use super::scan::scan_all;
+use super::scan::{ScanReport, scan_all};
 use crate::fault::Fault;
 use punctual_core::limits;
 use rusqlite::Connection;
@@ -169,12 +169,16 @@ const TALLY_RULES: &[(&str, &str)] = &[
 pub(crate) fn problems(conn: &Connection) -> Result<Vec<String>, Fault> {
     // One snapshot for all rules: between two of them the writer may commit.
     let _snapshot = conn.unchecked_transaction()?;
-    let mut problems = file_problems(conn)?;
-    // A damaged file answers no other question.
+    let ScanReport { problems, malformed } = scan(conn)?;
+    // The answers of a damaged file to other questions mean nothing.
     if !problems.is_empty() {
         return Ok(problems);
     }
-    problems.extend(malformed_rows(conn)?);
+    let mut problems = malformed_rows(conn)?;
+    if problems.is_empty() {
+        // These name no rows. They count where no table of the store is concerned.
+        problems = malformed;
+    }
     problems.extend(broken(conn, RULES)?);
     problems.extend(tally_problems(conn)?);
     Ok(problems)
@@ -196,14 +200,20 @@ fn broken(conn: &Connection, rules: &[(&str, &str)]) -> Result<Vec<String>, Faul
     Ok(problems)
 }
 
-/// What is wrong with the file, whatever its tables mean: with its structure, or with rows that cannot be read or found.
+/// Damage of the file, and values that cannot be read, whatever its tables mean.
 pub(crate) fn file_problems(conn: &Connection) -> Result<Vec<String>, Fault> {
+    let ScanReport { mut problems, malformed } = scan(conn)?;
+    problems.extend(malformed);
+    problems.truncate(limits::DAMAGE_LISTED_MAX);
+    Ok(problems)
+}
+
+fn scan(conn: &Connection) -> Result<ScanReport, Fault> {
     let sql = format!("PRAGMA integrity_check({})", limits::DAMAGE_LISTED_MAX);
     let mut lines = all(&mut conn.prepare(&sql)?, [], |row| Ok(row.get::<_, String>(0)?))?;
     lines.retain(|line| line != "ok");
-    if lines.is_empty() {
-        lines = scan_all(conn, limits::CHECK_ROWS)?;
-        lines.truncate(limits::DAMAGE_LISTED_MAX);
+    if !lines.is_empty() {
+        return Ok(ScanReport { problems: lines, malformed: vec![] });
     }
-    Ok(lines)
+    scan_all(conn, limits::CHECK_ROWS)
 }

@@ -269,22 +269,30 @@ impl TableScan {
     }
 }
 
-/// All of a database at once, for a caller that has the time.
-pub(crate) fn scan_all(conn: &Connection, rows_max: usize) -> Result<Vec<String>, Fault> {
-    let mut problems = Vec::new();
+/// What a scan of a whole database has found, see [`Step`].
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct ScanReport {
+    pub problems: Vec<String>,
+    pub malformed: Vec<String>,
+}
+
+/// Scans all tables at once, for a caller that has the time.
+pub(crate) fn scan_all(conn: &Connection, rows_max: usize) -> Result<ScanReport, Fault> {
+    let mut report = ScanReport::default();
     for table in tables(conn)? {
         let scan = TableScan::of(conn, &table)?;
         let mut last = None;
         loop {
             let step = scan.step(conn, last.as_ref(), rows_max)?;
-            problems.extend(step.problems.into_iter().chain(step.malformed));
+            report.problems.extend(step.problems);
+            report.malformed.extend(step.malformed);
             last = step.last;
             if last.is_none() {
                 break;
             }
         }
     }
-    Ok(problems)
+    Ok(report)
 }
 
 /// A key in the order of SQLite: numbers, then text, then bytes.

@@ -3,7 +3,7 @@
 
 use super::background::{BackgroundCheck, Findings};
 use super::checkpoint::Checkpointer;
-use super::connection::{Durability, open_for_reading, open_for_writing};
+use super::connection::{CHECK_CACHE_KIB, Durability, open_for_reading, open_for_writing, set_cache};
 use super::core::SqliteCore;
 use super::damage;
 use super::figures::Figures;
@@ -196,8 +196,12 @@ serve_register!(SqliteStore);
 /// Opens a file for writing and refuses it if it is damaged.
 fn open_checked(path: &Path, durability: Durability, steps: &[&str]) -> Result<Connection, OpenError> {
     let damaged = |problems| OpenError::Damaged { path: path.to_owned(), problems };
-    let checked = open_for_writing(path, durability)
-        .and_then(|mut conn| damage::at_start(&mut conn, steps).map(|problems| (conn, problems)));
+    let checked = open_for_writing(path, durability).and_then(|mut conn| {
+        set_cache(&conn, CHECK_CACHE_KIB)?;
+        let problems = damage::at_start(&mut conn, steps)?;
+        set_cache(&conn, durability.cache_kib())?;
+        Ok((conn, problems))
+    });
     match checked {
         Ok((conn, problems)) if problems.is_empty() => Ok(conn),
         Ok((_, problems)) => Err(damaged(problems)),

@@ -4,7 +4,7 @@ use super::{Still, apply, at, claim, job, open, open_session, report, submit};
 use crate::sqlite::background::{Pace, check_once};
 use crate::sqlite::connection::{Durability, open_for_reading, open_for_writing};
 use crate::sqlite::open::OpenFile;
-use crate::sqlite::scan::{TableScan, scan_all, tables};
+use crate::sqlite::scan::{ScanReport, TableScan, scan_all, tables};
 use crate::sqlite::{
     BackupError, LogCore, OpenError, SqliteCore, SqliteOptions, SqliteStore, backup, check_files, damage,
     migrate,
@@ -112,8 +112,9 @@ fn found_at_start(path: &Path, steps: &[&str]) -> bool {
 
 /// By the check in the background: as damage, or as values that cannot be read.
 fn found_later(path: &Path, pace: Pace) -> bool {
-    let has_malformed =
-        || scan_all(&open_for_reading(path).unwrap(), 1_000).is_ok_and(|found| !found.is_empty());
+    let has_malformed = || {
+        scan_all(&open_for_reading(path).unwrap(), 1_000).is_ok_and(|found| found != ScanReport::default())
+    };
     !check_once(&[OpenFile::of(path.to_owned()).unwrap()], pace).is_empty() || has_malformed()
 }
 
@@ -258,7 +259,7 @@ fn every_index_of_the_schema_is_searched() {
     for table in tables(conn).unwrap() {
         TableScan::of(conn, &table).unwrap().step(conn, None, 10).unwrap();
     }
-    assert_eq!(scan_all(conn, 10).unwrap(), Vec::<String>::new());
+    assert_eq!(scan_all(conn, 10).unwrap(), ScanReport::default());
 }
 
 #[test]
