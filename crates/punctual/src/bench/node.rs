@@ -29,8 +29,6 @@ use tokio::sync::watch;
 /// How the measuring process starts this one.
 pub const SUBCOMMAND: &str = "node";
 const TOKEN_ID: &str = "bench";
-/// The name of its worker.
-pub const WORKER: &str = "bench";
 /// Old things are looked for at least this often, and at most.
 const RETAIN_INTERVAL_MIN: Duration = Duration::from_millis(500);
 const RETAIN_INTERVAL_MAX: Duration = Duration::from_secs(60);
@@ -128,6 +126,11 @@ fn engine_config(keep: Option<Span>) -> EngineConfig {
     }
 }
 
+/// The name of the worker of a process. The session of a killed process is listed until it expires, so that names differ.
+pub fn worker_name(process: u32) -> String {
+    format!("bench-{process}")
+}
+
 fn start_worker(
     args: &NodeArgs,
     host: &Host,
@@ -139,7 +142,7 @@ fn start_worker(
     let mut executors = builtin_executors(host);
     executors.push(Arc::new(recorder) as Arc<dyn Executor>);
     let config = WorkerConfig {
-        name: WORKER.to_owned(),
+        name: worker_name(std::process::id()),
         slots: args.slots,
         prefetch: args.prefetch,
         embedded,

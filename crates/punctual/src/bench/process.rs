@@ -1,6 +1,6 @@
 //! A measured process, and the pipe to it. It ends when this is dropped, and by itself when whoever measures is killed.
 
-use crate::bench::node::{self, Part};
+use crate::bench::node::{self, Part, worker_name};
 use crate::bench::pipe::{Ask, Counts, Door, Start, Tell, TransactionTimes};
 use crate::bench::usage::Usage;
 use crate::store::ServerPlace;
@@ -87,6 +87,10 @@ impl NodeProcess {
         self.ask(Ask::Transactions)?;
         let told = timeout(ANSWER_TIMEOUT, self.transactions.recv()).await;
         told.ok().flatten().context("the server to be measured does not answer")
+    }
+
+    pub fn worker(&self) -> String {
+        worker_name(self.child.id())
     }
 
     /// What it has used so far.

@@ -1,7 +1,7 @@
 //! A server in a process of its own, on a temporary directory and a free port of the loopback interface, and a
 //! client for it. Whatever ends the benchmark ends the server and removes the directory.
 
-use crate::bench::node::{Part, WORKER};
+use crate::bench::node::Part;
 use crate::bench::pipe::{Counts, Start, TransactionTimes};
 use crate::bench::process::{Database, Launch, Launched, NodeProcess};
 use crate::bench::scratch::Scratch;
@@ -21,8 +21,8 @@ use tokio::time::{sleep, timeout};
 
 /// How long a database may take for a small commit before it counts as gone.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long to wait until the worker has the only session, and the pause between two looks.
-const WORKER_OPEN_MAX: Duration = Duration::from_secs(60);
+/// How long the worker may take to open its session, and the pause between two looks.
+const WORKER_OPEN_MAX: Duration = Duration::from_secs(10);
 const WORKER_OPEN_PAUSE: Duration = Duration::from_millis(10);
 
 /// What the server does, its worker, and how long it keeps what is over.
@@ -161,17 +161,20 @@ impl Stage {
     /// Gives the worker nothing until it is let go. Its queue goes on: what becomes ready goes through the limits there are.
     pub async fn hold_worker(&self) -> anyhow::Result<()> {
         let gives_up_at = Instant::now() + WORKER_OPEN_MAX;
-        // The session of a server that was killed before this one is listed until it expires.
-        while self.client.workers().await?.items.len() != 1 && Instant::now() < gives_up_at {
+        let worker = self.server.worker();
+        while Instant::now() < gives_up_at {
+            if self.client.workers().await?.items.iter().any(|open| open.worker_id == worker) {
+                break;
+            }
             sleep(WORKER_OPEN_PAUSE).await;
         }
-        self.client.pause_worker(WORKER).await?;
+        self.client.pause_worker(&worker).await?;
         Ok(())
     }
 
     /// Gives a worker that was held all it can take.
     pub async fn let_worker_go(&self) -> anyhow::Result<()> {
-        self.client.resume_worker(WORKER).await?;
+        self.client.resume_worker(&self.server.worker()).await?;
         Ok(())
     }
 
