@@ -436,8 +436,8 @@ pub const START_SAMPLE_PLACES: i64 = 8;
 /// How long one step of the background check may hold its snapshot of a SQLite file. The write-ahead log
 /// cannot be reset meanwhile.
 pub const CHECK_STEP_MAX: Duration = Duration::from_millis(100);
-/// How long a background check may check the structure of a file or table at once. Larger ones are covered by reading all
-/// rows and index entries, in steps.
+/// How long a background check may check the structure of a file or table at once. Larger ones are covered by
+/// reading all rows and index entries, in steps.
 pub const CHECK_STRUCTURE_MAX: Duration = Duration::from_millis(500);
 /// The background check rests this many times as long as it has worked: five percent of one processor.
 pub const CHECK_REST_FACTOR: u32 = 19;
