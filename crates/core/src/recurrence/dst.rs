@@ -97,7 +97,7 @@ impl LocalPattern<'_> {
             if share.after_gap.is_some() {
                 return share.after_gap;
             }
-            // No earlier reading fires later than this one by more than the widest offset.
+            // No reading up to this one fires later than it plus the widest offset.
             let latest = self.pattern.last_before(Civil(stretch.start + OFFSET_MAX_US))?;
             end = stretch.start.min(latest.0 + OFFSET_MAX_US + 1);
         }
