@@ -42,7 +42,7 @@ impl SessionRow {
     }
 }
 
-/// The mode that an operator has set for a session.
+/// The mode of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SessionMode {
     #[default]

@@ -25,7 +25,7 @@ pub fn take() -> Moves {
     MOVES.take()
 }
 
-/// The name in `docs/lifecycle.md`. Finished states have none there: no event leads out of them.
+/// The name in `docs/lifecycle.md`; finished states have no row there, because no event leads out of them.
 pub fn state_name(state: State) -> String {
     match state {
         State::Waiting(gates) => {
