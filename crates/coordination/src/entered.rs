@@ -1,12 +1,14 @@
-//! Who has entered the cluster through this process. Services forget who is gone, and an id must not come back: whoever was
-//! told that it is in never enters a second time, but only beats.
+//! The members that have joined the cluster through this process. Services forget members that are gone, and
+//! an id must not be reused: a member that was once confirmed never joins a second time, but only sends a
+//! heartbeat.
 
 use punctual_core::limits::MEMBER_CARD_BYTES_MAX;
 use punctual_core::ports::{CoordinationError, MemberId};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Members of one process that are remembered. A node has a new one each time that it was given up, which is rare.
+/// Maximum number of remembered members of one process. A node gets a new one each time that it was evicted,
+/// which is rare.
 const REMEMBERED_MAX: usize = 1_000;
 
 #[derive(Debug, Default)]
@@ -21,7 +23,7 @@ impl Entered {
         let mut entered = self.lock();
         entered.insert(member.clone());
         while entered.len() > REMEMBERED_MAX {
-            // Ids are ordered by time, where they are those of nodes.
+            // Ids of nodes are ordered by time.
             entered.pop_first();
         }
     }
@@ -31,7 +33,7 @@ impl Entered {
     }
 }
 
-/// Refuses what a member must not say of itself because it would burden everybody.
+/// Rejects cards that are too large, because every node reads them.
 pub(crate) fn check_card(card: &str) -> Result<(), CoordinationError> {
     if card.len() <= MEMBER_CARD_BYTES_MAX {
         return Ok(());

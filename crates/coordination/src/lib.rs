@@ -1,8 +1,9 @@
-//! Adapters of the `Coordination` port: who is in the cluster, and who looks after what.
+//! Adapters of the `Coordination` port: the members of the cluster, and which member owns what.
 //!
-//! The store is the default, so that a cluster needs nothing beside it; etcd, Redis and ZooKeeper are for those who have them,
-//! each behind a feature. All pass one suite, `conformance`. Nothing here decides whether a job runs: two nodes that believe
-//! to hold the same lease do some work twice, and the store refuses the second of them.
+//! The store is the default, so that a cluster needs nothing else. etcd, Redis and ZooKeeper are
+//! alternatives, each behind a feature. All pass one suite, `conformance`. Nothing here decides whether a job
+//! runs: two nodes that both believe to hold a lease do some work twice, and the store rejects the second of
+//! them.
 
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;

@@ -1,17 +1,18 @@
-//! What is kept where a cluster keeps its own and cannot be read: by somebody else, or damaged. It stands for nobody and is
-//! passed over, so that the others go on, and is named once.
+//! Malformed entries among those of a cluster: written by another program, or damaged. They are ignored, so
+//! that the members continue to work, and logged once.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// By where it is, why it cannot be read and what becomes of it.
+/// By location: why the entry is malformed, and what happens to it.
 pub(crate) type Odd = BTreeMap<String, String>;
 
 #[derive(Debug, Default)]
 pub(crate) struct PassedOver(Mutex<Odd>);
 
 impl PassedOver {
-    /// What one look has found. Whatever the look before has not found is named; so is what has come back.
+    /// Records the findings of one scan. Logs those that the previous scan did not find, including entries
+    /// that have reappeared.
     pub fn found(&self, odd: Odd) {
         let before = {
             let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -23,9 +24,9 @@ impl PassedOver {
     }
 }
 
-/// For what is in nobody's way, and might be somebody's.
+/// For entries that block nothing and might belong to another program.
 #[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
 pub(crate) const LEFT: &str = "it is left as it is; remove it, or use another prefix in coordination.url";
-/// For a lease that nobody could take otherwise.
+/// For entries that block a lease.
 #[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
 pub(crate) const FREED: &str = "the lease is freed";

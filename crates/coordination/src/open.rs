@@ -1,5 +1,5 @@
-//! From options to an adapter. Nothing is connected here: a node starts although its coordination is away, and then looks
-//! after everything.
+//! Creates the adapter for some options. Nothing is connected here: a node starts even if its coordination is
+//! unavailable, and then owns everything.
 
 use crate::options::CoordinationOptions;
 use crate::store::StoreCoordination;
@@ -7,7 +7,7 @@ use punctual_core::ports::{Clock, Coordination, Register};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What coordination through the store needs; of the others, some need the clock.
+/// The dependencies of coordination through the store. The other adapters do not use them.
 pub struct StoreSide {
     pub register: Arc<dyn Register>,
     pub clock: Arc<dyn Clock>,
@@ -26,7 +26,7 @@ pub enum OpenError {
     Options(String),
 }
 
-/// The adapter that the options name.
+/// The adapter for these options.
 pub fn open(options: &CoordinationOptions, store: StoreSide) -> Result<Arc<dyn Coordination>, OpenError> {
     match options {
         CoordinationOptions::Store => Ok(Arc::new(StoreCoordination::new(store.register, store.clock))),

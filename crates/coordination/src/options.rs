@@ -1,4 +1,4 @@
-//! Where coordination is, out of one word or URL. Passwords are never shown.
+//! The address of coordination, parsed from one word or URL. Passwords are never printed.
 
 use percent_encoding::percent_decode_str;
 use punctual_core::limits::COORDINATION_ANSWER_MAX;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Which service coordinates the cluster.
+/// The service that coordinates the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum CoordinationOptions {
     /// The store itself.
@@ -25,7 +25,7 @@ pub struct EtcdOptions {
     pub hosts: Vec<HostAndPort>,
     pub login: Option<Login>,
     pub tls: Option<Tls>,
-    /// What all keys of this cluster begin with.
+    /// The prefix of all keys of this cluster.
     pub prefix: String,
     /// How long a host may take to answer.
     pub answer_max: Duration,
@@ -48,17 +48,17 @@ pub struct RedisOptions {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZooKeeperOptions {
     pub hosts: Vec<HostAndPort>,
-    /// Of the scheme `digest`.
+    /// Login of the scheme `digest`.
     pub login: Option<Login>,
-    /// Names of nodes, one below the other, under which this cluster has its own.
+    /// The path of nodes under which this cluster stores its data.
     pub path: String,
     /// How long an answer may take.
     pub answer_max: Duration,
 }
 
 impl CoordinationOptions {
-    /// For callers who wait no longer than this: then they are told which host has not answered, and the next one is asked
-    /// in good time.
+    /// Limits the answer time for callers that wait no longer than this. Their error then says which host has
+    /// not answered, and the next one is tried in time.
     #[must_use]
     pub fn answering_within(mut self, limit: Duration) -> Self {
         let answer_max = match &mut self {
@@ -71,11 +71,11 @@ impl CoordinationOptions {
         self
     }
 
-    /// The place of one of several clusters that are kept under the same prefix.
+    /// The location of one of several clusters under the same prefix.
     #[must_use]
     pub fn below(mut self, cluster: &str) -> Self {
         let prefix = match &mut self {
-            // A database has one cluster.
+            // A database holds one cluster.
             CoordinationOptions::Store => return self,
             CoordinationOptions::Etcd(options) => &mut options.prefix,
             CoordinationOptions::Redis(options) => &mut options.prefix,
@@ -101,12 +101,12 @@ impl fmt::Display for HostAndPort {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Login {
-    /// Empty where the service knows passwords without users.
+    /// Empty if the service has passwords without users.
     pub user: String,
     pub password: Secret,
 }
 
-/// A text that is not shown.
+/// A text that is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub String);
 
@@ -118,26 +118,27 @@ impl fmt::Debug for Secret {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tls {
-    /// The certificate of the authority that has signed the server's. Without it, those that everybody trusts.
+    /// The certificate of the authority that has signed the server's. Without it, the public authorities are
+    /// used.
     pub ca: Option<PathBuf>,
-    /// What we show to servers that want to know by a certificate who we are.
+    /// The certificate that we present to servers that authenticate clients.
     pub identity: Option<Identity>,
 }
 
-/// Files in PEM.
+/// PEM files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     pub certificate: PathBuf,
     pub key: PathBuf,
 }
 
-/// What is wrong with a URL, and what would be right. It does not quote the URL, which may hold a password.
+/// The error in a URL, and what would be valid. It does not quote the URL, which may contain a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct UrlError(String);
 
 const FORMS: &str = "store, etcd://HOST:2379, redis://HOST:6379 or zookeeper://HOST:2181";
-/// Under which everything of a cluster is kept, where nothing else is asked for.
+/// The default prefix of everything that a cluster stores.
 const PREFIX: &str = "punctual";
 
 impl FromStr for CoordinationOptions {
@@ -160,7 +161,7 @@ impl FromStr for CoordinationOptions {
     }
 }
 
-/// As one would write it, without the password.
+/// The URL without the password.
 impl fmt::Display for CoordinationOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -185,7 +186,7 @@ pub(crate) fn listed(hosts: &[HostAndPort]) -> String {
     hosts.iter().map(HostAndPort::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// What to look at when a host cannot be reached, by why it cannot.
+/// Advice for a host that cannot be reached, by the reason.
 #[cfg(any(feature = "etcd", feature = "redis"))]
 pub(crate) fn advice(why: &str) -> &'static str {
     if why.contains("certificate") || why.contains("fatal alert") {
@@ -195,7 +196,7 @@ pub(crate) fn advice(why: &str) -> &'static str {
     }
 }
 
-/// A URL behind its scheme.
+/// A URL after its scheme.
 struct Parts<'a> {
     login: Option<Login>,
     hosts: Vec<&'a str>,
@@ -205,7 +206,7 @@ struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     fn of(rest: &'a str) -> Result<Self, UrlError> {
-        // Part of a password would be taken for a host, a path or a setting, and shown.
+        // Otherwise a part of a password would be taken for a host, a path or a setting, and printed.
         if rest.rsplit_once('@').is_some_and(|(before, _)| before.contains(['/', '?', '#'])) {
             return Err(UrlError(
                 "before an @, write / as %2F, ? as %3F and # as %23; behind a / or ?, write @ as %40"
@@ -310,7 +311,7 @@ fn hosts(texts: &[&str], port: u16) -> Result<Vec<HostAndPort>, UrlError> {
 
 fn host(text: &str, port: u16) -> Result<HostAndPort, UrlError> {
     let wrong = |said: &str| Err(UrlError(said.to_owned()));
-    // An IPv6 address has colons of its own, and stands in brackets.
+    // An IPv6 address contains colons and is in brackets.
     let (host, written) = match text.rsplit_once(':') {
         Some((host, written)) if !written.ends_with(']') => (host, Some(written)),
         _ => (text, None),
@@ -336,7 +337,7 @@ fn host(text: &str, port: u16) -> Result<HostAndPort, UrlError> {
     Ok(HostAndPort { host: host.to_owned(), port })
 }
 
-/// Plain words with slashes between them, so that they mean the same to every service.
+/// Plain words separated by slashes, so that they mean the same to every service.
 fn name_or_default(text: &str) -> Result<String, UrlError> {
     let text = text.trim_matches('/');
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);

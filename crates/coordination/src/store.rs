@@ -1,7 +1,7 @@
-//! Coordination through the store: members beat in rows, and whoever looks gives up those that are silent.
+//! Coordination through the store: members send heartbeats to rows, and each scan evicts silent members.
 //!
-//! Silence is measured by the one who looks, on its own monotonic clock, and acted on by comparing and swapping on the count:
-//! no clock of a database or of another node has a say.
+//! The scanning node measures the silence on its own monotonic clock, and evicts by a compare-and-swap on the
+//! count: no clock of a database or of another node matters.
 
 use crate::entered::{Entered, check_card};
 use crate::odd::{Odd, PassedOver};
@@ -35,10 +35,11 @@ impl StoreCoordination {
         }
     }
 
-    /// Those whose counter stood still for their whole time, as far as this observer has seen.
+    /// The members whose counter has not changed for their whole time to live, as far as this observer has
+    /// seen.
     ///
-    /// The moment of a sight is after the read: a count may have been written until then. Whoever is given up later did
-    /// not beat between that moment and the comparison of the count.
+    /// The time of an observation is after the read: a count may have been written until then. A member that
+    /// is evicted later did not send a heartbeat between that time and the comparison of the count.
     fn silent(&self, entries: &Entries) -> Vec<MemberPulse> {
         let now = self.clock.monotonic();
         let readings: BTreeMap<MemberId, Reading> = entries
@@ -92,7 +93,8 @@ impl Coordination for StoreCoordination {
                     tracing::warn!(%member, host, "a member of the cluster was silent for too long and is given up");
                 }
             }
-            // Who has beaten at the last moment is alive, and who was given up by somebody else is not.
+            // A member that has sent a heartbeat at the last moment is alive, and one that another node has
+            // evicted is not.
             entries = self.register.entries().await.map_err(failed)?;
         }
         let ghosts = ghosts(&entries);
@@ -119,14 +121,14 @@ impl Coordination for StoreCoordination {
     }
 }
 
-/// The machine that a member says it is on, for people who read the log; nothing where it does not say.
+/// The machine that a member names in its card, for log messages; `None` if it names none.
 fn host(entries: &Entries, member: &MemberId) -> Option<String> {
     let row = entries.members.iter().find(|row| row.id == *member)?;
     Card::read(&row.card).map(|card| card.host)
 }
 
-/// Holders that are no members. Whoever is removed is freed of what it holds in the same transaction, so somebody else has
-/// written to these tables, or part of them was restored; nobody would ever take what they hold.
+/// Holders that are not members. Removing a member frees its leases in the same transaction, so another
+/// program has written to these tables, or a part of them was restored. Their leases would never become free.
 fn ghosts(entries: &Entries) -> BTreeSet<MemberId> {
     let is_ghost = |holder: &&MemberId| !entries.members.iter().any(|row| row.id == **holder);
     entries.held.iter().map(|(_, holder)| holder).filter(is_ghost).cloned().collect()

@@ -1,8 +1,9 @@
-//! Coordination through ZooKeeper: one of its sessions for each member, and nodes that go with it.
+//! Coordination through ZooKeeper: one ZooKeeper session for each member, and nodes attached to it.
 //!
-//! ZooKeeper removes all ephemeral nodes of a session in one step when it ends. An epoch is the number of the transaction that
-//! created a node: ZooKeeper counts them for all nodes together, and never back. The session is kept alive by the client
-//! library as long as the process runs; so a member that does not beat any more is given up here, by ending its session.
+//! ZooKeeper removes all ephemeral nodes of a session in one step when it ends. An epoch is the number of the
+//! transaction that created a node: ZooKeeper counts transactions over all nodes, and never goes back. The
+//! client library keeps the session alive as long as the process runs. A member that sends no more heartbeats
+//! is therefore evicted here, by ending its session.
 
 use crate::entered::{Entered, check_card};
 use crate::odd::{FREED, LEFT, Odd, PassedOver};
@@ -25,7 +26,7 @@ pub struct ZooKeeperCoordination {
     /// For messages.
     address: String,
     sessions: Mutex<BTreeMap<MemberId, Arc<Session>>>,
-    /// For those who look and are no members.
+    /// For scans by processes that are not members.
     observer: tokio::sync::Mutex<Option<Client>>,
     entered: Entered,
     passed_over: PassedOver,
@@ -38,17 +39,17 @@ struct Session {
 }
 
 struct SessionOfMember {
-    /// None, once the session was ended.
+    /// `None` once the session was ended.
     client: Option<Client>,
-    /// When the last beat was sent that ZooKeeper has confirmed.
+    /// When the last heartbeat that ZooKeeper has confirmed was sent.
     beaten_at: Instant,
 }
 
-/// How often a lease may change hands while somebody tries to take it, before that is told as a failure.
+/// How often a lease may change hands during an attempt to acquire it, before the attempt fails.
 const TRIES_MAX: usize = 100;
 
 impl ZooKeeperCoordination {
-    /// Connects to nothing yet.
+    /// Does not connect yet.
     pub fn new(options: &ZooKeeperOptions) -> Self {
         ZooKeeperCoordination {
             address: listed(&options.hosts),
@@ -76,13 +77,13 @@ impl ZooKeeperCoordination {
         format!("{}/{name}", self.leases())
     }
 
-    /// What is written by somebody with a login, only the same login reads and changes.
+    /// With a login, only the same login can read and change what it writes.
     fn acls(&self) -> Acls<'static> {
         if self.options.login.is_some() { Acls::creator_all() } else { Acls::anyone_all() }
     }
 
     fn connector(&self) -> Connector {
-        // The client goes on to another server by itself when one is silent for so long.
+        // The client switches to another server when one is silent for this long.
         let connector = Client::connector().with_connection_timeout(self.options.answer_max);
         match &self.options.login {
             None => connector,
@@ -97,7 +98,7 @@ impl ZooKeeperCoordination {
         self.answered(connector.connect(&self.address)).await?.map_err(|error| self.failed(&error))
     }
 
-    /// The session of a member, if it is one of this process and was not given up.
+    /// The session of a member, if it is one of this process and was not evicted.
     fn client(&self, member: &MemberId) -> Option<Client> {
         let session = self.lock().get(member).cloned()?;
         session.client()
@@ -114,7 +115,7 @@ impl ZooKeeperCoordination {
         }
     }
 
-    /// A client that can look: of a member, or else one that is nobody's.
+    /// A client for scans: that of a member, or else a separate one.
     async fn observer(&self) -> Result<Client, CoordinationError> {
         let of_member = self.lock().values().find_map(|session| session.client());
         if let Some(client) = of_member {
@@ -187,7 +188,7 @@ impl ZooKeeperCoordination {
         }
     }
 
-    /// One name: taken, if its node can be made.
+    /// Acquires one lease, if its node can be created.
     async fn take_one(&self, client: &Client, member: &MemberId, name: LeaseName) -> Result<Take, Error> {
         let path = self.lease_path(name);
         let options = CreateMode::Ephemeral.with_acls(self.acls());
@@ -206,7 +207,7 @@ impl ZooKeeperCoordination {
                     let is_own = holder == *member && stat.ephemeral_owner == client.session_id().0;
                     return Ok(if is_own { Take::Held(epoch(&stat)) } else { Take::HeldBy(holder) });
                 }
-                // It was let go of meanwhile.
+                // It was released meanwhile.
                 Err(Error::NoNode) => {}
                 Err(error) => return Err(error),
             }
@@ -214,8 +215,8 @@ impl ZooKeeperCoordination {
         Err(Error::Throttled)
     }
 
-    /// Removes a node in the place of a lease that nobody could take otherwise, unless somebody has taken it
-    /// meanwhile; whether it was removed.
+    /// Removes a malformed node that blocks a lease, unless the lease was acquired meanwhile; returns whether
+    /// it was removed.
     async fn clear(&self, client: &Client, path: &str, stat: &Stat) -> Result<bool, Error> {
         let now = match client.get_data(path).await {
             Err(Error::NoNode) => return Ok(false),
@@ -231,7 +232,7 @@ impl ZooKeeperCoordination {
         }
     }
 
-    /// Nobody else removes the node of a session that is alive: what was read of it holds until we remove it.
+    /// Only we remove the node of our live session: what was read of it stays valid until then.
     async fn release_one(&self, client: &Client, member: &MemberId, lease: HeldLease) -> Result<bool, Error> {
         let path = self.lease_path(lease.name);
         let (data, stat) = match client.get_data(&path).await {
@@ -250,7 +251,7 @@ impl ZooKeeperCoordination {
         }
     }
 
-    /// Names and contents below a node, but for those that went away meanwhile.
+    /// Names and contents of the nodes below a node, without those that disappeared meanwhile.
     async fn below(&self, client: &Client, folder: &str) -> Result<Vec<(String, Vec<u8>, Stat)>, Error> {
         let names = match client.list_children(folder).await {
             Err(Error::NoNode) => return Ok(vec![]),
@@ -267,12 +268,13 @@ impl ZooKeeperCoordination {
 
     async fn read(&self, client: &Client) -> Result<Roster, CoordinationError> {
         let failed = |error| self.failed(&error);
-        // Whatever was written before through another server is seen.
+        // Makes earlier writes through other servers visible.
         match client.sync(&format!("/{}", self.options.path)).await {
             Ok(()) | Err(Error::NoNode) => {}
             Err(error) => return Err(failed(error)),
         }
-        // Leases first: the holder of one may be gone by the time that members are read, and then it is not shown.
+        // Leases first: the holder of one may be gone by the time that members are read, and then the lease
+        // is not returned.
         let leases = self.below(client, &self.leases()).await.map_err(failed)?;
         let members = self.below(client, &self.members()).await.map_err(failed)?;
         let (mut roster, mut odd) = (Roster::default(), Odd::new());
@@ -282,7 +284,7 @@ impl ZooKeeperCoordination {
                     roster.members.push(Member { id, card: String::from_utf8_lossy(&data).into_owned() });
                     continue;
                 }
-                // It would be a member for ever.
+                // It would never expire.
                 Some(_) => "it goes with no session",
                 None => "its name is no id of a member",
             };
@@ -299,9 +301,10 @@ impl ZooKeeperCoordination {
                 Some(holder) if is_there(&holder) => {
                     roster.held.push((HeldLease { name, epoch: epoch(&stat) }, holder));
                 }
-                // Whoever leaves takes its leases along in the same step: then this finds nothing, and says nothing.
+                // A member that leaves removes its leases in the same step: then this finds nothing, and logs
+                // nothing.
                 _ => {
-                    // Whoever takes it is told if it cannot be removed.
+                    // If it cannot be removed, acquiring the lease returns the error.
                     if self.clear(client, &path, &stat).await.unwrap_or(true) {
                         odd.insert(
                             path,
@@ -326,19 +329,19 @@ fn is_of_a_session(stat: &Stat) -> bool {
     stat.ephemeral_owner != 0
 }
 
-/// Who holds a lease; nobody, if this is not what one of us has written.
+/// The holder of a lease; `None` if the node is malformed.
 fn holder(data: &[u8], stat: &Stat) -> Option<MemberId> {
     let text = std::str::from_utf8(data).ok().filter(|_| is_of_a_session(stat))?;
     MemberId::new(text)
 }
 
-/// Whether the session is over for good.
+/// Whether the session has ended permanently.
 fn is_ended(client: &Client) -> bool {
     matches!(client.state(), SessionState::Expired | SessionState::Closed | SessionState::AuthFailed)
 }
 
 impl Session {
-    /// Ends by itself when nobody has beaten for its whole time.
+    /// Starts a session that ends by itself when no heartbeat was sent for its whole time to live.
     fn begin(client: Client, ttl: Duration, beaten_at: Instant) -> Arc<Self> {
         let state = Mutex::new(SessionOfMember { client: Some(client), beaten_at });
         let session = Arc::new(Session { ttl, state });
@@ -355,7 +358,7 @@ impl Session {
         state.beaten_at = state.beaten_at.max(sent_at);
     }
 
-    /// ZooKeeper ends it as soon as the last one lets go of its client.
+    /// ZooKeeper ends it as soon as the last reference to its client is dropped.
     fn end(&self) {
         self.lock().client = None;
     }
@@ -439,8 +442,8 @@ impl Coordination for ZooKeeperCoordination {
         }
     }
 
-    /// All in one step, so that nobody sees a lease of a member that has left; the end of the session would do the same, a
-    /// moment later.
+    /// All in one step, so that no scan sees a lease of a member that has left. The end of the session would
+    /// do the same, a moment later.
     async fn leave(&self, member: &MemberId) -> Result<(), CoordinationError> {
         let Some(client) = self.client(member) else {
             self.forget(member);
@@ -451,7 +454,7 @@ impl Coordination for ZooKeeperCoordination {
             for path in client.list_ephemerals(&format!("/{}", self.options.path)).await? {
                 writer.add_delete(&path, None)?;
             }
-            // What cannot be removed now goes with the session.
+            // Nodes that cannot be removed now disappear with the session.
             let _ = writer.commit().await;
             Ok::<_, Error>(())
         };

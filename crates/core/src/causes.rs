@@ -1,18 +1,18 @@
-//! Errors for people to read: an error says what went wrong and leaves the reason to what it comes from.
+//! Error chains for people to read: an error says what went wrong and leaves the reason to its source.
 
 use std::error::Error;
 
-/// The error with all that it comes from, on one line.
+/// The error and all its sources, on one line.
 pub fn in_full(error: &dyn Error) -> String {
     causes(error).fold(error.to_string(), |said, cause| format!("{said}: {cause}"))
 }
 
-/// The reason behind all others, where those around it say nothing to people.
+/// The innermost source, for errors whose outer layers say nothing useful.
 pub fn innermost(error: &dyn Error) -> String {
     causes(error).last().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// All that an error comes from, the innermost last.
+/// All sources of an error, the innermost last.
 pub fn causes<'a>(error: &'a (dyn Error + 'a)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(error.source(), |cause| (*cause).source())
 }

@@ -1,9 +1,10 @@
-//! The rules of a cluster: how segments are dealt among schedulers, who stands for leader, and what a member may still
-//! believe to hold.
+//! The rules of a cluster: how segments are distributed among schedulers, which member becomes the leader,
+//! and what a member may assume that it holds.
 //!
-//! Every scheduler computes the same deal from what it sees and does its own part of it; nobody tells the others. Views may
-//! differ for a moment, and then two reach for the same segment or none does: coordination lets one have it, and the next look
-//! mends the rest. Nothing here is needed for correctness, because every fire is compared and swapped.
+//! Every scheduler computes the same distribution from what it sees and carries out its own part of it; there
+//! is no central coordinator. Views may differ for a moment, so that two schedulers try to acquire the same
+//! segment, or none does. Coordination grants it to one, and the next scan corrects the rest. Correctness
+//! does not depend on this module, because every fire is a compare-and-swap.
 
 use crate::defects::{Defect, planted};
 use crate::ids::{Segment, SegmentSet};
@@ -15,15 +16,15 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What a member says of itself. Written and read by processes of different versions: what one does not know it leaves
-/// out, and what the other does not know it passes over.
+/// What a member publishes about itself. Processes of different versions write and read it: a writer omits
+/// fields it does not know, and a reader ignores them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Card {
     pub node_id: String,
     pub roles: Vec<String>,
     pub host: String,
-    /// Where it listens; empty if it does not.
+    /// The address it listens on; empty if it does not listen.
     pub address: String,
     pub version: String,
     pub pid: u32,
@@ -31,15 +32,16 @@ pub struct Card {
     pub tzdb_version: String,
     pub store: String,
     pub schema_version: u32,
-    /// Through what it coordinates: `store`, `etcd`, `redis` or `zookeeper`. Older processes do not say.
+    /// The coordination it uses: `store`, `etcd`, `redis` or `zookeeper`. Older processes leave it out.
     pub coordination: String,
-    /// What it has done since it started, by what it counts; without what it never did.
+    /// Its counters since it started; zero counters are left out.
     pub counters: BTreeMap<String, u64>,
-    /// By how much its own wall clock is ahead of the store's.
+    /// How far its wall clock is ahead of the store's.
     pub clock_offset_us: i64,
-    /// Whether segments and leadership may be given to it: a scheduler that is in time, reaches the store and stays.
+    /// Whether it is eligible for segments and leadership: a scheduler whose clock is right, that reaches the
+    /// store and is not about to leave.
     pub stands: bool,
-    /// What people should look at on this process. Older processes do not say.
+    /// Warnings about this process for operators. Older processes leave them out.
     pub warnings: Vec<String>,
 }
 
@@ -48,19 +50,19 @@ impl Card {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// What a member wrote; `None` if it is not one of ours.
+    /// Parses what a member wrote; `None` if the entry is malformed.
     pub fn read(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 }
 
-/// The members that segments and leadership may be given to.
+/// The members that are eligible for segments and leadership.
 pub fn standing(roster: &Roster) -> BTreeSet<MemberId> {
     let stands = |card: &str| Card::read(card).is_some_and(|card| card.stands);
     roster.members.iter().filter(|member| stands(&member.card)).map(|member| member.id.clone()).collect()
 }
 
-/// One member's part of the deal.
+/// One member's part of the distribution.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Moves {
     pub release: Vec<HeldLease>,
@@ -73,11 +75,13 @@ impl Moves {
     }
 }
 
-/// What `me` is to release and to take, so that the segments of those who stand differ by one at most.
+/// What `me` must release and acquire, so that the numbers of segments of eligible members differ by one at
+/// most.
 ///
-/// Whoever holds most may keep one more where the segments cannot be divided evenly: so a cluster in balance stays as it is, and
-/// a change moves no more than it must. What is free goes to those with too few, in the order of their ids. Who does not
-/// stand gives up everything, as soon as there is somebody who does.
+/// - If the segments cannot be divided evenly, the members that hold most may keep one more. A balanced
+///   cluster therefore stays as it is, and a change moves no more segments than necessary.
+/// - Free segments go to members with too few, in the order of their ids.
+/// - A member that is not eligible releases everything as soon as another member is eligible.
 pub fn deal(me: &MemberId, roster: &Roster, standing: &BTreeSet<MemberId>) -> Moves {
     if standing.is_empty() {
         return Moves::default();
@@ -99,10 +103,10 @@ pub fn deal(me: &MemberId, roster: &Roster, standing: &BTreeSet<MemberId>) -> Mo
     Moves { release: mine.into_iter().skip(shares[me]).collect(), take }
 }
 
-/// How many segments each of some members has or is to have.
+/// How many segments each member holds or should hold.
 type Counts<'a> = BTreeMap<&'a MemberId, usize>;
 
-/// How many segments those who stand hold.
+/// How many segments the eligible members hold.
 fn counts<'a>(roster: &Roster, standing: &'a BTreeSet<MemberId>) -> Counts<'a> {
     let mut counts: Counts<'a> = standing.iter().map(|member| (member, 0)).collect();
     for (_, holder) in roster.held.iter().filter(|(lease, _)| segment(lease.name).is_some()) {
@@ -113,7 +117,7 @@ fn counts<'a>(roster: &Roster, standing: &'a BTreeSet<MemberId>) -> Counts<'a> {
     counts
 }
 
-/// How many segments each of those who stand is to hold.
+/// How many segments each eligible member should hold.
 fn shares<'a>(counts: &Counts<'a>) -> Counts<'a> {
     let segments = usize::from(Segment::COUNT);
     let (least, over) = (segments / counts.len(), segments % counts.len());
@@ -153,17 +157,17 @@ fn segment(name: LeaseName) -> Option<Segment> {
     }
 }
 
-/// What a member holds, as its last look saw it.
+/// What a member holds according to its last scan.
 pub fn holdings(me: &MemberId, roster: &Roster) -> Holdings {
     let leads = roster.held.iter().any(|(lease, holder)| lease.name == LeaseName::Leader && holder == me);
     Holdings { segments: segments_of(me, roster).map(|(_, segment)| segment).collect(), leads }
 }
 
-/// What a scheduler looks after.
+/// What a scheduler owns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holdings {
     pub segments: SegmentSet,
-    /// Whether it has the duties that one has for all.
+    /// Whether it has the duties that only the leader has.
     pub leads: bool,
 }
 
@@ -172,17 +176,18 @@ impl Holdings {
     pub const NOTHING: Holdings = Holdings { segments: SegmentSet::NONE, leads: false };
 }
 
-/// A scheduler's own side of its membership: what it looks after now.
+/// A scheduler's side of its membership: what it owns now.
 ///
-/// That is what it holds, as long as it is sure to be a member: until a fifth of its time to live before anybody else may
-/// take what it holds, counted from the moment at which its last confirmed beat was *sent*. Before it is a member, after it was
-/// given up, and whenever coordination has been silent for too long, it looks after everything: others may be in the same
-/// position or gone, and a time that nobody looks after is missed, while one that two look after is fired once.
+/// While it is certain to be a member, it owns what it holds. It is certain until a fifth of its time to live
+/// before another member may acquire what it holds, counted from the moment at which its last confirmed
+/// heartbeat was *sent*. Before it has joined, after it was evicted, and whenever coordination has been
+/// silent for too long, it owns everything. The others may be in the same position or gone: a due time that
+/// no node owns is missed, while one that two nodes own is still fired once.
 #[derive(Debug, Clone)]
 pub struct Membership {
     ttl: Duration,
     seat: Option<Seat>,
-    /// What it held when it was last sure, for [`Defect::KeepOldSegments`].
+    /// What it held when it was last certain, for [`Defect::KeepOldSegments`].
     last: Holdings,
 }
 
@@ -190,7 +195,7 @@ pub struct Membership {
 struct Seat {
     member: MemberId,
     keeper: LeaseKeeper,
-    /// When the last look that was answered was sent, and what it and the calls after it have shown.
+    /// When the last answered scan was sent, and what it and later calls have shown.
     looked: Option<(Monotonic, Holdings)>,
 }
 
@@ -219,7 +224,7 @@ impl Membership {
         }
     }
 
-    /// What it holds, as a look that was sent at this time has shown.
+    /// Sets what it holds, from a scan that was sent at this time.
     pub fn looked(&mut self, member: &MemberId, sent_at: Monotonic, holdings: Holdings) {
         if let Some(seat) = self.seat_of(member) {
             seat.looked = Some((sent_at, holdings));
@@ -227,20 +232,20 @@ impl Membership {
         }
     }
 
-    /// Whether what it holds is known.
+    /// Whether it knows what it holds.
     pub fn has_looked(&self, member: &MemberId) -> bool {
         self.seat.as_ref().is_some_and(|seat| seat.member == *member && seat.looked.is_some())
     }
 
-    /// A call of its own failed: what it holds is not known until another look. It may be nothing at all, with nobody else
-    /// there to take it.
+    /// Records that a call of its own failed: what it holds is unknown until the next scan. It may hold
+    /// nothing, without another member to take over.
     pub fn unsure(&mut self, member: &MemberId) {
         if let Some(seat) = self.seat_of(member) {
             seat.looked = None;
         }
     }
 
-    /// What it holds after a call of its own.
+    /// Updates what it holds after a call of its own.
     pub fn moved(&mut self, member: &MemberId, change: impl FnOnce(&mut Holdings)) {
         if let Some((_, holdings)) = self.seat_of(member).and_then(|seat| seat.looked.as_mut()) {
             change(holdings);
@@ -248,7 +253,7 @@ impl Membership {
         }
     }
 
-    /// What to look after at `now`.
+    /// What it owns at `now`.
     pub fn holdings(&self, now: Monotonic) -> Holdings {
         let looked = self.seat.as_ref().and_then(|seat| seat.looked);
         let held = looked.filter(|_| self.is_coordinated(now)).map(|(_, holdings)| holdings);
@@ -257,12 +262,12 @@ impl Membership {
         held.unwrap_or(without_coordination)
     }
 
-    /// Whether it is sure to be a member.
+    /// Whether it is certain to be a member.
     pub fn is_member(&self, now: Monotonic) -> bool {
         self.seat.as_ref().is_some_and(|seat| now < seat.keeper.stop_at())
     }
 
-    /// Whether coordination can be relied upon: what is held is what was dealt.
+    /// Whether coordination can be relied upon: it owns what was distributed to it.
     pub fn is_coordinated(&self, now: Monotonic) -> bool {
         let looked = self.seat.as_ref().and_then(|seat| seat.looked);
         self.is_member(now) && looked.is_some_and(|(at, _)| now < at.plus(self.ttl))
@@ -287,7 +292,7 @@ mod tests {
         Segment::new(index as u8).unwrap()
     }
 
-    /// Coordination as everybody sees it: who is there, and who holds what.
+    /// A model of coordination: the members, and who holds which lease.
     #[derive(Debug, Clone)]
     struct Table {
         members: BTreeMap<MemberId, bool>,
@@ -310,7 +315,8 @@ mod tests {
             }
         }
 
-        /// One round: everybody looks at the same time, then all of them act. Returns how many segments changed hands.
+        /// One round: all members scan at the same time, then all act. Returns how many segments changed
+        /// hands.
         fn round(&mut self) -> usize {
             let roster = self.roster();
             let standing = standing(&roster);
@@ -388,7 +394,7 @@ mod tests {
             table.rounds(3);
             table.members.insert(member(before), true);
             let moved = table.rounds(3);
-            // Released by one and taken by the other.
+            // Released by one and acquired by the other.
             prop_assert!(moved <= 2 * 64usize.div_ceil(before + 1), "{moved} moves to {} schedulers", before + 1);
             prop_assert!(is_balanced(&table.counts()));
             let gone = member(0);
@@ -409,7 +415,7 @@ mod tests {
             for (one, age) in order {
                 let me = member(one % standing);
                 let seen = past[past.len().saturating_sub(1 + age)].clone();
-                // What a member holds itself it knows.
+                // A member knows what it holds itself.
                 let mut seen = Roster { held: seen.held.into_iter().filter(|(_, by)| *by != me).collect(), ..seen };
                 seen.held.extend(table.roster().held.into_iter().filter(|(_, by)| *by == me));
                 let moves = deal(&me, &seen, &super::standing(&seen));
@@ -475,20 +481,20 @@ mod tests {
         assert_eq!(membership.holdings(at(20)), few);
         membership.moved(&me, |holdings| holdings.leads = true);
         assert!(membership.holdings(at(20)).leads);
-        // Sure only until well before others may take what it holds.
+        // Certain only until well before others may acquire what it holds.
         assert!(membership.is_coordinated(at(2_399)) && membership.is_member(at(2_399)));
         assert!(!membership.is_member(at(2_400)));
         assert_eq!(membership.holdings(at(2_400)), Holdings::EVERYTHING);
         membership.beaten(&me, at(2_450));
         assert_eq!(membership.holdings(at(2_500)).segments, few.segments);
-        // Beats alone are not enough: the deal may have changed.
+        // Heartbeats alone are not enough: the distribution may have changed.
         membership.beaten(&me, at(3_000));
         assert_eq!(membership.holdings(at(3_010)), Holdings::EVERYTHING);
         membership.looked(&me, at(3_020), few);
         assert_eq!(membership.holdings(at(3_030)), few);
         membership.given_up(&me);
         assert_eq!(membership.holdings(at(3_040)), Holdings::EVERYTHING);
-        // Answers to what an earlier member asked say nothing of the next one.
+        // Answers to requests of an earlier member do not apply to the next one.
         membership.joined(member(2), at(3_050));
         membership.looked(&me, at(3_060), few);
         assert_eq!(membership.holdings(at(3_070)), Holdings::EVERYTHING);

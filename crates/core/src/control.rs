@@ -1,8 +1,8 @@
-//! What people do to jobs: each verb a pure function from a job as it stands to the change that the verb makes,
-//! or to the reason why it does not apply. A store reads what stands, asks here, and writes the change, in one
-//! transaction.
+//! The verbs that users apply to jobs. Each is a pure function from the current state of a job to the change
+//! that the verb makes, or to the reason why it does not apply. A store reads the current state, calls the
+//! function, and writes the change, in one transaction.
 //!
-//! A verb that finds its wish already fulfilled changes nothing and succeeds, so that it can be repeated.
+//! A verb whose goal is already met changes nothing and succeeds, so that it can be repeated.
 
 use crate::gates::{Gate, Gates};
 use crate::ids::JobId;
@@ -14,7 +14,7 @@ use crate::schedule::{OverlapPolicy, Schedule, ScheduleState, SkipRange, schedul
 use crate::time::Timestamp;
 use std::time::Duration;
 
-/// A job with all that is to come of it and all that is open, in the order of the occurrences' numbers.
+/// A job with its schedule state and its open occurrences, ordered by occurrence number.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Standing {
     pub job: Job,
@@ -22,23 +22,23 @@ pub struct Standing {
     pub open: Vec<Live>,
 }
 
-/// What can be done to a job.
+/// The verbs for a job.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verb {
     Update(Box<Update>),
-    /// Lets what runs finish and holds the rest.
+    /// Lets running executions finish and holds the rest.
     Pause,
     Resume,
-    /// Adds an occurrence now; the schedule does not move.
+    /// Adds an occurrence now; the schedule does not change.
     Trigger {
-        /// Beside what is open, whatever the job's policy.
+        /// Runs next to open occurrences, whatever the job's overlap policy.
         despite_overlap: bool,
     },
-    /// Runs its latest dead occurrence again.
+    /// Redrives its latest dead-lettered occurrence.
     Retry,
-    /// Stops its firing, drops what waits, asks what runs to stop.
+    /// Stops firing, drops waiting occurrences, and asks running ones to stop.
     Cancel,
-    /// Cancels and hides it; it is gone when nothing of it is live.
+    /// Cancels and hides it; it is removed when no live row is left.
     Delete,
 }
 
@@ -46,11 +46,11 @@ pub enum Verb {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Update {
     pub spec: JobSpec,
-    /// The version that the new description was made from; `None` if it replaces any.
+    /// The version that the new description is based on; `None` to replace any version.
     pub expected_version: Option<u32>,
 }
 
-/// All that a verb changes, in one commit. Empty by default.
+/// All changes of a verb, made in one commit. Empty by default.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Change {
     pub job: Option<Job>,
@@ -87,7 +87,7 @@ pub enum Refusal {
     Stale { version: u32 },
     #[error("{0} cannot be changed after the job was submitted")]
     Fixed(&'static str),
-    /// Jobs that depend on it wait for its one run.
+    /// Other jobs depend on its single run.
     #[error("other jobs depend on it, and a recurring job cannot be depended on")]
     Awaited,
     #[error("an occurrence of the job is open")]
@@ -98,7 +98,7 @@ pub enum Refusal {
     Backlog,
     #[error("no occurrence of the job is dead")]
     NothingDead,
-    /// To be unfinished again, the job would need the key that another one holds by now.
+    /// To become unfinished again, the job would need its unique key, which another job now holds.
     #[error("job {0} has the unique key by now")]
     KeyTaken(JobId),
 }
@@ -108,7 +108,7 @@ impl Standing {
         self.job.mark.status(self.schedule.is_some(), !self.open.is_empty())
     }
 
-    /// What the verb changes. `dead` is the job's latest dead letter, for [`Verb::Retry`].
+    /// The changes of the verb. `dead` is the job's latest dead letter, for [`Verb::Retry`].
     pub fn apply(&self, verb: &Verb, dead: Option<&DeadLetter>, now: Timestamp) -> Result<Change, Refusal> {
         match verb {
             Verb::Update(update) => self.updated(update, now),
@@ -152,7 +152,8 @@ impl Standing {
             Some(held) => match held.released(now) {
                 (Some(state), skipped) => (ScheduleChange::Put(Box::new(state)), skipped),
                 (None, skipped) => {
-                    // What fell due meanwhile is accounted for, whatever the time is where a new schedule is given.
+                    // The occurrences that became due during the pause are accounted for, whatever the clock
+                    // says where a new schedule is set.
                     job = Job { updated_at: self.changed_at(now), ..spent(job, held) };
                     (ScheduleChange::Remove, skipped)
                 }
@@ -160,7 +161,7 @@ impl Standing {
         };
         let released = |live: &Live| {
             let released = live.gate_opened(Gate::Paused, now).unwrap_or_else(|_| live.clone());
-            // The next pause holds what this one did not.
+            // The next pause also holds occurrences that were exempt from this one.
             let released = Live { ties: Ties { exempt: false, ..released.ties }, ..released };
             (released != *live).then_some(LiveChange::Put(released))
         };
@@ -194,7 +195,8 @@ impl Standing {
         Change { job: Some(job), schedule, live, skipped: None }
     }
 
-    /// What has not started ends, and what runs is asked to stop. Without terms the job is not marked by it.
+    /// Ends executions that have not started and asks running ones to stop. Without terms, the job gets no
+    /// stored status.
     fn stopped(&self, terms: Option<Terms<'_>>, now: Timestamp) -> Vec<LiveChange> {
         let stopped = self.open.iter().filter_map(|live| match live.cancelled(terms, now).ok()? {
             Cancelled::Closed(settled) => Some(LiveChange::Close(live.clone(), settled)),
@@ -232,7 +234,8 @@ impl Standing {
         Ok(change)
     }
 
-    /// Another attempt of a dead occurrence, with a fresh budget. It does not expire: someone has asked for it.
+    /// Adds another attempt of a dead-lettered occurrence, with all its retries. It does not expire, because
+    /// a user has asked for it.
     pub fn redriven(&self, dead: &DeadLetter, now: Timestamp) -> Result<Change, Refusal> {
         self.refuse_cancelled()?;
         let overlap = self.job.spec.settings.overlap();
@@ -261,19 +264,20 @@ impl Standing {
         let id = id.occurrence(number);
         let live = Live::fired(id, scheduled_time, origin, version, spec.priority, now, Duration::ZERO);
         let ties = spec.settings.overlap().ties();
-        // A one-time run is never skipped: it may come to wait behind this one. So may a replay.
+        // A one-time run is never skipped, so it may have to wait for this one. So may a replay.
         let may_wait = |schedule: &ScheduleState| schedule.is_one_shot() || schedule.replay.is_some();
         let followed = ties.followed || self.schedule.as_ref().is_some_and(may_wait);
         Live { ties: Ties { followed, awaited: self.is_awaited(), ..ties }, ..live }
     }
 
-    /// Whether others may depend on how the job ends.
+    /// Whether other jobs may depend on the outcome of the job.
     fn is_awaited(&self) -> bool {
         self.schedule.as_ref().is_some_and(|schedule| schedule.awaited)
             || self.open.iter().any(|live| live.ties.awaited)
     }
 
-    /// Adds an occurrence. Those that it waits behind are told so, and a finished job is active again.
+    /// Adds an occurrence. Flags the occurrences that it waits for as followed, and makes a finished job
+    /// active again.
     fn add(&self, change: &mut Change, live: Live) {
         if live.is_closed_by(Gate::Overlap) && !live.ties.followed {
             let open = self.open.iter().filter(|open| !open.ties.followed);
@@ -289,8 +293,8 @@ impl Standing {
         }
     }
 
-    /// The mark of the job once there is something to do for it: neither a failure nor a pause outlives the end
-    /// of all that it was about.
+    /// The stored status once the job has something to do again: a failure or a pause ends when all
+    /// occurrences it applied to have ended.
     fn mark_again(&self) -> JobMark {
         match self.status() {
             JobStatus::Failed | JobStatus::Completed => JobMark::Active,
@@ -298,7 +302,7 @@ impl Standing {
         }
     }
 
-    /// Counts a number that was given outside the schedule.
+    /// Stores an occurrence number that was assigned outside the schedule.
     fn number(&self, change: &mut Change, numbered: u32) {
         match &self.schedule {
             Some(schedule) => {
@@ -311,7 +315,7 @@ impl Standing {
         }
     }
 
-    /// The last occurrence number given.
+    /// The last assigned occurrence number.
     fn numbered(&self) -> u32 {
         let counted = self.schedule.as_ref().map(|schedule| schedule.numbered);
         counted.or(self.job.numbered).unwrap_or(1)
@@ -354,7 +358,7 @@ impl Standing {
             }
         }
         job = match (&schedule, &self.schedule) {
-            // Counts that were kept before would outlive those of this schedule.
+            // The schedule now has the counts; older ones in the job would be wrong when it ends.
             (Some(_), _) => Job { numbered: None, fired: 0, ..job },
             (None, Some(over)) => spent(job, over),
             (None, None) => job,
@@ -372,19 +376,19 @@ impl Standing {
         })
     }
 
-    /// When a change counts as made: not before the one before it.
+    /// The time of a change: never before that of the previous change.
     fn changed_at(&self, now: Timestamp) -> Timestamp {
         now.max(self.job.updated_at)
     }
 
-    /// What is to come by a new schedule, counted from now; runs that it has had count.
+    /// The state of a new schedule, starting now. Previous runs still count.
     fn rescheduled(&self, job: &Job, now: Timestamp) -> Option<ScheduleState> {
         let (version, fired) = match &self.schedule {
             Some(old) => (old.version + 1, old.fired),
             None => (1, self.job.fired),
         };
-        // This node's time may lie behind that of the one that fired or changed it last, or the call was long on its way:
-        // what was due before then is accounted for.
+        // This node's clock may be behind that of the node that last fired or changed the schedule, or the
+        // call may have been delayed. Occurrences that were due before then are accounted for.
         let over = self.schedule.as_ref().and_then(|old| old.schedule.before(old.nominal?));
         let from = self.changed_at(now);
         let state = scheduled(job, over.map_or(from, |over| over.max(from)))?;
@@ -398,7 +402,7 @@ impl Standing {
     }
 }
 
-/// The job with what is remembered of a schedule that is over.
+/// The job with the counts of a schedule that has ended.
 fn spent(job: Job, over: &ScheduleState) -> Job {
     Job { numbered: Some(over.numbered), fired: over.fired, ..job }
 }
@@ -414,7 +418,7 @@ impl ScheduleState {
         self.schedule.is_one_shot()
     }
 
-    /// The same times under a new description of the job. Other limits may have room for a replay that waits.
+    /// The same times with a new description of the job. Changed limits may have room for a waiting replay.
     fn under(&self, job: &Job, now: Timestamp) -> ScheduleState {
         let spec = &job.spec;
         let has_other_limits = self.overlap != spec.settings.overlap();
@@ -433,12 +437,12 @@ impl ScheduleState {
 }
 
 impl Live {
-    /// The same occurrence under a new description of its job: its place follows at once, its expiry unless it
-    /// has started, all else from the next claim on.
+    /// The same occurrence with a new description of its job. Its rank changes at once, and its expiry unless
+    /// it has started; everything else applies from the next claim on.
     fn under(&self, job: &Job) -> Live {
         let spec = &job.spec;
         let followed = self.ties.followed || spec.settings.overlap().ties().followed;
-        // What runs has a place, too: it may come back to it.
+        // A running execution has a rank, too: it may return to the queue.
         let rank = if self.priority == spec.priority {
             self.rank
         } else {
@@ -449,7 +453,7 @@ impl Live {
         if self.is_running() {
             return live;
         }
-        // A redriven or triggered one has its own idea of when it expires, or none.
+        // A redriven or triggered occurrence has its own expiry, or none.
         let expires_at = match self.origin {
             Origin::Schedule if self.charged == 0 && self.attempt == 1 => {
                 spec.settings.expires_at(self.scheduled_time)
@@ -460,8 +464,7 @@ impl Live {
     }
 }
 
-/// Moves the one run of a one-shot job that is open and has not started to the time the job names now; whether
-/// there was one.
+/// Moves the open, unstarted run of a one-shot job to the job's new time. Returns whether there was one.
 fn postponed(open: &mut [Live], job: &Job, now: Timestamp) -> bool {
     let settings = &job.spec.settings;
     let at = match settings.schedule {
@@ -482,7 +485,7 @@ fn postponed(open: &mut [Live], job: &Job, now: Timestamp) -> bool {
     true
 }
 
-/// The first field that differs although it cannot be changed.
+/// The first field that differs although it is immutable.
 fn fixed(old: &JobSpec, new: &JobSpec) -> Option<&'static str> {
     let (before, after) = (&old.settings, &new.settings);
     [

@@ -1,6 +1,6 @@
-//! Rules broken on purpose, so that the simulator can show that it would notice.
+//! Deliberate defects, with which the simulator proves that it detects broken rules.
 //!
-//! Compiled only with the `planted-defects` feature, which nothing but the simulator turns on; without it
+//! Compiled only with the `planted-defects` feature, which only the simulator turns on. Without it,
 //! [`planted`] is a constant `false` and the branches disappear.
 
 /// One deliberately broken rule.
@@ -10,19 +10,20 @@ pub enum Defect {
     DropVersionCheck,
     /// A report is accepted whatever its lease epoch.
     DropEpoch,
-    /// A session is lost by the age of its last beat on the wall clock, not by an observer's own clock.
+    /// A session expires by the age of its last heartbeat on the wall clock, not by an observer's monotonic
+    /// clock.
     ExpireByWallClock,
-    /// Opening a gate does not look whether it was still closed.
+    /// Opening a gate does not check whether it is still closed.
     OpenGateTwice,
     /// A failed attempt that should be retried is dropped instead.
     LoseRetry,
-    /// A poll is answered without comparing the session's turn, so a doubled message leases twice.
+    /// A poll is answered without comparing its poll sequence number, so a duplicate message leases twice.
     DropTurn,
-    /// A worker keeps its handlers running after its lease has run out.
+    /// A worker keeps its handlers running after its lease has expired.
     KeepRunningWithoutLease,
     /// A retry or give-back of a paused job's execution does not wait for the resume.
     ForgetPause,
-    /// The end of an occurrence does not open the overlap gate of the one that waits behind it.
+    /// The end of an occurrence does not open the overlap gate of the next waiting one.
     ForgetFollower,
     /// A dependent is released when any of the jobs it depends on has succeeded.
     ReleaseByAnyParent,
@@ -32,41 +33,41 @@ pub enum Defect {
     AdmitSecondHolder,
     /// A note is accepted whatever its lease epoch.
     AcceptStaleNote,
-    /// An execution that moves to another lane is still counted in the old one.
+    /// An execution that moves to another lane still counts in the old one.
     DriftTally,
-    /// A session that people have paused or drain still claims.
+    /// A paused or draining session still claims.
     ClaimWhilePaused,
-    /// A queue takes in one more than its `max_depth`.
+    /// A queue accepts one execution more than its `max_depth`.
     ExceedMaxDepth,
-    /// A poll that waits is not looked at again when work may have appeared elsewhere.
+    /// A waiting poll is not checked again when work may have appeared elsewhere.
     LoseWakeUp,
-    /// Whoever follows history goes on one place too far after a full page.
+    /// A follower of history skips one position after a full page.
     SkipHistoryRow,
-    /// A scheduler that has lost coordination keeps to the segments that it had.
+    /// A scheduler that has lost coordination keeps the segments that it had.
     KeepOldSegments,
-    /// A segment that a scheduler takes later than its first ones is not scanned.
+    /// A segment that a scheduler acquires after its first ones is not scanned.
     ForgetTakenSegment,
-    /// A limit lets one more go on than it has room for.
+    /// A limit admits one execution more than it has room for.
     AdmitOneTooMany,
-    /// What becomes ready goes on although others wait in line.
+    /// An execution that becomes ready is admitted although others are on the wait list.
     PassTheLine,
-    /// A line moves from its end.
+    /// A wait list is served from its end.
     AdmitTheLast,
-    /// A start out of a line is not counted against the rate.
+    /// A start from a wait list does not count against the rate.
     ForgetPace,
-    /// What has ended still counts against the limit of its key.
+    /// An ended execution still counts against the limit of its key.
     KeepPlaceOfEnded,
-    /// A line in which there is room again is not looked at, unless somebody joins it.
+    /// A wait list that has room again is not scanned until another execution joins it.
     ForgetLine,
-    /// The lines of a paused queue move.
+    /// The wait lists of a paused queue are served.
     MoveWhilePaused,
-    /// A limit that becomes tighter does not reach what is queued.
+    /// A limit that becomes tighter does not affect executions that are already queued.
     ForgetBacklog,
-    /// What a worker has given back after holding it for too long, it starts all the same.
+    /// A worker still starts an execution that it has given back after holding it for too long.
     KeepWhatIsGivenBack,
-    /// Retention goes on by a clock that has jumped.
+    /// Retention continues after its clock has jumped.
     RetainThroughClockJump,
-    /// A replay that finds no room skips its occurrence instead of waiting.
+    /// A replay without room skips its occurrence instead of waiting.
     CutReplay,
     /// A regular occurrence is skipped because a replayed one is open.
     SkipForReplay,
@@ -118,7 +119,7 @@ mod active {
         static ACTIVE: Cell<Option<Defect>> = const { Cell::new(None) };
     }
 
-    /// Breaks one rule for everything that runs on this thread, or mends it again with `None`.
+    /// Breaks one rule for all code on this thread; `None` restores it.
     pub fn plant(defect: Option<Defect>) {
         ACTIVE.with(|active| active.set(defect));
     }
@@ -132,7 +133,7 @@ mod active {
 #[cfg(feature = "planted-defects")]
 pub use active::{plant, planted};
 
-/// Whether this rule is broken: never, in a build for users.
+/// Whether this rule is broken: never, in a production build.
 #[cfg(not(feature = "planted-defects"))]
 pub const fn planted(_defect: Defect) -> bool {
     false

@@ -1,32 +1,32 @@
-//! Jobs that depend on others: how their parents stand, and when the end of one of a parent's runs is the end of
-//! the parent.
+//! Jobs that depend on other jobs: the status of their parents, and when the end of a parent's run is the end
+//! of the parent.
 
 use crate::ids::JobId;
 use crate::job::JobMark;
 use crate::ports::ParentProblem;
 
-/// What is found of a job that a new one depends on.
+/// A job that a new job depends on, as loaded from the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parent {
     pub id: JobId,
     pub mark: JobMark,
     pub is_one_shot: bool,
-    /// Whether something of it is open or still to come.
+    /// Whether it has an open occurrence or one still to fire.
     pub is_unfinished: bool,
 }
 
-/// How the jobs that a new one depends on stand.
+/// The combined status of the jobs that a new job depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Parents {
-    /// All have succeeded, or there is none.
+    /// All have succeeded, or there are none.
     Done,
     Unfinished(Vec<JobId>),
     /// The child will not run.
     Failed(JobId),
 }
 
-/// How all parents of a new job stand together, or which of them cannot be one. A parent that is not there is
-/// `Err` with its id.
+/// Computes the combined status of all parents of a new job, or an error for one that cannot be a parent. A
+/// parent that does not exist is passed as `Err` with its id.
 pub fn parents(
     found: impl IntoIterator<Item = Result<Parent, JobId>>,
 ) -> Result<Parents, (JobId, ParentProblem)> {
@@ -48,8 +48,8 @@ pub fn parents(
     })
 }
 
-/// Whether the end of one of a parent's runs tells its children how the parent ended: a success does, a failure
-/// only if nothing of the parent is left that might still succeed.
+/// Whether the end of one of a parent's runs settles its children. A success does. A failure does only if no
+/// other run of the parent may still succeed.
 pub const fn is_told(succeeded: bool, is_unfinished: bool) -> bool {
     succeeded || !is_unfinished
 }

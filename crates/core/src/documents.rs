@@ -1,25 +1,26 @@
-//! JSON documents that handlers leave behind: results and checkpoints.
+//! JSON documents that handlers produce: results and checkpoints.
 //!
-//! They are stored and shown as text. Clients parse them, often by recursion. Brackets are cheap to
-//! write: tens of thousands of them fit into a small document and would overrun the stack of a reader, or make it refuse
-//! the whole page. So every document is held to one depth, wherever it enters.
+//! They are stored and returned as text. Clients parse them, often recursively. Brackets are cheap to write:
+//! tens of thousands of them fit into a small document and would overflow the stack of a reader, or make it
+//! reject the whole page. Every document is therefore checked against one maximum depth wherever it enters
+//! the system.
 
 use crate::limits;
 
-/// The document nests deeper than what is kept. Reads as the end of a sentence: "the result nests …".
+/// The document is nested deeper than allowed. Reads as the end of a sentence: "the result nests …".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("nests arrays and objects more than {} deep", limits::JSON_DEPTH_MAX)]
 pub struct TooDeep;
 
-/// Whether the document may be kept, as far as its depth goes.
+/// Whether the depth of the document is allowed.
 pub fn check_depth(json: &str) -> Result<(), TooDeep> {
     if is_deeper(json.as_bytes(), limits::JSON_DEPTH_MAX) { Err(TooDeep) } else { Ok(()) }
 }
 
-/// Whether arrays and objects are inside of each other more than this many times. Counts brackets outside of strings,
-/// without recursion; whether the text is JSON is for others to find out.
+/// Whether arrays and objects are nested deeper than `depth_max`. Counts brackets outside of strings, without
+/// recursion. Does not check that the text is valid JSON.
 pub fn is_deeper(json: &[u8], depth_max: usize) -> bool {
-    // Most documents have too few brackets to be too deep.
+    // Most documents are too short to be too deep.
     if json.len() <= depth_max {
         return false;
     }
@@ -43,7 +44,7 @@ pub fn is_deeper(json: &[u8], depth_max: usize) -> bool {
     false
 }
 
-/// Why a result cannot be kept, if it cannot: a sentence for the error of the attempt.
+/// Why a result cannot be stored, if so: a sentence for the error of the attempt.
 pub fn result_problem(json: &str) -> Option<String> {
     if json.len() > limits::RESULT_BYTES_MAX {
         let (found, most) = (json.len(), limits::RESULT_BYTES_MAX);

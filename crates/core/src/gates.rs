@@ -1,4 +1,5 @@
-//! Gates: the reasons why a live execution may not be claimed yet. It is claimable when none is closed.
+//! Gates: the reasons why a live execution may not be claimed yet. An execution is claimable when none is
+//! closed.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -7,13 +8,13 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Gate {
-    /// Its time has not come: the backoff of a retry.
+    /// The backoff of a retry has not passed.
     Time = 1,
     /// A job it depends on has not succeeded.
     Dependency = 2,
     /// An earlier occurrence of the same job is still open.
     Overlap = 4,
-    /// A limit on how many may run at once is reached.
+    /// A concurrency limit is reached.
     Concurrency = 8,
     /// Its job is paused.
     Paused = 16,

@@ -1,31 +1,32 @@
-//! How a worker is: what it measures of its machine, when that keeps it from taking more work, and what it tells of
-//! itself. Pure: whoever measures is behind a port.
+//! The health of a worker: the measurements of its machine, when they make it refuse work, and what it
+//! reports. Pure rules; the measuring is behind a port.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// What was measured of a machine. What cannot be told there is left out, and keeps nobody from working.
+/// Measurements of a machine. Values that cannot be measured are left out, and never make a worker refuse
+/// work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Measured {
-    /// How busy the processors are, in percent of what the worker may use of them.
+    /// CPU usage, in percent of what the worker may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_pct: Option<u8>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Room>,
-    /// Where the worker keeps its files.
+    /// The disk on which the worker stores its files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<Room>,
 }
 
-/// How much there is of something, and how much of it is free, in bytes.
+/// Total and free bytes of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Room {
     pub free: u64,
     pub total: u64,
 }
 
-/// How much must be free.
+/// The minimum that must be free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FreeMin {
     Bytes(u64),
@@ -50,7 +51,7 @@ impl fmt::Display for FreeMin {
     }
 }
 
-/// Where a worker takes nothing new; `None` for a limit that is off.
+/// The limits at which a worker refuses new work; `None` if a limit is off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HealthLimits {
     pub memory_free_min: Option<FreeMin>,
@@ -66,15 +67,16 @@ pub enum Shortage {
     Cpu,
 }
 
-/// So much more than the least must be free again before work is taken: without a margin a worker at its limit would
-/// refuse and take by turns.
+/// How much more than the minimum must be free before work is accepted again. Without a margin, a worker at
+/// its limit would alternate between refusing and accepting.
 const FREE_MARGIN_PCT: u64 = 20;
-/// By so much the processors must be less busy again.
+/// How far below the limit CPU usage must be before work is accepted again.
 const CPU_MARGIN_PCT: u8 = 10;
-/// One in so many: the weight of the latest look at the processors. A burst of a second refuses nothing.
+/// The latest CPU reading has a weight of one in this many: a burst of one second does not make a worker
+/// refuse work.
 const CPU_WEIGHT: u16 = 8;
 
-/// A worker's health as it goes: what was measured, and what follows.
+/// The current health of a worker: its measurements, and what follows from them.
 #[derive(Debug, Clone, Default)]
 pub struct Health {
     limits: HealthLimits,
@@ -87,8 +89,8 @@ impl Health {
         Health { limits, ..Health::default() }
     }
 
-    /// Takes in what was just measured. Whether the worker has begun or ceased to refuse work, or does so for
-    /// another reason.
+    /// Records new measurements. Returns whether the worker has started or stopped refusing work, or refuses
+    /// it for another reason.
     pub fn measured(&mut self, now: Measured) -> bool {
         let cpu_pct = match (self.measured.cpu_pct, now.cpu_pct) {
             (Some(before), Some(now)) => Some(smoothed(before, now)),
@@ -112,14 +114,14 @@ impl Health {
         !self.short_of.is_empty()
     }
 
-    /// Whether there may be more handlers at once: nothing is short or near it, of what has a limit.
+    /// Whether more handlers may run at once: no limited resource is short or close to it.
     pub fn has_room_for_more(&self) -> bool {
         [Shortage::Memory, Shortage::Disk, Shortage::Cpu]
             .into_iter()
             .all(|shortage| !self.is_short_of(shortage, true))
     }
 
-    /// Why work is refused, for people.
+    /// Why work is refused, for users.
     pub fn reasons(&self) -> Vec<String> {
         self.short_of.iter().filter_map(|shortage| self.reason(*shortage)).collect()
     }
@@ -161,37 +163,37 @@ impl Health {
     }
 }
 
-/// What a worker tells of itself now and then, for people to see; only explanations are drawn from it.
+/// What a worker reports about itself from time to time, for users. It is used only for explanations.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct WorkerCondition {
-    /// Where its machine is found.
+    /// The address of its machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// Handlers that it runs at once by now; within these bounds, if it adapts.
+    /// How many handlers it currently runs at once; within these bounds, if it adapts.
     pub slots: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slots_min: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slots_max: Option<u32>,
-    /// Handlers that run.
+    /// Running handlers.
     pub running: u32,
-    /// Executions that it holds without a slot for them.
+    /// Executions that it holds without a free slot.
     pub ready: u32,
     #[serde(default)]
     pub measured: Measured,
-    /// How long the last answered heartbeat took, in microseconds.
+    /// The duration of the last answered heartbeat, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trip_us: Option<u64>,
-    /// What went wrong last between it and its server or store, within this session.
+    /// The last error between it and its server or store, within this session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// Why it takes nothing new; empty if it does.
+    /// Why it accepts no new work; empty if it does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refuses: Vec<String>,
 }
 
 impl WorkerCondition {
-    /// Whether somebody should know at once that this is no longer so: what decides where work goes.
+    /// Whether the difference affects where work goes, so that it should be reported at once.
     pub fn differs_noticeably_from(&self, other: &WorkerCondition) -> bool {
         self.slots != other.slots || self.refuses.is_empty() != other.refuses.is_empty()
     }
@@ -199,7 +201,7 @@ impl WorkerCondition {
 
 fn smoothed(before: u8, now: u8) -> u8 {
     let sum = u16::from(before) * (CPU_WEIGHT - 1) + u16::from(now);
-    // Rounded towards the latest, so that it is reached.
+    // Rounded towards the latest reading, so that the average reaches it.
     let rounding = if now > before { CPU_WEIGHT - 1 } else { 0 };
     u8::try_from((sum + rounding) / CPU_WEIGHT).unwrap_or(u8::MAX)
 }
@@ -208,7 +210,7 @@ fn part(of: u64, numerator: u64, denominator: u64) -> u64 {
     u64::try_from(u128::from(of) * u128::from(numerator) / u128::from(denominator)).unwrap_or(u64::MAX)
 }
 
-/// Bytes as people read them.
+/// Formats bytes for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bytes(pub u64);
 

@@ -1,15 +1,15 @@
-//! Counting how large things are: durations and batches, in fixed buckets, without a lock and without an
-//! allocation. It knows numbers, not what they mean and not how they are shown.
+//! Histograms of durations and batch sizes, with fixed buckets, without locks and allocations. The module
+//! knows numbers only: not their meaning, and not how they are exported.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Upper bounds for durations in microseconds that are short when all is well: from 0.1 ms to 10 s.
+/// Upper bounds in microseconds for durations that are normally short: from 0.1 ms to 10 s.
 pub const SHORT_US: &[u64] = &[
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
     2_500_000, 10_000_000,
 ];
-/// Upper bounds for durations in microseconds that may be long: from 1 ms to 1 h.
+/// Upper bounds in microseconds for durations that may be long: from 1 ms to 1 h.
 pub const LONG_US: &[u64] = &[
     1_000,
     5_000,
@@ -25,29 +25,29 @@ pub const LONG_US: &[u64] = &[
     900_000_000,
     3_600_000_000,
 ];
-/// Upper bounds for numbers of things.
+/// Upper bounds for counts of items.
 pub const ITEMS: &[u64] = &[1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000];
 
-/// How often which sizes occurred.
+/// Counts of observed values by bucket.
 #[derive(Debug)]
 pub struct Histogram {
     bounds: &'static [u64],
-    /// One more than there are bounds: the last is for all that lies above.
+    /// One more than the bounds: the last bucket holds all values above the highest bound.
     counts: Box<[AtomicU64]>,
     sum: AtomicU64,
 }
 
-/// A histogram at one moment. What is being counted meanwhile may be missing.
+/// A histogram at one moment. Observations made during the snapshot may be missing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HistogramSnapshot {
     pub bounds: &'static [u64],
-    /// How many lie in each bucket, not in those below it; the last is for all above the highest bound.
+    /// The count of each bucket, not cumulative. The last bucket holds all values above the highest bound.
     pub counts: Vec<u64>,
     pub sum: u64,
 }
 
 impl Histogram {
-    /// Buckets with these upper bounds, which ascend.
+    /// Creates buckets with these upper bounds, which must ascend.
     pub fn new(bounds: &'static [u64]) -> Self {
         let counts = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
         Histogram { bounds, counts, sum: AtomicU64::new(0) }
@@ -74,7 +74,7 @@ impl Histogram {
 }
 
 impl HistogramSnapshot {
-    /// How many were counted in all.
+    /// The total number of observations.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }

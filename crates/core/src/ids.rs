@@ -1,8 +1,8 @@
-//! Identifiers, each its own type.
+//! Identifiers, each with its own type.
 //!
-//! An occurrence is named by its job and a number that counts the job's occurrences from 1; an execution by
-//! its occurrence and the attempt number. So the id says whose it is, a job's rows lie together in every
-//! index, and nobody has to keep a second index to find them (decision 0001).
+//! An occurrence id consists of the job id and a number that counts the job's occurrences from 1. An
+//! execution id adds the attempt number. The id therefore names its job, a job's rows are adjacent in every
+//! index, and no second index is needed to find them (decision 0001).
 
 use crate::time::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -15,8 +15,8 @@ use uuid::Uuid;
 pub struct JobId(Uuid);
 
 impl JobId {
-    /// A new id from the time and 64 bits of randomness that the caller supplies. The twelve bits after the
-    /// millisecond carry its fraction, so that ids made within one millisecond still sort by time.
+    /// Creates an id from the time and 64 bits of randomness that the caller supplies. The twelve bits after
+    /// the millisecond hold its fraction, so ids created within one millisecond still sort by time.
     pub fn new(now: Timestamp, entropy: u64) -> Self {
         let micros = now.as_micros().max(0);
         let millis = (micros / 1_000) as u128 & 0xFFFF_FFFF_FFFF;
@@ -25,7 +25,7 @@ impl JobId {
         JobId(Uuid::from_u128(millis << 80 | 0x7 << 76 | fraction << 64 | 0b10 << 62 | random))
     }
 
-    /// When it was made, cut to the millisecond.
+    /// The time of creation, truncated to the millisecond.
     pub const fn made_at(&self) -> Timestamp {
         Timestamp::from_micros((self.0.as_u128() >> 80) as i64 * 1_000)
     }
@@ -38,7 +38,7 @@ impl JobId {
         self.0.as_bytes()
     }
 
-    /// The slice of all jobs that this one belongs to, fixed for its life.
+    /// The segment of this job. It never changes.
     pub const fn segment(&self) -> Segment {
         Segment(self.0.as_bytes()[15] % Segment::COUNT)
     }
@@ -71,8 +71,8 @@ impl fmt::Display for JobId {
     }
 }
 
-/// One nominal fire of a job. Its text is also the idempotency key that handlers receive: the same for every
-/// attempt and every redrive.
+/// One nominal fire of a job. Its text form is also the idempotency key that handlers receive: it is the same
+/// for every attempt and every redrive.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OccurrenceId {
     pub job: JobId,
@@ -109,7 +109,7 @@ impl FromStr for OccurrenceId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExecutionId {
     pub occurrence: OccurrenceId,
-    /// Counts the physical runs of the occurrence from 1.
+    /// Counts the runs of the occurrence from 1.
     pub attempt: u32,
 }
 
@@ -134,7 +134,8 @@ impl FromStr for ExecutionId {
     }
 }
 
-/// A decimal number from 1 without sign or leading zero, so that every id has exactly one spelling.
+/// Parses a decimal number of at least 1 without sign or leading zero, so that every id has exactly one
+/// spelling.
 fn parse_counter(text: &str) -> Option<u32> {
     let plain = text.bytes().all(|b| b.is_ascii_digit()) && !text.starts_with('0');
     if plain { text.parse().ok() } else { None }
@@ -174,8 +175,8 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// Counts the claims of an occurrence. Every beat of work that a worker writes carries it; a lower one than
-/// the store's is refused.
+/// Counts the claims of an occurrence. Every write of a worker carries it. The store rejects an epoch lower
+/// than its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Epoch(pub u32);
 
@@ -185,7 +186,7 @@ impl Epoch {
     }
 }
 
-/// One of 64 fixed slices of all jobs.
+/// One of 64 fixed partitions of all jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Segment(u8);
 
@@ -202,7 +203,7 @@ impl Segment {
     }
 }
 
-/// A set of segments: those that one scheduler looks after.
+/// A set of segments, such as those that one scheduler owns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentSet(u64);
 
@@ -222,7 +223,7 @@ impl SegmentSet {
         self.0 == 0
     }
 
-    /// Those of this set that are not in the other one.
+    /// The segments of this set that are not in the other one.
     pub const fn without(self, other: SegmentSet) -> SegmentSet {
         SegmentSet(self.0 & !other.0)
     }

@@ -1,4 +1,4 @@
-//! What a user asked for, checked once at the door.
+//! Job descriptions, validated once when they enter the system.
 
 use crate::ids::JobId;
 use crate::lifecycle::Status;
@@ -49,29 +49,29 @@ impl From<Priority> for u8 {
     }
 }
 
-/// The queue of a job that names none.
+/// The queue of a job that does not name one.
 pub const DEFAULT_QUEUE: &str = "default";
-/// The owner of a job that names none.
+/// The owner of a job that does not name one.
 pub const DEFAULT_OWNER: &str = "default";
 
-/// A job as it is kept. Its status is derived (see [`JobMark::status`]), except for the mark.
+/// A stored job. Its status is derived (see [`JobMark::status`]), except for the stored status `mark`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
     pub id: JobId,
-    /// Raised by every update.
+    /// Incremented by every update.
     pub version: u32,
     pub mark: JobMark,
-    /// The last occurrence number given, kept here once no schedule is left to count them; `None` as long as
-    /// there can only have been the first.
+    /// The last assigned occurrence number, stored here when no schedule is left to count them. `None` as
+    /// long as only the first occurrence can exist.
     pub numbered: Option<u32>,
-    /// Runs of a schedule that is over: they count if it is renewed.
+    /// Runs of a schedule that has ended: they count if it is renewed.
     pub fired: u32,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub spec: JobSpec,
 }
 
-/// A checked job description.
+/// A validated job description.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobSpec {
     pub name: String,
@@ -84,7 +84,7 @@ pub struct JobSpec {
     pub settings: Settings,
 }
 
-/// The parts of a job that no list filters by. Kept as one JSON document, in which defaults are left out.
+/// The parts of a job that no list filters by. Stored as one JSON document without the default values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
@@ -102,21 +102,21 @@ pub struct Settings {
     pub retry: RetryPolicy,
     #[serde(skip_serializing_if = "is_default_timeout")]
     pub timeout_ms: u64,
-    /// By how much each charged attempt lengthens the timeout of the next, in percent of it: 100 leaves it.
+    /// The timeout after each charged attempt, in percent of the previous one: 100 leaves it unchanged.
     #[serde(skip_serializing_if = "is_no_growth")]
     pub timeout_growth_pct: u32,
-    /// Failures that no retry can mend: a status word, or a text that the error message contains.
+    /// Failures that a retry cannot fix: a status word, or a text that the error message contains.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fail_on: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expiry: Option<Expiry>,
-    /// Names one job of its owner for as long as that is kept.
+    /// Identifies one job of its owner for as long as the job is stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
-    /// Names one unfinished job of its owner.
+    /// Identifies one unfinished job of its owner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unique_key: Option<String>,
-    /// Names what it uses, of which its queue may let only so many be used at once.
+    /// Names a resource that the job uses. Its queue may limit how many executions use it at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency_key: Option<String>,
     /// One-shot jobs that must succeed first.
@@ -126,7 +126,7 @@ pub struct Settings {
     pub tags: Vec<String>,
 }
 
-/// When an occurrence that has not started is not wanted any more.
+/// When an occurrence that has not started expires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expiry {
@@ -191,12 +191,12 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The rules for occurrences that are due while others of the job are open.
+    /// The rules for occurrences that become due while others of the job are open.
     pub fn overlap(&self) -> Overlap {
         Overlap { policy: self.overlap, limit: self.overlap_limit, max_open: self.max_open }
     }
 
-    /// The time limit of an attempt before which this many were charged.
+    /// The time limit of an attempt that follows this many charged attempts.
     pub fn timeout_after(&self, charged: u32) -> Duration {
         let mut timeout = Duration::from_millis(self.timeout_ms);
         if self.timeout_growth_pct == 100 {
@@ -216,7 +216,7 @@ impl Settings {
         self.expiry.map(|expiry| expiry.of(scheduled_time))
     }
 
-    /// Whether the job has asked not to retry a failure like this one.
+    /// Whether the job asks not to retry such a failure.
     pub fn fails_for_good(&self, status: Status, error: Option<&str>) -> bool {
         let word = match status {
             Status::TimedOut => Some("TIMED_OUT"),
@@ -229,12 +229,12 @@ impl Settings {
     }
 }
 
-/// A field that cannot be accepted, and what would be.
+/// A field with an invalid value, and how to fix it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field} {fix}")]
 pub struct InvalidField {
     pub field: String,
-    /// What would be right, to follow the field's name: "must be …".
+    /// What would be valid, to be appended to the field's name: "must be …".
     pub fix: String,
 }
 
@@ -245,7 +245,7 @@ impl InvalidField {
 }
 
 impl JobSpec {
-    /// A job with the given name and payload and everything else as by default.
+    /// A job with the given name and the default values for everything else.
     pub fn named(name: impl Into<String>) -> Self {
         let name = name.into();
         JobSpec {
@@ -259,7 +259,7 @@ impl JobSpec {
         }
     }
 
-    /// All that is wrong with this job, if anything.
+    /// Checks the description and returns all errors.
     pub fn check(&self) -> Result<(), Vec<InvalidField>> {
         let mut problems = Vec::new();
         for (field, fix) in [
@@ -311,7 +311,8 @@ impl JobSpec {
         if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
 
-    /// As [`JobSpec::check`], for a job that has been kept: a name that stays as it was may be one that is refused today.
+    /// Like [`JobSpec::check`], for an update of a stored job: an unchanged name is accepted even if today's
+    /// rules would reject it.
     pub fn check_update(&self, before: &JobSpec) -> Result<(), Vec<InvalidField>> {
         let (mine, theirs) = (&self.settings, &before.settings);
         let stays = |problem: &InvalidField| match problem.field.as_str() {
@@ -332,7 +333,7 @@ impl JobSpec {
 }
 
 impl Settings {
-    /// What is wrong with the settings about other jobs, other occurrences and failures.
+    /// Checks the settings about other jobs, other occurrences and failures.
     fn check_control(&self, problems: &mut Vec<InvalidField>) {
         let mut refuse = |field: &str, fix: String| problems.push(InvalidField::new(field, fix));
         let up_to = |max: u32| format!("must be from 1 to {max}");
@@ -395,19 +396,19 @@ impl Settings {
     }
 }
 
-/// The part of a job's status that is stored. The common way of a job, from active to completed, writes
-/// nothing: it is completed when nothing is left to fire and nothing is open.
+/// The stored part of a job's status. The common transition from active to completed writes nothing: a job is
+/// completed when nothing is left to fire and no occurrence is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum JobMark {
     Active,
     Paused,
     Failed,
     Cancelled,
-    /// Hidden, and gone as soon as nothing of it is live.
+    /// Hidden, and removed as soon as no live row is left.
     Deleted,
 }
 
-/// A job's status as people see it.
+/// A job's status as shown to users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum JobStatus {

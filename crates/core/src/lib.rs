@@ -1,9 +1,9 @@
-//! The rules of Punctual and the ports it asks the world through.
+//! The rules of Punctual, and the ports through which it reaches the outside world.
 //!
-//! This crate owns every decision: what state an execution moves to, when a job fires next, whether a
-//! failure is retried, which execution goes first, when a worker session is lost. It must not know any
-//! database, protocol, clock or source of randomness: those are port traits in [`ports`], and `now` is
-//! always a parameter.
+//! This crate owns every decision: which state an execution moves to, when a job fires next, whether a
+//! failure is retried, which execution goes first, when a worker session is lost. It must not depend on any
+//! database, protocol, clock or source of randomness. Those are port traits in [`ports`], and `now` is always
+//! a parameter.
 
 pub mod causes;
 pub mod cluster;

@@ -1,10 +1,10 @@
-//! The life of an execution: one pure function over every pair of state and event. No other code decides a
-//! state. Its table is kept in `docs/lifecycle.md` by a test.
+//! The life cycle of an execution: one pure function over every pair of state and event. No other code
+//! decides a state. A test keeps the table in `docs/lifecycle.md` up to date.
 
 use crate::gates::{Gate, Gates};
 use serde::{Deserialize, Serialize};
 
-/// Where an execution is in its life.
+/// The state of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
     /// Live, behind at least one closed gate.
@@ -18,7 +18,7 @@ pub enum State {
     Finished(Status),
 }
 
-/// How an execution ended. Never changes again.
+/// How an execution ended. It never changes afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Status {
@@ -27,13 +27,13 @@ pub enum Status {
     TimedOut,
     Cancelled,
     Lost,
-    /// Never started, for a reason that is kept beside it.
+    /// Never started, for a reason that is stored with it.
     Skipped,
     /// Never started: its expiry passed.
     Expired,
 }
 
-/// How a run ended, as its worker or the recovery of its session says.
+/// How a run ended, as reported by its worker or by the recovery of its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ending {
     Succeeded,
@@ -41,7 +41,7 @@ pub enum Ending {
     TimedOut,
     /// The handler stopped because it was asked to.
     Cancelled,
-    /// The session that held it fell silent.
+    /// The session that held it stopped sending heartbeats.
     Lost,
 }
 
@@ -66,7 +66,7 @@ pub enum Event {
     CloseGate(Gate),
     OpenGate(Gate),
     Claim,
-    /// Its live holder returns it unstarted.
+    /// The session that holds the lease returns it unstarted.
     GiveBack,
     End(Ending),
     Cancel,
@@ -82,7 +82,7 @@ pub struct Refused {
     pub event: Event,
 }
 
-/// The state that follows, or a refusal.
+/// The next state, or a refusal.
 pub fn step(state: State, event: Event) -> Result<State, Refused> {
     let next = follow(state, event);
     #[cfg(feature = "planted-defects")]
@@ -111,13 +111,13 @@ fn follow(state: State, event: Event) -> Result<State, Refused> {
         (S::Running { cancel_requested: false }, E::Cancel) => Ok(S::Running { cancel_requested: true }),
         (S::Running { cancel_requested: false }, E::GiveBack) => Ok(S::Queued),
         (S::Running { cancel_requested: false }, E::End(ending)) => Ok(S::Finished(ending.status())),
-        // Once a cancel is requested, however the run ends, it is cancelled: an outcome counts only if it was
-        // accepted before the request.
+        // After a cancel request, a run always ends as cancelled: an outcome counts only if it was accepted
+        // before the request.
         (S::Running { cancel_requested: true }, E::GiveBack | E::End(_)) => {
             Ok(S::Finished(Status::Cancelled))
         }
 
-        // Pausing lets a running execution finish, so no gate closes on it.
+        // A pause lets a running execution finish, so no gate closes on it.
         (S::Waiting(_), E::OpenGate(_) | E::CloseGate(_) | E::Claim | E::GiveBack | E::End(_)) => refused,
         (S::Queued, E::OpenGate(_) | E::GiveBack | E::End(_)) => refused,
         (S::Running { .. }, E::OpenGate(_) | E::CloseGate(_) | E::Claim | E::Skip | E::Expire) => refused,

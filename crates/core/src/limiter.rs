@@ -1,7 +1,8 @@
-//! Limits of a queue: how many of its executions, and of those with the same key, are queued or run at once, and how many
-//! become claimable in a span of time. What does not fit waits in the line of the limit, by rank (decision 0023).
+//! The limits of a queue: how many of its executions, and of those with the same key, are queued or running
+//! at once, and how many become claimable within a period. Executions that do not fit go on the wait list of
+//! the limit, ordered by rank (decision 0023).
 //!
-//! This module says how much room there is. Who waits, and how many count, is kept in the store.
+//! This module computes how much room there is. The store holds the wait lists and the counts.
 
 use crate::defects::{Defect, planted};
 use crate::job::InvalidField;
@@ -13,8 +14,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// The number of a limiter, made of its queue and key, so that no names have to be kept. It is below zero: in some
-/// databases the lines of limiters share an index with lanes, whose numbers are above.
+/// The number of a limiter, a hash of its queue and key, so that no names have to be stored. It is negative:
+/// in some databases the wait lists of limiters share an index with lanes, whose numbers are positive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LimiterId(i64);
 
@@ -25,11 +26,11 @@ impl LimiterId {
 
     /// The limiter of one key within a queue.
     pub fn of_key(queue: &str, key: &str) -> Self {
-        // The byte between them occurs in neither.
+        // The separator byte occurs in neither.
         LimiterId::hashed(queue.bytes().chain([0xFF]).chain(key.bytes()))
     }
 
-    /// The one with this number; `None` if no limiter has it.
+    /// The limiter with this number; `None` if it is not a limiter's number.
     pub const fn from_number(number: i64) -> Option<Self> {
         if number < 0 { Some(LimiterId(number)) } else { None }
     }
@@ -44,11 +45,11 @@ impl LimiterId {
     }
 }
 
-/// The line of a limit: that of a queue, or of one key within it.
+/// The wait list of a limit: that of a queue, or of one key within it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Line {
     pub queue: String,
-    /// `None` for the queue's own.
+    /// `None` for the limit of the queue.
     pub key: Option<LimiterId>,
 }
 
@@ -62,7 +63,7 @@ impl Line {
     }
 }
 
-/// So many starts in a span of time.
+/// A number of starts per period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rate {
     pub count: u32,
@@ -75,13 +76,14 @@ impl Rate {
         Duration::from_millis(self.per_ms) / self.count.max(1)
     }
 
-    /// How far starts that were missed, because nobody looked in time, may be made up for: a tenth of the span.
+    /// How far missed starts may be caught up, when the wait list was not scanned in time: a tenth of the
+    /// period.
     fn slack(self) -> Duration {
         self.step() * (self.count / 10)
     }
 
-    /// The time that the next start is counted for. It follows from the last one by the rate that holds now, so that a
-    /// rate that is changed holds at once.
+    /// The time at which the next start counts. It is computed from the last one with the current rate, so
+    /// that a changed rate applies at once.
     fn next(self, last_at: Option<Timestamp>, now: Timestamp) -> Timestamp {
         match last_at.filter(|last_at| *last_at <= now.plus(limits::RATE_AHEAD_MAX)) {
             None => now,
@@ -89,7 +91,7 @@ impl Rate {
         }
     }
 
-    /// How many may start by now.
+    /// How many may start by `now`.
     fn room(self, last_at: Option<Timestamp>, now: Timestamp) -> u64 {
         let next = self.next(last_at, now);
         if next > now {
@@ -112,22 +114,22 @@ impl fmt::Display for Rate {
     }
 }
 
-/// What one limiter allows.
+/// The limits of one limiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Limit {
-    /// Executions that are queued or run.
+    /// Maximum number of executions that are queued or running.
     pub concurrency: Option<u32>,
     pub rate: Option<Rate>,
 }
 
-/// How a limiter is used.
+/// The current use of a limiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LimiterUse {
-    /// Executions in its line.
+    /// Executions on its wait list.
     pub waiting: u64,
-    /// Executions that count.
+    /// Executions that count against it.
     pub in_use: u64,
-    /// The time that the last start was counted for, where starts are paced.
+    /// The time at which the last start counted, if there is a rate.
     pub last_at: Option<Timestamp>,
 }
 
@@ -136,7 +138,7 @@ impl Limit {
         *self == Limit::default()
     }
 
-    /// Whether fewer go on at once than under another limit.
+    /// Whether the concurrency is lower than under another limit.
     pub fn is_narrower_than(&self, other: &Limit) -> bool {
         self.concurrency.is_some_and(|most| other.concurrency.is_none_or(|other| most < other))
     }
@@ -146,7 +148,7 @@ impl Limit {
         self.rate.is_some_and(|rate| other.rate.is_none_or(|other| rate.step() > other.step()))
     }
 
-    /// How many more may go on now.
+    /// How many more executions may proceed now.
     pub fn room(&self, used: &LimiterUse, now: Timestamp) -> u64 {
         let in_use = used.in_use.saturating_sub(u64::from(planted(Defect::AdmitOneTooMany)));
         let by_count = self.concurrency.map_or(u64::MAX, |limit| u64::from(limit).saturating_sub(in_use));
@@ -154,17 +156,17 @@ impl Limit {
         by_count.min(by_rate)
     }
 
-    /// Whether more count than may: limits have become tighter since they got their places.
+    /// Whether more executions count than allowed: the limit has become tighter since they were admitted.
     pub fn is_exceeded(&self, used: &LimiterUse) -> bool {
         self.concurrency.is_some_and(|limit| used.in_use > u64::from(limit))
     }
 
-    /// The time that one more start is counted for; `None` where starts are not paced.
+    /// The time at which one more start counts; `None` if there is no rate.
     pub fn start_of_one(&self, last_at: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
         self.rate.map(|rate| rate.next(last_at, now))
     }
 
-    /// When time alone will make room; `None` if it will not.
+    /// When room appears by the passing of time alone; `None` if it does not.
     pub fn opens_at(&self, used: &LimiterUse) -> Option<Timestamp> {
         let is_full = self.concurrency.is_some_and(|limit| used.in_use >= u64::from(limit));
         let (rate, last_at) = (self.rate?, used.last_at?);
@@ -172,14 +174,14 @@ impl Limit {
     }
 }
 
-/// What people may set to limit a queue and to share it out. Empty by default.
+/// The limits of a queue and the weights of its owners. Empty by default.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct QueueLimits {
-    /// How many of all its executions are queued or run at once.
+    /// Maximum number of its executions that are queued or running at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
-    /// How many of all its executions become claimable in a span of time.
+    /// Maximum number of its executions that become claimable within a period.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
     /// The same for each `concurrency_key`.
@@ -187,7 +189,7 @@ pub struct QueueLimits {
     pub key_concurrency: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_rate: Option<Rate>,
-    /// How large the shares of owners are against those of others, who have one.
+    /// The weights of owners. An owner without an entry has weight 1.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub weights: BTreeMap<String, u32>,
 }
@@ -201,12 +203,12 @@ impl QueueLimits {
         Limit { concurrency: self.key_concurrency, rate: self.key_rate }
     }
 
-    /// Whether anything may have to wait because of them.
+    /// Whether any execution may have to wait because of them.
     pub fn hold_anything(&self) -> bool {
         !self.of_queue().is_none() || !self.of_key().is_none()
     }
 
-    /// What a line allows.
+    /// The limit of a wait list.
     pub fn of(&self, line: &Line) -> Limit {
         if line.key.is_some() { self.of_key() } else { self.of_queue() }
     }
@@ -215,7 +217,7 @@ impl QueueLimits {
         self.weights.get(owner).copied().unwrap_or(1)
     }
 
-    /// The first thing that is wrong with them, if anything.
+    /// The first invalid setting, if any.
     pub fn problem(&self) -> Option<InvalidField> {
         for (field, limit) in [("concurrency", self.concurrency), ("key_concurrency", self.key_concurrency)] {
             if limit.is_some_and(|limit| !(1..=limits::CONCURRENCY_MAX).contains(&limit)) {
@@ -274,7 +276,7 @@ mod tests {
         Limit { rate: Some(Rate { count, per_ms }), ..Limit::default() }
     }
 
-    /// Lets through what may go on whenever it is looked at; when each of them started.
+    /// Admits what may proceed at each of these times; returns the start times.
     fn starts(limit: Limit, looks: impl Iterator<Item = i64>) -> Vec<i64> {
         let mut used = LimiterUse { waiting: 1, ..LimiterUse::default() };
         let mut starts = Vec::new();
@@ -321,7 +323,7 @@ mod tests {
     #[test]
     fn in_no_span_start_more_than_a_tenth_too_many() {
         for (count, per_ms, step) in [(1, 1_000, 7), (9, 1_000, 13), (100, 1_000, 37), (1_000, 60_000, 211)] {
-            // Somebody looks now and then, and not at all for a while.
+            // The wait list is scanned from time to time, and not at all for a while.
             let looks = (0..40_000).filter(|ms| ms % step == 0 && !(10_000..25_000).contains(ms));
             let starts = starts(rate(count, per_ms), looks);
             for (index, first) in starts.iter().enumerate() {

@@ -1,14 +1,15 @@
-//! What people may call things: jobs, job types, queues, owners, tags, keys, workers. Checked where a name enters; a name
-//! that was kept before a rule was made can still be read and used.
+//! Valid names of jobs, job types, queues, owners, tags, keys and workers. A name is checked when it enters
+//! the system. A name that was stored before a rule existed can still be read and used.
 //!
-//! Two names that look alike should be one name, and a name should look like what it is. So characters that nobody sees
-//! are refused, and so are those that change the direction of the text around them. Joiners and variation selectors are
-//! part of many scripts and of emoji: they are allowed between characters beyond ASCII, where they can be seen.
+//! Two names that look alike should be the same name, and a name should look like what it is. Invisible
+//! characters are therefore rejected, and so are characters that change the direction of the surrounding
+//! text. Joiners and variation selectors are part of many scripts and of emoji: they are allowed between
+//! non-ASCII characters, where they are visible.
 
 use crate::limits;
 use std::fmt::Write;
 
-/// What is wrong with a name, to follow the field: "must …".
+/// The error in a name, to be appended to the field: "must …".
 pub fn name_problem(text: &str) -> Option<String> {
     if let Some(problem) = length_problem(text) {
         return Some(problem);
@@ -40,7 +41,7 @@ pub fn name_problem(text: &str) -> Option<String> {
     None
 }
 
-/// The same of a name that is part of the path of a URL, where `.` and `..` mean something else.
+/// Like [`name_problem`], for a name that is part of a URL path, where `.` and `..` have another meaning.
 pub fn path_name_problem(text: &str) -> Option<String> {
     match text {
         "." | ".." => {
@@ -50,7 +51,7 @@ pub fn path_name_problem(text: &str) -> Option<String> {
     }
 }
 
-/// What is wrong with a short text that is no name, such as a part of an error message: it must fit into one line.
+/// The error in a short text that is not a name, such as a part of an error message: it must fit on one line.
 pub fn line_problem(text: &str) -> Option<String> {
     length_problem(text).or_else(|| text.chars().find(|one| one.is_control()).map(|one| refused(one, text)))
 }
@@ -63,20 +64,20 @@ fn length_problem(text: &str) -> Option<String> {
     (bytes > most).then(|| format!("must be at most {most} bytes, not {bytes}"))
 }
 
-/// Whether a character is never part of what can be seen, wherever it is: it controls, turns the text around, or is
-/// invisible.
+/// Whether a character is invisible everywhere: a control character, a character that changes the text
+/// direction, or an invisible one.
 pub fn is_hidden(character: char) -> bool {
     matches!(usage(character), Usage::Nowhere(_))
 }
 
-/// Where in a name a character may be.
+/// Where in a name a character is allowed.
 enum Usage {
     Anywhere,
-    /// After a character beyond ASCII: variation selectors.
+    /// After a non-ASCII character: variation selectors.
     AfterOthers,
-    /// Between two characters beyond ASCII: joiners.
+    /// Between two non-ASCII characters: joiners.
     BetweenOthers,
-    /// Nowhere, because it is what this says.
+    /// Nowhere; the text says what kind of character it is.
     Nowhere(&'static str),
 }
 
@@ -89,7 +90,7 @@ fn usage(character: char) -> Usage {
         }
         '\u{200c}' | '\u{200d}' => Usage::BetweenOthers,
         '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}' => Usage::AfterOthers,
-        // The characters that Unicode lists as default ignorable, but for those above, and annotations.
+        // The characters that Unicode lists as default ignorable, except those above, and annotations.
         '\u{ad}'
         | '\u{34f}'
         | '\u{115f}'..='\u{1160}'
@@ -109,14 +110,14 @@ fn usage(character: char) -> Usage {
     }
 }
 
-/// Whether something can be joined to this character, or selected for it.
+/// Whether a joiner or a variation selector can apply to this character.
 fn is_beyond_ascii(character: Option<char>) -> bool {
     character.is_some_and(|one| {
         !one.is_ascii() && !is_blank(one) && !matches!(usage(one), Usage::Nowhere(_) | Usage::BetweenOthers)
     })
 }
 
-/// White space, and the one sign of Braille without a dot.
+/// White space, and the Braille pattern without dots.
 fn is_blank(character: char) -> bool {
     character.is_whitespace() || character == '\u{2800}'
 }
@@ -133,7 +134,7 @@ fn code(character: char) -> String {
     format!("U+{:04X}", u32::from(character))
 }
 
-/// The text in quotes, with all that cannot be seen written as its code.
+/// The text in quotes, with invisible characters shown as their code points.
 fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len() + 2);
     shown.push('"');
@@ -166,7 +167,7 @@ mod tests {
             "отчёт",
             "تقرير",
             "דוח",
-            // Persian, with a joiner that it is written with.
+            // Persian, with a joiner that the word requires.
             "می\u{200c}خواهم",
             // Sinhala and Devanagari, with joiners.
             "ශ\u{dca}\u{200d}රී",
@@ -249,7 +250,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is allowed can be seen, fits, and says where it begins and ends.
+        /// An allowed name is visible, fits, and has no blank at either end.
         #[test]
         fn an_allowed_name_can_be_seen(name in ".{0,60}") {
             if name_problem(&name).is_none() {
@@ -260,7 +261,7 @@ mod tests {
             }
         }
 
-        /// A message never repeats what it refuses: it shows the code instead.
+        /// A message never repeats a rejected character: it shows the code point instead.
         #[test]
         fn a_message_can_be_read(name in "[a-zü \u{200b}\u{200d}\u{202e}\u{fe0f}\n\u{3000}]{0,20}") {
             if let Some(problem) = name_problem(&name) {
@@ -269,7 +270,7 @@ mod tests {
             }
         }
 
-        /// One character that is refused anywhere spoils every name, wherever it is.
+        /// One character that is rejected everywhere makes every name invalid, at any position.
         #[test]
         fn one_refused_character_is_found(before in "[a-zü]{0,5}", after in "[a-zü]{0,5}", one in any::<char>()) {
             if matches!(usage(one), Usage::Nowhere(_)) {

@@ -1,9 +1,9 @@
-//! What a handler notes while it runs: how far it has come, for people, and a checkpoint, for the next attempt.
+//! Notes of a running handler: its progress, for users, and a checkpoint, for the next attempt.
 //!
-//! Progress belongs to an attempt, the checkpoint to its occurrence: it outlives failures, lost workers and dead
-//! letters, and goes when the occurrence has ended otherwise. A note counts only in the live epoch of its lease, and
-//! only if it is newer than the last one: a late copy must not put an older checkpoint in the place of a newer one
-//! (decision 0012).
+//! Progress belongs to an attempt. The checkpoint belongs to the occurrence: it survives failures, lost
+//! workers and dead letters, and is removed when the occurrence ends in any other way. The store accepts a
+//! note only in the live epoch of its lease, and only if it is newer than the last one: a late copy must not
+//! replace a newer checkpoint with an older one (decision 0012).
 
 use crate::defects::{Defect, planted};
 use crate::documents::{TooDeep, check_depth};
@@ -15,22 +15,22 @@ use crate::time::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 
-/// What is added to a text that was cut.
+/// Appended to a text that was truncated.
 const CUT_MARK: &str = " […]";
 
-/// A share of the work, from 0 to 100 in hundredths.
+/// A percentage from 0 to 100 in hundredths.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Percent(u16);
 
 impl Percent {
     const HUNDREDTHS_MAX: u16 = 100 * 100;
 
-    /// Rounded to hundredths; `None` unless it lies between 0 and 100.
+    /// Rounds to hundredths; `None` unless between 0 and 100.
     pub fn new(percent: f64) -> Option<Self> {
         (0.0..=100.0).contains(&percent).then(|| Percent((percent * 100.0).round() as u16))
     }
 
-    /// The nearest that there is; `None` for what is not a number.
+    /// The nearest valid value; `None` for NaN.
     pub fn nearest(percent: f64) -> Option<Self> {
         Percent::new(percent.clamp(0.0, 100.0))
     }
@@ -73,7 +73,7 @@ impl<'de> Deserialize<'de> for Percent {
     }
 }
 
-/// How far an attempt has come.
+/// The progress of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Progress {
@@ -84,7 +84,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// The same within the limits of what is kept: a message that is too long is cut, an empty one is none.
+    /// Applies the limits: a message that is too long is truncated, an empty one becomes none.
     pub fn within_limits(mut self) -> Self {
         if let Some(message) = &mut self.message
             && message.len() > limits::PROGRESS_MESSAGE_BYTES_MAX
@@ -102,18 +102,18 @@ impl Progress {
     }
 }
 
-/// A document that a handler leaves to the next attempt: JSON text. `null` is none.
+/// A document that a handler passes to the next attempt: JSON text. `null` means none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkpoint(String);
 
-/// The checkpoint is larger than what is kept.
+/// The checkpoint exceeds the size limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the checkpoint has {bytes} bytes, more than the {} that are kept", limits::CHECKPOINT_BYTES_MAX)]
 pub struct CheckpointTooLarge {
     pub bytes: usize,
 }
 
-/// Why a checkpoint is not taken.
+/// Why a checkpoint is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CheckpointProblem {
     #[error(transparent)]
@@ -123,7 +123,7 @@ pub enum CheckpointProblem {
 }
 
 impl Checkpoint {
-    /// Takes JSON text, unless there is too much of it or it nests too deep.
+    /// Accepts JSON text, unless it is too large or nested too deep.
     pub fn new(json: impl Into<String>) -> Result<Self, CheckpointProblem> {
         let json = json.into();
         let bytes = json.len();
@@ -134,7 +134,7 @@ impl Checkpoint {
         Ok(Checkpoint(json))
     }
 
-    /// What the store has kept, which may be deeper than what is taken today.
+    /// A checkpoint from the store, which may be deeper than today's limit.
     pub fn stored(json: String) -> Result<Self, CheckpointTooLarge> {
         let bytes = json.len();
         if bytes > limits::CHECKPOINT_BYTES_MAX {
@@ -144,7 +144,7 @@ impl Checkpoint {
         }
     }
 
-    /// Whether it nests no deeper than what is taken today.
+    /// Whether it is no deeper than today's limit.
     pub fn is_readable(&self) -> bool {
         check_depth(&self.0).is_ok()
     }
@@ -157,22 +157,23 @@ impl Checkpoint {
         self.0
     }
 
-    /// Whether it stands for no checkpoint at all.
+    /// Whether it means that there is no checkpoint.
     pub fn is_null(&self) -> bool {
         self.0.trim() == "null"
     }
 }
 
-/// What a handler has noted, on its way to the store.
+/// A note of a handler, to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
     pub session: SessionId,
     pub lease: LeaseRef,
-    /// Counts the notes of the lease, so that a late copy of an earlier one is known. `None` is newer than all.
+    /// Counts the notes of the lease, so that a late copy of an earlier one is recognised. `None` is newer
+    /// than all.
     pub number: Option<u64>,
-    /// `None` leaves what is there.
+    /// `None` leaves the stored progress unchanged.
     pub progress: Option<Progress>,
-    /// `None` leaves what is there.
+    /// `None` leaves the stored checkpoint unchanged.
     pub checkpoint: Option<Checkpoint>,
 }
 
@@ -181,11 +182,11 @@ pub enum NoteAnswer {
     Accepted,
     /// This note, or a newer one of the same lease, was accepted before.
     AlreadyAccepted,
-    /// Another lease has taken over, or the occurrence is closed: the note counts for nothing.
+    /// Another lease has taken over, or the occurrence is closed: the note is ignored.
     Stale,
 }
 
-/// Which note of an occurrence was accepted last.
+/// The note of an occurrence that was accepted last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LastNote {
     pub epoch: Epoch,
@@ -193,7 +194,7 @@ pub struct LastNote {
 }
 
 impl LastNote {
-    /// The last note once this one is accepted.
+    /// The last note after this one is accepted.
     pub fn after(last: Option<LastNote>, note: &Note) -> LastNote {
         let epoch = note.lease.epoch;
         let before = last.filter(|last| last.epoch == epoch).map_or(0, |last| last.number);
@@ -202,7 +203,7 @@ impl LastNote {
 }
 
 impl Live {
-    /// Whether a note counts.
+    /// Whether to accept a note.
     pub fn judge_note(&self, note: &Note, last: Option<LastNote>) -> NoteAnswer {
         let LeaseRef { execution, epoch } = note.lease;
         if self.held_by(note.session, execution, epoch).is_none() && !planted(Defect::AcceptStaleNote) {
@@ -214,11 +215,11 @@ impl Live {
     }
 }
 
-/// What is noted of an occurrence, for people to see.
+/// The notes of an occurrence, as shown to users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Noted {
     pub occurrence: OccurrenceId,
-    /// The attempt that the progress is of.
+    /// The attempt that reported the progress.
     pub attempt: u32,
     pub progress: Progress,
     /// When the last note was accepted.

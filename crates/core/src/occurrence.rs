@@ -1,6 +1,7 @@
-//! An open occurrence and its current execution: one live row from fire to final outcome. Each change of it is
-//! a function here that asks [`lifecycle::step`](crate::lifecycle::step) for the state and carries along what belongs to the move. The
-//! store reads a row, calls one of these, and writes back what it returned.
+//! An open occurrence and its current execution: one live row from fire to final outcome. Each change of a
+//! live row is a function here, which asks [`lifecycle::step`](crate::lifecycle::step) for the state and
+//! updates the fields that belong to the transition. The store reads a row, calls one of these functions, and
+//! writes back the result.
 
 use crate::defects::{Defect, planted};
 use crate::documents::result_problem;
@@ -28,7 +29,7 @@ pub enum Origin {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Live {
     pub id: OccurrenceId,
-    /// The number of the current physical run, or of the next one; from 1.
+    /// The number of the current run, or of the next one; from 1.
     pub attempt: u32,
     /// Finished attempts that count against `max_retries`.
     pub charged: u32,
@@ -36,35 +37,35 @@ pub struct Live {
     pub state: LiveState,
     pub rank: i64,
     pub priority: Priority,
-    /// When the current attempt may start at the earliest.
+    /// The earliest start of the current attempt.
     pub available_at: Timestamp,
     pub scheduled_time: Timestamp,
     pub origin: Origin,
-    /// The version of the job that the current attempt runs by, or was fired by.
+    /// The job version that the current attempt runs with, or was fired with.
     pub job_version: u32,
-    /// When it ends unless it has started.
+    /// When it expires if it has not started.
     pub expires_at: Option<Timestamp>,
     pub ties: Ties,
-    /// The limiter of its key, if its queue has limited keys when it became ready.
+    /// The limiter of its key, if its queue had limits for keys when it became ready.
     pub limiter: Option<LimiterId>,
-    /// In whose line it waits behind the concurrency gate.
+    /// The limiter on whose wait list it is, behind the concurrency gate.
     pub line: Option<LimiterId>,
 }
 
-/// What others have to do with this occurrence: noted in its row, so that the end of one that nobody waits for
-/// costs no look-up.
+/// Flags for the relations of this occurrence. They are stored in its row, so that the end of an occurrence
+/// without dependents or followers needs no lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Ties {
-    /// Occurrences of the same job may wait behind it, or a replay of the job may wait for its end.
+    /// Occurrences of the same job may wait for it, or a replay of the job may wait for its end.
     pub followed: bool,
-    /// Jobs may depend on how it ends.
+    /// Other jobs may depend on its outcome.
     pub awaited: bool,
-    /// Triggered while its job was paused: the pause does not hold it.
+    /// Triggered while its job was paused: the pause does not apply to it.
     pub exempt: bool,
-    /// Its handlers have noted something, which is kept beside it: for its next attempt or with its dead letter, and
-    /// no longer.
+    /// Its handlers have stored progress or a checkpoint. Both are kept next to the row only for its next
+    /// attempt, or with its dead letter.
     pub noted: bool,
-    /// A replay of missed occurrences opened it: regular ones are decided as if it were not there.
+    /// A replay of missed occurrences opened it: rules for regular occurrences ignore it.
     pub replayed: bool,
 }
 
@@ -77,7 +78,7 @@ impl Ties {
             | (self.replayed as u8) << 4
     }
 
-    /// The ties with these bits; `None` if a bit names none.
+    /// The flags with these bits; `None` if a bit is not defined.
     pub const fn from_bits(bits: u8) -> Option<Self> {
         if bits > 0b1_1111 {
             return None;
@@ -92,14 +93,14 @@ impl Ties {
     }
 }
 
-/// What the rules need to know of a job when one of its attempts ends.
+/// What the rules need to know about a job when one of its attempts ends.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms<'a> {
     pub settings: &'a Settings,
     pub mark: JobMark,
 }
 
-/// The live states, with what each needs.
+/// The live states, each with its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LiveState {
     Waiting(Gates),
@@ -107,7 +108,7 @@ pub enum LiveState {
     Running(Lease),
 }
 
-/// Who holds a running execution.
+/// The session that holds a running execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
     pub session: SessionId,
@@ -157,7 +158,7 @@ impl Live {
         }
     }
 
-    /// The lease, if this session holds it in this epoch.
+    /// The lease, if this session holds it with this epoch.
     pub fn held_by(&self, session: SessionId, execution: ExecutionId, epoch: Epoch) -> Option<Lease> {
         let LiveState::Running(lease) = self.state else { return None };
         if planted(Defect::DropEpoch) {
@@ -174,20 +175,20 @@ impl Live {
         matches!(self.state, LiveState::Running(_))
     }
 
-    /// When time will change something about it: its time gate opens, or it expires.
+    /// When the passing of time next changes it: its time gate opens, or it expires.
     pub fn look_at(&self) -> Option<Timestamp> {
         let opens_at = self.is_closed_by(Gate::Time).then_some(self.available_at);
         let expires_at = self.expires_at.filter(|_| !self.is_running());
         opens_at.into_iter().chain(expires_at).min()
     }
 
-    /// Whether its expiry has passed before it could start.
+    /// Whether it expired before it could start.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         !self.is_running() && self.expires_at.is_some_and(|at| at <= now)
     }
 
-    /// Claimed by a session, to run by this version of the job. A claim that was held up goes by a time before that at which
-    /// another node made this ready: it is not claimed before it was available.
+    /// The row after a claim by a session, with this job version. A delayed claim may carry a time before
+    /// another node made the execution ready, so the claim time is never before `available_at`.
     pub fn claimed(&self, session: SessionId, job_version: u32, now: Timestamp) -> Result<Live, Refused> {
         step(self.state(), Event::Claim)?;
         let claimed_at = now.max(self.available_at);
@@ -196,7 +197,7 @@ impl Live {
         Ok(Live { state, epoch: self.epoch.next(), job_version, ..self.clone() })
     }
 
-    /// Returned unstarted: neither charged nor numbered, and back at its old place in the queue.
+    /// The row after it was returned unstarted: not charged, with the same attempt number and its old rank.
     pub fn given_back(&self, terms: Option<Terms<'_>>, now: Timestamp) -> Result<GivenBack, Refused> {
         Ok(match step(self.state(), Event::GiveBack)? {
             State::Finished(status) => {
@@ -215,13 +216,13 @@ impl Live {
         }
     }
 
-    /// These gates, and that of the pause if the job is paused.
+    /// These gates, plus the pause gate if the job is paused.
     fn gates_under(&self, terms: Option<Terms<'_>>, gates: Gates) -> Gates {
         let is_held = terms.is_some_and(|terms| terms.mark == JobMark::Paused) && !self.ties.exempt;
         if is_held && !planted(Defect::ForgetPause) { gates.with(Gate::Paused) } else { gates }
     }
 
-    /// Time has come to look at it: it expires, or its time gate opens.
+    /// Applies the passing of time: the execution expires, or its time gate opens.
     pub fn looked_at(&self, terms: Option<Terms<'_>>, now: Timestamp) -> Result<Looked, Refused> {
         if self.is_expired(now) {
             return self.expired(terms, now).map(Looked::Expired);
@@ -232,14 +233,14 @@ impl Live {
         self.gate_opened(Gate::Time, now).map(Looked::Opened)
     }
 
-    /// Its expiry passed before it started.
+    /// Ends it because it expired before it started.
     pub fn expired(&self, terms: Option<Terms<'_>>, now: Timestamp) -> Result<Settled, Refused> {
         let mut settled = self.never_started(Event::Expire, terms, now)?;
         settled.finished.error = Some("it had not started when it expired".to_owned());
         Ok(settled)
     }
 
-    /// It will not run, for a reason of which `why` says more.
+    /// Ends it without a run, for a reason that `why` details.
     pub fn skipped(
         &self,
         reason: SkipReason,
@@ -265,12 +266,12 @@ impl Live {
         let Next::Closed { job_mark, .. } = Next::closed_with(JobMark::Failed, terms) else {
             unreachable!("closed");
         };
-        // What never ran has nothing to be redriven; what failed before it expired has.
+        // An execution that never ran has nothing to redrive; one that failed before it expired has.
         let next = Next::Closed { dead_letter: self.charged > 0, job_mark };
         Ok(Settled { finished: self.finished(status, None, now), next })
     }
 
-    /// One gate closes on what has not started.
+    /// Closes a gate of an execution that has not started.
     pub fn gate_closed(&self, gate: Gate) -> Result<Live, Refused> {
         let State::Waiting(gates) = step(self.state(), Event::CloseGate(gate))? else {
             unreachable!("behind a closed gate one waits");
@@ -278,7 +279,7 @@ impl Live {
         Ok(Live { state: LiveState::Waiting(gates), ..self.clone() })
     }
 
-    /// One gate opens; behind the last one the execution is ready and gets its rank.
+    /// Opens a gate. When the last one opens, the execution is ready and gets its rank.
     pub fn gate_opened(&self, gate: Gate, now: Timestamp) -> Result<Live, Refused> {
         let state = match step(self.state(), Event::OpenGate(gate)) {
             Err(_) if planted(Defect::OpenGateTwice) => State::Queued,
@@ -287,7 +288,7 @@ impl Live {
         let line = self.line.filter(|_| gate != Gate::Concurrency);
         Ok(match state {
             State::Waiting(gates) => Live { state: LiveState::Waiting(gates), line, ..self.clone() },
-            // Whoever comes out of a line has the rank by which it came to its head.
+            // An execution from a wait list keeps the rank that brought it to the front.
             _ if gate == Gate::Concurrency => Live { state: LiveState::Queued, line, ..self.clone() },
             _ => Live {
                 state: LiveState::Queued,
@@ -297,12 +298,13 @@ impl Live {
         })
     }
 
-    /// What was ready waits in a line instead.
+    /// Moves a ready execution to a wait list.
     pub fn in_line(&self, line: LimiterId) -> Result<Live, Refused> {
         Ok(Live { line: Some(line), ..self.gate_closed(Gate::Concurrency)? })
     }
 
-    /// Whether it counts against the limit of its key: queued, running, or past the line of the key.
+    /// Whether it counts against the limit of its key: it is queued, running, or past the wait list of the
+    /// key.
     pub fn counts_for_key(&self) -> bool {
         let has_passed = self.line.is_some_and(|line| Some(line) != self.limiter);
         self.limiter.is_some() && (self.counts_for_queue() || has_passed)
@@ -313,7 +315,7 @@ impl Live {
         !matches!(self.state, LiveState::Waiting(_))
     }
 
-    /// A cancel is asked for: what has not started ends here, what runs is asked to stop.
+    /// Cancels it: an execution that has not started ends, a running one is asked to stop.
     pub fn cancelled(&self, terms: Option<Terms<'_>>, now: Timestamp) -> Result<Cancelled, Refused> {
         Ok(match (step(self.state(), Event::Cancel)?, self.state) {
             (State::Finished(status), _) => {
@@ -328,10 +330,10 @@ impl Live {
         })
     }
 
-    /// The run has ended: what goes into history, and whether the occurrence goes on.
+    /// Ends the run: returns the history row, and whether the occurrence continues.
     ///
-    /// `terms` are those of the job; they may be missing when the run succeeded or the job is gone, and then
-    /// nothing is retried.
+    /// `terms` are those of the job. They may be missing when the run succeeded or the job no longer exists;
+    /// then nothing is retried.
     pub fn settled(&self, end: End, terms: Option<Terms<'_>>, now: Timestamp) -> Result<Settled, Refused> {
         let State::Finished(status) = step(self.state(), Event::End(end.ending))? else {
             unreachable!("an ended run is finished");
@@ -352,7 +354,7 @@ impl Live {
         Ok(Settled { finished, next })
     }
 
-    /// Whoever finds the dead letter should suspect the job itself.
+    /// The error of a dead letter points to the job itself as a possible cause.
     fn lost_for_good(&self) -> String {
         format!(
             "{WORKER_SILENT} in attempt {}, the last: a job whose workers are lost again and again may be what ends them",
@@ -374,7 +376,7 @@ impl Live {
         }
         let next = Live { attempt: self.attempt + 1, charged, ..self.clone() };
         let next = match status {
-            // Nothing is known to be wrong with the job, only with its worker: at once, at its old place.
+            // The worker failed, not necessarily the job: retry at once, with the old rank.
             Status::Lost => Live { state: self.ready_under(Some(terms)), available_at: now, ..next },
             _ => Live {
                 state: LiveState::Waiting(self.gates_under(Some(terms), Gates::only(Gate::Time))),
@@ -388,9 +390,9 @@ impl Live {
         Next::Retry(next)
     }
 
-    /// The row of history of this attempt. The worker's idea of the time, and that of the node that ends it, may lie
-    /// behind that of the node that claimed it: nothing starts before it was claimed, and nothing ends before it
-    /// started.
+    /// The history row of this attempt. The clock of the worker, and that of the node that ends the attempt,
+    /// may be behind that of the node that claimed it. The times are therefore adjusted: no attempt starts
+    /// before it was claimed or ends before it started.
     fn finished(&self, status: Status, started_at: Option<Timestamp>, ended_at: Timestamp) -> Finished {
         let lease = match self.state {
             LiveState::Running(lease) => Some(lease),
@@ -416,7 +418,7 @@ impl Live {
     }
 }
 
-/// What a look at a waiting or queued execution leads to.
+/// The result of checking a waiting or queued execution for the passing of time.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Looked {
     Opened(Live),
@@ -424,11 +426,11 @@ pub enum Looked {
     TooEarly,
 }
 
-/// The end of a run as told.
+/// The reported end of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct End {
     pub ending: Ending,
-    /// Whether another attempt may mend it.
+    /// Whether another attempt may succeed.
     pub retryable: bool,
     pub started_at: Option<Timestamp>,
     pub completed_at: Timestamp,
@@ -437,13 +439,13 @@ pub struct End {
     pub result: Option<String>,
 }
 
-/// The error of a run whose session fell silent.
+/// The error of a run whose session stopped sending heartbeats.
 const WORKER_SILENT: &str = "the worker stopped responding";
 
 impl End {
-    /// The same with a result that can be kept: one that is too large or nests too deep fails the run for good, as
-    /// [`Outcome::within_limits`](crate::ports::Outcome::within_limits) does at the worker. It is asked again before an end
-    /// is stored, because not every worker asks.
+    /// Checks the result: one that is too large or nested too deep fails the run without retry, as
+    /// [`Outcome::within_limits`](crate::ports::Outcome::within_limits) does at the worker. The check is
+    /// repeated before an end is stored, because not every worker makes it.
     pub fn within_limits(self) -> Self {
         match self.result.as_deref().and_then(result_problem) {
             None => self,
@@ -454,7 +456,7 @@ impl End {
         }
     }
 
-    /// The end of a run whose session fell silent: nobody knows how far it came.
+    /// The end of a run whose session stopped sending heartbeats. How far the run came is unknown.
     pub fn lost(claimed_at: Timestamp, now: Timestamp) -> Self {
         End {
             ending: Ending::Lost,
@@ -467,16 +469,16 @@ impl End {
     }
 }
 
-/// What a give-back leads to.
+/// The result of returning an execution unstarted.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GivenBack {
     /// Claimable again, or held by a pause.
     Queued(Live),
-    /// A cancel had been requested: the occurrence ends here.
+    /// A cancel had been requested: the occurrence ends.
     Closed(Settled),
 }
 
-/// What a cancel leads to.
+/// The result of a cancel.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cancelled {
     Closed(Settled),
@@ -490,18 +492,19 @@ pub struct Settled {
     pub next: Next,
 }
 
-/// Whether the occurrence goes on.
+/// Whether the occurrence continues.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
-    /// With another attempt.
+    /// It continues with another attempt.
     Retry(Live),
-    /// No: the live row goes; a dead letter is kept if it failed for good, and a one-shot job of which nothing
-    /// is left is marked.
+    /// It ends: the live row is removed. A dead letter is stored if it failed finally, and a one-shot job
+    /// with nothing left gets a stored status.
     Closed { dead_letter: bool, job_mark: Option<JobMark> },
 }
 
 impl Next {
-    /// Ended without success. A one-shot job is marked by it, unless a verb has marked it before.
+    /// Ended without success. Sets the stored status of a one-shot job, unless a cancel or delete has set it
+    /// before.
     fn closed_with(mark: JobMark, terms: Option<Terms<'_>>) -> Self {
         let is_marked = terms.is_some_and(|terms| {
             terms.settings.schedule.is_one_shot()
@@ -524,9 +527,9 @@ pub struct Finished {
     pub started_at: Option<Timestamp>,
     pub completed_at: Timestamp,
     pub session: Option<SessionId>,
-    /// The name of the worker, filled in when read.
+    /// The name of the worker, filled in on read.
     pub worker: Option<String>,
-    /// Why it was skipped, if it was.
+    /// Why it was skipped, if so.
     pub reason: Option<SkipReason>,
     pub error: Option<String>,
     /// JSON text.

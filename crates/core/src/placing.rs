@@ -1,12 +1,14 @@
-//! What is queued takes its place again when the limits of its queue become tighter: in steps, the last in rank first, so
-//! that those who go first go on meanwhile. How far that has come is kept with the queue (decision 0023).
+//! Re-admission: queued executions are checked again when the limits of their queue become tighter. It
+//! proceeds in steps, from the last rank to the first, so that executions at the front continue to start
+//! meanwhile. Its progress is stored with the queue (decision 0023).
 
 use crate::defects::{Defect, planted};
 use crate::ids::{JobId, OccurrenceId};
 use crate::limiter::QueueLimits;
 use serde::{Deserialize, Serialize};
 
-/// The place of an execution in the order of claims. Equal ranks go by key, so that everybody agrees.
+/// The position of an execution in the order of claims. Equal ranks are ordered by key, so that all nodes
+/// agree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Place {
     pub rank: i64,
@@ -14,25 +16,27 @@ pub struct Place {
 }
 
 impl Place {
-    /// Behind all others.
+    /// After all other positions.
     pub const LAST: Place =
         Place { rank: i64::MAX, occurrence: JobId::from_bytes([0xFF; 16]).occurrence(u32::MAX) };
 }
 
-/// That what is queued is to take its place again, and how far that has come.
+/// A re-admission of queued executions, and its progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Placing {
-    /// Those with a key go back before the limit of their key.
+    /// Executions with a key return to the wait list of their key.
     pub keys: bool,
-    /// All others go back before the limit of their queue. Otherwise as many do as are too many at once.
+    /// All other executions return to the wait list of their queue. If false, only those over the concurrency
+    /// limit do.
     pub all: bool,
-    /// Who has this place or a later one has been looked at; `None`: nobody has.
+    /// Executions at this position or later have been checked; `None` if none has been.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reached: Option<Place>,
 }
 
 impl Placing {
-    /// What is to be done when limits follow others. A limit that is raised or taken away holds nobody back who is queued.
+    /// The re-admission to do after limits have changed. A limit that is raised or removed does not hold back
+    /// any queued execution.
     pub fn after(was: Option<Placing>, had: &QueueLimits, limits: &QueueLimits) -> Option<Placing> {
         if planted(Defect::ForgetBacklog) || !limits.hold_anything() {
             return None;
@@ -47,7 +51,7 @@ impl Placing {
         Some(Placing { keys: keys || was.keys, all: all || was.all, reached: None })
     }
 
-    /// Whether everybody who is queued has to be looked at, however many are too many at once.
+    /// Whether every queued execution must be checked, regardless of how many are over the concurrency limit.
     pub fn is_for_all(&self) -> bool {
         self.keys || self.all
     }

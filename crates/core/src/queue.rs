@@ -1,29 +1,29 @@
-//! What people may set for a queue, and what it means for a submit.
+//! The settings of a queue, and what they mean for a submit.
 
 use crate::defects::{Defect, planted};
 use crate::job::InvalidField;
 use crate::limiter::QueueLimits;
 use crate::limits;
 
-/// Everything that can be set for a queue, but for its pause.
+/// All settings of a queue, except its pause.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct QueueSettings {
-    /// How many executions may wait or be queued before submits are refused; `None` for any number.
+    /// How many executions may wait or be queued before submits are rejected; `None` for no limit.
     pub max_depth: Option<u64>,
-    /// How many of its executions run at once and start in a span of time, and how owners share it.
+    /// How many of its executions may run at once and start within a period, and how owners share the queue.
     pub limits: QueueLimits,
 }
 
-/// Why a submit was refused: the queue holds as much as it may.
+/// Why a submit was rejected: the queue is at its maximum depth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueFull {
-    /// Executions that wait or are queued.
+    /// Executions that are waiting or queued.
     pub depth: u64,
     pub max_depth: u64,
 }
 
 impl QueueSettings {
-    /// What is wrong with them, if anything.
+    /// The first invalid setting, if any.
     pub fn problem(&self) -> Option<InvalidField> {
         let max = limits::QUEUE_DEPTH_MAX;
         if self.max_depth.is_some_and(|depth| depth > max) {
@@ -35,13 +35,14 @@ impl QueueSettings {
         self.limits.problem()
     }
 
-    /// A queue that holds so much and has no other limit.
+    /// A queue with this maximum depth and no other limit.
     pub fn holding(max_depth: Option<u64>) -> Self {
         QueueSettings { max_depth, ..QueueSettings::default() }
     }
 
-    /// Whether one more may join a queue that holds `depth` executions which have not started. Only what joins it
-    /// at once is asked about: what was accepted for later is never refused (decision 0014).
+    /// Whether one more execution may join a queue that holds `depth` executions that have not started.
+    /// Applies only to executions that join at once: an execution that was accepted for later is never
+    /// rejected (decision 0014).
     pub fn admit(&self, depth: u64) -> Result<(), QueueFull> {
         match self.max_depth {
             Some(max_depth) if depth >= max_depth + u64::from(planted(Defect::ExceedMaxDepth)) => {

@@ -1,29 +1,31 @@
-//! Who goes first. The rank of an execution is computed once, when it becomes ready, and one index orders the
-//! claim by it: lower goes first.
+//! The order of claims. The rank of an execution is computed once, when it becomes ready. One index orders
+//! claims by rank: lower goes first.
 //!
 //! A rank is a time: when the execution became ready, moved earlier by its priority and later by its owner's
-//! share. So a high priority jumps ahead by a fixed number of seconds, anything that has waited longer than
-//! that goes first all the same, and an owner who submits a flood queues behind its own flood.
+//! share. A high priority therefore moves an execution ahead by a fixed number of seconds, and executions
+//! that have waited longer than that still go first. An owner that submits a flood of jobs is delayed by its
+//! own backlog.
 
 use crate::job::Priority;
 use crate::time::Timestamp;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How far ahead one step of priority moves an execution. With ten priorities the lowest goes before newly
-/// arriving work of the highest after 90 seconds at the latest.
+/// How far one step of priority moves an execution ahead. With ten priorities, an execution of the lowest one
+/// goes before newly arriving work of the highest after 90 seconds at the latest.
 pub const AGING_STEP: Duration = Duration::from_secs(10);
-/// What one execution costs its owner's share: an owner whose backlog is n executions deep ranks its next one
-/// n quanta later than an owner without backlog.
+/// The cost of one execution to its owner's share: an owner with a backlog of n executions ranks its next one
+/// n quanta later than an owner without a backlog.
 pub const SHARE_QUANTUM: Duration = Duration::from_millis(2);
-/// The most that a share may move an execution back, and so the bound on how long it can be passed over.
+/// The most that a share may delay an execution, and so the bound on how long it can be overtaken.
 pub const SHARE_LAG_MAX: Duration = Duration::from_secs(60);
-/// How long an execution can be passed over by what becomes ready after it, whatever its priority and its owner's backlog:
-/// whatever comes later than that goes behind it.
+/// How long executions that become ready later can overtake an execution, whatever its priority and its
+/// owner's backlog. Executions that become ready after that rank after it.
 pub const PASSED_OVER_MAX: Duration = Duration::from_secs(9 * AGING_STEP.as_secs() + SHARE_LAG_MAX.as_secs());
-/// Owners whose shares are remembered. Those without a backlog are forgotten.
+/// Maximum number of owners whose shares are remembered. Owners without a backlog are dropped.
 const OWNERS_MAX: usize = 10_000;
-/// Owners from which on those without a backlog are looked for; then whenever there are twice as many as had one.
+/// Number of owners at which those without a backlog are first removed. After that, removal starts when there
+/// are twice as many owners as had a backlog.
 const OWNERS_PRUNED_FROM: usize = 128;
 
 /// The rank of an execution that becomes ready at `available_at`.
@@ -32,19 +34,20 @@ pub fn rank(available_at: Timestamp, priority: Priority, share_lag: Duration) ->
     available_at.plus(share_lag).as_micros().saturating_sub(head_start)
 }
 
-/// The shares of owners within their queues, as seen by one process: for each the virtual time up to which
-/// its submitted work reaches. Held in memory only: losing it costs a moment of fairness, nothing else.
+/// The shares of owners within their queues, as seen by one process: for each owner, the virtual time up to
+/// which its submitted work reaches. Held in memory only; losing it makes scheduling less fair for a moment,
+/// nothing else.
 #[derive(Debug, Clone, Default)]
 pub struct Shares {
     reach: BTreeMap<(String, String), Timestamp>,
-    /// Of queues whose owners do not all have the same share.
+    /// Weights, for queues whose owners do not all have the same share.
     weights: BTreeMap<String, BTreeMap<String, u32>>,
-    /// How many had a backlog when the others were last forgotten, and when that was.
+    /// How many owners had a backlog at the last removal, and when that was.
     pruned: Option<(usize, Timestamp)>,
 }
 
 impl Shares {
-    /// From now on the owners of a queue share it by these weights; those who have none have one.
+    /// Sets the weights by which owners share a queue. An owner without an entry has weight 1.
     pub fn weigh(&mut self, queue: &str, weights: BTreeMap<String, u32>) {
         if !weights.is_empty() {
             self.weights.insert(queue.to_owned(), weights);
@@ -53,7 +56,8 @@ impl Shares {
         }
     }
 
-    /// How far behind its own backlog the owner's next execution in this queue ranks, and counts it.
+    /// How much later the owner's next execution in this queue ranks because of its backlog. Also counts that
+    /// execution.
     pub fn lag(&mut self, queue: &str, owner: &str, now: Timestamp) -> Duration {
         self.prune(now);
         if self.reach.len() >= OWNERS_MAX {
@@ -68,8 +72,9 @@ impl Shares {
         lag
     }
 
-    /// Forgets owners whose work has been passed by now: they rank like owners that were never seen. So what is remembered,
-    /// and copied, follows the owners with a backlog and not those who ever submitted anything.
+    /// Removes owners whose virtual time has passed: they rank like owners that were never seen. The size of
+    /// the map, and the cost of copying it, thus depends on the owners with a backlog, not on all owners that
+    /// ever submitted a job.
     fn prune(&mut self, now: Timestamp) {
         let (backlogged, at) = self.pruned.map_or((0, None), |(count, at)| (count, Some(at)));
         let from = backlogged.saturating_mul(2).clamp(OWNERS_PRUNED_FROM, OWNERS_MAX);
@@ -134,7 +139,7 @@ mod tests {
 
     #[test]
     fn nothing_is_passed_over_for_longer_than_the_bound() {
-        // The worst there is: the lowest priority, behind the largest backlog of its owner.
+        // The worst case: the lowest priority and the largest backlog of its owner.
         let worst = rank(at(0), Priority::MIN, SHARE_LAG_MAX);
         let bound = PASSED_OVER_MAX.as_secs() as i64;
         assert_eq!(bound, 150);

@@ -1,8 +1,9 @@
-//! Whether the store's clock may be trusted to delete by age.
+//! Whether the store's clock may be trusted for deleting by age.
 //!
-//! A clock that is months ahead makes everything look old, and what retention deletes is gone. So retention compares the
-//! store's clock with two things that nobody can set: the monotonic clock of the process, and a note in the store of the time
-//! at which retention last found the clock steady. After a jump it deletes nothing until the clock has run evenly for a while.
+//! A clock that is months ahead makes everything look old, and deletions by retention are final. Retention
+//! therefore compares the store's clock with two references that cannot be set: the monotonic clock of the
+//! process, and a record in the store of the time at which retention last found the clock steady. After a
+//! jump it deletes nothing until the clock has run evenly for a while.
 
 use crate::defects::{Defect, planted};
 use crate::limits;
@@ -10,7 +11,7 @@ use crate::time::{Monotonic, Timestamp};
 use std::fmt;
 use std::time::Duration;
 
-/// One reading of the store's clock: it was read at some moment between the question and the answer.
+/// One reading of the store's clock, taken at some moment between the request and the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockReading {
     pub time: Timestamp,
@@ -21,17 +22,17 @@ pub struct ClockReading {
 /// Why the clock is not trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClockDoubt {
-    /// The store has no note: it is new, or an older version wrote it last.
+    /// The store has no record: it is new, or an older version wrote it last.
     NoNote,
-    /// The clock is this far from the note that an earlier process left. The processes were stopped meanwhile, or the clock is
-    /// wrong.
+    /// The clock is this far from the record of an earlier process. Either no process was running meanwhile,
+    /// or the clock is wrong.
     FarFromNote { noted: Timestamp, now: Timestamp },
-    /// The clock moved by this much more or less than the monotonic clock, in microseconds.
+    /// The clock moved by this many microseconds more or less than the monotonic clock.
     Jumped { by_us: i64 },
 }
 
 impl ClockDoubt {
-    /// Whether somebody should look at the clock. A new store is nothing to look at.
+    /// Whether an operator should check the clock. A new store gives no reason to.
     pub fn is_suspicious(self) -> bool {
         self != ClockDoubt::NoNote
     }
@@ -53,7 +54,7 @@ impl fmt::Display for ClockDoubt {
     }
 }
 
-/// What follows from a reading.
+/// The conclusion from a reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClockVerdict {
     /// Retention may delete by this time.
@@ -76,8 +77,8 @@ impl ClockWatch {
         ClockWatch { hold, last: None, doubt: None }
     }
 
-    /// Takes in one reading. The note is what the store keeps of an earlier steady reading, of any process; it matters only to
-    /// the first reading of a process, which has nothing else to compare with.
+    /// Evaluates one reading. `noted` is the store's record of an earlier steady reading by any process. It
+    /// matters only for the first reading of a process, which has nothing else to compare with.
     pub fn read(&mut self, reading: ClockReading, noted: Option<Timestamp>) -> ClockVerdict {
         let new = match self.last.replace(reading) {
             None => doubt_of_first(reading.time, noted),
@@ -102,8 +103,8 @@ fn doubt_of_first(now: Timestamp, noted: Option<Timestamp>) -> Option<ClockDoubt
     (apart > limits::RETENTION_NOTE_AGE_MAX).then_some(ClockDoubt::FarFromNote { noted, now })
 }
 
-/// By how much the clock moved more or less than time passed, if that is a jump. The time that the answers took explains a
-/// part of it.
+/// How much more or less the clock moved than time passed, if that is a jump. The duration of the requests
+/// explains a part of the difference.
 fn jump(last: ClockReading, next: ClockReading) -> Option<i64> {
     let earliest = last.time.plus(next.asked_at.since(last.answered_at));
     let latest = last.time.plus(next.answered_at.since(last.asked_at));
@@ -126,7 +127,7 @@ mod tests {
         Timestamp::from_micros(1_763_195_400_000_000).plus(Duration::from_secs(seconds))
     }
 
-    /// A reading at this second of the process, of a clock that is so many seconds off.
+    /// A reading at this second of the process, of a clock that is off by this many seconds.
     fn reading(at: u64, off: i64) -> ClockReading {
         let at_mono = Monotonic::from_micros(at * 1_000_000);
         ClockReading { time: second(at).shifted(off * 1_000_000), asked_at: at_mono, answered_at: at_mono }
@@ -136,7 +137,7 @@ mod tests {
         verdict == ClockVerdict::Steady
     }
 
-    /// A process that found a recent note.
+    /// A process that found a recent record.
     fn running() -> ClockWatch {
         let mut watch = ClockWatch::new(HOLD);
         assert!(is_steady(watch.read(reading(0, 0), Some(second(0).minus(Duration::from_secs(90))))));
@@ -147,7 +148,7 @@ mod tests {
     fn a_clock_that_runs_evenly_is_trusted() {
         let mut watch = running();
         for at in (60..7_200).step_by(60) {
-            // A slow drift, and an answer that took long.
+            // A slow drift, and a slow answer.
             let mut reading = reading(at, (at / 600) as i64);
             reading.answered_at = reading.answered_at.plus(Duration::from_secs(120));
             assert!(is_steady(watch.read(reading, None)), "at {at} s");
@@ -165,7 +166,7 @@ mod tests {
         };
         assert_eq!((by_us, left), (ahead * 1_000_000, HOLD));
         assert!(!is_steady(watch.read(reading(120, ahead), None)));
-        // The clock is right again after 100 s: that is a jump as well, and the wait begins anew.
+        // The clock is right again after 100 s. That is a jump as well, and the wait restarts.
         assert!(!is_steady(watch.read(reading(180, 0), None)));
         assert!(!is_steady(watch.read(reading(720, 0), None)), "nine minutes after the way back");
         assert!(is_steady(watch.read(reading(780, 0), None)));
@@ -192,7 +193,7 @@ mod tests {
             let ClockVerdict::Doubtful { doubt, left } = first(noted) else { panic!("{noted:?} is trusted") };
             assert_eq!((doubt.is_suspicious(), left), (suspicious, HOLD), "{doubt}");
         }
-        // Later readings have the process's own clock to go by, whatever the note says.
+        // Later readings use the process's own clock, whatever the record says.
         assert!(is_steady(running().read(reading(60, 0), Some(second(0).minus(day)))));
     }
 }

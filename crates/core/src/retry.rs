@@ -1,4 +1,4 @@
-//! When a failed attempt runs again.
+//! When a failed attempt is retried.
 
 use crate::ids::OccurrenceId;
 use crate::limits;
@@ -6,7 +6,7 @@ use crate::mix::mix;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How long to wait between attempts.
+/// The wait between attempts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "strategy", rename_all = "snake_case")]
 pub enum RetryPolicy {
@@ -14,7 +14,7 @@ pub enum RetryPolicy {
     Exponential { delay_ms: u64, max_delay_ms: u64 },
     /// The same wait every time, plus up to a tenth of jitter.
     Fixed { delay_ms: u64 },
-    /// The n-th wait from the list, its last one repeated.
+    /// The n-th wait from the list; the last one repeats.
     Ladder { steps_ms: Vec<u64> },
 }
 
@@ -25,8 +25,8 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// The wait before the n-th retry, counted from 1. Jitter is derived from the occurrence, not drawn, so
-    /// that every node comes to the same answer.
+    /// The wait before the n-th retry, counted from 1. Jitter is derived from the occurrence, not drawn at
+    /// random, so that every node computes the same value.
     pub fn delay(&self, retry: u32, occurrence: OccurrenceId) -> Duration {
         let base_ms = match self {
             RetryPolicy::Exponential { delay_ms, max_delay_ms } => {
@@ -44,7 +44,7 @@ impl RetryPolicy {
         Duration::from_micros(base_us.saturating_add(jitter_us))
     }
 
-    /// What is wrong with these settings, if anything: the field and what would be right.
+    /// The first invalid field and what it must be, if any.
     pub fn problem(&self) -> Option<(&'static str, &'static str)> {
         let longest_ms = 366 * 24 * 3_600_000;
         match self {

@@ -1,15 +1,15 @@
-//! How many slots and workers a queue needs, for whoever starts and stops workers; and when somebody is to be told that a
-//! queue has been long, or short, for a while. Pure: what is seen goes in, what follows comes out.
+//! How many slots and workers a queue needs, for autoscalers; and when to report that a queue has been long,
+//! or short, for a while. Pure functions.
 
 use crate::ports::{Depth, SessionRow};
 use crate::time::{Monotonic, Timestamp};
 use std::time::Duration;
 
-/// By how much more than it has at most is asked for a queue at once: what waits says how late it is, not how long each
-/// of it takes.
+/// The largest factor by which the desired slots of a queue may exceed its current ones in one step: the wait
+/// says how late an execution is, not how long each one takes.
 const GROWTH_MAX: u128 = 4;
 
-/// What is in a queue, and who serves it.
+/// The executions of a queue and the workers that serve it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueueLoad {
     /// Executions that could start now.
@@ -17,13 +17,13 @@ pub struct QueueLoad {
     pub running: u64,
     /// How long the oldest of the queued ones has waited.
     pub oldest_wait: Duration,
-    /// Workers that serve it and take work, and their slots.
+    /// Workers that serve it and accept work, and their slots.
     pub workers: u64,
     pub slots: u64,
 }
 
 impl QueueLoad {
-    /// Of one queue, or of all for `None`.
+    /// The load of one queue, or of all for `None`.
     pub fn of(queue: Option<&str>, depths: &[Depth], sessions: &[SessionRow], now: Timestamp) -> Self {
         let mut load = QueueLoad::default();
         for depth in depths.iter().filter(|depth| queue.is_none_or(|queue| depth.lane.queue() == queue)) {
@@ -41,11 +41,14 @@ impl QueueLoad {
         load
     }
 
-    /// The slots that would have the oldest wait no longer than `wait`.
+    /// The number of slots with which the oldest execution would wait no longer than `wait`.
     ///
-    /// As many as run, where nothing waits. As many as there are, where what waits does not wait too long. Else more in the
-    /// proportion in which it waits too long: how long the oldest has waited is how much is ahead of it by how fast that
-    /// goes, so depth and rate are both in it. Never more than there is to run.
+    /// - If nothing is queued: the number of running executions.
+    /// - If the oldest has not waited too long: the current number of slots.
+    /// - Otherwise: more, in proportion to how much too long the oldest has waited. Its wait is the work
+    ///   ahead of it divided by the rate, so it reflects both depth and rate.
+    ///
+    /// Never more than the number of executions, running and queued.
     pub fn desired_slots(&self, wait: Duration) -> u64 {
         let work = self.running.saturating_add(self.queued);
         if self.queued == 0 {
@@ -62,13 +65,13 @@ impl QueueLoad {
         wanted.max(self.running.saturating_add(1)).min(work)
     }
 
-    /// The same in workers of so many slots.
+    /// The same as a number of workers with this many slots each.
     pub fn desired_workers(&self, wait: Duration, slots_per_worker: u32) -> u64 {
         self.desired_slots(wait).div_ceil(u64::from(slots_per_worker.max(1)))
     }
 }
 
-/// What must hold for a while.
+/// A condition that must hold for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Threshold {
     DepthAbove(u64),
@@ -88,17 +91,17 @@ impl Threshold {
     }
 }
 
-/// When somebody is to be told.
+/// When to send a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trigger {
     pub threshold: Threshold,
-    /// How long without a break it must hold.
+    /// How long the threshold must be met without a break.
     pub sustained: Duration,
-    /// How long nobody is told again.
+    /// The minimum time between two notifications.
     pub cool_down: Duration,
 }
 
-/// How a trigger stands: one observer's memory, which may be lost.
+/// The state of a trigger: one observer's memory, which may be lost.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Watch {
     since: Option<Monotonic>,
@@ -106,7 +109,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Whether somebody is to be told now.
+    /// Whether to send a notification now.
     pub fn look(&mut self, trigger: &Trigger, load: &QueueLoad, now: Monotonic) -> bool {
         if !trigger.threshold.is_met_by(load) {
             self.since = None;
@@ -121,7 +124,7 @@ impl Watch {
         is_due
     }
 
-    /// Whoever does not watch has seen nothing.
+    /// Restarts the sustained period, for an observer that has stopped watching.
     pub fn forget(&mut self) {
         self.since = None;
     }
@@ -166,7 +169,7 @@ mod tests {
         Monotonic::from_micros(seconds * 1_000_000)
     }
 
-    /// The seconds of these in which somebody is told.
+    /// The seconds at which a notification is sent for these loads.
     fn told(trigger: &Trigger, loads: impl Iterator<Item = QueueLoad>) -> Vec<u64> {
         let mut watch = Watch::default();
         let looks = (0..).zip(loads);

@@ -1,10 +1,10 @@
-//! Worker sessions: when one is lost, and when a worker must stop by itself.
+//! Worker sessions: when a session is lost, and when a worker must stop on its own.
 //!
-//! A session has a counter that it beats. An observer may call it lost only when it has seen the same count
-//! for the whole lease on its own monotonic clock, and then only by comparing and swapping on that count. The
-//! worker measures from the moment it *sent* its last confirmed beat, which is before anyone could have seen
-//! it, and stops earlier than the lease: so a stopped worker is certain before an observer acts, without any
-//! agreement between their wall clocks.
+//! A session has a counter that its heartbeats increment. An observer may declare it lost only after it has
+//! seen the same count for the whole lease on its own monotonic clock, and then only by a compare-and-swap on
+//! that count. The worker measures from the moment it *sent* its last confirmed heartbeat, which is before
+//! any observer could have seen it, and stops before the lease ends. A worker without a lease has thus
+//! stopped before an observer acts, and their wall clocks do not have to agree.
 
 use crate::ids::SessionId;
 use crate::ports::SessionRow;
@@ -12,7 +12,7 @@ use crate::silence::{Reading, Watch};
 use crate::time::Monotonic;
 use std::time::Duration;
 
-/// What an observer has read of a session.
+/// The counter of a session, as read by an observer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pulse {
     pub session: SessionId,
@@ -20,40 +20,40 @@ pub struct Pulse {
     pub lease: Duration,
 }
 
-/// What a worker said of itself when it opened the session: what may be handed to it.
+/// What the worker declared when it opened the session: the work that it accepts.
 impl SessionRow {
     pub fn has_handler(&self, job_type: &str) -> bool {
         self.job_types.iter().any(|handled| handled == job_type)
     }
 
-    /// A worker that names no queues serves all.
+    /// A worker that does not name queues serves all.
     pub fn serves(&self, queue: &str) -> bool {
         self.about.queues.is_empty() || self.about.queues.iter().any(|served| served == queue)
     }
 
-    /// Handlers that it runs at once by now.
+    /// How many handlers it currently runs at once.
     pub fn slots_now(&self) -> u32 {
         self.condition.as_ref().map_or(self.slots, |condition| condition.slots)
     }
 
-    /// Why it takes nothing new, if it says so.
+    /// Why it accepts no new work, if it says so.
     pub fn refuses(&self) -> &[String] {
         self.condition.as_ref().map_or(&[], |condition| &condition.refuses)
     }
 }
 
-/// What people have made of a session.
+/// The mode of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SessionMode {
     #[default]
     Open,
-    /// It gets no new work and goes on with what it has.
+    /// It gets no new work and continues with what it has.
     Paused,
-    /// It gets no new work, and its worker is told to finish and to close it.
+    /// It gets no new work, and its worker is asked to finish and to close it.
     Draining,
 }
 
-/// What people ask of a session.
+/// An operator's command for a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionOrder {
     Pause,
@@ -61,7 +61,7 @@ pub enum SessionOrder {
     Drain,
 }
 
-/// A session that drains cannot be held or let go on: its worker may have begun to close it.
+/// A draining session cannot be paused or resumed: its worker may have begun to close it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionDraining;
 
@@ -87,7 +87,8 @@ pub struct SessionObserver {
 }
 
 impl SessionObserver {
-    /// Takes in all sessions as just read and returns those whose counter stood still for their whole lease.
+    /// Records all sessions that were just read and returns those whose counter has not changed for their
+    /// whole lease.
     pub fn observe(&mut self, now: Monotonic, pulses: &[Pulse]) -> Vec<Pulse> {
         let read = pulses
             .iter()
@@ -98,7 +99,7 @@ impl SessionObserver {
     }
 }
 
-/// A worker's own side of its lease.
+/// The worker's side of its lease.
 #[derive(Debug, Clone, Copy)]
 pub struct LeaseKeeper {
     lease: Duration,
@@ -106,7 +107,7 @@ pub struct LeaseKeeper {
 }
 
 impl LeaseKeeper {
-    /// Starts with the moment at which the session's opening was sent.
+    /// Starts with the moment at which the request to open the session was sent.
     pub fn new(lease: Duration, opening_sent_at: Monotonic) -> Self {
         LeaseKeeper { lease, confirmed_sent_at: opening_sent_at }
     }
@@ -115,8 +116,8 @@ impl LeaseKeeper {
         self.lease / 5
     }
 
-    /// When the first beat is due after the opening was answered: at once if that took so long that a good part of the
-    /// lease is used up.
+    /// When the first heartbeat is due after the session was opened: at once if opening it took a large part
+    /// of the lease.
     pub fn first_beat_in(&self, now: Monotonic) -> Duration {
         let interval = self.beat_interval();
         if now.since(self.confirmed_sent_at) < interval { interval } else { Duration::ZERO }
@@ -126,7 +127,7 @@ impl LeaseKeeper {
         self.confirmed_sent_at = self.confirmed_sent_at.max(sent_at);
     }
 
-    /// The moment by which all handlers must have stopped: a fifth of the lease before it ends.
+    /// The time by which all handlers must have stopped: a fifth of the lease before it ends.
     pub fn stop_at(&self) -> Monotonic {
         self.confirmed_sent_at.plus(self.lease - self.lease / 5)
     }

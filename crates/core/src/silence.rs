@@ -1,7 +1,8 @@
-//! Silence: when somebody who beats may be given up.
+//! Failure detection: when a session or member that sends heartbeats may be declared dead.
 //!
-//! Whoever is alive raises a counter. An observer may act only when it has seen the same count for the whole time to live on
-//! its own monotonic clock, and then only by comparing and swapping on that count. No two clocks have to agree.
+//! A live session or member increments a counter. An observer may act only after it has seen the same count
+//! for the whole time to live on its own monotonic clock, and then only by a compare-and-swap on that count.
+//! No two clocks have to agree.
 
 use crate::time::Monotonic;
 use std::collections::BTreeMap;
@@ -19,17 +20,17 @@ impl<K> Default for Watch<K> {
     }
 }
 
-/// A counter as it was just read.
+/// A counter that was just read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
     pub beat: u64,
-    /// How long it may stand still.
+    /// How long it may stay unchanged.
     pub ttl: Duration,
 }
 
 impl<K: Ord> Watch<K> {
-    /// Takes in all counters as just read and returns those that stood still for their whole time. Who is not among
-    /// them any more is forgotten.
+    /// Records all counters that were just read and returns those that have not changed for their whole time
+    /// to live. Counters that are missing from `readings` are forgotten.
     pub fn observe(&mut self, now: Monotonic, readings: BTreeMap<K, Reading>) -> Vec<K>
     where
         K: Clone,
@@ -47,7 +48,7 @@ impl<K: Ord> Watch<K> {
         silent
     }
 
-    /// How many counters it remembers.
+    /// The number of counters it remembers.
     pub fn len(&self) -> usize {
         self.seen.len()
     }

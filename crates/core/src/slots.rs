@@ -1,10 +1,11 @@
-//! How many handlers a worker runs at once, if it adapts: a pure rule from what it sees to the number of its slots.
+//! The number of slots of a worker that adapts: a pure rule from what it observes to how many handlers it
+//! runs at once.
 
 use crate::limits;
 use crate::time::Monotonic;
 use std::time::Duration;
 
-/// The least and the most slots of a worker.
+/// The minimum and maximum number of slots of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlotRange {
     min: u32,
@@ -12,12 +13,12 @@ pub struct SlotRange {
 }
 
 impl SlotRange {
-    /// `None` unless it is at least one slot, and no more at least than at most.
+    /// `None` unless the minimum is at least 1 and not above the maximum.
     pub fn new(min: u32, max: u32) -> Option<Self> {
         (1..=max).contains(&min).then_some(SlotRange { min, max })
     }
 
-    /// Always the same; one at least.
+    /// A fixed number of slots, at least one.
     pub fn fixed(slots: u32) -> Self {
         SlotRange { min: slots.max(1), max: slots.max(1) }
     }
@@ -35,7 +36,7 @@ impl SlotRange {
     }
 }
 
-/// What waits for a worker: queued executions of the lanes that it serves.
+/// Work that waits for a worker: queued executions of the lanes that it serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Demand {
     pub queued: u64,
@@ -43,29 +44,29 @@ pub struct Demand {
     pub oldest_wait: Duration,
 }
 
-/// What a worker sees when it decides.
+/// The observations on which a worker decides.
 #[derive(Debug, Clone, Copy)]
 pub struct Sight {
-    /// Executions that it holds, running or ready.
+    /// Executions that it holds, running or ready to start.
     pub busy: u32,
     pub demand: Demand,
-    /// Whether its machine would carry more, and whether it refuses work.
+    /// Whether its machine has capacity for more, and whether the worker refuses work.
     pub has_room_for_more: bool,
     pub refuses_work: bool,
 }
 
-/// The slots of a worker as they are by now.
+/// The current number of slots of a worker.
 #[derive(Debug, Clone)]
 pub struct Slots {
     range: SlotRange,
     slots: u32,
     changed_at: Option<Monotonic>,
-    /// Since when less than half of them are in use.
+    /// Since when at most half of them have been in use with nothing queued.
     idle_since: Option<Monotonic>,
 }
 
 impl Slots {
-    /// Begins with the least.
+    /// Starts with the minimum.
     pub fn new(range: SlotRange) -> Self {
         Slots { range, slots: range.min, changed_at: None, idle_since: None }
     }
@@ -78,16 +79,19 @@ impl Slots {
         self.range
     }
 
-    /// Whether it matters what waits: it could have more slots, and all that it has are in use.
+    /// Whether the worker needs to know the demand: all its slots are in use, and it could have more.
     pub fn wants_to_know_demand(&self, busy: u32) -> bool {
         self.slots < self.range.max && busy >= self.slots
     }
 
-    /// Adapts to what is seen. Whether that changed anything.
+    /// Adapts to the observations. Returns whether the number of slots changed.
     ///
-    /// More when all are in use and others wait for longer than a moment: by half, but no more than wait. Fewer, by a
-    /// quarter, when less than half have been in use for a while; at once, down to what is in use, when the machine can
-    /// carry no more. Nothing that runs is ever stopped by it.
+    /// - Grows by half, but by no more than the number of queued executions, when all slots are in use and
+    ///   executions have waited for longer than a moment.
+    /// - Shrinks by a quarter when at most half have been in use for a while and nothing is queued.
+    /// - Shrinks at once, to the number in use, when the worker refuses work.
+    ///
+    /// It never stops a running handler.
     pub fn adapt(&mut self, sight: &Sight, now: Monotonic) -> bool {
         let rested = |pause: Duration| self.changed_at.is_none_or(|then| now.since(then) >= pause);
         let least = self.range.min.max(sight.busy.min(self.range.max));
@@ -139,7 +143,7 @@ mod tests {
         Slots::new(SlotRange::new(min, max).unwrap())
     }
 
-    /// The numbers that it goes through, a second apart.
+    /// The numbers of slots over time, one per second.
     fn steps(slots: &mut Slots, from: u64, seconds: u64, look: impl Fn(u32) -> Sight) -> Vec<u32> {
         let mut seen = Vec::new();
         for second in from..from + seconds {

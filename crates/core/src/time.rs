@@ -1,5 +1,5 @@
-//! Points in time. Wall-clock time is i64 microseconds since the Unix epoch, UTC, everywhere; monotonic time
-//! is a separate type, so that a lease can never be measured by a clock that someone may set.
+//! Points in time. Wall-clock time is i64 microseconds since the Unix epoch, UTC, everywhere. Monotonic time
+//! is a separate type, so that no lease is ever measured by a clock that can be set.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
@@ -12,7 +12,7 @@ pub struct Timestamp(i64);
 
 impl Timestamp {
     pub const EPOCH: Timestamp = Timestamp(0);
-    /// The last moment that we accept from users, 9999-12-30T00:00:00Z: later ones cannot be printed in every zone.
+    /// The latest time accepted from users, 9999-12-30T00:00:00Z: later ones cannot be printed in every zone.
     pub const MAX: Timestamp = Timestamp(253_402_128_000_000_000);
 
     pub const fn from_micros(micros: i64) -> Self {
@@ -23,7 +23,7 @@ impl Timestamp {
         self.0
     }
 
-    /// This moment moved by a signed number of microseconds, saturating at the ends of time.
+    /// This time plus a signed number of microseconds, saturating at the limits of the type.
     pub const fn shifted(self, micros: i64) -> Self {
         Timestamp(self.0.saturating_add(micros))
     }
@@ -36,7 +36,7 @@ impl Timestamp {
         Timestamp(self.0.saturating_sub(duration_micros(duration)))
     }
 
-    /// How long after `earlier` this moment is; zero if it is not after it.
+    /// The duration from `earlier` to this time; zero if this time is not later.
     pub fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
@@ -64,11 +64,11 @@ pub struct ParseTimestampError {
     pub problem: TimestampProblem,
 }
 
-/// Why a text is not taken for a time.
+/// Why a text is rejected as a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimestampProblem {
     Malformed,
-    /// Second 60. Unix time has none, and which days have one is not known in advance.
+    /// Second 60. Unix time does not have it, and leap seconds are not known in advance.
     LeapSecond,
     /// An offset of a day or more from UTC.
     OffsetTooLarge,
@@ -80,7 +80,7 @@ impl FromStr for Timestamp {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let refused = |problem| ParseTimestampError { text: text.to_owned(), problem };
         let time: jiff::Timestamp = text.parse().map_err(|_| refused(TimestampProblem::Malformed))?;
-        // The library takes second 60 on every day for second 59, and offsets of up to 25 hours.
+        // The library accepts second 60 on every day, as second 59, and offsets of up to 25 hours.
         match problem_of(text) {
             Some(problem) => Err(refused(problem)),
             None => Ok(Timestamp(time.as_microsecond())),
@@ -88,7 +88,7 @@ impl FromStr for Timestamp {
     }
 }
 
-/// What is wrong with a text that has the form of a time with an offset.
+/// The error in a text that has the form of a time with an offset.
 fn problem_of(text: &str) -> Option<TimestampProblem> {
     let (_, rest) = text.split_once(['T', 't', ' '])?;
     let rest = rest.split('[').next().unwrap_or(rest);
@@ -96,7 +96,8 @@ fn problem_of(text: &str) -> Option<TimestampProblem> {
         Some(place) => rest.split_at(place),
         None => (rest, ""),
     };
-    // With colons or without: the fifth and sixth digits are the seconds, the first two of the offset its hours.
+    // With or without colons, the fifth and sixth digits are the seconds, and the first two of the offset are
+    // its hours.
     let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
     if digits(clock).get(4..6) == Some("60") {
         return Some(TimestampProblem::LeapSecond);
@@ -118,8 +119,8 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
-/// A reading of a node's own monotonic clock, in microseconds since an arbitrary start. Comparable only with
-/// other readings of the same node.
+/// A reading of a node's monotonic clock, in microseconds since an arbitrary start. Only readings of the same
+/// node can be compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Monotonic(u64);
 

@@ -1,6 +1,7 @@
-//! Which entries of the life cycle's table have been used, so that the simulator can show that it reaches them.
+//! Records which entries of the life-cycle table have been used, so that the simulator can prove that it
+//! reaches them.
 //!
-//! Compiled like the defects in [`crate::defects`], with the `planted-defects` feature alone.
+//! Compiled like the defects in [`crate::defects`], only with the `planted-defects` feature.
 
 use crate::lifecycle::{Event, State};
 use std::cell::RefCell;
@@ -13,18 +14,18 @@ thread_local! {
     static MOVES: RefCell<Moves> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// Notes a move that the table allows.
+/// Records a transition that the table allows.
 pub(crate) fn moved(state: State, event: Event) {
     let entry = (state_name(state), event_name(event));
     MOVES.with_borrow_mut(|moves| *moves.entry(entry).or_default() += 1);
 }
 
-/// All moves on this thread since they were last taken.
+/// All transitions on this thread since the last call.
 pub fn take() -> Moves {
     MOVES.take()
 }
 
-/// As in `docs/lifecycle.md`, but for finished states: nothing leads out of them.
+/// The name in `docs/lifecycle.md`; finished states have no row there, because no event leads out of them.
 pub fn state_name(state: State) -> String {
     match state {
         State::Waiting(gates) => {

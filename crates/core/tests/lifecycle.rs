@@ -1,5 +1,5 @@
-//! The table of legal moves, kept in `docs/lifecycle.md` where people read it, and what must hold for every
-//! sequence of moves.
+//! The table of valid transitions, published in `docs/lifecycle.md`, and what must hold for every sequence of
+//! them.
 
 use proptest::prelude::*;
 use punctual_core::gates::{Gate, Gates};
@@ -28,7 +28,7 @@ const STATUSES: [Status; 7] = [
     Status::Expired,
 ];
 
-/// Every state, with sets of one and two closed gates standing for all larger ones.
+/// Every state; sets of one and two closed gates represent all larger ones.
 fn states() -> Vec<State> {
     let mut states: Vec<State> = Gate::ALL.map(|gate| State::Waiting(Gates::only(gate))).into();
     for (n, first) in Gate::ALL.into_iter().enumerate() {
@@ -41,7 +41,7 @@ fn states() -> Vec<State> {
     states
 }
 
-/// Every event, under the heading of the table that shows it.
+/// Every event, by the heading of the table that shows it.
 fn events() -> Vec<(&'static str, Vec<Event>)> {
     vec![
         (
@@ -146,7 +146,7 @@ fn any_event() -> impl Strategy<Value = Event> {
     prop::sample::select(all)
 }
 
-/// The state after all events, of which those that do not apply change nothing.
+/// The state after all events; those that do not apply change nothing.
 fn after(state: State, events: &[Event]) -> State {
     events.iter().fold(state, |state, event| step(state, *event).unwrap_or(state))
 }

@@ -1,4 +1,4 @@
-//! Recurrences on real clocks: changes of clocks, intervals, windows, storage, and what long spans cost.
+//! Recurrences in real zones: clock changes, intervals, windows, storage, and the cost of long periods.
 
 use proptest::prelude::*;
 use punctual_core::recurrence::{
@@ -385,7 +385,7 @@ fn a_century_of_every_second_is_counted_in_no_time() {
     assert_eq!(every_second.count_between(after, until), elapsed_seconds as u64);
     assert_eq!(every_second.last_time_at_or_before(until), Some(until));
     assert_eq!(every_second.nth_time_after(after, elapsed_seconds as u64 - 1), Some(until));
-    // Stepping would take minutes. The bound leaves room for a slow machine, and none for stepping.
+    // Stepping would take minutes. The bound allows for a slow machine, but not for stepping.
     assert!(started.elapsed().as_millis() < 2_000, "took {:?}", started.elapsed());
 }
 

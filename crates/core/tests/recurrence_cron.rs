@@ -1,4 +1,4 @@
-//! Cron patterns: what each part means, what is refused and how, and how it is put in words.
+//! Cron patterns: the meaning of each part, what is rejected and how, and descriptions in words.
 
 use proptest::prelude::*;
 use punctual_core::recurrence::{
@@ -25,7 +25,7 @@ fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-/// The next fires after the start of 2026 (a Thursday), as local times without what they all share.
+/// The next fires after the start of 2026 (a Thursday), as local times without their common parts.
 fn fires(pattern: &str, count: usize) -> Vec<String> {
     let after = at("2026-01-01T00:00:00Z").shifted(-1);
     let fires = recurrence(pattern).preview(after, count);

@@ -1,5 +1,5 @@
-//! A second opinion: where the croner library and this crate mean the same by a pattern, they match the same
-//! days and times.
+//! Cross-check with the croner library: where both define a pattern alike, they match the same days and
+//! times.
 
 use jiff::Timestamp as Instant;
 use jiff::tz::Offset;
@@ -10,7 +10,8 @@ use std::collections::BTreeSet;
 
 const HOUR: i64 = 3_600;
 
-/// Fields as both read them: croner refuses ranges that wrap and treats `*/n` of a day field as restricted.
+/// Fields that both interpret alike: croner rejects ranges that wrap and treats `*/n` of a day field as
+/// restricted.
 fn field(min: u32, max: u32) -> impl Strategy<Value = String> {
     let value = min..=max;
     prop_oneof![

@@ -1,8 +1,8 @@
-//! What the rules on the hot paths cost, in instructions: the same on a busy machine as on an idle one.
+//! The cost of the rules on the hot paths, in instructions: the same on a busy machine as on an idle one.
 //!
-//! Here and not in core, because core's own targets are built with its planted defects.
+//! The benchmark is here and not in core, because core's own targets are built with its planted defects.
 //!
-//! Needs valgrind and the runner of the very version of gungraun in `Cargo.lock`:
+//! Needs valgrind and the runner of exactly the version of gungraun in `Cargo.lock`:
 //! `cargo install gungraun-runner --version <that version>`, then
 //! `cargo bench -p punctual-engine --features benches --bench rules`.
 
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// 2026-11-15T08:30:00Z.
 const NOW: Timestamp = Timestamp::from_micros(1_794_731_400_000_000);
-/// Entries of the wheel, as many as fall due within the look-ahead of a busy server.
+/// Entries of the wheel: as many as become due within the look-ahead of a busy server.
 const ENTRIES: u64 = 10_000;
 
 fn cron(pattern: &str, zone: &str) -> Recurrence {
@@ -40,11 +40,11 @@ fn interval(every: &str, zone: &str) -> Recurrence {
 #[bench::interval_of_a_second(interval("1s", "UTC"))]
 #[bench::interval_of_a_month_in_a_zone(interval("monthly", "Europe/Berlin"))]
 fn next_occurrence(recurrence: Recurrence) -> (Option<Timestamp>, Recurrence) {
-    // Given back, so that its end is not counted.
+    // Returned, so that dropping it is not measured.
     (black_box(&recurrence).next_time_after(black_box(NOW)), recurrence)
 }
 
-// The way of an execution that waits for its time, runs and succeeds.
+// The life cycle of an execution that waits for its time, runs and succeeds.
 #[library_benchmark]
 fn life_cycle() -> Option<State> {
     let events = [
@@ -82,7 +82,7 @@ fn due(number: u64, after: Duration) -> Due {
     }
 }
 
-/// A wheel with so many entries spread over four seconds.
+/// A wheel with this many entries spread over four seconds.
 fn wheel_of(entries: u64) -> MeasuredWheel {
     let mut wheel = MeasuredWheel::default();
     for number in 0..entries {

@@ -1,5 +1,5 @@
-//! What this node will do soon: the timing wheel, shared between the fire loop and everyone who commits a time
-//! inside the look-ahead.
+//! The upcoming work of this node: the timing wheel, shared between the fire loop and all code that commits a
+//! due time inside the look-ahead.
 
 use crate::wheel::{SPAN_MAX, Wheel};
 use punctual_core::ids::{Segment, SegmentSet};
@@ -14,11 +14,11 @@ pub(crate) struct Agenda {
     wheel: Mutex<Wheel>,
     look_ahead: Duration,
     changed: Notify,
-    /// Nothing is held: this node fires nothing for the time being.
+    /// The wheel accepts nothing: this node does not fire for now.
     is_closed: AtomicBool,
 }
 
-/// The segment whose scheduler finds this.
+/// The segment whose scheduler finds this entry.
 pub(crate) fn segment_of(due: &Due) -> Segment {
     match due.what {
         DueKind::Schedule { job, .. } => job.segment(),
@@ -36,8 +36,8 @@ impl Agenda {
         }
     }
 
-    /// Remembers what is due within the look-ahead; what is later, or too much, stays with the store. Returns
-    /// whether it is remembered.
+    /// Adds an entry that is due within the look-ahead. Later ones, and those that do not fit, stay in the
+    /// store. Returns whether it was added.
     pub(crate) fn add(&self, now: Timestamp, due: Due) -> bool {
         if due.at > self.horizon(now) || self.is_closed.load(Ordering::Relaxed) {
             return false;
@@ -52,12 +52,12 @@ impl Agenda {
         held
     }
 
-    /// Forgets what belongs to other segments and is due after `until`.
+    /// Removes entries of other segments that are due after `until`.
     pub(crate) fn keep(&self, segments: SegmentSet, until: Timestamp) {
         self.lock().retain(|due| due.at <= until || segments.contains(segment_of(due)));
     }
 
-    /// Forgets everything and takes in nothing, or takes in what comes again.
+    /// When closed, removes all entries and accepts none; otherwise accepts new entries again.
     pub(crate) fn set_closed(&self, is_closed: bool) {
         self.is_closed.store(is_closed, Ordering::Relaxed);
         if is_closed {
@@ -66,7 +66,7 @@ impl Agenda {
         self.changed.notify_one();
     }
 
-    /// Lets the fire loop look again: the time has leapt.
+    /// Wakes the fire loop: the time has jumped.
     pub(crate) fn wake(&self) {
         self.changed.notify_one();
     }
@@ -87,7 +87,7 @@ impl Agenda {
         self.lock().is_full()
     }
 
-    /// Waits until something is added that is due before all else, or the time has leapt.
+    /// Waits until an entry is added that is due before all others, or the time has jumped.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }

@@ -1,5 +1,5 @@
-//! Natural batching: what arrives while the last call is under way goes into the next one. An idle system adds
-//! no latency, a busy one gathers large batches, and nobody tunes a window.
+//! Natural batching: items that arrive during a call go into the next one. An idle system adds no latency, a
+//! busy one forms large batches, and there is no window to tune.
 
 use punctual_core::ports::{Spawn, StoreError, Task};
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ pub(crate) struct Batcher<I, O> {
 struct Shared<I, O> {
     queue: Mutex<Queue<I, O>>,
     flush: Box<Flush<I, O>>,
-    /// Items after which a batch is closed; a single larger group still goes whole.
+    /// Items after which a batch is closed; a single larger group is not split.
     batch_max: usize,
 }
 
@@ -41,9 +41,9 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
         Batcher { shared: Arc::new(Shared { queue, flush: Box::new(flush), batch_max }), spawn }
     }
 
-    /// Carries out the items with whatever else is waiting; answers in their order.
+    /// Processes the items together with other waiting ones; returns outcomes in their order.
     ///
-    /// The work goes on when the caller stops waiting: it may be part of a batch with others.
+    /// The work continues if the caller stops waiting, because other callers may share the batch.
     pub(crate) async fn call(&self, items: Vec<I>) -> Result<Vec<O>, StoreError> {
         if items.is_empty() {
             return Ok(Vec::new());
@@ -97,7 +97,7 @@ impl<I: Send + 'static, O: Send + 'static> Shared<I, O> {
     }
 }
 
-/// Lets the next caller start a flush even if this one ends by a panic.
+/// Lets the next caller start a flush even if this one ends with a panic.
 struct Reopen<'a, I: Send + 'static, O: Send + 'static>(&'a Shared<I, O>);
 
 impl<I: Send + 'static, O: Send + 'static> Drop for Reopen<'_, I, O> {
@@ -110,7 +110,7 @@ impl<I: Send + 'static, O: Send + 'static> Drop for Reopen<'_, I, O> {
 
 type Reply<O> = (usize, oneshot::Sender<Result<Vec<O>, StoreError>>);
 
-/// Hands each caller its part. A caller that went away does not matter.
+/// Sends each caller its part. A caller that has stopped waiting is ignored.
 fn answer_each<O>(replies: Vec<Reply<O>>, answers: Result<Vec<O>, StoreError>) {
     match answers {
         Ok(answers) => {

@@ -1,7 +1,7 @@
-//! This node's part in a cluster: what it looks after now, and what it tells the others of itself.
+//! This node's part in a cluster: what it owns now, and what it publishes about itself.
 //!
-//! What is looked after is computed anew whenever somebody asks, because a membership runs out by itself. `settle` makes the
-//! agenda follow, and is called after everything that may have changed it.
+//! Ownership is computed on every request, because a membership expires by itself. `settle` updates the
+//! agenda, and is called after everything that may have changed the ownership.
 
 use crate::agenda::segment_of;
 use crate::{Context, Duties, Engine};
@@ -22,31 +22,31 @@ use tokio::sync::Notify;
 #[derive(Clone)]
 pub struct Seat {
     pub coordination: Arc<dyn Coordination>,
-    /// What it says of itself; what changes with time is filled in.
+    /// The card that it publishes; values that change over time are filled in.
     pub card: Card,
 }
 
-/// A member of the cluster, as a look saw it.
+/// A member of the cluster, as seen by a scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeSeen {
     pub member: MemberId,
-    /// `None` if it says nothing that this version understands.
+    /// `None` if this version cannot parse it.
     pub card: Option<Card>,
     pub holdings: Holdings,
     /// Whether it is this process.
     pub is_self: bool,
 }
 
-/// How this process stands, without asking anybody.
+/// The status of this process, without a call to coordination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClusterSnapshot {
-    /// Whether it takes part in a cluster at all.
+    /// Whether it is configured to be part of a cluster.
     pub takes_part: bool,
-    /// Whether it does so now: coordination answers, and it is a member.
+    /// Whether it is part of it now: coordination answers, and it is a member.
     pub is_coordinated: bool,
-    /// Members that its last look saw; of one that does not look, none.
+    /// Members seen by its last scan; zero for a process that does not scan.
     pub members: usize,
-    /// Segments that it looks after.
+    /// Segments that it owns.
     pub segments: usize,
     pub leads: bool,
     /// Whether its clock is too far off for it to fire anything.
@@ -57,34 +57,34 @@ pub(crate) struct Cluster {
     pub(crate) seat: Option<Seat>,
     ttl: Duration,
     state: Mutex<State>,
-    /// Held during a round of looking and moving, so that whoever hands over is alone.
+    /// Held during a round of scanning and moving, so that a hand-over does not run concurrently.
     pub(crate) moving: tokio::sync::Mutex<()>,
-    /// Told when there is something new to look at.
+    /// Notified when a scan is needed now.
     pub(crate) look_now: Notify,
 }
 
 struct State {
     membership: Membership,
     is_leaving: bool,
-    /// What the agenda follows.
+    /// The ownership that the agenda reflects.
     settled: Holdings,
     was_coordinated: bool,
-    /// Until when what has gone is still fired here.
+    /// Until when this node still fires segments that it has released.
     handing_over_until: Timestamp,
     fresh: Fresh,
-    /// Segments have come that were not scanned yet.
+    /// Segments were acquired that have not been scanned yet.
     is_scan_due: bool,
     members: usize,
-    /// What the others were last told about standing.
+    /// The eligibility that was last published.
     told_stands: bool,
     is_off: bool,
-    /// When the store last told its time.
+    /// When the store last answered with its time.
     heard_at: Monotonic,
     /// Segments that are never scanned, by [`Defect::ForgetTakenSegment`].
     forgotten: SegmentSet,
 }
 
-/// Jobs whose schedules were submitted or changed here within a span of time, or at most two.
+/// Jobs whose schedules were submitted or changed here within the last one to two spans of time.
 #[derive(Debug, Default)]
 struct Fresh {
     since: Timestamp,
@@ -152,12 +152,14 @@ impl Cluster {
         self.ttl / 6
     }
 
-    /// How long a call may take before it counts as failed: three in a row fit between two beats that keep a member.
+    /// How long a call may take before it counts as failed: three in sequence fit between two heartbeats that
+    /// keep a member alive.
     pub(crate) fn call_time_max(&self) -> Duration {
         self.ttl / 3
     }
 
-    /// How long what was released is still fired here: until whoever takes it has looked, taken and read it.
+    /// How long released segments are still fired here: until their new owner has scanned, acquired and read
+    /// them.
     pub(crate) fn hand_over_time(&self) -> Duration {
         self.look_interval() * 3
     }
@@ -194,14 +196,14 @@ impl Cluster {
         self.state().heard_at = at;
     }
 
-    /// Whether segments have come since this was last asked.
+    /// Whether segments were acquired since the last call.
     pub(crate) fn take_scan(&self) -> bool {
         std::mem::take(&mut self.state().is_scan_due)
     }
 }
 
 impl Context {
-    /// What this node looks after now.
+    /// What this node owns now.
     pub(crate) fn holdings(&self) -> Holdings {
         let state = self.cluster.state();
         let everything_if = |held| if held { Holdings::EVERYTHING } else { Holdings::NOTHING };
@@ -221,7 +223,7 @@ impl Context {
         self.holdings().segments.without(self.cluster.state().forgotten)
     }
 
-    /// Whether segments and leadership may be given to this node.
+    /// Whether this node is eligible for segments and leadership.
     pub(crate) fn stands(&self) -> bool {
         let state = self.cluster.state();
         let silence = self.host.clock.monotonic().since(state.heard_at);
@@ -231,7 +233,7 @@ impl Context {
             && silence <= limits::STORE_SILENCE_MAX
     }
 
-    /// What this node says of itself now.
+    /// The current card of this node.
     pub(crate) fn card(&self, seat: &Seat) -> Card {
         let counted = self.counters.snapshot();
         let counters = counted.named().filter(|(_, count)| *count > 0);
@@ -244,8 +246,8 @@ impl Context {
         }
     }
 
-    /// Lets the agenda follow what is looked after: what has come is scanned at once, what has gone is held only for as
-    /// long as it takes another to look after it.
+    /// Updates the agenda to the current ownership. Acquired segments are scanned at once; entries of
+    /// released ones are kept only until another node has taken over.
     pub(crate) fn settle(&self) {
         let held = self.holdings();
         let coordinated = self.is_coordinated();
@@ -289,9 +291,10 @@ impl Context {
         }
     }
 
-    /// Holds when schedules that were fired here are due next, where they are looked after here. Whoever has fired one that
-    /// others look after would otherwise fire the next one, too, and so on for as long as the schedule lasts, against them.
-    /// Only what was submitted or changed here a moment ago is gone on with until they have read it.
+    /// Adds the next due times of schedules that were fired here to the agenda, if this node owns them.
+    /// Otherwise a node that once fired a schedule of another owner would keep firing it, in competition with
+    /// the owner, for as long as the schedule lasts. The exception are schedules that were submitted or
+    /// changed here a moment ago: this node continues to fire them until their owner has read them.
     pub(crate) fn hold_next(&self, due: Vec<Due>) {
         let (now, own) = (self.time.now(), self.scanned());
         for due in due {
@@ -309,7 +312,7 @@ impl Context {
         due.at <= state.handing_over_until || (is_near && state.fresh.contains(job, now, span))
     }
 
-    /// Takes note of a schedule that was submitted or changed here, and that is due before those who look after it read it.
+    /// Records a schedule that was submitted or changed here and is due before its owner reads it.
     pub(crate) fn note_fresh(&self, due: &Due, now: Timestamp) {
         let span = self.config.refill_interval;
         if let DueKind::Schedule { job, .. } = due.what
@@ -320,7 +323,7 @@ impl Context {
         }
     }
 
-    /// Whether this node is a member; of a scheduler, also whether it knows what it is to look after.
+    /// Whether this node is a member; for a scheduler, also whether it knows what it owns.
     pub(crate) fn is_coordinated(&self) -> bool {
         let (state, now) = (self.cluster.state(), self.host.clock.monotonic());
         match self.config.duties {
@@ -329,7 +332,7 @@ impl Context {
         }
     }
 
-    /// Stops or resumes firing, as this node's wall clock agrees with the store's time or not.
+    /// Stops or resumes firing, depending on whether this node's wall clock agrees with the store's time.
     pub(crate) fn judge_clock(&self) {
         let offset = Duration::from_micros(self.time.offset_us().unsigned_abs());
         let is_off = offset > self.config.clock_offset_max;
@@ -350,7 +353,7 @@ impl Context {
         self.settle();
     }
 
-    /// Asks coordination something, for a bounded time.
+    /// Makes a call to coordination with a time limit.
     pub(crate) async fn ask<T>(
         &self,
         call: impl Future<Output = Result<T, CoordinationError>>,
@@ -368,8 +371,8 @@ impl Context {
 }
 
 impl Engine {
-    /// Whether this process has the duties that one has for all. True where it is the only one, and while coordination is
-    /// away.
+    /// Whether this process has the duties of the leader. True if it is the only one, and while coordination
+    /// is unavailable.
     pub fn leads(&self) -> bool {
         self.context.leads()
     }
@@ -389,7 +392,7 @@ impl Engine {
         }
     }
 
-    /// All members of the cluster, by a look of their own; `None` where there is no coordination.
+    /// All members of the cluster, from a new scan; `None` if there is no coordination.
     pub async fn nodes(&self) -> Option<Result<Vec<NodeSeen>, CoordinationError>> {
         let seat = self.context.cluster.seat.as_ref()?;
         Some(self.context.ask(seat.coordination.look()).await.map(|roster| {

@@ -1,4 +1,5 @@
-//! What people do to jobs, passed on to the store; what follows from it goes its way as after any commit.
+//! The verbs of users for jobs, forwarded to the store. Their commit effects are processed as after any
+//! commit.
 
 use crate::Engine;
 use crate::desk::Reservation;
@@ -19,7 +20,7 @@ pub enum ControlError {
     Refused(Refusal),
     #[error("the job is not valid")]
     Invalid(Vec<InvalidField>),
-    /// Whether it was done is unknown.
+    /// Whether the verb took effect is unknown.
     #[error("{0}")]
     Unavailable(String),
 }
@@ -31,8 +32,9 @@ impl From<StoreError> for ControlError {
 }
 
 impl Engine {
-    /// Gives a job a new description in place of the one that was read. All of it is checked as at a submit, but
-    /// a schedule or expiry that stays may be over, and a name that stays may be one that is refused today.
+    /// Replaces the description of a job that was read. The new one is validated as for a submit, with two
+    /// exceptions: an unchanged schedule or expiry may have ended, and an unchanged name may be one that
+    /// today's rules reject.
     pub async fn update(&self, read: &Job, spec: JobSpec) -> Result<Controlled, ControlError> {
         let now = self.now();
         spec.check_update(&read.spec).map_err(ControlError::Invalid)?;
@@ -58,7 +60,7 @@ impl Engine {
         self.controlled(outcomes).pop().unwrap_or(Err(ControlError::NotThere))
     }
 
-    /// Runs dead occurrences again, each for itself.
+    /// Redrives dead-lettered occurrences, each independently.
     pub async fn redrive(
         &self,
         dead: Vec<OccurrenceId>,
@@ -67,7 +69,7 @@ impl Engine {
         Ok(self.controlled(outcomes))
     }
 
-    /// Deletes dead letters; per item whether it was there.
+    /// Deletes dead letters; per item whether it existed.
     pub async fn discard(&self, dead: Vec<OccurrenceId>) -> Result<Vec<bool>, StoreError> {
         self.context.store.discard(dead).await
     }
@@ -86,13 +88,13 @@ impl Engine {
         let begun = self.context.store.pause_queue(self.now(), queue, pausing).await?;
         self.context.follow_up([begun], Reservation::default());
         if pausing == Pausing::Resume {
-            // Whoever waits for its limits may go on.
+            // Executions on its wait lists may proceed.
             self.context.lines.look();
         }
         Ok(())
     }
 
-    /// Holds a worker's session, lets it go on, or has its worker finish and close it. `None` if it is not there.
+    /// Pauses, resumes or drains a worker's session. `None` if it does not exist.
     pub async fn order_session(
         &self,
         session: SessionId,
@@ -100,14 +102,14 @@ impl Engine {
     ) -> Result<Option<Result<SessionMode, SessionDraining>>, StoreError> {
         let mode = self.context.store.order_session(session, order).await?;
         if order == SessionOrder::Resume {
-            // Its poll may be parked, and work waiting.
+            // Its poll may be waiting, and there may be work.
             self.context.desk.wake_all();
         }
         Ok(mode)
     }
 
-    /// Keeps what people have set for a queue. It counts for submits from now on, and those who wait for a limit
-    /// that is gone or higher go on.
+    /// Stores the settings of a queue. They apply to submits from now on, and executions that wait for a
+    /// limit that was removed or raised proceed.
     pub async fn set_queue(&self, queue: String, settings: QueueSettings) -> Result<(), ControlError> {
         if let Some(problem) = settings.problem() {
             return Err(ControlError::Invalid(vec![problem]));

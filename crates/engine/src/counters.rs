@@ -1,4 +1,4 @@
-//! What this node has done since it started, for metrics and tests.
+//! Counters of this node since it started, for metrics and tests.
 
 use punctual_core::lifecycle::Status;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +26,7 @@ macro_rules! counters {
         }
 
         impl CounterSnapshot {
-            /// All of them, by name.
+            /// All counters, by name.
             pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($name), self.$name),)*].into_iter()
             }
@@ -41,7 +41,7 @@ macro_rules! counters {
 }
 
 impl Counters {
-    /// One execution has ended with this status in history.
+    /// Counts an execution that has ended with this status in history.
     pub(crate) fn ended(&self, status: Status) {
         let counter = match status {
             Status::Succeeded => &self.succeeded,
@@ -75,20 +75,20 @@ counters! {
     expired,
     /// Executions that ended LOST.
     lost,
-    /// Attempts that will follow a failed one.
+    /// Attempts that follow a failed one.
     retried,
     given_back,
-    /// Reports refused because their lease was gone.
+    /// Reports rejected because their lease was no longer held.
     stale_reports,
-    /// Notes of handlers that were kept.
+    /// Notes of handlers that were stored.
     noted,
-    /// Notes refused because their lease was gone.
+    /// Notes rejected because their lease was no longer held.
     stale_notes,
-    /// Beats refused because their session was lost.
+    /// Heartbeats rejected because their session was lost.
     stale_beats,
-    /// Leases that could not be given back because they were gone.
+    /// Leases that could not be given back because they were no longer held.
     stale_give_backs,
-    /// Log lines that were kept.
+    /// Log lines that were stored.
     log_lines,
     /// Sessions declared lost.
     sessions_lost,
@@ -96,7 +96,7 @@ counters! {
     store_errors,
     /// Calls to coordination that failed.
     coordination_errors,
-    /// How often the segments that this node looks after have changed.
+    /// How often the segments that this node owns have changed.
     rebalances,
     /// Schedules fired later than [`punctual_core::limits::FIRE_LATE`].
     late_fires,

@@ -1,4 +1,5 @@
-//! What waits for workers, for those that adapt to it. One look at the store answers all who ask within a moment.
+//! The demand for workers, for those that adapt to it. One read of the store answers all requests within a
+//! moment.
 
 use crate::Context;
 use punctual_core::limits;
@@ -10,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
 
-/// The lanes of which something could be claimed, and when that was looked up. Held while it is, so that many who ask at
-/// once cost one look.
+/// The lanes with claimable work, and when they were read. Locked during the read, so that concurrent
+/// requests cause only one.
 #[derive(Debug, Default)]
 pub(crate) struct Demands(Mutex<Option<(Monotonic, Arc<Vec<Depth>>)>>);
 
@@ -28,7 +29,7 @@ impl Context {
         Ok(demand)
     }
 
-    /// The lanes in which something is queued that may be claimed, going by the counts.
+    /// The lanes with queued work that may be claimed, according to the counters.
     pub(crate) async fn claimable(&self) -> Result<Arc<Vec<Depth>>, StoreError> {
         let mut kept = self.demands.0.lock().await;
         let now = self.host.clock.monotonic();
@@ -37,7 +38,7 @@ impl Context {
         {
             return Ok(lanes.clone());
         }
-        // What a paused queue holds waits for people, not for workers.
+        // Work in a paused queue waits for a resume, not for workers.
         let paused = self.store.paused_queues().await?;
         let paused: BTreeSet<&str> = paused.iter().map(|paused| paused.queue.as_str()).collect();
         let mut lanes = self.store.depths().await?;

@@ -1,9 +1,10 @@
-//! Where polls wait for work. A parked poll is a free place: work that is just being committed can be offered
-//! to it and leased in the same transaction, and the dispatch loop claims for it what is queued already.
+//! The poll registry, where polls wait for work. A waiting poll is a free slot: work that is just being
+//! committed can be leased to it in the same transaction by a slot reservation, and the dispatch loop claims
+//! queued work for it.
 //!
-//! A poll is in one of three states. *Unchecked*: there may be work for it in the store. *Idle*: the store had
-//! nothing for it, so an offer overtakes nobody. *Busy*: a claim or an offer with its turn is under way; only
-//! the outcome of that may answer it.
+//! A poll is in one of three states. *Unchecked*: there may be work for it in the store. *Idle*: the store
+//! had nothing for it, so a reservation overtakes no queued work. *Busy*: a claim or a reservation with its
+//! poll sequence number is in progress; only its outcome may answer the poll.
 
 use punctual_core::defects::{Defect, planted};
 use punctual_core::ports::{Assignment, Claim, ClaimOutcome, Lane, LeaseRef, Offer, Poll, WorkerPortError};
@@ -22,7 +23,7 @@ pub(crate) struct Desk {
 struct Parked {
     poll: Poll,
     state: ParkedState,
-    /// Its time is over: what the store says next is its answer, also if that is nothing.
+    /// Its wait is over: the next outcome from the store is its answer, even if that is empty.
     is_leaving: bool,
     reply: oneshot::Sender<PollAnswer>,
 }
@@ -32,19 +33,20 @@ enum ParkedState {
     Unchecked,
     Idle,
     Busy {
-        /// Something was queued for it meanwhile: look again if this brings nothing.
+        /// Work was queued for it meanwhile: check again if this brings nothing.
         woken: bool,
     },
 }
 
-/// Places taken for the items of one transaction.
+/// Slots reserved for the items of one transaction.
 #[derive(Default)]
 pub(crate) struct Reservation {
     free: BTreeMap<Offer, usize>,
 }
 
 impl Desk {
-    /// Parks a poll. An older one of the same session gives way: its turn cannot be granted twice.
+    /// Adds a waiting poll. It replaces an older one of the same session: a poll sequence number cannot be
+    /// granted twice.
     pub(crate) fn park(&self, poll: Poll) -> oneshot::Receiver<PollAnswer> {
         let (reply, answer) = oneshot::channel();
         let offer = Offer { session: poll.session, turn: poll.turn };
@@ -62,11 +64,11 @@ impl Desk {
         answer
     }
 
-    /// Takes a poll away whose time is over. One for which there may be work, or whose answer may be on the way, is
-    /// answered by the outcome of that instead.
+    /// Removes a poll whose wait is over. If there may be work for it, or an outcome is pending, that outcome
+    /// answers it instead.
     pub(crate) fn leave(&self, offer: Offer) -> bool {
         let mut polls = self.lock();
-        // One that is gone has just been answered.
+        // A poll that is no longer there has just been answered.
         let Some(parked) = polls.get_mut(&offer) else { return false };
         if parked.state == ParkedState::Idle {
             polls.remove(&offer);
@@ -76,7 +78,7 @@ impl Desk {
         false
     }
 
-    /// Work is queued in these lanes: the polls that serve them are looked at again.
+    /// Work is queued in these lanes: marks the polls that serve them as unchecked.
     pub(crate) fn wake(&self, lanes: &BTreeSet<Lane>) {
         let mut any = false;
         for parked in self.lock().values_mut() {
@@ -90,7 +92,7 @@ impl Desk {
         }
     }
 
-    /// Whether a poll waits that serves this lane, and for which the store had nothing.
+    /// Whether an idle poll serves this lane.
     pub(crate) fn is_idle_for(&self, lane: &Lane) -> bool {
         let is_idle = |parked: &Parked| parked.state == ParkedState::Idle;
         self.lock()
@@ -98,7 +100,7 @@ impl Desk {
             .any(|parked| is_idle(parked) && serves(&parked.poll, lane.queue(), lane.job_type()))
     }
 
-    /// Looks at all polls again: a wake-up may have been missed, or a session gets work again.
+    /// Marks all polls as unchecked: a wake-up may have been missed, or a session gets work again.
     pub(crate) fn wake_all(&self) {
         if planted(Defect::LoseWakeUp) {
             return;
@@ -113,12 +115,12 @@ impl Desk {
         }
     }
 
-    /// Waits until there may be a poll to look at.
+    /// Waits until there may be an unchecked poll.
     pub(crate) async fn unchecked(&self) {
         self.unchecked.notified().await;
     }
 
-    /// Takes all unchecked polls to ask the store for.
+    /// Takes all unchecked polls, to claim for them.
     pub(crate) fn take_unchecked(&self) -> Vec<Claim> {
         let mut polls = self.lock();
         polls.retain(|_, parked| !(parked.state == ParkedState::Unchecked && parked.reply.is_closed()));
@@ -136,8 +138,8 @@ impl Desk {
         claims
     }
 
-    /// Answers a poll with what its claim brought, or parks it on. Returns leases that nobody waits for any
-    /// more.
+    /// Answers a poll with the outcome of its claim, or lets it wait on. Returns leases whose poll no longer
+    /// waits.
     pub(crate) fn claimed(&self, offer: Offer, outcome: ClaimOutcome) -> Vec<LeaseRef> {
         match outcome {
             ClaimOutcome::Claimed { assignments, .. } if assignments.is_empty() => {
@@ -150,12 +152,13 @@ impl Desk {
         }
     }
 
-    /// The outcome of a claim or offer is unknown, so the turn may be used: the worker must resync.
+    /// The outcome of a claim or reservation is unknown, so the poll sequence number may be used: the worker
+    /// must resync.
     pub(crate) fn failed(&self, offer: Offer, reason: &str) {
         self.answer(offer, Err(WorkerPortError::Unavailable(reason.to_owned())));
     }
 
-    /// Finds a place for an execution of this lane among the idle polls, for a transaction in the making.
+    /// Reserves a slot for an execution of this lane among the idle polls, for a transaction being prepared.
     pub(crate) fn reserve(
         &self,
         reservation: &mut Reservation,
@@ -167,7 +170,7 @@ impl Desk {
             let free = reservation.free.get(offer).copied();
             free.map_or(parked.state == ParkedState::Idle && !parked.reply.is_closed(), |free| free > 0)
         };
-        // The emptiest worker first, so that work spreads by itself.
+        // The worker with the most free slots first, so that work is spread.
         let (offer, parked) = polls
             .iter_mut()
             .filter(|(offer, parked)| has_room(offer, parked) && serves(&parked.poll, queue, job_type))
@@ -186,7 +189,7 @@ impl Desk {
         Some(*offer)
     }
 
-    /// Answers the polls of a reservation after its commit. Returns leases that nobody waits for any more.
+    /// Answers the polls of a reservation after its commit. Returns leases whose poll no longer waits.
     pub(crate) fn settle(
         &self,
         reservation: Reservation,
@@ -200,14 +203,14 @@ impl Desk {
         for (offer, _) in reservation.free {
             match by_offer.remove(&offer) {
                 Some(mut assignments) => {
-                    // As a claim would have answered.
+                    // In the order of a claim's answer.
                     assignments.sort_by_key(|assignment| assignment.rank);
                     let leases = self.answer(offer, Ok(assignments));
                     if !leases.is_empty() {
                         undelivered.push((offer, leases));
                     }
                 }
-                // The offer was not taken up; why, a claim will tell.
+                // The reservation was not used; a claim will find out why.
                 None => {
                     if let Some(parked) = self.lock().get_mut(&offer) {
                         parked.state = ParkedState::Unchecked;
@@ -305,7 +308,7 @@ mod tests {
         }
     }
 
-    /// A desk with one poll that the store had nothing for.
+    /// A registry with one idle poll.
     fn idle(capacity: usize) -> (Desk, oneshot::Receiver<PollAnswer>) {
         let desk = Desk::default();
         let answer = desk.park(poll(1, 1, capacity));

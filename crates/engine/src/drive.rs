@@ -1,8 +1,9 @@
-//! Time that someone drives, to try out schedules. It passes from one due time to the next, with all that is due
-//! fired and run in between; or it leaps, as if the server had been down.
+//! A driven clock, for testing schedules. It advances from one due time to the next, and everything that is
+//! due is fired and run in between; or it jumps, as if the server had been down.
 //!
-//! The clock is moved here and nowhere else. Firing stays with the fire loop, which is shown what has come due;
-//! whether it has fired, and whether all is quiet, is read from the store. All waits are in real time.
+//! Only this module moves the clock. The fire loop still does the firing: this module adds what is due to its
+//! agenda, and reads from the store whether it has fired and whether nothing is left to run. All waits are in
+//! real time.
 
 use crate::{Context, Engine};
 use punctual_core::ids::SegmentSet;
@@ -12,40 +13,41 @@ use punctual_core::time::{Monotonic, Timestamp};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Pause between two looks at the store.
+/// Pause between two reads of the store.
 const LOOK_PAUSE: Duration = Duration::from_millis(1);
-/// Due entries that one look takes of each kind and segment.
+/// Due entries that one read returns of each kind and segment.
 const LOOK_LIMIT: usize = 256;
 
 /// Where to drive the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Drive {
     pub to: Timestamp,
-    /// How long to wait at each stop until nothing runs that could; zero not to wait.
+    /// How long to wait at each stop until no runnable execution is left; zero for no wait.
     pub settle: Duration,
 }
 
-/// How far the clock was driven, and what happened on the way.
+/// How far the clock was moved, and what happened on the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Driven {
     pub now: Timestamp,
-    /// Occurrences that schedules began.
+    /// Occurrences that schedules fired.
     pub fired: u64,
     /// Occurrences that schedules skipped.
     pub skipped: u64,
-    /// Whether nothing that is due, queued for a worker or running is left.
+    /// Whether nothing is left that is due, queued for a worker or running.
     pub settled: bool,
-    /// Whether a limit came before the time that was asked for.
+    /// Whether a limit was reached before the requested time.
     pub more: bool,
 }
 
 impl Engine {
-    /// Lets time pass: stops at every due time on the way, until all that is due is fired and has run.
+    /// Advances the clock: stops at every due time on the way, until everything that is due is fired and has
+    /// run.
     pub async fn advance(&self, clock: &dyn DrivenClock, drive: Drive) -> Result<Driven, StoreError> {
         let _alone = self.driving.lock().await;
         let mut journey = Journey::begin(&self.context, drive.settle);
         let mut steps = 0;
-        // What has begun before may have more to do at the present time, and a retry due on the way.
+        // Work that started before may have more to do at the present time, or a retry due on the way.
         while journey.rest(self.now()).await? && self.now() < drive.to && steps < limits::ADVANCE_STEPS_MAX {
             let next = self.context.next_due(drive.to).await?.unwrap_or(drive.to);
             self.context.set(clock, next);
@@ -54,7 +56,8 @@ impl Engine {
         journey.end(drive.to).await
     }
 
-    /// Lets time leap, as if nobody had been there meanwhile: what was missed follows its misfire policy.
+    /// Jumps the clock, as if no server had been running meanwhile: missed occurrences follow their misfire
+    /// policy.
     pub async fn jump(&self, clock: &dyn DrivenClock, drive: Drive) -> Result<Driven, StoreError> {
         let _alone = self.driving.lock().await;
         let mut journey = Journey::begin(&self.context, drive.settle);
@@ -76,7 +79,7 @@ impl Context {
         Ok(due.first().map(|entry| entry.at))
     }
 
-    /// Executions that run, or wait only for a free place at a worker that is there.
+    /// Executions that run, or wait only for a free slot of an existing worker.
     async fn busy(&self) -> Result<u64, StoreError> {
         let depths = self.store.depths().await?;
         let running: u64 = depths.iter().map(|depth| depth.running).sum();
@@ -99,11 +102,11 @@ impl Context {
 struct Journey<'a> {
     context: &'a Context,
     settle: Duration,
-    /// When it must be over, in real time.
+    /// When it must end, in real time.
     ends_at: Monotonic,
     fired_before: u64,
     skipped_before: u64,
-    /// Executions that an earlier stop has waited for in vain; later ones do not wait for as many again.
+    /// Executions for which an earlier stop has waited in vain; later stops do not wait for as many again.
     stuck: u64,
 }
 
@@ -120,8 +123,8 @@ impl<'a> Journey<'a> {
         }
     }
 
-    /// Stays at `now` until all that is due by then is fired, and for a bounded time until all is quiet. Returns
-    /// whether there is time to go on.
+    /// Stays at `now` until everything due by then is fired, and for a bounded time until nothing is left to
+    /// run. Returns whether there is time to continue.
     async fn rest(&mut self, now: Timestamp) -> Result<bool, StoreError> {
         let context = self.context;
         let clock = &context.host.clock;
@@ -142,8 +145,8 @@ impl<'a> Journey<'a> {
         }
     }
 
-    /// Shows the fire loop what is due, each entry once: it may be firing what it has seen. Returns whether nothing
-    /// is.
+    /// Adds what is due to the fire loop's agenda, each entry once, because the loop may be firing it
+    /// already. Returns whether nothing is due.
     async fn show_due(&self, now: Timestamp, shown: &mut BTreeSet<DueKind>) -> Result<bool, StoreError> {
         let context = self.context;
         let due = context.store.due(SegmentSet::ALL, now, LOOK_LIMIT).await?;
@@ -160,7 +163,7 @@ impl<'a> Journey<'a> {
     async fn end(self, to: Timestamp) -> Result<Driven, StoreError> {
         let (context, now) = (self.context, self.context.time.now());
         let is_fired = context.next_due(now).await?.is_none();
-        // What the store has is counted once its batch is through.
+        // Fires in the store are counted once their batch has finished.
         let _fired = context.firing.lock().await;
         let counted = context.counters.snapshot();
         Ok(Driven {

@@ -1,8 +1,8 @@
-//! Who follows what happens: listeners to events, and followers of logs.
+//! Event listeners and log followers.
 //!
-//! The engine only says what a commit may have touched; whoever listens reads how it stands from the store. So
-//! nothing here has to be kept, nothing is ever wrong, and without listeners it costs one look at a counter. A
-//! listener that falls behind is told so and reads anew.
+//! The engine only reports which occurrences a commit may have changed; a listener reads their state from the
+//! store. Nothing has to be stored here, nothing can be wrong, and without listeners the cost is one read of
+//! a counter. A listener that falls behind is notified and reads everything again.
 
 use futures_util::future::{Either, select};
 use punctual_core::ids::{JobId, OccurrenceId};
@@ -29,23 +29,23 @@ impl Default for Events {
 }
 
 impl Events {
-    /// Whether anybody wants to know what commits touch: what costs anything is not gathered otherwise.
+    /// Whether there are listeners: without them, nothing that costs anything is collected.
     pub(crate) fn has_listeners(&self) -> bool {
         self.touched.receiver_count() > 0
     }
 
-    /// A commit may have moved these occurrences.
+    /// A commit may have changed these occurrences.
     pub(crate) fn touched(&self, occurrences: impl IntoIterator<Item = OccurrenceId>) {
         if self.has_listeners() {
             let occurrences: Arc<[OccurrenceId]> = occurrences.into_iter().collect();
             if !occurrences.is_empty() {
-                // Nobody listens any more when the last one has just left.
+                // The last listener may have just left.
                 let _ = self.touched.send(occurrences);
             }
         }
     }
 
-    /// Handlers of these jobs have written lines, and they are kept.
+    /// Log lines of these jobs were stored.
     pub(crate) fn written(&self, jobs: impl IntoIterator<Item = JobId>) {
         if self.written.receiver_count() > 0 {
             let jobs: BTreeSet<JobId> = jobs.into_iter().collect();
@@ -62,23 +62,23 @@ impl Events {
     }
 }
 
-/// One who is told what commits touch, from its beginning on.
+/// Receives what commits change, from its creation on.
 #[derive(Debug)]
 pub struct Listener {
     touched: broadcast::Receiver<Arc<[OccurrenceId]>>,
 }
 
-/// What may have moved since a listener last asked.
+/// What may have changed since a listener's last call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Touched {
     These(BTreeSet<OccurrenceId>),
-    /// More than was kept for this listener: anything may have moved.
+    /// More than is buffered for this listener: anything may have changed.
     Anything,
 }
 
 impl Listener {
-    /// Waits until something was touched and takes all of it. Ends never if the engine is gone: whoever waits
-    /// has a timer beside it.
+    /// Waits until something has changed and returns all of it. Never returns if the engine is gone: the
+    /// caller must also have a timer.
     pub async fn next(&mut self) -> Touched {
         let mut occurrences = BTreeSet::new();
         match self.touched.recv().await {
@@ -96,7 +96,7 @@ impl Listener {
     }
 }
 
-/// One who is told when a job may have more to read.
+/// Receives a signal when a job may have more log lines.
 #[derive(Debug)]
 pub struct LogFollower {
     job: JobId,
@@ -105,7 +105,7 @@ pub struct LogFollower {
 }
 
 impl LogFollower {
-    /// Waits until lines of the job were kept, or one of its executions was touched.
+    /// Waits until lines of the job were stored, or one of its executions has changed.
     pub async fn next(&mut self) {
         loop {
             let (written, touched) = (pin!(self.written.recv()), pin!(self.touched.recv()));

@@ -1,5 +1,5 @@
-//! Fires that come late: counted, and told in the log at most once a minute, so that an overloaded node says so without
-//! writing a line for each.
+//! Late fires: counted, and logged at most once a minute, so that an overloaded node reports them without a
+//! line for each.
 
 use crate::Context;
 use punctual_core::limits;
@@ -15,14 +15,14 @@ pub(crate) struct Lateness {
 #[derive(Default)]
 struct State {
     told_at: Option<Monotonic>,
-    /// Late ones that the log has not told of.
+    /// Late fires that have not been logged.
     untold: u64,
     latest: Duration,
-    /// How long what is due and not fired has been due, as the leader last saw it.
+    /// How long the oldest unfired schedule has been due, at the leader's last check.
     overdue: Duration,
 }
 
-/// What is to be told of late fires.
+/// The content of a log message about late fires.
 #[derive(Debug, PartialEq, Eq)]
 struct Late {
     count: u64,
@@ -30,7 +30,7 @@ struct Late {
 }
 
 impl Lateness {
-    /// Takes in how late some fires were; returns what is to be told now.
+    /// Records late fires; returns what to log now.
     fn fired(&self, now: Monotonic, count: u64, latest: Duration) -> Option<Late> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.untold += count;
@@ -52,7 +52,7 @@ impl Lateness {
 }
 
 impl Context {
-    /// Takes in how late each of some fires was.
+    /// Records the lateness of fires.
     pub(crate) fn note_lateness(&self, lateness: impl Iterator<Item = Duration>) {
         let late = lateness.filter(|late| *late > limits::FIRE_LATE);
         let (count, latest) =

@@ -1,9 +1,10 @@
-//! The engine: everything between the ports. It takes submits, hands out and takes back work, and runs the
-//! loops that let time pass.
+//! The engine: everything between the ports. It accepts submits, hands out work, takes results, and runs the
+//! loops that react to the passing of time.
 //!
-//! It owns sequence and batching: which store verb follows which, what is gathered into one call, who is told
-//! afterwards. It must not decide states (core does), know SQL (store does) or HTTP (api does). It holds nothing
-//! that would be missed after a crash: look-ahead, parked polls and counters are rebuilt from the store.
+//! It owns sequence and batching: which store verb follows which, what is batched into one call, and who is
+//! notified afterwards. It must not decide states (core does), know SQL (store does) or HTTP (api does). It
+//! holds nothing that would be missing after a crash: look-ahead, waiting polls and counters are rebuilt from
+//! the store.
 //!
 //! Every loop is a reconciler: it takes no input, may run at any time and any number of times, does a bounded
 //! amount of work, and is woken by a signal or a timer.
@@ -65,16 +66,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use timekeeper::Timekeeper;
 
-/// What a node looks after.
+/// The duties of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Duties {
-    /// All that is in the store: whatever falls due, silent sessions, dependents, what has been kept long enough.
+    /// Everything in the store: due times, silent sessions, dependents, and retention.
     Everything,
-    /// What this node commits itself, and the polls that wait here. The rest is left to the schedulers of the cluster.
+    /// This node's own commits, and the polls that wait here. The schedulers of the cluster do the rest.
     OwnCommits,
 }
 
-/// What an operator may tune.
+/// Settings that an operator may tune.
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
     pub duties: Duties,
@@ -82,39 +83,42 @@ pub struct EngineConfig {
     pub shares_store: bool,
     /// How far ahead due times are held in memory. At most [`wheel::SPAN_MAX`].
     pub look_ahead: Duration,
-    /// How often the store is asked for due times: the safety net under what this node committed itself.
+    /// How often due times are read from the store: the safety net for due times that this node did not
+    /// commit itself.
     pub refill_interval: Duration,
-    /// How long at most parked polls are not checked because nobody woke them: so late is work found that another
-    /// process has queued without a word.
+    /// The longest time until waiting polls are checked without a wake-up: the most by which work is delayed
+    /// that another process has queued without a notification.
     pub dispatch_interval: Duration,
-    /// The same while others can be heard, unless the counts say that there is work which a claim was not given.
+    /// The same while notifications of other processes arrive, unless the counters show work that a claim did
+    /// not get.
     pub dispatch_interval_hearing: Duration,
-    /// How soon they are checked again after a check that found such work.
+    /// The pause after a check that found such work.
     pub dispatch_interval_min: Duration,
     /// How often sessions are observed.
     pub recover_interval: Duration,
-    /// How often old history is looked for.
+    /// How often retention runs.
     pub retain_interval: Duration,
     /// How long history and logs are kept.
     pub history_kept: Duration,
-    /// How long jobs are kept after they have finished; `None` for good. Those with dead letters stay.
+    /// How long jobs are kept after they have finished; `None` for ever. Jobs with dead letters are kept.
     pub jobs_kept: Option<Duration>,
-    /// How long the store's clock must run evenly after a jump before anything is deleted by its age.
+    /// How long the store's clock must run evenly after a jump before anything is deleted by age.
     pub retention_hold: Duration,
-    /// How often dependents are looked for that the end of a job has not reached.
+    /// How often dependents are scanned that the end of a job has not reached.
     pub resolve_interval: Duration,
     /// How often the offset to the store's clock is measured.
     pub clock_interval: Duration,
-    /// How often listeners are told what other processes have started.
+    /// How often listeners are notified of what other processes have started.
     pub watch_interval: Duration,
-    /// How long this node may be silent before what it looks after in a cluster goes to others.
+    /// How long this node may be silent before other members take over what it owns.
     pub member_ttl: Duration,
-    /// How far this machine's wall clock may be off the store's time. A node that is further off fires nothing.
+    /// How far this machine's wall clock may be off the store's time. A node that is further off fires
+    /// nothing.
     pub clock_offset_max: Duration,
 }
 
 impl EngineConfig {
-    /// For one of several processes on one store.
+    /// The settings for one of several processes on one store.
     pub fn sharing_store(self, duties: Duties) -> Self {
         let look_ahead = match duties {
             Duties::Everything => self.look_ahead,
@@ -161,7 +165,7 @@ pub struct Engine {
     reports: Batcher<Report, ReportAnswer>,
     beats: Batcher<Beat, BeatOutcome>,
     notes: Batcher<Note, NoteAnswer>,
-    /// Held by whoever drives the clock: one at a time, so that what was fired on the way is known.
+    /// Held while the clock is driven: by one caller at a time, so that fires can be attributed to it.
     driving: tokio::sync::Mutex<()>,
 }
 
@@ -191,7 +195,7 @@ impl Engine {
         Engine::among_others(config, host, store, None)
     }
 
-    /// An engine whose store carries words between the processes that share it.
+    /// An engine whose store carries notifications between the processes that share it.
     pub fn among_others(
         config: EngineConfig,
         host: Host,
@@ -201,8 +205,8 @@ impl Engine {
         Engine::in_cluster(config, host, store, wakes, None)
     }
 
-    /// An engine that shares segments and single duties with the others of a cluster; without a seat it looks after all
-    /// of them.
+    /// An engine that shares segments and the leader's duties with the other members of a cluster; without a
+    /// seat it owns all of them.
     pub fn in_cluster(
         config: EngineConfig,
         host: Host,
@@ -238,7 +242,7 @@ impl Engine {
         })
     }
 
-    /// Learns the store's time. Nothing may be asked of the engine before this has succeeded once.
+    /// Reads the store's time. Must succeed once before the engine is used.
     pub async fn start(&self) -> Result<(), StoreError> {
         self.context.time.sync(&*self.context.store).await?;
         self.context.cluster.heard_of_store(self.context.host.clock.monotonic());
@@ -266,17 +270,17 @@ impl Engine {
         &self.context.store
     }
 
-    /// The store's time, as well as this node knows it; never ahead of it.
+    /// The store's time, as estimated by this node; never ahead of it.
     pub fn now(&self) -> Timestamp {
         self.context.time.now()
     }
 
-    /// Tells what commits of this node touch from now on.
+    /// Reports what commits of this node change from now on.
     pub fn listen(&self) -> Listener {
         self.context.events.listen()
     }
 
-    /// Tells when there may be more to read of a job's logs.
+    /// Reports when a job may have more log lines.
     pub fn follow_logs(&self, job: JobId) -> LogFollower {
         self.context.events.follow_logs(job)
     }
@@ -294,19 +298,20 @@ impl Engine {
         self.context.time.offset_us()
     }
 
-    /// How far this machine's clock may be off before nothing is fired here.
+    /// How far this machine's clock may be off before this node stops firing.
     pub fn clock_offset_max(&self) -> Duration {
         self.context.config.clock_offset_max
     }
 
-    /// For how long something has been due that nobody has fired, as the leader sees it; zero elsewhere.
+    /// How long the oldest unfired schedule has been due, as seen by the leader; zero on other nodes.
     pub fn overdue(&self) -> Duration {
         self.context.lateness.overdue()
     }
 }
 
 impl Context {
-    /// Passes on what a commit brought about: answers to parked polls, work in lanes, times to remember.
+    /// Processes commit effects: answers waiting polls, announces queued work, and adds due times to the
+    /// agenda.
     fn follow_up(&self, begun: impl IntoIterator<Item = Begun>, reservation: desk::Reservation) {
         let mut assigned = Vec::new();
         let mut lanes: Vec<Lane> = Vec::new();
@@ -339,7 +344,7 @@ impl Context {
         }
     }
 
-    /// Lets the dispatch loop look at the polls that these lanes concern, here and elsewhere.
+    /// Wakes the polls that serve these lanes, on this node and on others.
     fn wake(&self, lanes: impl IntoIterator<Item = Lane>) {
         let lanes: std::collections::BTreeSet<Lane> = lanes.into_iter().collect();
         if !lanes.is_empty() {
@@ -348,8 +353,8 @@ impl Context {
         }
     }
 
-    /// Gives back what was leased to a poll whose asker is gone. Its worker would find out by a resync; this
-    /// spares the executions the wait.
+    /// Gives back leases of a poll whose caller no longer waits. Its worker would find out by a resync; this
+    /// saves the executions the delay.
     fn return_undelivered(&self, undelivered: Vec<(Offer, Vec<LeaseRef>)>) {
         for (offer, leases) in undelivered {
             let (store, counters, now) = (self.store.clone(), self.counters.clone(), self.time.now());

@@ -1,5 +1,5 @@
-//! The lines of limits, as far as this node knows of them: in which somebody waits, and which may move now. Losing it costs
-//! a second: whoever looks after all lines finds them again.
+//! The wait lists of limits that this node knows of: which are not empty, and which may have room now. Losing
+//! this state costs a second: the periodic scan of all wait lists finds them again.
 
 use punctual_core::defects::{Defect, planted};
 use punctual_core::limiter::{LimiterId, Line};
@@ -18,17 +18,18 @@ pub(crate) struct Lines {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Where somebody waits, and when time alone makes room there; `None` if it does not.
+    /// Wait lists that are not empty, and when room appears by the passing of time alone; `None` if it does
+    /// not.
     waited_in: BTreeMap<Line, Option<Timestamp>>,
-    /// Where there may be room.
+    /// Wait lists that may have room.
     ready: BTreeSet<Line>,
-    /// Whether all lines are to be looked for at once.
+    /// Whether to scan all wait lists at once.
     is_look_due: bool,
 }
 
 impl Lines {
-    /// Takes note of what a commit means to lines. One that makes room where nobody is known to wait is nothing to hurry
-    /// for; one that adds to a line is, because room may have been made while it did.
+    /// Applies the effects of a commit on wait lists. Room on a list without known entries needs no action;
+    /// an execution that joins a list does, because room may have appeared meanwhile.
     pub fn follow(&self, begun: &Begun) {
         if begun.joined.is_empty() && begun.freed.is_empty() {
             return;
@@ -48,7 +49,8 @@ impl Lines {
         }
     }
 
-    /// These are all lines in which anybody waits, of those that a page has which follows this limiter.
+    /// Applies a page of the scan: all wait lists that are not empty, of those that a page after this limiter
+    /// covers.
     pub fn found(&self, after: Option<LimiterId>, page: Page<Line, LimiterId>) {
         let is_on_page = |line: &Line| {
             let id = line.id();
@@ -65,18 +67,18 @@ impl Lines {
         }
     }
 
-    /// What limits say has changed: whoever waits may go on.
+    /// Limits have changed: waiting executions may proceed.
     pub fn look(&self) {
         self.lock().is_look_due = true;
         self.changed.notify_one();
     }
 
-    /// Whether all lines are to be looked for at once; it is asked once.
+    /// Whether to scan all wait lists at once; resets the request.
     pub fn take_look(&self) -> bool {
         std::mem::take(&mut self.lock().is_look_due)
     }
 
-    /// The lines that may move now, as many as one step takes.
+    /// The wait lists that may have room now, as many as one step handles.
     pub fn take(&self, now: Timestamp) -> Vec<Line> {
         let mut known = self.lock();
         let opened = known.waited_in.iter().filter(|(_, at)| at.is_some_and(|at| at <= now));
@@ -89,12 +91,12 @@ impl Lines {
         lines
     }
 
-    /// When time alone makes room somewhere.
+    /// When room next appears by the passing of time alone.
     pub fn opens_at(&self) -> Option<Timestamp> {
         self.lock().waited_in.values().flatten().min().copied()
     }
 
-    /// Takes note of what became of lines that were to move.
+    /// Applies the result of a step over wait lists.
     pub fn moved(&self, lines: &[Line], admitted: &Admitted) {
         let mut known = self.lock();
         for line in lines {
@@ -104,7 +106,7 @@ impl Lines {
         known.ready.extend(admitted.more.iter().cloned());
     }
 
-    /// They could not be moved.
+    /// The step failed: the lists are tried again.
     pub fn failed(&self, lines: Vec<Line>) {
         self.lock().ready.extend(lines);
     }

@@ -1,4 +1,4 @@
-//! What the benchmark of the rules may reach of the inside. Only there with the feature `benches`; no part of the
+//! Internals for the benchmark of the rules. Only available with the feature `benches`; not part of the
 //! crate's interface.
 
 use crate::wheel::Wheel;

@@ -1,5 +1,5 @@
-//! How long things took on this node and how much was gathered, for metrics. Only what can be counted without a
-//! lock: the busiest ways lead through here.
+//! Durations and batch sizes of this node, for metrics. Only values that can be counted without a lock: these
+//! are the hottest paths.
 
 use punctual_core::histogram::{Histogram, HistogramSnapshot, ITEMS, LONG_US, SHORT_US};
 use punctual_core::lifecycle::{Ending, Status};
@@ -8,13 +8,13 @@ use punctual_core::ports::Assignment;
 use punctual_core::time::Timestamp;
 
 pub(crate) struct Measures {
-    /// From a submit to the answer that its jobs are kept.
+    /// From a submit to the answer that its jobs are stored.
     pub submit: Histogram,
-    /// From when a schedule was due to its fire.
+    /// From the due time of a schedule to its fire.
     pub fire_lateness: Histogram,
     /// From the scheduled time of an occurrence to the first lease.
     start_lateness: Histogram,
-    /// From when an attempt could start to its lease.
+    /// From the time at which an attempt could start to its lease.
     queue_wait: Histogram,
     succeeded: Histogram,
     failed: Histogram,
@@ -23,7 +23,7 @@ pub(crate) struct Measures {
     pub batches: Batches,
 }
 
-/// Items that went into one call of the store.
+/// Items in one call of the store.
 pub(crate) struct Batches {
     pub submit: Histogram,
     pub fire: Histogram,
@@ -51,7 +51,7 @@ impl Default for Measures {
 }
 
 impl Measures {
-    /// Executions were leased at this time.
+    /// Records executions that were leased at this time.
     pub fn leased<'a>(&self, now: Timestamp, assignments: impl IntoIterator<Item = &'a Assignment>) {
         for assignment in assignments {
             self.queue_wait.observe_duration(now.since(assignment.available_at));
@@ -61,14 +61,14 @@ impl Measures {
         }
     }
 
-    /// A run has ended, with this status in history.
+    /// Records the end of a run, with this status in history.
     pub fn ended(&self, run: Run, recorded: Status) {
         let time = match recorded {
             Status::Succeeded => &self.succeeded,
             Status::Failed => &self.failed,
             Status::TimedOut => &self.timed_out,
             Status::Cancelled => &self.cancelled,
-            // Nobody knows how long it ran, or it did not run.
+            // Its duration is unknown, or it did not run.
             Status::Lost | Status::Skipped | Status::Expired => return,
         };
         if let Some(started_at) = run.started_at {
@@ -98,7 +98,7 @@ impl Measures {
     }
 }
 
-/// What of a report is counted.
+/// The parts of a report that are measured.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Run {
     /// As reported.
@@ -120,7 +120,7 @@ pub struct MeasureSnapshot {
     pub fire_lateness: HistogramSnapshot,
     pub start_lateness: HistogramSnapshot,
     pub queue_wait: HistogramSnapshot,
-    /// How long runs took, by how they ended.
+    /// Durations of runs, by outcome.
     pub execution: [(&'static str, HistogramSnapshot); 4],
     /// Items per call of the store, by verb.
     pub batches: [(&'static str, HistogramSnapshot); 4],

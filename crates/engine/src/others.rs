@@ -1,7 +1,7 @@
-//! The other processes on the same store: what they are told, and whether they can be heard.
+//! The peers on the same store: the notifications to them, and whether theirs arrive.
 //!
-//! What is told is gathered while the last word is on its way and for a short pause after it, so that a busy node says
-//! a bounded number of words however much it commits.
+//! Notifications are batched while the last one is being sent and for a short pause after it, so that a busy
+//! node sends a bounded number of them however much it commits.
 
 use punctual_core::ports::{Lane, Wakes};
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 #[derive(Default)]
 pub(crate) struct Others {
-    /// Absent where there are none, or where the store carries no words.
+    /// `None` if there are no peers, or the store carries no notifications.
     pub(crate) wakes: Option<Arc<dyn Wakes>>,
     untold: Mutex<BTreeSet<Lane>>,
     any_untold: Notify,
@@ -23,7 +23,7 @@ impl Others {
         Others { wakes, ..Others::default() }
     }
 
-    /// Work is queued in these lanes: others may have a place for it.
+    /// Work is queued in these lanes: peers may have free slots for it.
     pub(crate) fn queued(&self, lanes: &BTreeSet<Lane>) {
         if self.wakes.is_some() {
             self.untold.lock().unwrap_or_else(PoisonError::into_inner).extend(lanes.iter().cloned());
@@ -31,7 +31,7 @@ impl Others {
         }
     }
 
-    /// Waits until there is something to tell, and takes all of it.
+    /// Waits until there is something to send, and takes all of it.
     pub(crate) async fn untold(&self) -> BTreeSet<Lane> {
         loop {
             let lanes = std::mem::take(&mut *self.untold.lock().unwrap_or_else(PoisonError::into_inner));
@@ -42,7 +42,7 @@ impl Others {
         }
     }
 
-    /// Whether what others queue would be heard of.
+    /// Whether notifications of peers arrive.
     pub(crate) fn is_hearing(&self) -> bool {
         self.is_hearing.load(Ordering::Relaxed)
     }

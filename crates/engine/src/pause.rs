@@ -1,10 +1,11 @@
-//! How long loops wait: longer the less there is to find, and longer the longer the store fails.
+//! Pauses of loops: longer the less there is to find, and longer the longer the store fails.
 
 use punctual_core::limits;
 use std::time::Duration;
 
-/// The pause between looks for what nobody told of. A look that finds something is followed by another one soon; each
-/// that finds nothing doubles the pause, so that an idle node costs the store next to nothing.
+/// The pause between scans for work without a notification. A scan that finds something is soon followed by
+/// another one; each that finds nothing doubles the pause, so that an idle node puts almost no load on the
+/// store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LookPause {
     least: Duration,
@@ -12,12 +13,12 @@ pub(crate) struct LookPause {
 }
 
 impl LookPause {
-    /// As long as may be: an idle node begins idle.
+    /// The longest pause: an idle node starts idle.
     pub(crate) const fn new(least: Duration) -> Self {
         LookPause { least, pause: Duration::MAX }
     }
 
-    /// How long to wait now, and at most.
+    /// How long to wait now, limited to `most`.
     pub(crate) fn within(self, most: Duration) -> Duration {
         self.pause.min(most)
     }
@@ -26,13 +27,13 @@ impl LookPause {
         self.pause = if count > 0 { self.least } else { self.pause.saturating_mul(2) };
     }
 
-    /// There may be something although nothing was found.
+    /// There may be work although none was found.
     pub(crate) fn start_anew(&mut self) {
         self.pause = self.least;
     }
 }
 
-/// The pause after a failure of the store, so that one in trouble is not hammered and one that is back is noticed.
+/// The pause after a store error, so that a failing store is not overloaded and its recovery is noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ErrorPause {
     next: Duration,
@@ -45,7 +46,7 @@ impl Default for ErrorPause {
 }
 
 impl ErrorPause {
-    /// How long to wait after one more failure.
+    /// How long to wait after another failure.
     pub(crate) fn failed(&mut self) -> Duration {
         let pause = self.next;
         self.next = (pause * 2).min(limits::STORE_ERROR_PAUSE_MAX);
@@ -84,7 +85,7 @@ mod tests {
             pause.found(0);
         }
         assert_eq!(pause.within(limits::LOOK_PAUSE_HEARING), Duration::from_secs(5));
-        // One that no longer can looks as often as if it never had.
+        // A node that no longer receives notifications scans as often as if it never had.
         assert_eq!(pause.within(limits::LOOK_PAUSE_MAX), Duration::from_millis(500));
     }
 

@@ -1,4 +1,4 @@
-//! What this process knows of the store's clock for retention, and whether retention waits because of it.
+//! This process's view of the store's clock for retention, and whether retention waits because of it.
 
 use crate::{Context, Engine};
 use punctual_core::ports::StoreError;
@@ -14,7 +14,7 @@ pub(crate) struct Retention {
 struct State {
     watch: ClockWatch,
     doubt: Option<ClockDoubt>,
-    /// Log lines up to this time were removed although they are younger than logs are kept.
+    /// Log lines up to this time were removed although they are younger than the retention of logs.
     logs_cut_until: Option<Timestamp>,
 }
 
@@ -55,10 +55,10 @@ impl Retention {
 }
 
 impl Context {
-    /// The store's time, if retention may delete by it. Every process looks, so that one that comes to lead has seen the clock
-    /// before; only the leader leaves a note for those that start later.
+    /// The store's time, if retention may delete by it. Every process checks, so that a new leader has
+    /// already seen the clock; only the leader writes a record for processes that start later.
     pub(crate) async fn steady_time(&self) -> Result<Option<Timestamp>, StoreError> {
-        // A driven calendar moves together with its own elapsed time: driving it is no jump.
+        // A driven calendar moves together with its own elapsed time: driving it is not a jump.
         let clock = &self.host.calendar;
         let asked_at = clock.monotonic();
         let answer = self.store.noted_clock().await?;
@@ -71,7 +71,7 @@ impl Context {
         Ok(Some(answer.now))
     }
 
-    /// Looks whether the limit on all log lines takes what retention would keep.
+    /// Checks whether the limit on all log lines removes lines that retention would keep.
     pub(crate) async fn look_at_removed_logs(&self) -> Result<(), StoreError> {
         let until = self.store.logs_removed_until().await?;
         let kept_since = self.time.now().minus(self.config.history_kept);
@@ -79,7 +79,7 @@ impl Context {
         Ok(())
     }
 
-    /// What people should look at, beside the clock's offset.
+    /// Warnings for operators, besides the clock's offset.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let state = self.retention.state();
         let doubt = state.doubt.filter(|doubt| doubt.is_suspicious());
@@ -100,7 +100,7 @@ impl Engine {
         self.context.retention.state().doubt.is_some()
     }
 
-    /// What people should look at, for `punctual nodes` and `punctual doctor`.
+    /// Warnings for operators, for `punctual nodes` and `punctual doctor`.
     pub fn warnings(&self) -> Vec<String> {
         self.context.warnings()
     }

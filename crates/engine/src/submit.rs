@@ -1,4 +1,4 @@
-//! Taking jobs in.
+//! Submitting jobs.
 
 use crate::batcher::Batcher;
 use crate::desk::Reservation;
@@ -15,11 +15,11 @@ use punctual_core::time::Timestamp;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-/// A job that is kept.
+/// A stored job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Submitted {
     pub job: JobId,
-    /// As it stands right after the submit, if that created it.
+    /// Its status right after the submit, if that created it.
     pub status: JobStatus,
     pub next_run_time: Option<Timestamp>,
     /// Whether an earlier submit with the same `idempotency_key` had created it.
@@ -33,19 +33,19 @@ pub enum SubmitError {
     /// Another unfinished job of the owner has the `unique_key`.
     #[error("job {0} has this unique_key and is not finished")]
     KeyTaken(JobId),
-    /// The job would join a queue that holds as much as it may.
+    /// The queue of the job is at its maximum depth.
     #[error("the queue {queue} holds {} that have not started, and may hold {}", full.depth, full.max_depth)]
     QueueFull { queue: String, full: QueueFull },
-    /// A row that the job needs cannot be read. It was not kept.
+    /// A row that the job needs cannot be read. The job was not stored.
     #[error("the job cannot be kept: {0}; `punctual check` names every row that cannot be read")]
     Unreadable(String),
-    /// Whether the job was kept is unknown.
+    /// Whether the job was stored is unknown.
     #[error("{0}")]
     Unavailable(String),
 }
 
-/// Where the ids of a submit come from when it may be repeated: the same source gives the same ids, so that no
-/// job is kept twice.
+/// The source of the ids of a submit that may be repeated: the same source gives the same ids, so that no job
+/// is stored twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdSource {
     pub at: Timestamp,
@@ -58,7 +58,7 @@ impl IdSource {
     }
 }
 
-/// What became of an admitted job.
+/// The outcome of an accepted job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kept {
     New,
@@ -70,13 +70,13 @@ pub(crate) enum Kept {
 }
 
 impl Engine {
-    /// Keeps these jobs, each for itself: an invalid one does not keep the others out. Answered when they are
+    /// Stores these jobs independently: an invalid one does not affect the others. Returns when they are
     /// durable.
     pub async fn submit(&self, specs: Vec<JobSpec>) -> Vec<Result<Submitted, SubmitError>> {
         self.submit_from(specs, None).await
     }
 
-    /// As [`Engine::submit`], with ids from this source.
+    /// Like [`Engine::submit`], with ids from this source.
     pub async fn submit_from(
         &self,
         specs: Vec<JobSpec>,
@@ -147,7 +147,7 @@ fn submitted(job: &Job) -> Submitted {
     Submitted { job: job.id, status: JobStatus::Active, next_run_time, is_existing: false }
 }
 
-/// What is wrong with an expiry that has passed already.
+/// The error of an expiry that has already passed.
 pub(crate) fn expired(settings: &Settings, now: Timestamp) -> Option<InvalidField> {
     match settings.expiry {
         Some(Expiry::At(at)) if at <= now => Some(InvalidField::new("expires_at", "must be in the future")),
@@ -217,7 +217,8 @@ impl Context {
 }
 
 impl Context {
-    /// Places for those of the jobs that are due at once. The most urgent are seen to first, in whatever order they came.
+    /// Reserves slots for those of the jobs that are due at once: the highest priority first, regardless of
+    /// their order.
     fn offers(&self, reservation: &mut Reservation, jobs: &[Job], now: Timestamp) -> Vec<Option<Offer>> {
         let is_due = |job: &Job| {
             let settings = &job.spec.settings;

@@ -1,5 +1,5 @@
-//! A timing wheel for what falls due soon: one slot per millisecond over a bounded span, so adding and taking
-//! cost the same whatever is in it. What lies beyond the span stays in the store.
+//! A timing wheel for entries that are due soon: one slot per millisecond over a bounded span, so that the
+//! cost of adding and taking does not depend on its content. Later entries stay in the store.
 
 use punctual_core::ports::{Due, DueKind};
 use punctual_core::time::Timestamp;
@@ -8,19 +8,21 @@ use std::time::Duration;
 
 const SLOT_US: i64 = 1_000;
 const SLOTS: usize = 16_384;
-/// The longest look-ahead: half of the wheel, so that a clock set back by as much leaves every entry its slot.
+/// The longest look-ahead: half of the wheel, so that after a clock is set back by as much, every entry still
+/// has its slot.
 pub(crate) const SPAN_MAX: Duration = Duration::from_micros(SLOT_US as u64 * (SLOTS as u64 / 2));
-/// Entries held at most. Further ones are left to the next scan of the store.
+/// Maximum number of entries. Further ones are left to the next scan of the store.
 pub(crate) const ENTRIES_MAX: usize = 100_000;
 
 pub(crate) struct Wheel {
     slots: Vec<Vec<Due>>,
-    /// One bit per slot: whether it holds anything.
+    /// One bit per slot: whether it contains entries.
     occupied: Vec<u64>,
-    /// The earliest slot that may hold anything, as a count of slots since the epoch.
+    /// The earliest slot that may contain entries, as a count of slots since the epoch.
     cursor: i64,
-    /// What is held and for when, so that reading the same row again adds nothing, and a row that was moved to another
-    /// time is not missed because its old time is still held: the store refuses to act on that.
+    /// The entries with their times. Reading the same row again adds nothing, and a row that was moved to
+    /// another time is added although its old time is still in the wheel: the store refuses to act on the old
+    /// one.
     held: BTreeSet<(DueKind, Timestamp)>,
 }
 
@@ -34,7 +36,7 @@ impl Wheel {
         }
     }
 
-    /// Adds an entry due within the span from `now`. Returns whether it is held now: not if it lies too far
+    /// Adds an entry due within the span from `now`. Returns whether it is in the wheel: not if it is too far
     /// ahead or the wheel is full.
     pub(crate) fn add(&mut self, now: Timestamp, due: Due) -> bool {
         self.follow_back(now);
@@ -45,7 +47,7 @@ impl Wheel {
             return false;
         }
         if self.held.insert((due.what, due.at)) {
-            // What is overdue already is taken with the very next slot.
+            // An overdue entry is taken with the next slot.
             let slot = slot_of(due.at).max(self.cursor).rem_euclid(SLOTS as i64) as usize;
             self.occupied[slot / 64] |= 1 << (slot % 64);
             self.slots[slot].push(due);
@@ -79,7 +81,7 @@ impl Wheel {
         taken
     }
 
-    /// Forgets all entries that are not to be kept.
+    /// Removes all entries that `keeps` rejects.
     pub(crate) fn retain(&mut self, keeps: impl Fn(&Due) -> bool) {
         for (index, slot) in self.slots.iter_mut().enumerate() {
             if slot.is_empty() {
@@ -93,8 +95,8 @@ impl Wheel {
         self.held = self.slots.iter().flatten().map(|due| (due.what, due.at)).collect();
     }
 
-    /// Follows a clock that was set back. After a small step every entry still has its slot; after a large one
-    /// slots would stand for other times, so everything is left to the next scan of the store.
+    /// Handles a clock that was set back. After a small step every entry still has its slot. After a large
+    /// one slots would represent other times, so everything is left to the next scan of the store.
     fn follow_back(&mut self, now: Timestamp) {
         let back = self.cursor - slot_of(now);
         if back > SLOTS as i64 / 2 {
@@ -114,7 +116,7 @@ impl Wheel {
         self.held.len() >= ENTRIES_MAX
     }
 
-    /// The earliest slot that holds anything, as a count of slots since the epoch.
+    /// The earliest slot that contains entries, as a count of slots since the epoch.
     fn first_occupied(&self) -> Option<i64> {
         if self.held.is_empty() {
             return None;

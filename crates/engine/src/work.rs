@@ -1,4 +1,4 @@
-//! The worker port, for workers in this process and for those that the API speaks for.
+//! The worker port, for workers in this process and for remote ones behind the API.
 
 use crate::batcher::Batcher;
 use crate::desk::Reservation;
@@ -40,7 +40,7 @@ impl WorkerPort for Engine {
         match select(answer, wait).await {
             Either::Left((answer, _)) => answer.unwrap_or_else(|_| Err(gone())),
             Either::Right(((), _)) if self.context.desk.leave(offer) => Ok(Vec::new()),
-            // The store has yet to say what there is, or is leasing it just now: leaving would lose that.
+            // The outcome of a check or a lease is pending: leaving now would lose it.
             Either::Right(((), answer)) => answer.await.unwrap_or_else(|_| Err(gone())),
         }
     }
@@ -108,7 +108,7 @@ impl WorkerPort for Engine {
 }
 
 impl Engine {
-    /// Beside the answer, which must not wait for what only people read.
+    /// Runs in parallel to the answer, which must not wait for data that only users read.
     fn keep_condition(&self, session: SessionId, condition: Option<WorkerCondition>) {
         let Some(condition) = condition else { return };
         let store = self.context.store.clone();
@@ -155,7 +155,8 @@ impl Context {
         } else {
             vec![]
         };
-        // A worker's clock may be ahead; history must not lie in the future. Nor may it hold what its readers cannot read.
+        // A worker's clock may be ahead; history must not lie in the future. Nor may it contain results that
+        // its readers cannot parse.
         let kept = |report: Report| report.not_after(now).within_limits();
         let reports: Vec<Report> = reports.into_iter().map(kept).collect();
         let runs: Vec<Run> = reports.iter().map(|report| Run::from(&report.end)).collect();
@@ -176,7 +177,7 @@ impl Context {
             tracing::info!(ending = ?run.ending, "a report was refused because its lease is gone");
             return self.counters.stale_reports.add(1);
         }
-        // What history says counts, not what the worker says: a cancel may have been requested meanwhile.
+        // The status in history counts, not the reported one: a cancel may have been requested meanwhile.
         let Some(recorded) = outcome.recorded else { return };
         self.counters.ended(recorded);
         self.measures.ended(run, recorded);

@@ -1,4 +1,4 @@
-//! Who holds what.
+//! Cases about leases.
 
 use super::stage::{Stage, all_names, epoch_of, id, names};
 use futures_util::future::join_all;
@@ -14,7 +14,7 @@ pub async fn one_of_many_contenders_holds_each_lease(stage: Stage) {
     let mut epochs: BTreeMap<LeaseName, LeaseEpoch> = BTreeMap::new();
     for round in 0..3 {
         let contend = async |number: usize| {
-            // Each begins elsewhere, so that they meet in the middle.
+            // Each starts at a different name, so that they collide in the middle.
             let mut names = all_names();
             names.rotate_left((number * 11 + round) % 65);
             let answers = stage.take(number, &names).await;
@@ -65,7 +65,7 @@ pub async fn many_names_are_taken_at_once_and_kept_in_their_epochs(stage: Stage)
 
 pub async fn epochs_rise_with_every_holder(stage: Stage) {
     let mut last = vec![LeaseEpoch(0); 3];
-    // Members come and go in every way in which one can without time passing, also through another door.
+    // Members join and leave in every way that needs no passing of time, also through another door.
     for start in 0..6 {
         stage.join(start).await;
         for _ in 0..2 {

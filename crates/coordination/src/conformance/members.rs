@@ -1,4 +1,4 @@
-//! Who is in the cluster.
+//! Cases about the members of the cluster.
 
 use super::stage::{Stage, all_names, card, given_up, id, names};
 use punctual_core::limits::MEMBER_CARD_BYTES_MAX;

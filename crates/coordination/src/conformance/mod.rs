@@ -1,7 +1,8 @@
-//! The definition of what coordination does: cases that every adapter passes, each in a cluster of its own.
+//! The definition of coordination: cases that every adapter passes, each in its own cluster.
 //!
-//! A case knows neither the adapter nor how fast its clock goes. Where the clock is driven, time passes when the case says so;
-//! where it is real, the case waits for what must come about, and asserts only that it did not come too early.
+//! A case knows neither the adapter nor the speed of its clock. Where the clock is driven, time passes when
+//! the case says so. Where it is real, the case waits for the expected event, and asserts only that it did
+//! not happen too early.
 
 #![expect(clippy::missing_panics_doc, reason = "a case that fails panics: that is how it reports")]
 
@@ -9,7 +10,7 @@ mod stage;
 
 pub use stage::{DrivenTime, Stage, Time, all_names, names};
 
-/// Hands the list of all cases, by module, to another macro, which makes one test of each.
+/// Passes the list of all cases, by module, to another macro, which generates one test for each.
 #[macro_export]
 macro_rules! each_coordination_case {
     ($then:ident) => {

@@ -1,4 +1,4 @@
-//! Who has been silent for too long.
+//! Cases about members that are silent for too long.
 
 use super::stage::{Stage, all_names, given_up, id, names};
 use futures_util::future::join;
@@ -36,7 +36,7 @@ pub async fn who_was_given_up_is_told_and_cannot_come_back(stage: Stage) {
     assert_eq!(stage.release(0, &held).await, [false; 2]);
     assert_eq!(stage.door(0).join(stage.joining(0)).await, Ok(Standing::GivenUp));
     assert_eq!(stage.ids(1).await, [id(1)]);
-    // Under a new id, it is welcome.
+    // It may join with a new id.
     stage.join(3).await;
     assert_eq!(stage.ids(1).await, [id(1), id(3)]);
 }

@@ -1,4 +1,4 @@
-//! What a case is played on: some ways into one cluster, one into another, and time.
+//! The environment of a case: some connections to one cluster, one to another, and time.
 
 use punctual_core::ids::SegmentSet;
 use punctual_core::ports::{
@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub struct Stage {
-    /// Three nodes' ways into one cluster, in which nobody is.
+    /// Connections of three nodes to one cluster without members.
     pub doors: Vec<Arc<dyn Coordination>>,
-    /// A way into another cluster on the same server.
+    /// A connection to another cluster on the same server.
     pub elsewhere: Arc<dyn Coordination>,
-    /// A time to live that the service keeps to.
+    /// A time to live that the service supports.
     pub ttl: Duration,
     pub time: Time,
 }
@@ -20,20 +20,20 @@ pub struct Stage {
 /// How time passes.
 #[derive(Clone)]
 pub enum Time {
-    /// By itself.
+    /// Passes by itself.
     Real,
-    /// When it is told to.
+    /// Passes when the case moves it.
     Driven(Arc<dyn DrivenTime>),
 }
 
-/// A clock that stands still for all doors until it is moved.
+/// A clock that stands still for all connections until it is moved.
 pub trait DrivenTime: Send + Sync {
     fn pass(&self, duration: Duration);
 }
 
-/// How often something that must come about is looked for.
+/// How often to check for an expected event.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// After which nobody believes in it any more. Far beyond what anything here takes.
+/// The time after which a case fails. Far more than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Stage {
@@ -41,7 +41,7 @@ impl Stage {
         &*self.doors[number % self.doors.len()]
     }
 
-    /// The n-th member, through the n-th door.
+    /// Joins as the n-th member, through the n-th connection.
     pub async fn join(&self, number: usize) {
         let joined = self.door(number).join(self.joining(number)).await;
         assert_eq!(joined, Ok(Standing::Alive), "member {number}");
@@ -59,7 +59,7 @@ impl Stage {
         self.door(number).take(&id(number), names.to_vec()).await.unwrap()
     }
 
-    /// Takes what must be free; the epochs.
+    /// Acquires leases that must be free; returns them with their epochs.
     pub async fn hold(&self, number: usize, names: &[LeaseName]) -> Vec<HeldLease> {
         let taken = self.take(number, names).await;
         let lease = |(name, take): (&LeaseName, Take)| match take {
@@ -81,8 +81,9 @@ impl Stage {
         self.look(door).await.members.into_iter().map(|member| member.id).collect()
     }
 
-    /// Lets time pass until a member is given up that others look for through their doors, while these members go on
-    /// beating. `sent_at` is from before it last said that it is alive: it may not be given up before its time is over.
+    /// Lets time pass until other members see that a member is evicted, while these members continue to send
+    /// heartbeats. `sent_at` is from before its last sign of life: it must not be evicted before its time to
+    /// live has passed.
     pub async fn until_given_up(&self, silent: usize, beating: &[usize], sent_at: Instant) {
         match &self.time {
             Time::Driven(time) => {
@@ -110,7 +111,7 @@ impl Stage {
         }
     }
 
-    /// Lets as much time pass as a member may be silent, in small steps; in between, does this.
+    /// Lets a whole time to live pass in small steps, and calls this in between.
     pub async fn through_a_lifetime(&self, between: impl AsyncFn()) {
         match &self.time {
             Time::Driven(time) => {
@@ -147,12 +148,12 @@ pub fn names(count: usize) -> Vec<LeaseName> {
     all_names().into_iter().take(count).collect()
 }
 
-/// What is answered to somebody who was given up.
+/// The answers to an evicted member.
 pub fn given_up(count: usize) -> Vec<Take> {
     vec![Take::GivenUp; count]
 }
 
-/// The epoch of what is held.
+/// The epoch of a lease that is held.
 pub fn epoch_of(take: &Take) -> Option<LeaseEpoch> {
     match take {
         Take::Held(epoch) => Some(*epoch),

@@ -1,7 +1,8 @@
-//! The way to etcd: its JSON gateway over HTTP, at whichever of the given hosts answers, with a token where it wants a login.
+//! The connection to etcd: its JSON gateway over HTTP, at any of the configured hosts that answers, with a
+//! token if it requires a login.
 //!
-//! Every call can be repeated, so that one which a host did not answer is sent to the next. TLS is as the `http` job type
-//! has it: the cryptography is a value, and nothing is installed for the whole process.
+//! Every call can be repeated, so a call that one host did not answer is sent to the next. TLS works as for
+//! the `http` job type: the cryptography is a value, and nothing is installed for the whole process.
 
 use super::wire::{self, Answer, Transaction};
 use crate::open::OpenError;
@@ -28,9 +29,9 @@ use std::time::Duration;
 
 pub struct Gateway {
     http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
-    /// `http://host:port` of each.
+    /// `http://host:port` of each host.
     hosts: Vec<String>,
-    /// The place of the one that answered last.
+    /// The index of the host that answered last.
     preferred: AtomicUsize,
     login: Option<Login>,
     token: Mutex<Option<String>>,
@@ -40,7 +41,8 @@ pub struct Gateway {
     address: String,
 }
 
-/// Somebody waits for a host. If that is given up, the next call begins with the next host: it might wait as long for this one.
+/// A call that waits for a host. If it is dropped, the next call starts with the next host, because it might
+/// wait as long for this one.
 struct Waiting<'a> {
     gateway: &'a Gateway,
     place: usize,
@@ -51,7 +53,7 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if !self.is_answered {
             let next = (self.place + 1) % self.gateway.hosts.len();
-            // It fails if somebody else was faster, who has done the same.
+            // Fails if another call was faster and has done the same.
             let _ = self.gateway.preferred.compare_exchange(
                 self.place,
                 next,
@@ -62,26 +64,26 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// What etcd did not do.
+/// Why etcd did not execute a call.
 #[derive(Debug)]
 pub enum Refusal {
     NoSuchLease,
     LeaseExists,
-    /// The user or the password is wrong, or the user may not.
+    /// The user or the password is wrong, or the user lacks a permission.
     Denied(String),
-    /// No host has done it; what each of them said.
+    /// No host has executed it; the error of each.
     Away(String),
-    /// It was answered in a way that nobody expects.
+    /// The answer was malformed.
     Odd(String),
 }
 
-/// Numbers of gRPC.
+/// gRPC status codes.
 const NOT_FOUND: i64 = 5;
 const PERMISSION_DENIED: i64 = 7;
 const FAILED_PRECONDITION: i64 = 9;
 const UNAUTHENTICATED: i64 = 16;
 
-/// What a host says that does not answer for itself: another one may.
+/// The answer of one host. After a refusal, another host may still accept the call.
 enum Answered {
     Done(Bytes),
     Refused { said: String, code: i64 },
@@ -121,7 +123,7 @@ impl Gateway {
         self.call("/v3/lease/grant", &body).await.map(drop)
     }
 
-    /// Whether the lease is there.
+    /// Whether the lease exists.
     pub async fn keep_alive(&self, lease: i64) -> Result<bool, Refusal> {
         match self.call("/v3/lease/keepalive", &json!({"ID": lease.to_string()})).await {
             Ok(body) => {
@@ -137,7 +139,8 @@ impl Gateway {
         self.call("/v3/lease/revoke", &json!({"ID": lease.to_string()})).await.map(drop)
     }
 
-    /// Asks one host after the other, the one that answered last first. A token that has run out is renewed once.
+    /// Asks one host after the other, starting with the one that answered last. An expired token is renewed
+    /// once.
     async fn call(&self, path: &str, body: &Value) -> Result<Bytes, Refusal> {
         let mut reasons = Vec::new();
         let first = self.preferred.load(Ordering::Relaxed);
@@ -186,7 +189,7 @@ impl Gateway {
         self.ask(place, path, body, token.as_deref()).await
     }
 
-    /// An error says why there is no answer.
+    /// The error says why there is no answer.
     async fn ask(
         &self,
         place: usize,
@@ -212,7 +215,7 @@ impl Gateway {
         };
         let late = || format!("no answer within {:?}", self.answer_max);
         let (status, bytes) = tokio::time::timeout(self.answer_max, answered).await.map_err(|_| late())??;
-        // An answer in parts begins well before it fails.
+        // A streamed answer starts with status 200 even if it fails.
         let is_error = status != StatusCode::OK || bytes.starts_with(b"{\"error\"");
         if !is_error {
             return Ok(Answered::Done(bytes));
@@ -232,7 +235,7 @@ impl Gateway {
         *self.token.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// What a caller is told, with the address and what to do.
+    /// The error for the caller, with the address and what to do.
     pub fn failed(&self, refusal: Refusal) -> CoordinationError {
         let address = &self.address;
         match refusal {
@@ -259,7 +262,7 @@ fn is_token_refused(said: &str, code: i64) -> bool {
     code == UNAUTHENTICATED || said.contains("invalid auth token")
 }
 
-/// What a host refuses for good; an error for what another one may do.
+/// A permanent rejection by a host; `Err` if another host may succeed.
 fn refusal(said: String, code: i64) -> Result<Refusal, String> {
     if said.contains("lease not found") || (code == NOT_FOUND && said.contains("lease")) {
         Ok(Refusal::NoSuchLease)
@@ -299,7 +302,7 @@ fn tls(tls: Option<&Tls>) -> Result<ClientConfig, OpenError> {
     }
 }
 
-/// At least one.
+/// Reads at least one certificate.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, OpenError> {
     let found = CertificateDer::pem_file_iter(path).map_err(|error| unusable(path, &error))?;
     let found: Vec<_> = found.collect::<Result<_, _>>().map_err(|error| unusable(path, &error))?;

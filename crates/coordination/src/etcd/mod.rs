@@ -1,7 +1,8 @@
-//! Coordination through etcd: one of etcd's leases for each member, and keys that go with it.
+//! Coordination through etcd: one etcd lease for each member, and keys attached to it.
 //!
-//! When the time of a member is over, etcd removes its lease and all keys that belong to it in one step. An epoch is the
-//! revision in which a key was created: etcd counts them for all keys together, and never back.
+//! When the time to live of a member has passed, etcd removes its lease and all attached keys in one step. An
+//! epoch is the revision in which a key was created: etcd counts revisions over all keys, and never goes
+//! back.
 
 mod gateway;
 mod wire;
@@ -26,16 +27,16 @@ pub struct EtcdCoordination {
     gateway: Gateway,
     prefix: String,
     entered: Entered,
-    /// What each member of this process last said of itself: only what is new is written.
+    /// The last card of each member of this process: only changes are written.
     cards: Mutex<BTreeMap<MemberId, String>>,
     passed_over: PassedOver,
 }
 
-/// Leases that one transaction is about. etcd takes 128 operations by default, and there are fewer names than that.
+/// Leases in one transaction. etcd accepts 128 operations by default, and there are fewer names than that.
 const LEASES_PER_TRANSACTION_MAX: usize = 100;
 
 impl EtcdCoordination {
-    /// Connects to nothing yet.
+    /// Does not connect yet.
     pub fn new(options: &EtcdOptions) -> Result<Self, OpenError> {
         Ok(EtcdCoordination {
             gateway: Gateway::new(options)?,
@@ -62,12 +63,13 @@ impl EtcdCoordination {
         format!("{}{name}", self.leases())
     }
 
-    /// The number of the member's lease in etcd, which follows from its id: whoever joins again finds the same.
+    /// The number of the member's lease in etcd, derived from its id: a member that joins again finds the
+    /// same.
     fn lease_id(&self, member: &MemberId) -> i64 {
         let digest = Sha256::digest(self.member_key(member));
         let mut first = [0; 8];
         first.copy_from_slice(&digest[..8]);
-        // Neither negative nor zero, which stands for any.
+        // Neither negative nor zero; zero means any.
         (i64::from_be_bytes(first) & i64::MAX).max(1)
     }
 
@@ -84,7 +86,7 @@ impl EtcdCoordination {
         };
     }
 
-    /// Writes the card of a member that is there; whether it is.
+    /// Writes the card of an existing member; returns whether it exists.
     async fn show(&self, member: &MemberId, card: &str) -> Result<bool, CoordinationError> {
         let key = self.member_key(member);
         let transaction = Transaction {
@@ -99,7 +101,7 @@ impl EtcdCoordination {
         }
     }
 
-    /// What is held now of these names, and whether this member is there, as one moment saw it.
+    /// The leases that are held, and whether this member exists, at one moment.
     async fn sight(&self, member: &MemberId) -> Result<Sight, CoordinationError> {
         let look = Transaction {
             compare: vec![Compare::exists(&self.member_key(member))],
@@ -133,13 +135,13 @@ impl EtcdCoordination {
     fn read_member(&self, row: &KeyValue) -> Result<MemberId, &'static str> {
         match row.key.strip_prefix(&self.members()).and_then(MemberId::new) {
             None => Err("its name is no id of a member"),
-            // It would be a member for ever.
+            // It would never expire.
             Some(_) if !row.is_leased => Err("it goes with no lease of etcd"),
             Some(id) => Ok(id),
         }
     }
 
-    /// Removes keys of leases that nobody could take otherwise, unless somebody has written them meanwhile.
+    /// Removes malformed keys that block leases, unless they were written again meanwhile.
     async fn clear(&self, rows: &[KeyValue]) -> Result<(), CoordinationError> {
         for row in rows {
             let transaction = Transaction {
@@ -157,19 +159,20 @@ impl EtcdCoordination {
 struct Sight {
     is_there: bool,
     held: BTreeMap<LeaseName, (LeaseEpoch, MemberId)>,
-    /// Keys of leases that hold something odd.
+    /// Keys of leases with malformed values.
     in_the_way: Vec<KeyValue>,
 }
 
-/// What a key below that of all leases is.
+/// The meaning of a key under the prefix of leases.
 enum LeaseKey {
     Held(LeaseName, (LeaseEpoch, MemberId)),
-    /// One of ours with something odd in it, and why that is odd.
+    /// One of our leases with a malformed value, and why it is malformed.
     InTheWay(&'static str),
     Unknown,
 }
 
-/// etcd counts in seconds, and takes no fewer than it needs to elect a leader. Rounded up: nobody is given up too early.
+/// etcd counts in seconds, and accepts no fewer than it needs to elect a leader. Rounded up, so that no
+/// member is evicted too early.
 fn seconds(ttl: Duration) -> i64 {
     let seconds = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
     i64::try_from(seconds).unwrap_or(i64::MAX).max(1)
@@ -185,7 +188,8 @@ impl Coordination for EtcdCoordination {
         }
         let (lease, key) = (self.lease_id(&member), self.member_key(&member));
         match self.gateway.grant(lease, seconds(ttl)).await {
-            // Somebody has asked for it who was not told; it may be as old as that.
+            // An earlier call whose answer was lost has created it; its remaining time may be counted from
+            // then.
             Ok(()) | Err(Refusal::LeaseExists) => {}
             Err(refusal) => return Err(self.gateway.failed(refusal)),
         }
@@ -255,8 +259,8 @@ impl Coordination for EtcdCoordination {
         Ok(roster)
     }
 
-    /// Whatever is free is taken in one step, unless somebody was faster with some of it. Then it is looked again: each
-    /// time at least one more name is held by somebody, so it comes to an end.
+    /// Acquires all free leases in one step. If another member was faster with some of them, it reads them
+    /// again: each time at least one more lease is held, so the loop ends.
     async fn take(&self, member: &MemberId, names: Vec<LeaseName>) -> Result<Vec<Take>, CoordinationError> {
         loop {
             let sight = self.sight(member).await?;

@@ -1,11 +1,12 @@
-//! What is sent to etcd's gateway and read from it: JSON, with keys and values in base64 and large numbers as text.
+//! Requests to etcd's gateway and its answers: JSON, with keys and values in base64 and large numbers as
+//! text.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Several reads and writes that happen in one step, if all that is compared holds.
+/// Several reads and writes in one step, if all comparisons hold.
 pub struct Transaction {
     pub compare: Vec<Compare>,
     pub success: Vec<Operation>,
@@ -34,7 +35,7 @@ impl Compare {
         Self::created_in(key, 0)
     }
 
-    /// Created in this revision; zero is for keys that are not there.
+    /// Created in this revision; zero means that the key does not exist.
     pub fn created_in(key: &str, revision: u64) -> Self {
         let revision = revision.to_string();
         Compare(
@@ -42,7 +43,7 @@ impl Compare {
         )
     }
 
-    /// Nobody has written it since it was read.
+    /// Not written since it was read.
     pub fn unchanged(row: &KeyValue) -> Self {
         let revision = row.mod_revision.to_string();
         Compare(json!({"key": row.raw_key, "target": "MOD", "result": "EQUAL", "mod_revision": revision}))
@@ -56,7 +57,7 @@ impl Compare {
 pub struct Operation(Value);
 
 impl Operation {
-    /// A key that goes with this lease.
+    /// Writes a key attached to this lease.
     pub fn put(key: &str, value: &str, lease: i64) -> Self {
         let put = json!({"key": encoded(key), "value": encoded(value), "lease": lease.to_string()});
         Operation(json!({"request_put": put}))
@@ -66,15 +67,15 @@ impl Operation {
         Operation(json!({"request_delete_range": {"key": encoded(key)}}))
     }
 
-    /// Also of a key that is no text.
+    /// Also works for a key that is not valid UTF-8.
     pub fn delete_row(row: &KeyValue) -> Self {
         Operation(json!({"request_delete_range": {"key": row.raw_key}}))
     }
 
-    /// All keys that begin so.
+    /// All keys with this prefix.
     pub fn range(prefix: &str) -> Self {
         let mut end = prefix.as_bytes().to_vec();
-        // The first key behind all of them: prefixes end with a slash, which is not the last of all letters.
+        // The first key after all of them: prefixes end with a slash, which is not the highest byte.
         if let Some(last) = end.last_mut() {
             *last += 1;
         }
@@ -86,28 +87,28 @@ fn encoded(text: &str) -> String {
     BASE64.encode(text)
 }
 
-/// What became of a transaction.
+/// The result of a transaction.
 #[derive(Debug)]
 pub struct Answer {
     pub succeeded: bool,
-    /// What each read of it has found.
+    /// The result of each read.
     pub ranges: Vec<Vec<KeyValue>>,
 }
 
-/// What is no text reads with question marks in it, as nothing of ours does.
+/// Bytes that are not valid UTF-8 are replaced by U+FFFD, which our keys and values do not contain.
 #[derive(Debug)]
 pub struct KeyValue {
     pub key: String,
     pub value: String,
     pub create_revision: u64,
-    /// Whether it goes with a lease.
+    /// Whether it is attached to a lease.
     pub is_leased: bool,
-    /// As etcd has sent it.
+    /// The key as etcd sent it.
     raw_key: String,
     mod_revision: u64,
 }
 
-/// What is zero, false or empty is left out.
+/// etcd leaves out values that are zero, false or empty.
 #[derive(Deserialize)]
 struct RawAnswer {
     #[serde(default)]
@@ -139,7 +140,7 @@ struct RawKeyValue {
     lease: String,
 }
 
-/// `None` if it is not what etcd answers.
+/// `None` if it is malformed.
 pub fn answer(body: &[u8]) -> Option<Answer> {
     let raw: RawAnswer = serde_json::from_slice(body).ok()?;
     let text = |encoded: &str| Some(String::from_utf8_lossy(&BASE64.decode(encoded).ok()?).into_owned());
@@ -158,7 +159,7 @@ pub fn answer(body: &[u8]) -> Option<Answer> {
     Some(Answer { succeeded: raw.succeeded, ranges: ranges.collect::<Option<_>>()? })
 }
 
-/// How many seconds a lease has left after it was kept alive; none, if it is not there.
+/// How many seconds a lease has left after a keep-alive; `None` if it does not exist.
 pub fn seconds_left(body: &[u8]) -> Option<i64> {
     let raw: Value = serde_json::from_slice(body).ok()?;
     let left = raw.get("result")?.get("TTL").and_then(Value::as_str).unwrap_or("0");
@@ -170,10 +171,10 @@ pub fn token(body: &[u8]) -> Option<String> {
     Some(raw.get("token")?.as_str()?.to_owned())
 }
 
-/// What an error says, and its number as gRPC has it.
+/// The message of an error, and its gRPC status code.
 pub fn error(body: &[u8]) -> (String, i64) {
     let raw: Value = serde_json::from_slice(body).unwrap_or_default();
-    // An answer in parts has its error one level deeper.
+    // A streamed answer has its error one level deeper.
     let raw = raw.get("error").filter(|inner| inner.is_object()).unwrap_or(&raw);
     let said = raw.get("message").or_else(|| raw.get("error")).and_then(Value::as_str);
     let code = raw.get("code").or_else(|| raw.get("grpc_code")).and_then(Value::as_i64);

@@ -1,10 +1,11 @@
-//! Coordination through Redis: a key for each member that expires by itself, and leases that count only while the key of
-//! their member is there. Every call is one script, which Redis runs alone.
+//! Coordination through Redis: a key for each member that expires by itself, and leases that count only while
+//! the key of their member exists. Every call is one script, which Redis runs atomically.
 //!
-//! Of several hosts, which are a primary and its replicas, the first is used that answers and can be written to.
+//! If several hosts are configured, a primary and its replicas, the first that answers and accepts writes is
+//! used.
 //!
-//! Redis loses the last moments when it is replaced by a replica, and everything if it keeps nothing on disk. An epoch is
-//! therefore never lower than Redis' clock: it goes on rising although the number before it is forgotten.
+//! Redis loses the last moments when a replica takes over, and everything if it has no persistence. An epoch
+//! is therefore never lower than Redis' clock: it keeps increasing although the previous number is forgotten.
 
 mod scripts;
 
@@ -32,11 +33,11 @@ pub struct RedisCoordination {
     /// One for each host.
     clients: Vec<Client>,
     way: Mutex<Way>,
-    /// The number of the last connection that has failed somebody.
+    /// The number of the last connection on which a call failed.
     failed: AtomicU64,
     answer_max: Duration,
     scripts: Scripts,
-    /// In braces: a cluster of Redis servers keeps all such keys in one place.
+    /// In braces, so that a Redis cluster stores all such keys in one slot.
     prefix: String,
     /// For messages.
     address: String,
@@ -44,18 +45,18 @@ pub struct RedisCoordination {
     passed_over: PassedOver,
 }
 
-/// The connection that all calls share. Made when it is needed, and again after it broke.
+/// The connection that all calls share. Created when it is needed, and again after it broke.
 #[derive(Default)]
 struct Way {
     connection: Option<MultiplexedConnection>,
-    /// Connections are counted, so that many who were failed by one give up no other.
+    /// Connections are numbered, so that many calls that failed on one of them close no other.
     number: u64,
-    /// The place of the host that is in use, or is tried next.
+    /// The index of the host that is in use, or is tried next.
     place: usize,
 }
 
-/// A call is under way. If nobody waits for its end, its connection is given up: it may lead nowhere, and nobody would ever
-/// be told.
+/// A call in progress. If it is dropped before its end, its connection is given up: it may be dead, and no
+/// later call would notice.
 struct UnderWay<'a> {
     failed: &'a AtomicU64,
     number: u64,
@@ -71,7 +72,7 @@ impl Drop for UnderWay<'_> {
 }
 
 impl RedisCoordination {
-    /// Connects to nothing yet.
+    /// Does not connect yet.
     pub fn new(options: &RedisOptions) -> Result<Self, OpenError> {
         Ok(RedisCoordination {
             clients: clients(options)?,
@@ -103,7 +104,7 @@ impl RedisCoordination {
         }
     }
 
-    /// Makes room where somebody else has written something of another kind under our own names.
+    /// Removes keys of another type that another program has written under our names.
     async fn mend(&self) -> Result<(), CoordinationError> {
         let mended = self.run_once::<Vec<Vec<u8>>>(&self.call(&self.scripts.mend)).await?;
         for key in mended.map_err(|error| self.said(&error))? {
@@ -113,7 +114,7 @@ impl RedisCoordination {
         Ok(())
     }
 
-    /// What Redis has answered. An error outside says that it cannot be reached.
+    /// The answer of Redis. The outer error means that it cannot be reached.
     async fn run_once<T: FromRedisValue>(
         &self,
         call: &ScriptInvocation<'_>,
@@ -123,7 +124,7 @@ impl RedisCoordination {
         let answered = call.invoke_async(&mut connection).await;
         under_way.is_answered = match &answered {
             Ok(_) => true,
-            // A replica answers, and cannot be written to.
+            // A replica answers, but does not accept writes.
             Err(error) => {
                 !(error.is_unrecoverable_error() || error.is_timeout() || error.code() == Some("READONLY"))
             }
@@ -147,7 +148,7 @@ impl RedisCoordination {
         let mut last = None;
         for _ in 0..self.clients.len() {
             let place = way.place;
-            // Whoever is not waited for is not the first to be tried next time.
+            // A host whose connection attempt is dropped is not the first to be tried next time.
             way.place = (place + 1) % self.clients.len();
             match self.clients[place].get_multiplexed_async_connection_with_config(&config).await {
                 Ok(connection) => {
@@ -157,7 +158,7 @@ impl RedisCoordination {
                 }
                 Err(error) => last = Some(self.said(&error)),
             }
-            // All hosts know the same users.
+            // All hosts have the same users.
             if matches!(last, Some(CoordinationError::Broken(_))) {
                 break;
             }
@@ -207,7 +208,7 @@ impl RedisCoordination {
         ))
     }
 
-    /// The id that Redis has sent out of what we have given it.
+    /// Parses an id that Redis returned from our own data.
     fn member(&self, text: &str) -> Result<MemberId, CoordinationError> {
         MemberId::new(text).ok_or_else(|| self.odd("a member"))
     }
@@ -218,7 +219,7 @@ impl RedisCoordination {
 }
 
 fn is_of_another_kind(error: &RedisError) -> bool {
-    // Older servers tell it inside the error of the script.
+    // Older servers report it inside the error of the script.
     error.to_string().contains("WRONGTYPE")
 }
 
@@ -242,7 +243,7 @@ fn client(
         Some(_) => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
     };
     let mut login = RedisConnectionInfo::default().set_db(options.database);
-    // Nobody at all is written as `redis://@host`, for a password that comes from elsewhere.
+    // An empty login is written as `redis://@host`, for a password that comes from another source.
     if let Some(given) = options.login.as_ref().filter(|given| !given.password.0.is_empty()) {
         login = login.set_password(&given.password.0);
         if !given.user.is_empty() {
@@ -268,7 +269,7 @@ fn certificates(tls: &Tls) -> Result<TlsCertificates, OpenError> {
     })
 }
 
-/// A file in PEM.
+/// Reads a PEM file.
 fn read(path: &Path) -> Result<Vec<u8>, OpenError> {
     let unusable = |reason: String| OpenError::Certificates { path: path.to_owned(), reason };
     let text = std::fs::read(path).map_err(|error| unusable(error.to_string()))?;

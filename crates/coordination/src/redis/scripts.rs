@@ -1,4 +1,5 @@
-//! What Redis does in one step: each call of the port is one script. Every script is given the prefix of the cluster first.
+//! The scripts: each call of the port is one script, which Redis runs in one step. The first argument of
+//! every script is the prefix of the cluster.
 
 use punctual_core::limits::MEMBER_TTL_BELIEVED_MAX;
 use redis::Script;
@@ -29,8 +30,9 @@ impl Scripts {
     }
 }
 
-/// What all scripts begin with. `KEYS[1]` is the set of all ids, from whose name the others follow. A key of a member that
-/// somebody else has written, so that it is of another kind or stays for ever, is nobody's, and so is what cannot be an id.
+/// The start of every script. `KEYS[1]` is the set of all ids; the names of the other keys are derived from
+/// it. A member key that another program has written, so that it has another type or never expires, is
+/// ignored, and so is an invalid id.
 const NAMES: &str = r"
 local ids, prefix = KEYS[1], ARGV[1]
 local holders, epochs = prefix .. ':holders', prefix .. ':epochs'
@@ -52,7 +54,7 @@ local function free_all(id)
 end
 ";
 
-/// An id that was not there, or has expired, holds nothing.
+/// An id that did not exist, or has expired, holds no leases.
 const JOIN: &str = r"
 local id, card, ttl = ARGV[2], ARGV[3], ARGV[4]
 if not alive(id) then free_all(id) end
@@ -71,9 +73,10 @@ redis.call('SADD', ids, id)
 return 1
 ";
 
-/// Ids and cards of those who are alive; name, epoch and holder of what they hold. Who has expired is forgotten. Then the names
-/// of what was found odd: leases that were freed because they had no holder who is there or no epoch, and members that are of
-/// another kind, would stay for ever or cannot be an id, which are forgotten, too.
+/// Returns the ids and cards of live members, and the name, epoch and holder of their leases. Expired members
+/// are removed. Also returns the names of malformed entries: leases that were freed because they had no live
+/// holder or no epoch, and members that have another type, would never expire or have an invalid id. Those
+/// are removed, too.
 const LOOK: &str = r"
 local members, leases, freed, strangers = {}, {}, {}, {}
 for _, id in ipairs(redis.call('SMEMBERS', ids)) do
@@ -103,7 +106,7 @@ end
 return {members, leases, freed, strangers}
 ";
 
-/// For each name its holder and epoch. Nothing, if the member is not alive.
+/// Returns holder and epoch for each name; nothing if the member is not alive.
 const TAKE: &str = r"
 local id = ARGV[2]
 if not alive(id) then return {} end
@@ -138,8 +141,8 @@ end
 return answers
 ";
 
-/// Removes what stands under our own names and is of another kind, so that no other script can run. The names of what was
-/// removed: those who are alive come back with their next beat, and take anew what they held.
+/// Removes keys of another type under our names, which would make all other scripts fail. Returns their
+/// names. Live members come back with their next heartbeat, and acquire their leases again.
 const MEND: &str = r"
 local removed = {}
 for _, pair in ipairs({{ids, 'set'}, {holders, 'hash'}, {epochs, 'hash'}}) do

@@ -1,7 +1,8 @@
-//! Ensembles of three that lose a server, also the one that leads, while members contend for leases.
+//! Ensembles of three that lose a server, including the leading one, while members contend for leases.
 //!
-//! Whatever happens: nobody is told to hold a lease in an epoch in which another one was, and each new holder's epoch is
-//! higher than all before it. And as long as two of three servers are there, everybody comes to hold something again.
+//! At all times, no member is told that it holds a lease in an epoch in which another member held it, and
+//! each new holder's epoch is higher than all before it. As long as two of three servers are up, every member
+//! eventually holds a lease again.
 
 use super::private::Private;
 use super::services::{ETCD, ZOOKEEPER};
@@ -16,17 +17,17 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Long enough that a new leader is found before anybody's time is over, most of the time.
+/// Long enough that a new leader is usually elected before any time to live has passed.
 const TTL: Duration = Duration::from_secs(4);
 const CONTENDERS: usize = 3;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// All that members were told, in the order in which they were.
+/// All answers to members, in order.
 #[derive(Default)]
 struct Told {
     holders: Mutex<BTreeMap<(LeaseName, LeaseEpoch), MemberId>>,
-    /// Rounds in which each contender has held something.
+    /// Rounds in which each contender has held a lease.
     rounds: [AtomicU64; CONTENDERS],
     is_over: AtomicBool,
 }
@@ -38,12 +39,12 @@ impl Told {
         assert_eq!(holder, member, "{lease:?} is held by two");
     }
 
-    /// The highest epoch of each name that anybody was told of.
+    /// The highest epoch of each name in any answer.
     fn highest(&self) -> BTreeMap<LeaseName, LeaseEpoch> {
         self.holders.lock().unwrap().keys().copied().collect()
     }
 
-    /// Notes what was just taken: in a higher epoch than all that were known before, or kept from an earlier round.
+    /// Records an acquired lease: with a higher epoch than all before, or kept from an earlier round.
     fn taken(&self, lease: HeldLease, member: &MemberId, before: &BTreeMap<LeaseName, LeaseEpoch>) {
         let known = before.get(&lease.name);
         let is_kept = self.holders.lock().unwrap().get(&(lease.name, lease.epoch)) == Some(member);
@@ -51,7 +52,8 @@ impl Told {
         self.held(lease, member);
     }
 
-    /// Waits until every contender has held something twice from now on: what was on its way before counts once.
+    /// Waits until every contender has held a lease twice from now on: a round that was in progress counts
+    /// once.
     async fn progress(&self) {
         let rounds = |told: &Told| told.rounds.each_ref().map(|rounds| rounds.load(Ordering::SeqCst));
         let before = rounds(self);
@@ -59,7 +61,7 @@ impl Told {
     }
 }
 
-/// Joins, takes, looks and lets go, and joins anew when it was given up.
+/// Joins, acquires, scans and releases, and joins again when it was evicted.
 async fn contend(stage: Arc<Stage>, told: Arc<Told>, number: usize) {
     let names: Vec<LeaseName> = crate::conformance::names(6);
     let mut start = 0;
@@ -77,7 +79,7 @@ async fn contend(stage: Arc<Stage>, told: Arc<Told>, number: usize) {
             match round(&stage, &told, &member, number, &names).await {
                 Ok(Standing::Alive) => {}
                 Ok(Standing::GivenUp) => continue 'starts,
-                // What is not known may be asked again. The pace of a contender, not a wait for something.
+                // An unknown outcome is retried. The pace of a contender, not a wait for something.
                 Err(CoordinationError::Unavailable(_)) => tokio::time::sleep(LOOK_EVERY).await,
                 Err(error) => panic!("{error}"),
             }
@@ -112,12 +114,12 @@ async fn round(
     if !held.is_empty() {
         told.rounds[number].fetch_add(1, Ordering::SeqCst);
     }
-    // Lets the others have a turn: a pace, not a wait for something.
+    // Lets the others proceed: a pace, not a wait for something.
     tokio::time::sleep(LOOK_EVERY).await;
     Ok(Standing::Alive)
 }
 
-/// The server that leads now, as it says itself.
+/// The server that reports to be the leader.
 async fn leader(ensemble: &Private, leads: impl AsyncFn(&str) -> bool) -> String {
     let leading = Mutex::new(None);
     eventually(async || {
@@ -163,7 +165,7 @@ async fn loses_servers(mut ensemble: Private, stage: Stage, leads: impl AsyncFn(
     }
 }
 
-/// What a server answers to some bytes, until it closes the connection; nothing, if it is away.
+/// The answer of a server to some bytes, until it closes the connection; empty if it is down.
 async fn ask(host: &str, words: &str) -> String {
     let asked = async {
         let mut stream = TcpStream::connect(host).await?;

@@ -1,4 +1,4 @@
-//! What only etcd can be asked.
+//! Tests that only apply to etcd.
 
 use super::server::adapter;
 use super::services::ETCD;
@@ -16,7 +16,7 @@ async fn a_login_that_etcd_does_not_take_is_told_as_such() {
     let login = Login { user: "ann".to_owned(), password: Secret("topsecret".to_owned()) };
     let options = CoordinationOptions::Etcd(EtcdOptions { login: Some(login), ..given() });
     let error = adapter(&options).look().await.unwrap_err().to_string();
-    // This server has no users at all, and says so.
+    // This server has no users, and says so.
     assert!(error.contains("authentication is not enabled"), "{error}");
     assert!(!error.contains("topsecret"), "{error}");
 }

@@ -1,5 +1,5 @@
-//! Hosts that are dead, silent or only copies, connections that lead nowhere, and servers that are started again: whoever
-//! has another way takes it, without help.
+//! Hosts that are dead, silent or only replicas, dead connections, and servers that restart: an adapter with
+//! another host uses it, without help.
 
 use super::private::Private;
 use super::server::{door, eventually, prefix, takes_part};
@@ -12,24 +12,24 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// How long a node waits for a call, with the time to live that nodes have if nobody sets it, and how long its adapter
-/// waits for a host.
+/// How long a node waits for a call, with the default time to live, and how long its adapter waits for a
+/// host.
 const CALL_TIME_MAX: Duration = Duration::from_secs(1);
 const ANSWER_MAX: Duration = Duration::from_millis(750);
 const TTL: Duration = Duration::from_secs(3);
 
-/// As a node opens it.
+/// Opens it as a node does.
 fn as_node(url: &str) -> Arc<dyn Coordination> {
     let options: CoordinationOptions = url.parse().unwrap();
     super::server::adapter(&options.answering_within(ANSWER_MAX))
 }
 
-/// As a node calls it: it does not wait for an answer for long, and tries again.
+/// Calls it as a node does: with a short time limit, and repeatedly.
 async fn answered<T, E>(what: &str, mut call: impl AsyncFnMut() -> Result<T, E>) {
     eventually(what, async || matches!(tokio::time::timeout(CALL_TIME_MAX, call()).await, Ok(Ok(_)))).await;
 }
 
-/// A host that takes connections and says nothing.
+/// A host that accepts connections and does not answer.
 async fn silent() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -38,12 +38,12 @@ async fn silent() -> (TcpListener, String) {
 
 const SERVICES: [&str; 3] = ["redis", "etcd", "zookeeper"];
 
-/// What answers a call at a host where something else listens that says this.
+/// The error of a call to a host where another program listens that sends these bytes.
 async fn said_of_a_stranger(scheme: &str, words: &'static [u8]) -> String {
     let (listener, address) = silent().await;
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            // All of these services let others speak first.
+            // All of these services let the client speak first.
             let _ = stream.read(&mut [0; 1_024]).await;
             let _ = stream.write_all(words).await;
         }
@@ -65,7 +65,7 @@ async fn what_is_another_service_is_told_as_such() {
     said_of_a_stranger("zookeeper", b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
 }
 
-/// With another host before the only one that is right.
+/// Puts another host before the only right one.
 fn behind(url: &str, host: &str) -> String {
     url.replacen("://", &format!("://{host},"), 1)
 }
@@ -133,7 +133,7 @@ async fn of_a_primary_of_redis_and_its_replica_the_primary_is_used_wherever_it_s
     answered("it joins at the primary", async || both.join(joining.clone()).await).await;
     let seen = door(&format!("redis://{second}")).look().await.unwrap();
     assert_eq!(seen.members[0].id, member);
-    // The copy takes over, as after the loss of the primary.
+    // The replica takes over, as after the loss of the primary.
     drop(primary);
     replica.say("redis", "REPLICAOF NO ONE").await;
     answered("it is looked at elsewhere", async || both.look().await).await;
@@ -144,7 +144,7 @@ async fn of_a_primary_of_redis_and_its_replica_the_primary_is_used_wherever_it_s
     assert!(said.contains(&second) && said.contains("coordination.url"), "{said}");
 }
 
-/// Passes connections on to a server. Those that are there when it is turned stay open and lead nowhere from then on.
+/// Forwards connections to a server. When it is turned, existing connections stay open but forward nothing.
 async fn passage(to: String, turned: watch::Receiver<bool>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -167,7 +167,7 @@ async fn passage(to: String, turned: watch::Receiver<bool>) -> String {
     address
 }
 
-/// Calls, and does not wait for longer than a moment: less than the adapter itself would.
+/// Calls with a short time limit: less than the adapter's own.
 async fn briefly<T>(call: impl Future<Output = T>) -> Option<T> {
     tokio::time::timeout(Duration::from_millis(300), call).await.ok()
 }
@@ -194,7 +194,7 @@ async fn whoever_gives_up_waiting_for_a_host_begins_with_the_next_one() {
     let (_listener, silent) = silent().await;
     for service in ["redis", "etcd"] {
         let server = Private::start(service).await;
-        // It would wait for its hosts for longer than anybody waits for it.
+        // Its own limit is longer than that of the caller.
         let way = door(&behind(&server.url(), &silent));
         assert!(briefly(way.look()).await.is_none(), "{service}: the first host says nothing");
         eventually(&format!("{service} is reached by its second host"), async || {

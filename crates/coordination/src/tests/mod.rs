@@ -1,4 +1,4 @@
-//! One test per conformance case and adapter, and what only one of them can be asked.
+//! One test per conformance case and adapter, and tests that apply to only one adapter.
 
 #[cfg(all(feature = "etcd", feature = "zookeeper"))]
 mod ensemble;
@@ -22,7 +22,7 @@ mod zookeeper;
 
 #[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
 mod server {
-    //! Servers that the tests were given.
+    //! The servers that are provided for the tests.
 
     use crate::CoordinationOptions;
     use punctual_core::ports::Coordination;
@@ -43,14 +43,14 @@ mod server {
         }
     }
 
-    /// The URL of one, or an end that says what to do.
+    /// The URL of a server; panics with instructions if it is not set.
     pub fn url(variable: &str) -> String {
         std::env::var(variable).unwrap_or_else(|_| {
             panic!("{variable} is not set: run `cargo xtask test`, which starts servers for the tests")
         })
     }
 
-    /// A prefix that no other cluster has.
+    /// A prefix that no other cluster uses.
     pub fn prefix() -> String {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         format!("test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
@@ -58,7 +58,7 @@ mod server {
 
     #[cfg(all(feature = "etcd", feature = "redis", feature = "zookeeper"))]
     mod whatever {
-        //! What can be asked of any of them.
+        //! Helpers that apply to all services.
 
         use super::adapter;
         use punctual_core::ports::{
@@ -82,7 +82,7 @@ mod server {
             adapter(&url.parse().unwrap())
         }
 
-        /// Does once what a node does all the time.
+        /// Performs once the calls that a node makes all the time.
         pub async fn takes_part(url: &str) -> Result<(), CoordinationError> {
             let (door, member) = (door(url), MemberId::new("somebody").unwrap());
             let joining =

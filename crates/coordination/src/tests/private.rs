@@ -1,5 +1,5 @@
-//! Servers that belong to one test, which may break them. A server that does not start or obey fails the test with its own
-//! words.
+//! Servers for a single test, which may break them. A server that does not start or obey fails the test with
+//! its own message.
 
 use punctual_test_servers::{Result, Servers};
 use std::path::Path;
@@ -18,7 +18,7 @@ impl Private {
         Private::launch(move || Servers::start(&service)).await
     }
 
-    /// The same for servers that speak TLS, with certificates of their own.
+    /// The same for servers with TLS, with their own certificates.
     pub async fn start_with(service: &str, certificates: &Path) -> Self {
         let (service, folder) = (service.to_owned(), certificates.to_owned());
         Private::launch(move || Servers::start_with_certificates(&service, &folder)).await
@@ -37,7 +37,7 @@ impl Private {
         format!("{scheme}://{}", urls.collect::<Vec<_>>().join(","))
     }
 
-    /// Ends a server as a power failure does.
+    /// Kills a server, as a power failure would.
     pub async fn kill(&mut self, name: &str) {
         self.order(name, |guard, name| guard.kill(name)).await;
     }
@@ -46,13 +46,13 @@ impl Private {
         self.order(name, |guard, name| guard.start_again(name)).await;
     }
 
-    /// Says something to a server, as its operator would.
+    /// Sends a command to a server, as its operator would.
     pub async fn say(&mut self, name: &str, words: &str) {
         let words = words.to_owned();
         self.order(name, move |guard, name| guard.sql(name, &words).map(drop)).await;
     }
 
-    /// On a thread of its own: what is tested goes on meanwhile.
+    /// Runs on its own thread, so that the test continues meanwhile.
     async fn order(
         &mut self,
         name: &str,

@@ -1,4 +1,4 @@
-//! What only Redis can be asked.
+//! Tests that only apply to Redis.
 
 use super::server::adapter;
 use super::services::REDIS;
@@ -24,7 +24,7 @@ async fn a_wrong_password_is_told_as_such() {
     assert!(!error.to_string().contains("topsecret"), "{error}");
 }
 
-/// Redis may throw away what it has no room for, one key at a time.
+/// Redis may evict keys when it is out of memory, one at a time.
 #[tokio::test]
 async fn a_beat_brings_back_a_member_whose_place_in_the_list_was_lost() {
     let options = given();

@@ -1,4 +1,4 @@
-//! Servers that want a login or speak TLS: whom they let in, whom they do not, and what is told of it.
+//! Servers that require a login or TLS: which clients they accept, which they reject, and the error messages.
 
 use super::private::Private;
 use super::server::{prefix, takes_part};
@@ -8,7 +8,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use std::path::Path;
 use tempfile::TempDir;
 
-/// An authority, what it has signed for a server and for a client, and an authority that nobody knows.
+/// A certificate authority, its certificates for a server and for a client, and an unknown authority.
 struct Certificates(TempDir);
 
 impl Certificates {
@@ -17,7 +17,7 @@ impl Certificates {
         let authority = |name: &str| {
             let mut params = CertificateParams::new(vec![]).unwrap();
             params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-            // Whoever has the name of its issuer has signed itself.
+            // A certificate whose issuer has its own name is self-signed.
             params.distinguished_name.push(DnType::CommonName, name);
             let key = KeyPair::generate().unwrap();
             certificates.write(name, &params.self_signed(&key).unwrap().pem());
@@ -42,7 +42,7 @@ impl Certificates {
         std::fs::write(self.folder().join(name), text).unwrap();
     }
 
-    /// A URL's words that name files.
+    /// The URL parameters that name files.
     fn words(&self, files: &[(&str, &str)]) -> String {
         let word =
             |(setting, file): &(&str, &str)| format!("{setting}={}", self.folder().join(file).display());
@@ -50,7 +50,7 @@ impl Certificates {
     }
 }
 
-/// A URL with somebody in it.
+/// A URL with a login.
 fn as_user(url: &str, login: &str) -> String {
     url.replacen("://", &format!("://{login}@"), 1)
 }
@@ -81,7 +81,7 @@ async fn redis_with_a_password_lets_in_who_knows_it() {
     assert!(said.contains("refuses the login") && !said.contains("secret"), "{said}");
 }
 
-/// As the guide has it.
+/// As in the guide.
 const REDIS_RIGHTS: &str =
     "ACL SETUSER ann on >topsecret ~{blue/* +@scripting +@hash +@set +type +pttl +del +pexpire +time";
 
@@ -134,7 +134,7 @@ async fn etcd_over_tls_lets_in_who_has_a_certificate_and_is_trusted_by_its_own()
     unreachable(&open.replacen("etcds://", "etcd://", 1)).await;
 }
 
-/// Users: `root`, whom etcd wants, and `ann`, who may read and write what begins with `blue/`.
+/// Users: `root`, which etcd requires, and `ann`, who may read and write keys that begin with `blue/`.
 async fn with_users(url: &str) {
     let host = url.split("://").nth(1).unwrap();
     for (path, body) in [
@@ -166,7 +166,7 @@ async fn etcd_with_users_lets_in_who_may_write_the_prefix_also_after_it_was_star
         let said = refused(&wrong).await;
         assert!(said.contains("check user and password") && !said.contains("secret"), "{said}");
     }
-    // A token that etcd has forgotten is renewed by whoever holds it.
+    // The client renews a token that etcd has forgotten.
     let door = super::server::door(&format!("{ann}/blue"));
     door.look().await.unwrap();
     etcd.kill("etcd").await;

@@ -1,5 +1,5 @@
-//! What every service is asked alike: the conformance suite, what is said of one that is away, and what becomes of things
-//! that somebody else has written where a cluster keeps its own.
+//! Tests for every service: the conformance suite, the errors when it is unavailable, and entries that
+//! another program has written among those of a cluster.
 
 use super::server::{adapter, prefix, url};
 use super::strange;
@@ -9,16 +9,16 @@ use punctual_core::ports::{Coordination, CoordinationError, Joining, LeaseName, 
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A service, and what the suite has to know of it.
+/// A service, and what the suite needs to know about it.
 #[derive(Debug, Clone, Copy)]
 pub struct Service {
-    /// Names the server that the tests were given.
+    /// The environment variable with the URL of the server.
     variable: &'static str,
     pub scheme: &'static str,
     ttl: Duration,
 }
 
-/// It gives no lease a shorter time than it needs to elect a leader, which is two seconds as it comes.
+/// It accepts no shorter time for a lease than it needs to elect a leader, which is two seconds by default.
 #[cfg(feature = "etcd")]
 pub const ETCD: Service =
     Service { variable: "PUNCTUAL_TEST_ETCD", scheme: "etcd", ttl: Duration::from_secs(2) };
@@ -34,7 +34,7 @@ impl Service {
         url(self.variable)
     }
 
-    /// A cluster of its own on the server that was given.
+    /// A separate cluster on the provided server.
     pub fn options(self) -> CoordinationOptions {
         options(&self.url()).below(&prefix())
     }
@@ -47,7 +47,7 @@ impl Service {
         self.stage_of(&options(url).below(&prefix()))
     }
 
-    /// Doors to this cluster.
+    /// Connections to this cluster.
     pub fn stage_of(self, here: &CoordinationOptions) -> Stage {
         Stage {
             doors: (0..3).map(|_| adapter(here)).collect(),
@@ -57,7 +57,7 @@ impl Service {
         }
     }
 
-    /// Somebody who has just come, by this name, and stays for as long as the service lets it without a beat.
+    /// A new member with this name, which stays for as long as the service allows without a heartbeat.
     pub async fn joined(self, door: &Arc<dyn Coordination>, name: &str) -> MemberId {
         let member = MemberId::new(name).unwrap();
         let joining = Joining { member: member.clone(), card: name.to_owned(), ttl: Duration::from_secs(30) };
@@ -108,7 +108,7 @@ async fn what_cannot_be_read_is_passed_over_and_in_nobodys_way(service: Service)
     let roster = doors[1].look().await.unwrap();
     let ids: Vec<&MemberId> = roster.members.iter().map(|member| &member.id).collect();
     assert_eq!(ids, [&first, &second]);
-    // One look frees what a take has not.
+    // One scan frees what an acquisition has not.
     let again = doors[1].take(&second, all_names()).await.unwrap();
     for (at, name) in all_names().into_iter().enumerate() {
         let was = match &held[at] {

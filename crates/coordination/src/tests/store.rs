@@ -1,4 +1,4 @@
-//! Coordination through a register, kept in memory here; the binary's tests have the real ones.
+//! Coordination through a membership table, here in memory; the binary's tests use the real ones.
 
 use crate::conformance::{DrivenTime, Stage, Time};
 use crate::{CoordinationOptions, StoreCoordination, StoreSide, open};
@@ -116,13 +116,13 @@ impl Register for MemoryRegister {
     }
 }
 
-/// Elapsed time that somebody drives.
+/// Driven elapsed time.
 #[derive(Default)]
 struct Driven(AtomicU64);
 
 impl Clock for Driven {
     fn wall(&self) -> Timestamp {
-        // As far from the truth as a clock can be: it decides nothing.
+        // As wrong as a clock can be: nothing depends on it.
         Timestamp::from_micros(-(self.0.load(Ordering::SeqCst) as i64))
     }
 
@@ -173,7 +173,7 @@ fn joining(name: &str) -> Joining {
     Joining { member, card: String::new(), ttl: Duration::from_secs(3) }
 }
 
-/// Somebody who has just begun to look gives nobody up on the word of a clock.
+/// An observer that has just started evicts no member because of a clock.
 #[tokio::test]
 async fn each_observer_has_to_see_the_silence_for_itself() {
     let (register, clock) = (Arc::new(MemoryRegister::default()), Arc::new(Driven::default()));
@@ -187,7 +187,7 @@ async fn each_observer_has_to_see_the_silence_for_itself() {
     assert_eq!(late.look().await.unwrap().members.len(), 0);
 }
 
-/// The one beat that comes between the look and the comparison saves the member.
+/// A heartbeat between the scan and the comparison saves the member.
 #[tokio::test]
 async fn a_beat_at_the_last_moment_counts() {
     struct BeatsLast(MemoryRegister, MemberId);
@@ -245,7 +245,7 @@ async fn a_beat_at_the_last_moment_counts() {
     assert_eq!(members[0].card, "here", "what is shown is what is there now");
 }
 
-/// Rows that cannot be read are cleared once, and those of unknown leases are left alone.
+/// Malformed rows are cleared once, and those of unknown leases are left unchanged.
 #[tokio::test]
 async fn odd_rows_are_cleared_where_they_are_in_the_way() {
     let row = |table, key: &str| OddRow { table, key: key.to_owned(), why: "its ttl_us is -1".to_owned() };

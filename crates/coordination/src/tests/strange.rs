@@ -1,9 +1,9 @@
-//! Somebody else, who writes where a cluster keeps its own: things that nobody of ours would write, and that do not go away by
-//! themselves.
+//! Another program that writes among the entries of a cluster: entries that our code would never write, and
+//! that do not disappear by themselves.
 
 use crate::CoordinationOptions;
 
-/// What looks like a member and is none.
+/// An entry that looks like a member but is not.
 pub async fn member(options: &CoordinationOptions, id: &str) {
     match options {
         #[cfg(feature = "etcd")]
@@ -21,7 +21,7 @@ pub async fn member(options: &CoordinationOptions, id: &str) {
     }
 }
 
-/// A lease that is held by somebody who is nobody.
+/// A lease whose holder is not a member.
 pub async fn lease(options: &CoordinationOptions, name: &str, holder: &[u8]) {
     match options {
         #[cfg(feature = "etcd")]
@@ -52,7 +52,7 @@ pub mod etcd {
         order(&options.hosts[0].to_string(), "/v3/kv/put", &body).await;
     }
 
-    /// Says something to etcd as its operator would, over its gateway.
+    /// Sends a command to etcd as its operator would, over its gateway.
     pub async fn order(host: &str, path: &str, body: &str) {
         let mut stream = TcpStream::connect(host).await.unwrap();
         let length = body.len();
@@ -70,7 +70,8 @@ pub mod etcd {
 pub mod redis {
     use crate::RedisOptions;
 
-    /// Runs a command; `{}` stands for the prefix. What is last may be any bytes, and is left out if there are none.
+    /// Runs a command; `{}` is replaced by the prefix. The last argument may be any bytes, and is left out if
+    /// it is empty.
     pub async fn run(options: &RedisOptions, words: &[&str], last: &[u8]) {
         let client = redis::Client::open(format!("redis://{}", options.hosts[0])).unwrap();
         let mut connection = client.get_multiplexed_async_connection().await.unwrap();

@@ -1,4 +1,4 @@
-//! What only ZooKeeper can be asked.
+//! Tests that only apply to ZooKeeper.
 
 use super::services::ZOOKEEPER;
 use crate::{CoordinationOptions, Login, Secret, ZooKeeperCoordination, ZooKeeperOptions};

@@ -208,7 +208,7 @@ fn a_job_that_loses_worker_after_worker_is_suspected_in_its_dead_letter() {
     assert_eq!(error(last(), stopped), "the worker was shut down", "that one is known not to be the job");
 }
 
-/// The statuses of all attempts of an occurrence whose every run ends this way, and how it was closed.
+/// The statuses of all attempts of an occurrence whose runs all end this way, and how it was closed.
 fn run_until_closed(ending: Ending, settings: &Settings) -> (Vec<Status>, Next) {
     let (mut live, mut statuses) = (fired(), vec![]);
     loop {

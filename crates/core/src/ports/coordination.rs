@@ -1,11 +1,13 @@
-//! Coordination: who is in the cluster, and who looks after what.
+//! Coordination: the members of the cluster, and which member owns what.
 //!
-//! It saves work and decides nothing. Two nodes that believe they hold the same lease do the same work twice, and every
-//! fire and outcome is compared and swapped in the store all the same; when coordination is away, every scheduler looks after everything.
+//! It saves work and decides nothing. Two nodes that both believe to hold a lease do the same work twice, but
+//! every fire and outcome is still a compare-and-swap in the store. When coordination is unavailable, every
+//! scheduler owns everything.
 //!
-//! A *member* is one start of one node. It is alive as long as it beats; leases belong to members, as the leases of
-//! executions belong to worker sessions, so that holding costs one beat however much is held. An `Err` means that nothing is known: the
-//! call may or may not have taken effect. Every call can be repeated safely.
+//! A *member* is one start of one node. It is alive as long as it sends heartbeats. Leases belong to members,
+//! as the leases of executions belong to worker sessions, so that one heartbeat keeps all leases of a member.
+//! An `Err` means that nothing is known: the call may or may not have taken effect. Every call can be
+//! repeated safely.
 
 use crate::ids::Segment;
 use async_trait::async_trait;
@@ -14,33 +16,34 @@ use std::time::Duration;
 
 #[async_trait]
 pub trait Coordination: Send + Sync {
-    /// Enters the cluster. A member that enters again under its id is the same one, unless it was given up meanwhile: whoever
-    /// was told once that it is alive only beats when it joins again through the same adapter. Services forget who is gone, so
-    /// an id must not be used by anybody else.
+    /// Joins the cluster. A member that joins again with the same id is the same member, unless it was
+    /// evicted meanwhile. A member that this adapter has once reported as alive only sends a heartbeat when
+    /// it joins again. Services forget members that are gone, so an id must not be reused by another node.
     async fn join(&self, joining: Joining) -> Result<Standing, CoordinationError>;
 
-    /// Says that the member is alive, and what it says of itself now. A member that was given up cannot come back: it
-    /// joins under a new id.
+    /// Sends a heartbeat with the member's current card. An evicted member cannot come back: it joins with a
+    /// new id.
     async fn beat(&self, member: &MemberId, card: String) -> Result<Standing, CoordinationError>;
 
-    /// The members that are alive and the leases that they hold, as one look saw them.
+    /// The live members and their leases, from one scan.
     ///
-    /// Whoever looks also gives up members that have been silent for their whole time to live, where the service does not do so by
-    /// itself: at the latest one look after that time.
+    /// The scan also evicts members that have been silent for their whole time to live, where the service
+    /// does not do so itself: at the latest one scan after that time.
     async fn look(&self) -> Result<Roster, CoordinationError>;
 
-    /// Takes these leases as far as nobody who is alive holds them. One answer per name. What this member holds
-    /// already it keeps, in its epoch.
+    /// Acquires those of these leases that no live member holds. One answer per name. A lease that this
+    /// member already holds keeps its epoch.
     async fn take(&self, member: &MemberId, names: Vec<LeaseName>) -> Result<Vec<Take>, CoordinationError>;
 
-    /// Lets go of leases. Whether each was held in this epoch; of one that was not, nothing changes.
+    /// Releases leases. Returns whether each was held in this epoch; a lease that was not is left unchanged.
     async fn release(&self, member: &MemberId, held: Vec<HeldLease>) -> Result<Vec<bool>, CoordinationError>;
 
-    /// Leaves the cluster, and lets go of all that the member holds. Harmless if it is not there.
+    /// Leaves the cluster and releases everything that the member holds. Does nothing if there is no such
+    /// member.
     async fn leave(&self, member: &MemberId) -> Result<(), CoordinationError>;
 }
 
-/// One start of one node: never used again after it was given up or has left.
+/// One start of one node. Never reused after the member was evicted or has left.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(String);
 
@@ -63,12 +66,12 @@ impl fmt::Display for MemberId {
     }
 }
 
-/// What can be held.
+/// What a lease is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LeaseName {
-    /// The duties that one node has for all.
+    /// The duties that one node performs for the cluster.
     Leader,
-    /// The due times of one slice of all jobs.
+    /// The due times of one segment.
     Segment(Segment),
 }
 
@@ -82,10 +85,10 @@ impl fmt::Display for LeaseName {
 }
 
 impl LeaseName {
-    /// The name that prints as this text.
+    /// Parses the text form of a name.
     pub fn parse(text: &str) -> Option<Self> {
         match text.strip_prefix("segment-") {
-            // Two digits, as it prints: one lease must not have two names.
+            // Exactly two digits, as printed: a lease must not have two names.
             Some(index) => Segment::new(index.parse().ok()?)
                 .map(LeaseName::Segment)
                 .filter(|name| name.to_string() == text),
@@ -94,24 +97,24 @@ impl LeaseName {
     }
 }
 
-/// Counts the holders of a lease: strictly higher with each new one.
+/// Counts the holders of a lease: it increases with each new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseEpoch(pub u64);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Joining {
     pub member: MemberId,
-    /// What the member says of itself, for others to read: a small document that coordination does not look into.
+    /// What the member publishes about itself: a small document that coordination does not interpret.
     pub card: String,
-    /// How long it may be silent before it is given up.
+    /// How long it may be silent before it is evicted.
     pub ttl: Duration,
 }
 
-/// How a member stands.
+/// The status of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     Alive,
-    /// It was silent for too long, or has left: what it held is free or held by others.
+    /// It was silent for too long, or has left: its leases are free or held by others.
     GivenUp,
 }
 
@@ -119,7 +122,7 @@ pub enum Standing {
 pub enum Take {
     Held(LeaseEpoch),
     HeldBy(MemberId),
-    /// The member that asked was given up.
+    /// The calling member was evicted.
     GivenUp,
 }
 
@@ -135,12 +138,12 @@ pub struct Member {
     pub card: String,
 }
 
-/// What one look saw.
+/// The result of one scan.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Roster {
-    /// By id.
+    /// Ordered by id.
     pub members: Vec<Member>,
-    /// Leases of members that are alive, by name.
+    /// Leases of live members, ordered by name.
     pub held: Vec<(HeldLease, MemberId)>,
 }
 
@@ -149,7 +152,7 @@ pub enum CoordinationError {
     /// It cannot be reached now; whether the call took effect is unknown.
     #[error("coordination is unavailable: {0}")]
     Unavailable(String),
-    /// It answered in a way that our code does not expect, or refuses us for good.
+    /// It answered in an unexpected way, or rejects us permanently.
     #[error("coordination failed: {0}")]
     Broken(String),
 }

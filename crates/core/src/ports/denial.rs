@@ -1,17 +1,18 @@
-//! What a database that answers refuses, so that trying again does not help: somebody has to give it something first.
+//! Reasons for which a database answers but rejects access, so that a retry does not help: an operator has to
+//! fix the access first.
 
 use std::fmt;
 
 /// What is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Denial {
-    /// It wants a password, and none was given.
+    /// It requires a password, and none was given.
     NoPassword,
-    /// It does not let this user in, or not with this password, or not from this machine.
+    /// It rejects this user, this password, or this machine.
     Login,
-    /// It has no database of this name.
+    /// It has no database with this name.
     NoDatabase,
-    /// The user is in, and may not do what has to be done.
+    /// The user is logged in but lacks a privilege.
     Right,
 }
 
@@ -27,7 +28,7 @@ impl fmt::Display for Denial {
 }
 
 impl Denial {
-    /// What all hosts of a database are alike in, if they are.
+    /// The denial that all hosts of a database have in common, if any.
     pub fn shared(mut hosts: impl Iterator<Item = Option<Denial>>) -> Option<Denial> {
         let first = hosts.next()??;
         hosts.all(|denial| denial == Some(first)).then_some(first)

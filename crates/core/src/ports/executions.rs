@@ -1,4 +1,4 @@
-//! Executions as people and listeners see them: one, those of all jobs, and history as it grows.
+//! Executions as shown to users and listeners: single ones, lists over all jobs, and history as it grows.
 
 use crate::ids::{ExecutionId, OccurrenceId, SessionId};
 use crate::lifecycle::Status;
@@ -23,7 +23,7 @@ impl ExecutionView {
     }
 }
 
-/// An execution that has ended, with its place in history.
+/// An execution that has ended, with its position in history.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FinishedEvent {
     pub place: u64,
@@ -31,26 +31,26 @@ pub struct FinishedEvent {
     pub finished: Finished,
 }
 
-/// Some of what finished after a place. What belonged to deleted jobs is there until they are purged.
+/// Executions that finished after a position. Those of deleted jobs are included until the jobs are purged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FinishedPage {
     pub items: Vec<FinishedEvent>,
-    /// The last place that was looked at: where to go on.
+    /// The last position that was read: where to continue.
     pub looked_to: u64,
     /// Whether there may be more now.
     pub more: bool,
 }
 
-/// Where history begins and ends.
+/// The first and last positions of history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HistorySpan {
-    /// Whoever stands before this place has missed what retention took away.
+    /// A follower before this position has missed rows that retention deleted.
     pub begins_after: u64,
-    /// The last place that was given.
+    /// The last assigned position.
     pub ends_at: u64,
 }
 
-/// An execution that has not ended, as it stands.
+/// The current state of an execution that has not ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OpenExecution {
     pub live: Live,
@@ -60,7 +60,7 @@ pub struct OpenExecution {
     pub job_type: String,
 }
 
-/// Which executions of all jobs are meant.
+/// Filter for the executions of all jobs.
 #[derive(Debug, Clone)]
 pub struct ExecutionQuery {
     pub walk: ExecutionWalk,
@@ -71,10 +71,10 @@ pub struct ExecutionQuery {
     pub worker: Option<String>,
 }
 
-/// How the executions of a list stand, and where the walk over them goes on.
+/// The state of the executions in a list, and where the listing continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExecutionWalk {
-    /// In an order of the store's own.
+    /// In an order that the store chooses.
     Running {
         after: Option<RunningPlace>,
     },
@@ -85,14 +85,14 @@ pub enum ExecutionWalk {
     Waiting {
         before: Option<OccurrenceId>,
     },
-    /// The latest to end first, by places in history.
+    /// The latest to end first, by position in history.
     Finished {
         status: Status,
         before: Option<u64>,
     },
 }
 
-/// An execution among those of other jobs.
+/// An execution in a list over all jobs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListedExecution {
     pub view: ExecutionView,
@@ -102,7 +102,7 @@ pub struct ListedExecution {
     pub max_retries: u32,
 }
 
-/// Where a walk over what runs goes on.
+/// Where a listing of running executions continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunningPlace {
     pub session: SessionId,

@@ -13,28 +13,28 @@ use std::time::Duration;
 
 /// Runs executions of one or more job types.
 ///
-/// The returned future is dropped to stop the handler: on timeout, cancel, a lost lease. It must leave nothing
-/// running behind.
+/// The caller drops the returned future to stop the handler: on timeout, cancel, or a lost lease. Nothing
+/// must keep running after that.
 pub trait Executor: Send + Sync {
     /// The job types that this executor runs.
     fn job_types(&self) -> Vec<String>;
     fn execute(&self, context: ExecutionContext) -> Task<Outcome>;
-    /// How long a handler that was told to stop may take until it has ended. Only then is the end of its attempt
-    /// told, so that the next one does not begin beside it. Zero drops the handler at once.
+    /// How long a handler may take to end after it was asked to stop. The end of its attempt is reported only
+    /// then, so that the next attempt does not run in parallel. With zero, the handler is dropped at once.
     fn stop_time_max(&self, _assignment: &Assignment) -> Duration {
         Duration::ZERO
     }
 }
 
-/// What a handler is told, and what it may tell.
+/// The input of a handler, and the ports that it may use.
 #[derive(Clone)]
 pub struct ExecutionContext {
     pub assignment: Assignment,
-    /// When the attempt will be timed out.
+    /// When the attempt times out.
     pub deadline: Timestamp,
     /// The log of this execution.
     pub logs: Arc<dyn LogSink>,
-    /// What this execution notes for people and for its next attempt.
+    /// The progress and checkpoints of this execution.
     pub notes: Arc<dyn NoteSink>,
     pub stop: Arc<dyn StopSignal>,
 }
@@ -42,45 +42,46 @@ pub struct ExecutionContext {
 /// The log of one execution.
 #[async_trait]
 pub trait LogSink: Send + Sync {
-    /// Adds a line after all earlier ones. Waits while too many lines are on their way: whoever writes faster
-    /// than the house takes is slowed down to its pace, and nobody else is.
+    /// Appends a line after all earlier ones. Waits while too many lines are buffered: a handler that writes
+    /// faster than the server stores is slowed down to its pace, and no other handler is.
     async fn append(&self, stream: LogStream, message: String);
 }
 
 /// The notes of one execution.
 #[async_trait]
 pub trait NoteSink: Send + Sync {
-    /// Shows how far the execution has come. Never waits: the latest word counts, and is sent when it is time to.
+    /// Reports the progress of the execution. Never waits: only the latest value is sent, at the next
+    /// interval.
     fn progress(&self, progress: Progress);
-    /// Leaves a document to the next attempt of the occurrence, in the place of the one before. Returns when it is
-    /// kept for good.
+    /// Stores a document for the next attempt of the occurrence, in place of the previous one. Returns when
+    /// it is durable.
     async fn checkpoint(&self, checkpoint: Checkpoint) -> Result<(), NoteError>;
 }
 
-/// Why a checkpoint is not known to be kept.
+/// Why a checkpoint is not known to be stored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoteError {
-    /// The run is over, or another worker has taken over: nothing that it notes counts any more.
+    /// The run has ended, or another worker has taken over: its notes are no longer accepted.
     #[error("the checkpoint is not kept: the lease of this run is gone")]
     LeaseLost,
-    /// It may or may not be kept.
+    /// It may or may not be stored.
     #[error("the checkpoint may not be kept: no answer within {} seconds", limits::CHECKPOINT_WAIT_MAX.as_secs())]
     Unanswered,
 }
 
-/// Tells a handler that it is to stop.
+/// Asks a handler to stop.
 #[async_trait]
 pub trait StopSignal: Send + Sync {
     /// Waits until a stop at least as urgent as this one is requested.
     async fn requested(&self, stop: Stop);
 }
 
-/// How soon a handler is to stop, each more urgent than the one before it.
+/// How urgently a handler must stop, each more urgent than the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stop {
-    /// Its time is over, it was cancelled, or its worker is shut down: it may tidy up first.
+    /// It timed out, was cancelled, or its worker shuts down: it may clean up first.
     Politely,
-    /// Its lease is lost: another worker may start the same at any moment.
+    /// Its lease is lost: another worker may start the same execution at any moment.
     AtOnce,
 }
 
@@ -97,16 +98,16 @@ pub enum Outcome {
     },
     TimedOut,
     Cancelled,
-    /// Its worker had to stop it: as with a worker that fell silent, nobody knows how far it came, and nothing is
-    /// known to be wrong with the job.
+    /// Its worker had to stop it. As with a worker that stopped responding, how far it came is unknown, and
+    /// the job is not known to be at fault.
     Interrupted {
         error: String,
     },
 }
 
 impl Outcome {
-    /// The same within the limits of what is kept: a result that is too large or nests too deep fails the attempt for
-    /// good, an error message that is too long is cut.
+    /// Applies the limits: a result that is too large or nested too deep fails the attempt without retry, an
+    /// error message that is too long is truncated.
     pub fn within_limits(self) -> Self {
         match self {
             Outcome::Succeeded { result: Some(result) } => match result_problem(&result) {
@@ -119,7 +120,7 @@ impl Outcome {
         }
     }
 
-    /// The end of the run that this outcome makes.
+    /// The end of the run with this outcome.
     pub fn into_end(self, started_at: Timestamp, completed_at: Timestamp) -> End {
         let (ending, retryable, error, result) = match self {
             Outcome::Succeeded { result } => (Ending::Succeeded, false, None, result),
@@ -134,7 +135,7 @@ impl Outcome {
     }
 }
 
-/// What stands where an error was cut; it counts as part of it.
+/// Marks where an error was truncated; counts towards its length.
 const CUT: &str = " […]";
 
 fn cut(error: String) -> String {

@@ -1,4 +1,4 @@
-//! What a store counts, for people and for metrics. Nothing is decided by it.
+//! Statistics of a store, for users and metrics. No rule depends on them.
 
 use crate::histogram::HistogramSnapshot;
 use crate::ports::Lane;
@@ -10,8 +10,8 @@ pub struct Depth {
     pub waiting: u64,
     pub queued: u64,
     pub running: u64,
-    /// When the oldest queued execution became available; looked for among the first of the lane, so that of very
-    /// many with different priorities it may not be the oldest of all.
+    /// When the oldest queued execution became available. It is searched among the first ones of the lane:
+    /// with very many of different priorities it may not be the oldest of all.
     pub oldest_queued: Option<Timestamp>,
 }
 
@@ -23,11 +23,11 @@ pub struct JobCounts {
     pub completed: u64,
     pub failed: u64,
     pub cancelled: u64,
-    /// Occurrences that failed for good and were neither redriven nor discarded.
+    /// Occurrences that failed finally and were neither redriven nor discarded.
     pub dead_letters: u64,
 }
 
-/// How a store has fared since it was opened, for metrics. Durations are in microseconds.
+/// Statistics of a store since it was opened, for metrics. Durations are in microseconds.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StoreFigures {
     pub transaction_time: HistogramSnapshot,
@@ -35,26 +35,28 @@ pub struct StoreFigures {
     pub transaction_writes: HistogramSnapshot,
     pub checkpoint_time: HistogramSnapshot,
     pub database_bytes: u64,
-    /// Of the database, what is free to be used again.
+    /// Bytes of the database that are free for reuse.
     pub free_bytes: u64,
-    /// The write-ahead log.
+    /// Size of the write-ahead log.
     pub wal_bytes: u64,
-    /// The log lines of executions.
+    /// Size of the log lines of executions.
     pub log_bytes: u64,
-    /// Log lines that this process has removed because all lines together had reached their limit, and their bytes.
+    /// Log lines that this process has removed because the limit for all lines was reached, and their bytes.
     pub log_lines_removed: u64,
     pub log_bytes_removed: u64,
-    /// How often a row that cannot be read was passed over.
+    /// How often a malformed row was skipped.
     pub malformed_rows: u64,
 }
 
-/// What a store knows of its own failures, without asking its database. For metrics and readiness; no rule depends on it.
+/// The failures that a store has recorded itself, without a query to its database. For metrics and readiness;
+/// no rule depends on it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StoreHealth {
-    /// Failures of reads and writes since the process started, by kind. Every kind is listed, also those at zero.
+    /// Failed reads and writes since the process started, by kind. Kinds without failures are listed, too.
     pub errors: Vec<(&'static str, u64)>,
-    /// What checks of the database files found wrong. Empty when nothing is, and where a server checks its own files.
+    /// Damage found by checks of the database files. Empty if there is none, and where a server checks its
+    /// own files.
     pub damage: Vec<String>,
-    /// Background checks of the database files that have covered everything.
+    /// Completed background checks of the database files.
     pub checks_completed: u64,
 }

@@ -1,4 +1,4 @@
-//! Time, chance and concurrency: the only ways in which engine and worker may obtain them.
+//! Time, randomness and concurrency: engine and worker may obtain them only through these ports.
 
 use crate::time::{Monotonic, Timestamp};
 use std::future::Future;
@@ -6,19 +6,19 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A boxed future that owns all it needs.
+/// A boxed future that owns its data.
 pub type Task<T = ()> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 pub trait Clock: Send + Sync {
-    /// This machine's wall clock. It may be wrong and may jump: the cluster's time is the store's.
+    /// This machine's wall clock. It may be wrong and may jump: the cluster uses the store's time.
     fn wall(&self) -> Timestamp;
     fn monotonic(&self) -> Monotonic;
     fn sleep(&self, duration: Duration) -> Task;
 }
 
-/// A clock that stands still until someone moves it, for people who try out their schedules.
+/// A clock that moves only when it is set, for testing schedules.
 pub trait DrivenClock: Clock {
-    /// Moves the clock on. A time that it has reached already changes nothing: it never goes back.
+    /// Moves the clock forward. A time that it has already reached changes nothing: it never goes back.
     fn set(&self, to: Timestamp);
 }
 
@@ -27,17 +27,17 @@ pub trait Random: Send + Sync {
 }
 
 pub trait Spawn: Send + Sync {
-    /// Runs the future beside the caller until it ends or the node goes down.
+    /// Runs the future concurrently until it ends or the node stops.
     fn spawn(&self, task: Task);
 }
 
-/// What a node has of the machine it runs on.
+/// The services of the machine that a node runs on.
 #[derive(Clone)]
 pub struct Host {
-    /// Elapsed time, which nobody drives: leases, beats, timeouts and all waits go by it.
+    /// Elapsed time, which is never driven: leases, heartbeats, timeouts and all waits use it.
     pub clock: Arc<dyn Clock>,
-    /// The time by which schedules go, and which the store tells. The same as `clock`, unless it is driven; a
-    /// driven one moves schedules and loses no worker, because nothing about sessions looks at it.
+    /// The time that schedules and the store use. The same as `clock`, unless it is driven. A driven one
+    /// moves schedules and loses no worker, because sessions do not use it.
     pub calendar: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
     pub spawn: Arc<dyn Spawn>,

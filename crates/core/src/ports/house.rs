@@ -1,34 +1,34 @@
-//! How far back a store keeps things, and what its housekeeping has done.
+//! Maintenance of a store: how long data is kept, and what a maintenance run has done.
 
 use crate::ids::JobId;
 use crate::limits;
 use crate::time::Timestamp;
 
-/// How far back things are kept.
+/// How far back data is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Horizon {
-    /// History, skipped ranges and logs from before this time go.
+    /// History, skipped ranges and logs from before this time are deleted.
     pub history: Timestamp,
-    /// Answers to requests from before this time go.
+    /// Responses to requests from before this time are deleted.
     pub requests: Timestamp,
 }
 
 impl Horizon {
-    /// The time at which it was computed: answers to requests are always kept for the same time.
+    /// The time at which it was computed, derived from the fixed retention of responses.
     pub fn now(&self) -> Timestamp {
         self.requests.plus(limits::REQUESTS_KEPT)
     }
 
-    /// Names of workers that have had no session since before this time go.
+    /// Names of workers without a session since before this time are deleted.
     pub fn workers(&self) -> Timestamp {
         self.history.minus(limits::WORKER_NAMES_KEPT)
     }
 }
 
-/// A walk over jobs, oldest first.
+/// One step over jobs, oldest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retirement {
-    /// Jobs that finished before this time go.
+    /// Jobs that finished before this time are deleted.
     pub finished_before: Timestamp,
     pub after: Option<JobId>,
     pub limit: usize,
@@ -37,11 +37,11 @@ pub struct Retirement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Retired {
     pub jobs: u64,
-    /// Where the walk goes on; `None` at its end.
+    /// Where the next step continues; `None` at the end.
     pub next: Option<JobId>,
 }
 
-/// The store's clock, and what it is compared with.
+/// The store's clock, and the record that it is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotedClock {
     pub now: Timestamp,

@@ -1,17 +1,18 @@
-//! What the lines of limits come to.
+//! The results of serving the wait lists of limits.
 
 use super::Begun;
 use crate::limiter::Line;
 use crate::time::Timestamp;
 
-/// What a step has let out of lines.
+/// The result of one step over wait lists.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Admitted {
     pub begun: Begun,
-    /// Lines in which somebody still waits, and when time alone makes room in them; `None` if it does not.
+    /// Wait lists that are not empty, and when room appears by the passing of time alone; `None` if it does
+    /// not.
     pub waiting: Vec<(Line, Option<Timestamp>)>,
-    /// Lines in which there is more room than one step may give.
+    /// Wait lists with more room than one step may use.
     pub more: Vec<Line>,
-    /// Lines may move that did not for a while: all are to be looked for.
+    /// A re-admission is complete, so wait lists that were blocked may proceed: scan all of them.
     pub is_look_due: bool,
 }

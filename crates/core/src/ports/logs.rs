@@ -1,11 +1,11 @@
-//! The lines that handlers write, as a store keeps them.
+//! The log lines of handlers, as stored.
 
 use crate::ids::ExecutionId;
 use crate::time::Timestamp;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
-    /// Counts the lines; the cursor of their list. Assigned by the store.
+    /// Numbers the lines; the cursor of their list. Assigned by the store.
     pub number: u64,
     pub execution: ExecutionId,
     pub timestamp: Timestamp,

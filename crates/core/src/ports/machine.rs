@@ -1,9 +1,9 @@
-//! The machine that a worker runs on, as far as it measures it.
+//! Measurements of the machine that a worker runs on.
 
 use crate::health::Measured;
 use crate::ports::Task;
 
-/// Measures. Each look at the processors is about the time since the one before.
+/// Measures the machine. CPU usage is that of the time since the previous measurement.
 pub trait Machine: Send + Sync {
     fn measure(&self) -> Task<Measured>;
 }

@@ -1,4 +1,5 @@
-//! What the rules ask of the world. Only the binary and the simulator name concrete adapters.
+//! The ports: what the rules need from the outside world. Only the binary and the simulator name concrete
+//! adapters.
 
 mod coordination;
 mod denial;

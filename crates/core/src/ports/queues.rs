@@ -1,4 +1,4 @@
-//! Queues as a store keeps them: those of which something is set.
+//! Queues with settings, as stored.
 
 use crate::placing::Placing;
 use crate::queue::QueueSettings;
@@ -11,21 +11,21 @@ pub enum Pausing {
     Resume,
 }
 
-/// A queue of which something is set.
+/// A queue with settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueRow {
     pub queue: String,
     pub paused_at: Option<Timestamp>,
     pub settings: QueueSettings,
-    /// What is queued is to take its place again, because limits have become tighter. Nobody outside is told.
+    /// The re-admission of queued executions after limits have become tighter. Not visible to users.
     pub placing: Option<Placing>,
-    /// Why the settings cannot be read. Then nothing of the queue starts, as if it were paused, until they are set again:
-    /// a limit that cannot be read must not be exceeded.
+    /// Why the settings cannot be read. Until they are set again, no execution of the queue starts, as if it
+    /// were paused: a limit that cannot be read must not be exceeded.
     pub unreadable: Option<String>,
 }
 
 impl QueueRow {
-    /// A queue of which nothing is set.
+    /// A queue without settings.
     pub fn unset(queue: &str) -> Self {
         QueueRow {
             queue: queue.to_owned(),
@@ -36,13 +36,13 @@ impl QueueRow {
         }
     }
 
-    /// Whether nothing of it starts: it is paused, or its settings cannot be read.
+    /// Whether none of its executions may start: it is paused, or its settings cannot be read.
     pub fn is_held(&self) -> bool {
         self.paused_at.is_some() || self.unreadable.is_some()
     }
 
-    /// Whether nothing goes through its limits for now: what a paused queue would let through could not start, and
-    /// would all start at once when it is resumed. While places are taken again, who goes first is not known.
+    /// Whether its limits admit nothing for now. Executions that a paused queue admitted could not start, and
+    /// would all start at once when it is resumed. During a re-admission, the order is not known yet.
     pub fn holds_its_lines(&self) -> bool {
         self.is_held() || self.placing.is_some()
     }

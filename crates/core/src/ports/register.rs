@@ -1,9 +1,9 @@
-//! The register: rows in which a store keeps who is in the cluster and who holds what, so that a cluster needs nothing
-//! beside its store.
+//! The membership table: rows in which a store keeps the members of the cluster and their leases, so that a
+//! cluster needs nothing besides its store.
 //!
-//! It compares and swaps and knows no time to live: whether a member has been silent for too long is for those who look to
-//! say ([`crate::silence`]). Every verb is one transaction and can be repeated safely. `now` is kept for people to read and
-//! decides nothing.
+//! It does compare-and-swap and does not know the time to live: the observers decide whether a member has
+//! been silent for too long ([`crate::silence`]). Every verb is one transaction and can be repeated safely.
+//! `now` is stored for users to read and decides nothing.
 
 use super::coordination::{HeldLease, Joining, LeaseEpoch, LeaseName, MemberId, Standing, Take};
 use super::store::StoreError;
@@ -14,10 +14,10 @@ use std::time::Duration;
 
 #[async_trait]
 pub trait Register: Send + Sync {
-    /// Adds a member. One that is there already stays the same, with this card and time to live.
+    /// Adds a member. An existing one stays the same, with this card and time to live.
     async fn enter_member(&self, now: Timestamp, joining: Joining) -> Result<(), StoreError>;
 
-    /// Raises a member's counter and keeps its card.
+    /// Increments a member's counter and stores its card.
     async fn beat_member(
         &self,
         now: Timestamp,
@@ -25,46 +25,48 @@ pub trait Register: Send + Sync {
         card: String,
     ) -> Result<Standing, StoreError>;
 
-    /// All members and the leases that they hold, as they were at one moment.
+    /// All members and their leases, at one moment.
     async fn entries(&self) -> Result<Entries, StoreError>;
 
-    /// Removes members whose counter still stands where it was seen, and frees what they hold. Whether each was removed by
-    /// this call.
+    /// Removes members whose counter has not changed since it was read, and frees their leases. Returns
+    /// whether this call removed each.
     async fn give_up_members(&self, silent: Vec<MemberPulse>) -> Result<Vec<bool>, StoreError>;
 
-    /// Takes what is free for a member, by the rule of [`take_rows`]; one answer per name. Taking counts as a beat.
+    /// Acquires free leases for a member, by the rule of [`take_rows`]; one answer per name. Counts as a
+    /// heartbeat.
     async fn take_leases(&self, member: &MemberId, names: Vec<LeaseName>) -> Result<Vec<Take>, StoreError>;
 
-    /// Frees leases, by the rule of [`release_rows`]; whether each was held.
+    /// Frees leases, by the rule of [`release_rows`]; returns whether each was held.
     async fn release_leases(&self, member: &MemberId, held: Vec<HeldLease>) -> Result<Vec<bool>, StoreError>;
 
-    /// Removes a member, and frees what it holds. Harmless if it is not there.
+    /// Removes a member and frees its leases. Does nothing if there is no such member.
     async fn remove_member(&self, member: &MemberId) -> Result<(), StoreError>;
 
-    /// Removes odd rows of members, with what they hold, and frees leases whose rows are odd still. Whoever is removed and
-    /// alive is told with its next beat. Leases of unknown names stay as they are.
+    /// Removes member rows that are still malformed, with their leases, and frees leases whose rows are still
+    /// malformed. A removed member that is alive learns of it with its next heartbeat. Leases with unknown
+    /// names are left unchanged.
     async fn clear_rows(&self, odd: Vec<OddRow>) -> Result<(), StoreError>;
 }
 
-/// What was read of a register.
+/// The content of the membership table.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Entries {
-    /// By id.
+    /// Ordered by id.
     pub members: Vec<MemberRow>,
-    /// What is held, by name.
+    /// Leases that are held, ordered by name.
     pub held: Vec<(HeldLease, MemberId)>,
-    /// What cannot be read, and is neither a member nor held by one.
+    /// Malformed rows: neither members nor held leases.
     pub odd: Vec<OddRow>,
 }
 
-/// A row that none of us has written as it is: by somebody else, or damaged since. It stands for nobody, so that it keeps
-/// nobody from anything.
+/// A malformed row: written by another program, or damaged since. It represents no member, so that it blocks
+/// nothing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OddRow {
     pub table: RegisterTable,
-    /// What stands where its id or name should.
+    /// The value in place of its id or name.
     pub key: String,
-    /// Which column, and what it holds.
+    /// Which column is malformed, and its value.
     pub why: String,
 }
 
@@ -75,7 +77,8 @@ pub enum RegisterTable {
 }
 
 impl OddRow {
-    /// Whether it can be cleared. A lease of an unknown name is in nobody's way, and a later version may know it.
+    /// Whether it can be cleared. A lease with an unknown name blocks nothing, and a later version may know
+    /// it.
     pub fn is_in_the_way(&self) -> bool {
         self.table == RegisterTable::Members || LeaseName::parse(&self.key).is_some()
     }
@@ -89,33 +92,33 @@ pub struct MemberRow {
     pub card: String,
 }
 
-/// A member with the count that somebody saw.
+/// A member with the counter that an observer read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MemberPulse {
     pub member: MemberId,
     pub beat: u64,
 }
 
-/// A lease as its row says. It stays when nobody holds it: its epoch goes on.
+/// The row of a lease. It stays when the lease is free, because its epoch continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseRow {
     pub name: LeaseName,
-    /// Of the latest holder.
+    /// That of the latest holder.
     pub epoch: LeaseEpoch,
     pub holder: Option<MemberId>,
 }
 
-/// What becomes of rows that a member wants.
+/// The result of acquiring leases.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Taken {
     /// In the order of the names.
     pub answers: Vec<Take>,
-    /// Rows to be written, by name. Those that were not found are new.
+    /// Rows to be written, ordered by name. Those that were not loaded are new.
     pub changed: Vec<LeaseRow>,
 }
 
-/// What a member who is alive gets of these names: what is free, in the next epoch, and what it holds, in its own. Rows that
-/// are not there were never held.
+/// What a live member gets of these names: free leases with the next epoch, and leases that it already holds
+/// with their own. A lease without a row was never held.
 pub fn take_rows(found: Vec<LeaseRow>, member: &MemberId, names: &[LeaseName]) -> Taken {
     let mut rows: BTreeMap<LeaseName, LeaseRow> = found.into_iter().map(|row| (row.name, row)).collect();
     let mut changed = BTreeMap::new();
@@ -139,16 +142,17 @@ pub fn take_rows(found: Vec<LeaseRow>, member: &MemberId, names: &[LeaseName]) -
     Taken { answers, changed: changed.into_values().collect() }
 }
 
-/// What becomes of rows that a member lets go of.
+/// The result of releasing leases.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Released {
-    /// Whether each was held in its epoch, in the order asked.
+    /// Whether each was held in its epoch, in the order of the request.
     pub answers: Vec<bool>,
-    /// Names that are free now.
+    /// Names of leases that are now free.
     pub freed: Vec<LeaseName>,
 }
 
-/// Frees what a member holds in the epoch that it names. Anything else is not its own any more, and stays as it is.
+/// Frees the leases that a member holds in the given epochs. Any other lease no longer belongs to it and is
+/// left unchanged.
 pub fn release_rows(found: &[LeaseRow], member: &MemberId, held: &[HeldLease]) -> Released {
     let mut released = Released::default();
     for lease in held {

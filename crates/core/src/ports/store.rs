@@ -1,12 +1,14 @@
-//! The store: the one truth.
+//! The store: the single source of truth.
 //!
-//! Every verb takes many items, runs as one transaction, locks rows in the order of their keys, and answers
-//! with an outcome per item, in the order of the items. Between reading and writing it asks the rules in this
+//! Every verb takes many items, runs as one transaction, locks rows in the order of their keys, and returns
+//! one outcome per item, in the order of the items. Between reading and writing it asks the rules in this
 //! crate (`begin`, `ScheduleState::plan`, `Standing::apply`, the functions of `Live`) what to do: a store
-//! compares and swaps, it decides nothing. `now` is a parameter; no store calls a clock of its own inside a verb.
+//! does compare-and-swap and decides nothing. `now` is a parameter; no store reads its own clock inside a
+//! verb.
 //!
-//! An `Err` means that nothing is known: the transaction may or may not have been committed. Every verb can be
-//! repeated safely, because it names what it expects to find; only a trigger adds an occurrence each time.
+//! An `Err` means that nothing is known: the transaction may or may not have been committed. Every verb can
+//! be repeated safely, because it names the state that it expects; only a trigger adds an occurrence each
+//! time.
 
 use crate::control::{Refusal, Verb};
 use crate::health::WorkerCondition;
@@ -31,66 +33,66 @@ use std::sync::Arc;
 
 #[async_trait]
 pub trait Store: Send + Sync {
-    /// The store's clock: the time that all nodes go by.
+    /// The store's clock: the time that all nodes use.
     async fn clock(&self) -> Result<Timestamp, StoreError>;
 
-    // Jobs begin.
+    // Submitting jobs.
     async fn submit(&self, now: Timestamp, jobs: Vec<NewJob>) -> Result<Vec<SubmitOutcome>, StoreError>;
 
-    // Time passes.
-    /// What falls due in these segments up to `until`, earliest first, at most `limit` of each kind and
+    // Passing of time.
+    /// What becomes due in these segments up to `until`, earliest first, at most `limit` of each kind and
     /// segment.
     async fn due(&self, segments: SegmentSet, until: Timestamp, limit: usize)
     -> Result<Vec<Due>, StoreError>;
     async fn fire(&self, now: Timestamp, fires: Vec<Fire>) -> Result<Vec<FireOutcome>, StoreError>;
-    /// Opens the time gates of waiting attempts and ends what has expired.
+    /// Opens the time gates of waiting attempts and ends expired ones.
     async fn look(&self, now: Timestamp, looks: Vec<Look>) -> Result<Vec<LookOutcome>, StoreError>;
-    /// Releases or skips up to `limit` dependents of jobs that have finished, as far as the commit that finished
-    /// them has not done so.
+    /// Releases or skips up to `limit` dependents of finished jobs that the commit which finished them has
+    /// not processed.
     async fn resolve(&self, now: Timestamp, limit: usize) -> Result<Resolved, StoreError>;
 
-    // Work is handed out and comes back.
+    // Handing out work and taking results.
     async fn claim(&self, now: Timestamp, claims: Vec<Claim>) -> Result<Vec<ClaimOutcome>, StoreError>;
     async fn report(&self, now: Timestamp, reports: Vec<Report>) -> Result<Vec<ReportOutcome>, StoreError>;
-    /// Keeps what handlers have noted; one answer per note.
+    /// Stores the notes of handlers; one answer per note.
     async fn note(&self, now: Timestamp, notes: Vec<Note>) -> Result<Vec<NoteAnswer>, StoreError>;
-    /// Returns unstarted executions. Per item what follows from it, or `None` if the lease is gone.
+    /// Returns unstarted executions. Per item its commit effects, or `None` if the lease is no longer held.
     async fn give_back(
         &self,
         now: Timestamp,
         session: SessionId,
         leases: Vec<LeaseRef>,
     ) -> Result<Vec<Option<Begun>>, StoreError>;
-    /// Uses up the turn and gives back all leases of the session that are not in `held`.
+    /// Uses up the poll sequence number and gives back all leases of the session that are not in `held`.
     async fn resync(&self, now: Timestamp, resync: Resync) -> Result<ResyncOutcome, StoreError>;
 
     // Sessions.
     async fn open_session(&self, now: Timestamp, opening: SessionOpening) -> Result<SessionId, StoreError>;
     async fn beat(&self, now: Timestamp, beats: Vec<Beat>) -> Result<Vec<BeatOutcome>, StoreError>;
-    /// Keeps what a worker says of itself, in place of what it said before. One that is gone is left alone.
+    /// Stores a worker's condition in place of the previous one. A session that is gone is left unchanged.
     async fn keep_condition(&self, session: SessionId, condition: WorkerCondition) -> Result<(), StoreError>;
     /// All sessions that are neither lost nor closed.
     async fn sessions(&self) -> Result<Vec<SessionRow>, StoreError>;
-    /// Marks these sessions lost if their counters still stand where they were seen. Per item whether it is
-    /// lost now.
+    /// Marks these sessions lost if their counters have not changed since they were read. Per item whether it
+    /// is lost now.
     async fn lose_sessions(&self, now: Timestamp, silent: Vec<Pulse>) -> Result<Vec<bool>, StoreError>;
-    /// Marks all embedded sessions lost: called by the one process that holds the store, before it opens any.
+    /// Marks all embedded sessions lost: called by the only process that uses the store, before it opens any.
     async fn lose_embedded_sessions(&self, now: Timestamp) -> Result<usize, StoreError>;
-    /// Ends up to `limit` executions of lost sessions as LOST and retries them as the rules say.
+    /// Ends up to `limit` executions of lost sessions as LOST and retries them by the rules.
     async fn recover(&self, now: Timestamp, limit: usize) -> Result<Recovered, StoreError>;
-    /// Carries out what people ask of a session: what it is then, or why not. `None` if it is lost, closed or was
-    /// never there.
+    /// Executes an operator's command for a session: returns its new mode, or why not. `None` if it is lost,
+    /// closed or never existed.
     async fn order_session(
         &self,
         session: SessionId,
         order: SessionOrder,
     ) -> Result<Option<Result<SessionMode, SessionDraining>>, StoreError>;
-    /// How many executions each session holds, of those that hold any.
+    /// How many executions each session holds; sessions without any are left out.
     async fn holdings(&self) -> Result<Vec<(SessionId, u64)>, StoreError>;
-    /// Closes a session; what it still holds in the store goes back unstarted.
+    /// Closes a session; executions that it still holds in the store are returned unstarted.
     async fn close_session(&self, now: Timestamp, session: SessionId) -> Result<ResyncOutcome, StoreError>;
 
-    // People act.
+    // Actions of users.
     async fn control(
         &self,
         now: Timestamp,
@@ -102,29 +104,31 @@ pub trait Store: Send + Sync {
         now: Timestamp,
         executions: Vec<ExecutionId>,
     ) -> Result<Vec<CancelOutcome>, StoreError>;
-    /// Runs dead occurrences again.
+    /// Redrives dead-lettered occurrences.
     async fn redrive(
         &self,
         now: Timestamp,
         dead: Vec<OccurrenceId>,
     ) -> Result<Vec<ControlOutcome>, StoreError>;
-    /// Deletes dead letters; per item whether it was there.
+    /// Deletes dead letters; per item whether it existed.
     async fn discard(&self, dead: Vec<OccurrenceId>) -> Result<Vec<bool>, StoreError>;
-    /// Nothing of a paused queue is claimed or let through its limits. Answers with what can be claimed again.
+    /// Pauses or resumes a queue. A paused queue hands out no work, and its limits admit none. Returns what
+    /// can be claimed again.
     async fn pause_queue(&self, now: Timestamp, queue: String, pausing: Pausing)
     -> Result<Begun, StoreError>;
-    /// Keeps what people have set for a queue. If its limits are tighter, what is queued is to take its place again, which
-    /// [`Self::admit`] sees to.
+    /// Stores the settings of a queue. If its limits become tighter, [`Self::admit`] re-admits its queued
+    /// executions.
     async fn set_queue(&self, queue: String, settings: QueueSettings) -> Result<(), StoreError>;
-    /// Lets those at the heads of these lines go on for whom there is room, up to `limit` of each. The own line of a queue
-    /// whose limits have become tighter does not move before so many at a time have taken their places again.
+    /// Admits executions from the front of these wait lists as far as there is room, up to `limit` of each.
+    /// If the limits of a queue have become tighter, a call for the queue's own list re-admits up to `limit`
+    /// executions instead, and the queue's lists are not served until re-admission is complete.
     async fn admit(&self, now: Timestamp, lines: Vec<Line>, limit: usize) -> Result<Admitted, StoreError>;
-    /// Notes that a request with this key is under way, unless one was before.
+    /// Records that a request with this key is in progress, unless one is recorded already.
     async fn begin_request(&self, now: Timestamp, request: NewRequest) -> Result<RequestState, StoreError>;
-    /// Keeps the answer to a request that was begun.
+    /// Stores the response to a request that was begun.
     async fn answer_request(&self, request: RequestKey, answer: StoredAnswer) -> Result<(), StoreError>;
 
-    // People look.
+    // Reads for users.
     async fn job(&self, id: JobId) -> Result<Option<JobView>, StoreError>;
     async fn jobs(&self, query: JobQuery) -> Result<Page<JobView, JobId>, StoreError>;
     /// The finished executions of a job, latest occurrence and attempt first.
@@ -134,8 +138,9 @@ pub trait Store: Send + Sync {
         before: Option<ExecutionId>,
         limit: usize,
     ) -> Result<Page<Finished, ExecutionId>, StoreError>;
-    /// All executions of a job, open and finished in one order: latest occurrence and attempt first. An execution keeps its
-    /// place when it finishes, so that pages neither repeat nor lose one that finishes between them.
+    /// All executions of a job, open and finished in one order: latest occurrence and attempt first. An
+    /// execution keeps its position when it finishes, so that pages neither repeat nor lose one that finishes
+    /// between them.
     async fn executions_of_job(
         &self,
         job: JobId,
@@ -143,55 +148,56 @@ pub trait Store: Send + Sync {
         limit: usize,
     ) -> Result<Page<ExecutionView, ExecutionId>, StoreError>;
     async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionView>, StoreError>;
-    /// What finished after a place in history, in the order of the commits.
+    /// Executions that finished after a position in history, in commit order.
     async fn finished_after(&self, after: u64, limit: usize) -> Result<FinishedPage, StoreError>;
-    /// How far history reaches: the places between which it can be followed.
+    /// The positions between which history can be followed.
     async fn history_span(&self) -> Result<HistorySpan, StoreError>;
-    /// How these occurrences stand, of those that are open.
+    /// The current state of these occurrences, without those that are not open.
     async fn open_executions(&self, ids: Vec<OccurrenceId>) -> Result<Vec<OpenExecution>, StoreError>;
-    /// Executions of all jobs that stand in one way, a page at a time.
+    /// Executions of all jobs in one state, a page at a time.
     async fn executions(
         &self,
         query: ExecutionQuery,
     ) -> Result<Page<ListedExecution, ExecutionWalk>, StoreError>;
-    /// What runs, a page at a time, in an order of the store's own.
+    /// Running executions, a page at a time, in an order that the store chooses.
     async fn running(
         &self,
         after: Option<RunningPlace>,
         limit: usize,
     ) -> Result<Page<OpenExecution, RunningPlace>, StoreError>;
-    /// What is noted of the open and dead occurrences of a job up to this number, latest first.
+    /// The notes of the open and dead-lettered occurrences of a job up to this number, latest first.
     async fn notes(&self, job: JobId, up_to: u32, limit: usize) -> Result<Vec<Noted>, StoreError>;
-    /// The checkpoint that an open or dead occurrence has.
+    /// The checkpoint of an open or dead-lettered occurrence.
     async fn checkpoint(&self, occurrence: OccurrenceId) -> Result<Option<Checkpoint>, StoreError>;
     /// Ranges of occurrences that did not run, latest first.
     async fn skipped(&self, job: JobId, limit: usize) -> Result<Vec<SkipRange>, StoreError>;
     /// Latest first.
     async fn dead_letters(&self, query: DeadLetterQuery) -> Result<Page<DeadLetter, u64>, StoreError>;
-    /// The queues that are paused or have settings of their own, by name.
+    /// The queues that are paused or have settings, ordered by name.
     async fn queues(&self) -> Result<Vec<QueueRow>, StoreError>;
-    /// Lines in which somebody waits, `limit` after that of this limiter. The first page has those besides whose queue has places
-    /// taken again.
+    /// Wait lists that are not empty, up to `limit` after that of this limiter. The first page also has those
+    /// of queues with a re-admission in progress.
     async fn waiting_lines(
         &self,
         after: Option<LimiterId>,
         limit: usize,
     ) -> Result<Page<Line, LimiterId>, StoreError>;
-    /// How these limiters are used, in their order.
+    /// The use of these limiters, in their order.
     async fn limiters(&self, lines: Vec<Line>) -> Result<Vec<LimiterUse>, StoreError>;
     /// The queues that are paused.
     async fn paused_queues(&self) -> Result<Vec<PausedQueue>, StoreError>;
     /// How many executions of the same lane go before this queued one, counted up to `limit`; `None` if it is
     /// not queued.
     async fn ahead(&self, occurrence: OccurrenceId, limit: usize) -> Result<Option<usize>, StoreError>;
-    /// How much is live, by lane: from counts that are kept, so that a look costs what the lanes in use are.
+    /// The number of live executions by lane. Read from maintained counters, so that the cost depends on the
+    /// lanes in use.
     async fn depths(&self) -> Result<Vec<Depth>, StoreError>;
     /// How many jobs there are, by status. Deleted ones are not counted.
     async fn job_counts(&self) -> Result<JobCounts, StoreError>;
-    /// How the store has fared since it was opened; what an adapter does not know is zero.
+    /// Statistics since the store was opened; values that an adapter does not know are zero.
     async fn figures(&self) -> Result<StoreFigures, StoreError>;
-    /// Failures that the store has counted and damage that it has found. Asks nothing of the database, so that it can be
-    /// told when the database does not answer.
+    /// Failures that the store has counted and damage that it has found. Does not query the database, so that
+    /// it works when the database does not answer.
     fn health(&self) -> StoreHealth {
         StoreHealth::default()
     }
@@ -205,29 +211,30 @@ pub trait Store: Send + Sync {
         limit: usize,
     ) -> Result<Page<LogLine, u64>, StoreError>;
 
-    /// The last lines of an execution, in their order.
+    /// The last lines of an execution, in order.
     async fn last_logs(&self, execution: ExecutionId, count: usize) -> Result<Vec<LogLine>, StoreError>;
 
-    /// Lines written before this time may have been removed, because all lines together had reached their limit; `None` if
-    /// none were.
+    /// Lines written before this time may have been removed, because the limit for all lines was reached;
+    /// `None` if none were.
     async fn logs_removed_until(&self) -> Result<Option<Timestamp>, StoreError>;
 
-    // Housekeeping.
-    /// The store's clock as [`Self::clock`] tells it, with the note that [`Self::note_clock`] has left.
+    // Maintenance.
+    /// The store's clock as in [`Self::clock`], with the record that [`Self::note_clock`] has written.
     async fn noted_clock(&self) -> Result<NotedClock, StoreError>;
-    /// Notes durably that retention has found the clock steady at this time.
+    /// Records durably that retention found the clock steady at this time.
     async fn note_clock(&self, at: Timestamp) -> Result<(), StoreError>;
-    /// Deletes up to `limit` rows each of history, skipped ranges, logs and request answers that are old.
+    /// Deletes up to `limit` rows each of old history, skipped ranges, logs and request responses.
     async fn retain(&self, horizon: Horizon, limit: usize) -> Result<Retained, StoreError>;
-    /// Marks finished jobs without dead letters for deletion, looking at up to `limit` of them.
+    /// Marks finished jobs without dead letters for deletion, checking up to `limit` of them.
     async fn retire(&self, now: Timestamp, retirement: Retirement) -> Result<Retired, StoreError>;
-    /// Deletes up to `limit` rows of jobs that were deleted, and whose last execution ended, before this time.
-    /// Whether there is more.
+    /// Deletes up to `limit` rows of jobs that were deleted, and whose last execution ended, before this
+    /// time. Returns whether there are more.
     async fn purge(&self, before: Timestamp, limit: usize) -> Result<bool, StoreError>;
-    /// Writes a trifle durably: whether it can is what readiness means.
+    /// Writes a small row durably: the readiness check.
     async fn probe(&self, now: Timestamp) -> Result<(), StoreError>;
     async fn put_token(&self, token: Token) -> Result<(), StoreError>;
-    /// Keeps a token unless there is one with its id. Whichever is there then: of many who call, all get the same.
+    /// Stores a token unless one with its id exists, and returns the stored one: concurrent callers all get
+    /// the same.
     async fn add_token(&self, token: Token) -> Result<Token, StoreError>;
     async fn token(&self, id: &str) -> Result<Option<Token>, StoreError>;
 }
@@ -237,10 +244,11 @@ pub enum StoreError {
     /// It cannot be reached or cannot write now; whether the call took effect is unknown.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
-    /// It answers and refuses, in its own words. Whoever may can mend that while others wait, so it counts as unavailable.
+    /// It answers but denies access, with its own message. An operator can fix that while callers wait, so it
+    /// counts as unavailable.
     #[error("the store is unavailable: {0}: {1}")]
     Denied(Denial, String),
-    /// It answered in a way that our code does not expect: a defect or a damaged file.
+    /// It answered in an unexpected way: a defect or a damaged file.
     #[error("the store failed: {0}")]
     Broken(String),
 }
@@ -251,8 +259,7 @@ impl StoreError {
     }
 }
 
-/// The way that an execution takes to its worker: its queue and job type, shared so that a million waiting
-/// entries name it once.
+/// The queue and job type of an execution. Shared, so that a million waiting entries store it once.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lane(Arc<(String, String)>);
 
@@ -270,8 +277,8 @@ impl Lane {
     }
 }
 
-/// A free place at a worker that is waiting for an answer to its poll. Work committed with a valid offer is
-/// leased to it in the same transaction; with one that is no longer valid it is queued.
+/// A slot reservation: a free slot of a worker whose poll waits for an answer. Work committed with a valid
+/// reservation is leased to it in the same transaction; with an invalid one it is queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Offer {
     pub session: SessionId,
@@ -287,9 +294,9 @@ pub struct NewJob {
 #[derive(Debug, Clone, PartialEq)]
 pub enum SubmitOutcome {
     Created(Begun),
-    /// A job with this id is there already: an earlier try of the same submit had been committed.
+    /// A job with this id already exists: an earlier attempt of the same submit was committed.
     AlreadyThere,
-    /// A job of this owner has its `idempotency_key`: that one is meant.
+    /// A job of this owner already has its `idempotency_key`: that job is returned.
     Existing(JobId),
     /// An unfinished job of this owner has its `unique_key`.
     KeyTaken(JobId),
@@ -298,12 +305,12 @@ pub enum SubmitOutcome {
         parent: JobId,
         problem: ParentProblem,
     },
-    /// It would join a queue that holds as much as it may.
+    /// Its queue is at its maximum depth.
     QueueFull {
         queue: String,
         full: QueueFull,
     },
-    /// A row that this job needs cannot be read, and this is why. It was not kept.
+    /// A row that this job needs cannot be read, for this reason. The job was not stored.
     Unreadable(String),
 }
 
@@ -314,20 +321,20 @@ pub enum ParentProblem {
     Recurring,
 }
 
-/// What a commit brought about: where work appeared, what is due next, what ended unstarted.
+/// The commit effects: where work appeared, what is due next, what ended unstarted.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Begun {
-    /// Work leased to the offer.
+    /// Work leased to the slot reservation.
     pub assigned: Vec<(Offer, Assignment)>,
-    /// The lanes in which something is claimable now.
+    /// The lanes in which executions became claimable.
     pub queued: Vec<Lane>,
-    /// What will fall due next because of this.
+    /// What becomes due next because of this commit.
     pub due: Vec<Due>,
-    /// Executions that ended without having started, also leased ones: cancelled, skipped or expired.
+    /// Executions that ended without having started, including leased ones: cancelled, skipped or expired.
     pub ended: Vec<(ExecutionId, Status)>,
-    /// The lines in which something came to wait.
+    /// The wait lists that executions have joined.
     pub joined: Vec<Line>,
-    /// The lines that may have room, if anybody waits in them.
+    /// The wait lists that may have room, if they are not empty.
     pub freed: Vec<Line>,
 }
 
@@ -342,7 +349,7 @@ impl Begun {
     }
 }
 
-/// Something that falls due.
+/// A due time and what it is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Due {
     pub at: Timestamp,
@@ -352,7 +359,7 @@ pub struct Due {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DueKind {
-    /// A schedule is to be fired, if it still has this version.
+    /// A schedule must be fired, if it still has this version.
     Schedule { job: JobId, version: u32 },
     /// The time gate of an attempt opens, or it expires.
     Live { occurrence: OccurrenceId, attempt: u32 },
@@ -369,13 +376,13 @@ pub struct Fire {
 pub enum FireOutcome {
     Fired {
         begun: Begun,
-        /// Occurrences that came into being, with their nominal times.
+        /// New occurrences, with their nominal times.
         occurrences: Vec<(OccurrenceId, Timestamp)>,
         skipped: u64,
     },
-    /// Someone else fired it, it was changed, or it is gone.
+    /// Another node fired it, it was changed, or it no longer exists.
     Conflict,
-    /// By the time given it is not due yet.
+    /// It is not due yet at the given time.
     NotDue,
 }
 
@@ -383,7 +390,7 @@ pub enum FireOutcome {
 pub struct Look {
     pub occurrence: OccurrenceId,
     pub attempt: u32,
-    /// A free place, and the lane that it was found to serve: the job may have another one by now.
+    /// A slot reservation, and the lane that its worker serves: the job may have another lane by now.
     pub offer: Option<(Offer, Lane)>,
 }
 
@@ -391,9 +398,9 @@ pub struct Look {
 pub enum LookOutcome {
     Opened(Begun),
     Expired(Begun),
-    /// The gate is open already, another attempt is under way, or the occurrence is closed.
+    /// The gate is already open, another attempt is in progress, or the occurrence is closed.
     Conflict,
-    /// By the time given it is not due yet.
+    /// It is not due yet at the given time.
     NotDue,
 }
 
@@ -410,9 +417,9 @@ pub struct Claim {
 #[derive(Debug, Clone, PartialEq)]
 pub enum ClaimOutcome {
     Claimed {
-        /// In the order of rank. Empty leaves the turn unused.
+        /// In the order of rank. If empty, the poll sequence number stays unused.
         assignments: Vec<Assignment>,
-        /// What follows from executions that had expired before they could be claimed.
+        /// The effects of executions that had expired before they could be claimed.
         begun: Begun,
     },
     StaleTurn,
@@ -422,11 +429,12 @@ pub enum ClaimOutcome {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReportOutcome {
     pub answer: ReportAnswer,
-    /// The status in history, CANCELLED if a cancel was requested before; `None` if this report wrote nothing.
+    /// The status in history, CANCELLED if a cancel was requested before; `None` if this report wrote
+    /// nothing.
     pub recorded: Option<Status>,
-    /// Whether another attempt is to come.
+    /// Whether another attempt follows.
     pub is_retried: bool,
-    /// Where that queues or when it is due, and what else follows.
+    /// Where it is queued or when it is due, and the other effects.
     pub begun: Begun,
 }
 
@@ -439,7 +447,7 @@ pub struct Resync {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum ResyncOutcome {
-    /// What follows from each lease that went back.
+    /// The commit effects of each lease that was given back.
     GivenBack(Vec<Begun>),
     StaleTurn,
     SessionLost,
@@ -449,18 +457,18 @@ pub enum ResyncOutcome {
 pub struct Beat {
     pub session: SessionId,
     pub beat: u64,
-    /// Its worker is ending: from now on the session drains, as if people had ordered it.
+    /// Its worker is shutting down: the session drains from now on, as if an operator had ordered it.
     pub draining: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BeatOutcome {
-    /// Counted; with it the leases whose cancel is requested.
+    /// Counted, with the leases whose cancel is requested.
     Counted {
-        /// The last turn that the session has used.
+        /// The last poll sequence number that the session has used.
         turn: u64,
         cancel: Vec<LeaseRef>,
-        /// Whether its worker is to finish and close it.
+        /// Whether its worker must finish and close it.
         drain: bool,
     },
     SessionLost,
@@ -474,21 +482,22 @@ pub struct SessionRow {
     pub job_types: Vec<String>,
     pub slots: u32,
     pub about: WorkerAbout,
-    /// What it told last; nothing before its first word.
+    /// Its last report; `None` before the first one.
     pub condition: Option<WorkerCondition>,
     pub mode: SessionMode,
     pub opened_at: Timestamp,
-    /// When the last beat was written, by the writer's clock: for people to read, never to decide by.
+    /// When the last heartbeat was written, by the writer's clock: for users to read, never for decisions.
     pub beaten_at: Timestamp,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Recovered {
-    /// Executions of lost sessions that ended, with the recorded status: LOST, or CANCELLED if a cancel was requested.
+    /// Executions of lost sessions that ended, with the recorded status: LOST, or CANCELLED if a cancel was
+    /// requested.
     pub ended: Vec<(ExecutionId, Status)>,
-    /// How many of them another attempt follows.
+    /// How many of them are followed by another attempt.
     pub retried: usize,
-    /// What follows from it: retries, mostly.
+    /// The commit effects: mostly retries.
     pub begun: Begun,
     /// Whether there is more to recover than the limit allowed.
     pub more: bool,
@@ -514,14 +523,14 @@ pub struct Control {
 pub enum ControlOutcome {
     Done(Controlled),
     Refused(Refusal),
-    /// There is no such job or dead letter.
+    /// The job or dead letter does not exist.
     NotThere,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Controlled {
     pub begun: Begun,
-    /// The version of the job by now.
+    /// The current version of the job.
     pub version: u32,
     /// The execution that the verb added.
     pub added: Option<ExecutionId>,
@@ -537,12 +546,12 @@ pub enum CancelOutcome {
     Cancelled(Begun),
     /// It runs and is asked to stop.
     Asked,
-    /// It has ended before.
+    /// It had already ended.
     Finished,
     NotThere,
 }
 
-/// The name that a client gave to one of its requests, so that repeating it does nothing twice.
+/// The key that a client gave to a request, so that repeating it does nothing twice.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestKey {
     /// The id of the token that was used.
@@ -553,15 +562,15 @@ pub struct RequestKey {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewRequest {
     pub request: RequestKey,
-    /// What was asked, so that a key used for something else is noticed.
+    /// A hash of the request, so that reuse of the key for a different one is detected.
     pub fingerprint: [u8; 32],
-    /// Randomness that ids of this request are derived from, in every try of it.
+    /// Randomness from which the ids of this request are derived, in every attempt.
     pub seed: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestState {
-    /// Not answered yet: begun by this call or by an earlier one, whose time and seed count.
+    /// Not answered yet: begun by this call or by an earlier one, whose time and seed apply.
     Begun {
         at: Timestamp,
         seed: u64,
@@ -579,7 +588,7 @@ pub struct StoredAnswer {
     pub body: String,
 }
 
-/// A job with what its status is derived from.
+/// A job with the data from which its status is derived.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobView {
     pub job: Job,
@@ -598,7 +607,7 @@ impl JobView {
     }
 }
 
-/// Which jobs to list, latest first.
+/// Filter for a list of jobs, latest first.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct JobQuery {
     pub before: Option<JobId>,
@@ -610,13 +619,13 @@ pub struct JobQuery {
     pub owner: Option<String>,
     pub priority: Option<Priority>,
     pub schedule: Option<ScheduleKind>,
-    /// All of these must be among its tags.
+    /// The job must have all of these tags.
     pub tags: Vec<String>,
-    /// In its name, job type or one of its tags, in any case; or its id begins with it.
+    /// Contained in its name, job type or one of its tags, ignoring case; or a prefix of its id.
     pub text: Option<String>,
 }
 
-/// When a job runs, by kind.
+/// The kind of a job's schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScheduleKind {
     Immediate,
@@ -624,27 +633,27 @@ pub enum ScheduleKind {
     Recurring,
 }
 
-/// An occurrence that failed for good.
+/// An occurrence that failed finally.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeadLetter {
-    /// Counts dead letters; the cursor of their list.
+    /// Numbers the dead letters; the cursor of their list.
     pub number: u64,
     pub occurrence: OccurrenceId,
     pub job_name: String,
     pub job_type: String,
     pub queue: String,
     pub attempts: u32,
-    /// The last lease epoch: another attempt goes on from it.
+    /// The last lease epoch: another attempt continues from it.
     pub epoch: Epoch,
     pub scheduled_time: Timestamp,
     pub origin: Origin,
     pub died_at: Timestamp,
     pub error: Option<String>,
-    /// Whether there are notes of the occurrence, for another attempt.
+    /// Whether the occurrence has notes for another attempt.
     pub noted: bool,
 }
 
-/// Which dead letters to list, latest first.
+/// Filter for a list of dead letters, latest first.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct DeadLetterQuery {
     pub before: Option<u64>,
@@ -653,10 +662,10 @@ pub struct DeadLetterQuery {
     pub name: Option<String>,
     pub job_type: Option<String>,
     pub queue: Option<String>,
-    /// Those that died from this time on.
+    /// Dead-lettered at this time or later.
     pub died_from: Option<Timestamp>,
-    /// Those that died before this time.
+    /// Dead-lettered before this time.
     pub died_until: Option<Timestamp>,
-    /// Those whose error contains this text.
+    /// The error contains this text.
     pub error: Option<String>,
 }

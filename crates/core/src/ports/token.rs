@@ -1,8 +1,8 @@
-//! Who may do what.
+//! API tokens and their roles.
 
 use crate::time::Timestamp;
 
-/// An API token; the secret itself is never kept.
+/// An API token; the secret itself is never stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
     /// The public part, by which it is found.

@@ -1,8 +1,8 @@
-//! What processes that share a store tell each other: that there is something to claim.
+//! Notifications between processes that share a store: there is work to claim.
 //!
-//! A hint, and nothing more. It may be lost, late or told twice, and whoever hears it looks into the store. Where a
-//! store offers no such thing, or the line is down, the looks that everybody takes from time to time find the same,
-//! only later.
+//! A notification is only a hint. It may be lost, late or duplicated, and its receiver scans the store. Where
+//! a store has no notifications, or the connection is down, the periodic scans of every process find the same
+//! work, only later.
 
 use crate::ports::{Lane, StoreError};
 use async_trait::async_trait;
@@ -10,21 +10,22 @@ use std::collections::BTreeSet;
 
 #[async_trait]
 pub trait Wakes: Send + Sync {
-    /// Tells the other processes that something can be claimed in these lanes. Called after the commit that brought it
-    /// about, never inside of it: nothing waits for it and nothing depends on it.
+    /// Notifies the other processes that there is work to claim in these lanes. Called after the commit that
+    /// created it, never inside of it: nothing waits for it and nothing depends on it.
     async fn tell(&self, lanes: BTreeSet<Lane>) -> Result<(), StoreError>;
 
-    /// Waits for what other processes tell. What this process told itself is left out as far as can be known.
+    /// Waits for notifications of other processes. Those of this process are left out as far as possible.
     ///
-    /// An error means that nothing can be heard now. Calling again tries to mend that, and succeeds with
-    /// [`Heard::Anything`] as soon as it is: what was told meanwhile is gone.
+    /// An error means that no notifications arrive now. The next call tries to reconnect, and succeeds with
+    /// [`Heard::Anything`] as soon as it has: notifications sent meanwhile are lost.
     async fn heard(&self) -> Result<Heard, StoreError>;
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Heard {
-    /// Something can be claimed in these lanes.
+    /// There is work to claim in these lanes.
     Queued(BTreeSet<Lane>),
-    /// There may be work in any lane: the line has just been made, or more was told than could be said.
+    /// There may be work in any lane: the connection was just established, or there were too many
+    /// notifications to list.
     Anything,
 }

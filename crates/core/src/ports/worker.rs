@@ -1,10 +1,10 @@
-//! What a worker asks of the house. The engine implements it for workers in its own process, the HTTP client
-//! for those elsewhere.
+//! What a worker asks of the server. The engine implements it for workers in its own process, the HTTP client
+//! for remote ones.
 //!
-//! Every poll carries the session's next *turn*. The store grants work for a turn at most once, so a doubled
-//! or late message leases nothing. When an answer is lost, the worker does not know whether work was granted:
-//! it resyncs under the following turn with the list of what it holds, and whatever else was leased to it goes
-//! back unstarted.
+//! Every poll carries the session's next *poll sequence number* (`turn`). The store grants work for a number
+//! at most once, so a duplicate or late message leases nothing. When an answer is lost, the worker does not
+//! know whether work was granted: it resyncs with the following number and the list of what it holds, and
+//! everything else that was leased to it is returned unstarted.
 
 use crate::health::WorkerCondition;
 use crate::ids::{Epoch, ExecutionId, OccurrenceId, SessionId};
@@ -19,53 +19,54 @@ use std::time::Duration;
 #[async_trait]
 pub trait WorkerPort: Send + Sync {
     async fn open_session(&self, opening: SessionOpening) -> Result<SessionGrant, WorkerPortError>;
-    /// Waits up to `poll.wait` for work. An empty answer leaves the turn unused.
+    /// Waits up to `poll.wait` for work. With an empty answer, the poll sequence number stays unused.
     async fn poll(&self, poll: Poll) -> Result<Vec<Assignment>, WorkerPortError>;
     async fn beat(&self, heartbeat: Heartbeat) -> Result<BeatAnswer, WorkerPortError>;
-    /// What waits in the lanes that a worker serves, for one that adapts to it. May be a moment old.
+    /// The demand in the lanes that a worker serves, for one that adapts to it. May be slightly outdated.
     async fn demand(&self, served: Served) -> Result<Demand, WorkerPortError>;
     async fn report(&self, reports: Vec<Report>) -> Result<Vec<ReportAnswer>, WorkerPortError>;
-    /// Keeps what handlers have noted; one answer per note. Durable when it is answered.
+    /// Stores the notes of handlers; one answer per note. Durable when answered.
     async fn note(&self, notes: Vec<Note>) -> Result<Vec<NoteAnswer>, WorkerPortError>;
     /// Returns unstarted executions to the queue.
     async fn give_back(&self, session: SessionId, leases: Vec<LeaseRef>) -> Result<(), WorkerPortError>;
-    /// Uses up `turn` and returns to the queue all that the session holds in the store but not in `held`.
+    /// Uses up `turn` and returns to the queue everything that the session holds in the store but not in
+    /// `held`.
     async fn resync(&self, session: SessionId, turn: u64, held: Vec<LeaseRef>)
     -> Result<(), WorkerPortError>;
-    /// Keeps lines that handlers of this session have written, in their order. The store numbers them. Lines
-    /// that are sent again because the answer was lost may be kept twice.
+    /// Stores lines that handlers of this session have written, in order. The store numbers them. Lines that
+    /// are sent again because the answer was lost may be stored twice.
     async fn append_logs(&self, session: SessionId, lines: Vec<LogLine>) -> Result<(), WorkerPortError>;
-    /// Ends a session that holds nothing any more.
+    /// Closes a session that no longer holds anything.
     async fn close_session(&self, session: SessionId) -> Result<(), WorkerPortError>;
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WorkerPortError {
-    /// The house cannot be reached or cannot answer; what was asked may or may not have been done.
+    /// The server cannot be reached or cannot answer; the call may or may not have taken effect.
     #[error("the server is unavailable: {0}")]
     Unavailable(String),
     /// The session is lost or closed: stop all handlers and open a new one.
     #[error("the session is lost")]
     SessionLost,
-    /// This turn was used already.
+    /// This poll sequence number was already used.
     #[error("the turn was used already")]
     StaleTurn,
 }
 
-/// Who a new session belongs to and how long it may fall silent.
+/// The worker of a new session, and how long it may be silent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionOpening {
-    /// The worker's name, stable over restarts.
+    /// The worker's name, stable across restarts.
     pub worker: String,
     pub lease: Duration,
-    /// Whether the worker lives in the process that holds the store, and so dies with it.
+    /// Whether the worker runs in the process that owns the store, and so dies with it.
     pub embedded: bool,
     pub job_types: Vec<String>,
     pub slots: u32,
     pub about: WorkerAbout,
 }
 
-/// What a worker says of itself for people to see; nothing is decided by it.
+/// What a worker declares about itself, for users; no rule depends on it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WorkerAbout {
     /// The queues it serves; empty for all.
@@ -77,23 +78,24 @@ pub struct WorkerAbout {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionGrant {
     pub session: SessionId,
-    /// The time by which the house goes.
+    /// The server's time.
     pub now: Timestamp,
 }
 
-/// A session is alive.
+/// A heartbeat of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heartbeat {
     pub session: SessionId,
-    /// Higher than in every earlier one of the session.
+    /// Higher than in every earlier heartbeat of the session.
     pub beat: u64,
-    /// How the worker is, now and then.
+    /// The worker's condition, sent from time to time.
     pub condition: Option<WorkerCondition>,
-    /// The worker is ending: it takes nothing new and goes when what runs has finished.
+    /// The worker is shutting down: it accepts no new work and leaves when its running handlers have
+    /// finished.
     pub draining: bool,
 }
 
-/// What a worker takes.
+/// The work that a worker accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Served {
     /// Empty for all.
@@ -111,9 +113,9 @@ impl Served {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Poll {
     pub session: SessionId,
-    /// One more than the last turn that the session has used.
+    /// One more than the last poll sequence number that the session has used.
     pub turn: u64,
-    /// How many executions it can take.
+    /// How many executions it can accept.
     pub capacity: usize,
     /// The queues it serves; empty for all.
     pub queues: Vec<String>,
@@ -121,7 +123,7 @@ pub struct Poll {
     pub wait: Duration,
 }
 
-/// A leased execution with all that a worker needs to run it.
+/// A leased execution with everything that a worker needs to run it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assignment {
     pub execution: ExecutionId,
@@ -135,9 +137,9 @@ pub struct Assignment {
     pub timeout: Duration,
     pub scheduled_time: Timestamp,
     pub available_at: Timestamp,
-    /// The order in which a worker starts what it holds: lower first.
+    /// The order in which a worker starts the executions that it holds: lower first.
     pub rank: i64,
-    /// What an earlier attempt of the occurrence has left.
+    /// The checkpoint of an earlier attempt of the occurrence.
     pub checkpoint: Option<Checkpoint>,
 }
 
@@ -152,7 +154,7 @@ impl Assignment {
     }
 }
 
-/// One lease, named so that a later one cannot be mistaken for it.
+/// One lease, named so that it cannot be confused with a later one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseRef {
     pub execution: ExecutionId,
@@ -168,14 +170,14 @@ pub struct Report {
 }
 
 impl Report {
-    /// The same with no time later than `now`.
+    /// The same report with no time later than `now`.
     pub fn not_after(mut self, now: Timestamp) -> Self {
         self.end.completed_at = self.end.completed_at.min(now);
         self.end.started_at = self.end.started_at.map(|started_at| started_at.min(self.end.completed_at));
         self
     }
 
-    /// The same with a result that can be kept.
+    /// The same report with a result within the limits.
     pub fn within_limits(self) -> Self {
         Report { end: self.end.within_limits(), ..self }
     }
@@ -184,21 +186,21 @@ impl Report {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReportAnswer {
     Accepted,
-    /// This very report was accepted before; its answer had been lost.
+    /// This report was already accepted; its answer was lost.
     AlreadyAccepted,
-    /// Another lease has taken over, or the occurrence is closed: the outcome counts for nothing.
+    /// Another lease has taken over, or the occurrence is closed: the outcome is ignored.
     Stale,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BeatAnswer {
-    /// The time by which the house goes.
+    /// The server's time.
     pub now: Timestamp,
-    /// The last turn that the session has used. If the worker knows of none so high, a late copy of one of its
-    /// polls was granted to nobody, and it must resync.
+    /// The last poll sequence number that the session has used. If it is higher than the worker's own, a late
+    /// copy of one of its polls was granted work that the worker does not know of, and it must resync.
     pub turn: u64,
     /// Executions that the session holds and should stop.
     pub cancel: Vec<LeaseRef>,
-    /// The worker is to finish what runs, give back what it has not started, and close its session.
+    /// The worker must finish its running executions, give back unstarted ones, and close its session.
     pub drain: bool,
 }

@@ -1,7 +1,7 @@
 //! Wall-clock readings without a zone, and the patterns over them.
 //!
-//! A [`Pattern`] says which readings a schedule names. It must not know that clocks are ever changed: that is
-//! `dst`'s part. So both questions stay small, and counting needs no stepping.
+//! A [`Pattern`] says which readings a schedule contains. It does not know that clocks ever change: that is
+//! the task of `dst`. Both parts stay small, and counting needs no stepping.
 
 use super::cron::CronPattern;
 use super::interval::CalendarSteps;
@@ -12,7 +12,7 @@ use std::ops::Range;
 pub(super) const SECOND_US: i64 = 1_000_000;
 pub(super) const DAY_US: i64 = 86_400 * SECOND_US;
 
-/// A reading of a wall clock: microseconds since its own 1970-01-01 00:00.
+/// A reading of a wall clock: microseconds since its local 1970-01-01 00:00.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Civil(pub(super) i64);
 
@@ -36,14 +36,14 @@ pub(super) fn day_number(date: Date) -> i64 {
     midnight.map_or(i64::MAX / DAY_US, |time| time.as_second() / 86_400)
 }
 
-/// The date of a day number; the first or last representable date for a number beyond them.
+/// The date of a day number; the first or last representable date for a number outside the range.
 pub(super) fn date_of(day: i64) -> Date {
     let (min, max) = (jiff::Timestamp::MIN, jiff::Timestamp::MAX);
     let second = day.saturating_mul(86_400).clamp(min.as_second(), max.as_second());
     Offset::UTC.to_datetime(jiff::Timestamp::constant(second, 0)).date()
 }
 
-/// The wall-clock readings that a schedule names, in ascending order.
+/// The wall-clock readings that a schedule contains, in ascending order.
 #[derive(Debug, Clone)]
 pub(super) enum Pattern {
     Cron(CronPattern),
@@ -51,7 +51,7 @@ pub(super) enum Pattern {
 }
 
 impl Pattern {
-    /// The reading of the range that has exactly `index` others of it before itself.
+    /// The reading of the range with exactly `index` others before it.
     pub(super) fn nth_in(&self, range: &Range<Civil>, index: u64) -> Option<Civil> {
         match self {
             Pattern::Cron(cron) => cron.nth_in(range, index),

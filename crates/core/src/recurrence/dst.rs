@@ -1,10 +1,10 @@
-//! What becomes of wall-clock readings where clocks are changed.
+//! Wall-clock readings around clock changes.
 //!
-//! A zone is a row of [`Stretch`]es of constant offset. Within one, a reading is an instant by plain addition.
-//! Where clocks go forward, the readings of the gap belong to no stretch; where they go back, the readings of
-//! the overlap belong to two. The user's choice decides both, and it all comes down to one range of readings
-//! per stretch plus at most one instant at its start. So counting and searching work per stretch, and a year
-//! costs as much as three of them.
+//! A zone is a sequence of [`Stretch`]es of constant offset. Within one, a reading maps to an instant by
+//! addition. Where clocks go forward, the readings of the gap belong to no stretch; where they go back, the
+//! readings of the overlap belong to two. The user's choice decides both cases. Each stretch thus contributes
+//! one range of readings plus at most one instant at its start, so counting and searching work per stretch,
+//! and a year costs as much as three of them.
 
 use super::civil::{Civil, Pattern, SECOND_US};
 use super::zone::{Stretch, Zone};
@@ -30,19 +30,19 @@ pub enum DstOverlap {
     Both,
 }
 
-/// What a change of clocks did to one fire.
+/// The effect of a clock change on one fire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum DstEffect {
-    /// It stands, at the end of the gap, for one or more local times that clocks skipped.
+    /// It runs at the end of the gap in place of one or more local times that clocks skipped.
     RunAfterGap,
-    /// Its local time comes twice; this is the first.
+    /// Its local time occurs twice; this is the first.
     OverlapFirst,
-    /// Its local time comes twice; this is the second.
+    /// Its local time occurs twice; this is the second.
     OverlapSecond,
 }
 
-/// No zone is farther from UTC than this.
+/// No zone is further from UTC than this.
 const OFFSET_MAX_US: i64 = 26 * 3_600 * SECOND_US;
 
 /// A pattern on the clocks of a zone: the instants at which it fires, in microseconds.
@@ -53,7 +53,7 @@ pub(super) struct LocalPattern<'a> {
     pub(super) overlap: DstOverlap,
 }
 
-/// What one stretch, cut to the instants of interest, contributes.
+/// The contribution of one stretch, restricted to the instants of interest.
 struct Share {
     /// The start of the stretch, if it fires for skipped readings.
     after_gap: Option<i64>,
@@ -62,7 +62,7 @@ struct Share {
 }
 
 impl LocalPattern<'_> {
-    /// The fire in `range` that has exactly `index` others of the range before it.
+    /// The fire in `range` with exactly `index` others before it.
     pub(super) fn nth_in(&self, range: Range<i64>, index: u64) -> Option<i64> {
         let (mut from, mut index) = (range.start, index);
         while from < range.end {
@@ -97,7 +97,7 @@ impl LocalPattern<'_> {
             if share.after_gap.is_some() {
                 return share.after_gap;
             }
-            // No reading before this one fires after it by more than the widest offset.
+            // No reading up to this one fires later than it plus the widest offset.
             let latest = self.pattern.last_before(Civil(stretch.start + OFFSET_MAX_US))?;
             end = stretch.start.min(latest.0 + OFFSET_MAX_US + 1);
         }
@@ -118,7 +118,7 @@ impl LocalPattern<'_> {
         count
     }
 
-    /// What a change of clocks did to the fire at `at`.
+    /// The effect of a clock change on the fire at `at`.
     pub(super) fn effect_at(&self, at: i64) -> Option<DstEffect> {
         let stretch = self.zone.stretch_at(at);
         if self.fires_after_gap(&stretch, &(at..at + 1)) {
@@ -145,7 +145,7 @@ impl LocalPattern<'_> {
         }
         let after_gap = self.fires_after_gap(stretch, &instants).then_some(stretch.start);
         if after_gap.is_some() {
-            // The reading at the end of the gap is the same instant: they are one.
+            // The reading at the end of the gap is the same instant: they fire once.
             start += 1;
         }
         Share { after_gap, readings: Civil(start)..Civil(end.max(start)), offset }
@@ -159,8 +159,8 @@ impl LocalPattern<'_> {
             && self.pattern.nth_in(&(Civil(start + offset_before)..Civil(start + offset)), 0).is_some()
     }
 
-    /// An instant at or after `from` that no fire lies before, so that a pattern for one day in many years does
-    /// not visit every change of clocks on the way; `None` if nothing fires any more.
+    /// An instant at or after `from` with no fire in between, so that a pattern for one day in many years
+    /// does not visit every clock change on the way; `None` if there are no more fires.
     fn skip_ahead(&self, from: i64) -> Option<i64> {
         let earliest = self.pattern.first_at_or_after(Civil(from - OFFSET_MAX_US))?;
         Some(from.max(earliest.0 - OFFSET_MAX_US))

@@ -1,10 +1,10 @@
-//! Choices that look random and are not: jitter, and what `H` stands for.
+//! Deterministic choices that look random: jitter, and the value of `H`.
 
 use crate::mix::mix;
 use crate::time::{Timestamp, duration_micros};
 use std::time::Duration;
 
-/// How much later than `nominal` this occurrence starts: from zero to `max`, both included, fixed per job and
+/// The delay of this occurrence after `nominal`: from zero to `max`, both included, fixed per job and
 /// occurrence, and spread evenly over occurrences and over jobs.
 pub fn jitter(job_hash: u64, nominal: Timestamp, max: Duration) -> Duration {
     let choices = duration_micros(max) as u64 + 1;
@@ -12,9 +12,9 @@ pub fn jitter(job_hash: u64, nominal: Timestamp, max: Duration) -> Duration {
     Duration::from_micros(below(hash, choices))
 }
 
-/// Decides what `H` stands for in the patterns of this owner's job of this name.
+/// The seed for `H` in the patterns of this owner's job with this name.
 pub fn seed(owner: &str, name: &str) -> u64 {
-    // The byte between them occurs in neither, so that two pairs with the same letters stay apart.
+    // The separator byte occurs in neither, so that two pairs with the same letters have different seeds.
     let bytes = owner.bytes().chain([0xFF]).chain(name.bytes());
     bytes.fold(0, |hash, byte| mix(hash ^ u64::from(byte)))
 }

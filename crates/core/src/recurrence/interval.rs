@@ -1,8 +1,8 @@
 //! Intervals: `90s`, `1h30m`, `PT3H`, `P1M`, `daily`.
 //!
-//! Hours or less are elapsed time, counted from the anchor on the one clock that never changes. Days, weeks,
-//! months and years are steps on the calendar: the k-th is found from the anchor and not from the one before,
-//! so that a schedule anchored on the 31st comes back to the 31st after a shorter month.
+//! Intervals of hours or less are elapsed time, counted from the anchor in UTC. Days, weeks, months and years
+//! are calendar steps: the k-th step is computed from the anchor and not from the previous step, so that a
+//! schedule anchored on the 31st returns to the 31st after a shorter month.
 
 use super::civil::{Civil, DAY_US, day_number};
 use crate::limits::{INTERVAL_MAX, INTERVAL_MIN};
@@ -11,7 +11,7 @@ use jiff::Span;
 use jiff::civil::Date;
 use std::ops::Range;
 
-/// An interval that cannot be used, and what would be right.
+/// An invalid interval, and what would be valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("interval {found} {problem}")]
 pub struct IntervalError {
@@ -19,7 +19,7 @@ pub struct IntervalError {
     pub problem: String,
 }
 
-/// How far apart the occurrences are.
+/// The distance between occurrences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interval {
     Elapsed { every_us: i64 },
@@ -122,7 +122,7 @@ impl ElapsedSteps {
     }
 }
 
-/// Calendar steps after the anchor. The anchor itself is an instant and not a reading, and no part of this.
+/// Calendar steps after the anchor. The anchor itself is an instant, not a reading, and is not included.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CalendarSteps {
     date: Date,
@@ -161,8 +161,8 @@ impl CalendarSteps {
         self.steps_before(range.end) - self.steps_before(range.start)
     }
 
-    /// The reading `number` steps after the anchor, in the month's last day if the month is too short; none
-    /// beyond the calendar's end.
+    /// The reading `number` steps after the anchor, on the month's last day if the month is too short; `None`
+    /// after the calendar's end.
     fn reading(&self, number: u64) -> Option<Civil> {
         let count = |per_step: u32| i64::try_from(number).ok()?.checked_mul(i64::from(per_step));
         let span = match self.step {
@@ -185,7 +185,7 @@ impl CalendarSteps {
                 months_passed / i64::from(months)
             }
         };
-        // Within the day or the month itself the reading may still be to come.
+        // Within the same day or month, the reading may still be ahead.
         match u64::try_from(passed) {
             Ok(0) | Err(_) => 0,
             Ok(number) if self.reading(number).is_some_and(|reading| reading < at) => number,

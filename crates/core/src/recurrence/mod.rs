@@ -1,17 +1,18 @@
-//! Recurring schedules: which instants a cron pattern or an interval means in a time zone.
+//! Recurring schedules: the instants of a cron pattern or an interval in a time zone.
 //!
-//! Everything here is a pure function of its arguments: no clock, no randomness, no zone data but the bundled
-//! one, so that every node gives the same answer. How many runs a job has left and what to do about missed ones
-//! is the caller's business.
+//! Everything here is a pure function of its arguments: no clock, no randomness, and only the bundled zone
+//! data, so that every node computes the same result. The caller handles how many runs a job has left and
+//! what to do about missed ones.
 //!
-//! The work is split in two. A civil pattern says which wall-clock readings a schedule names and knows of no
-//! zone; the module `dst` lays those readings onto a zone's clocks and resolves the ones that clocks skip or
-//! repeat. Both count without stepping, so a year of a schedule that fires every second costs no more than one
-//! that fires daily.
+//! The work is split in two. A civil pattern says which wall-clock readings a schedule contains and knows no
+//! zone. The module `dst` maps those readings to a zone's clocks and resolves the ones that clocks skip or
+//! repeat. Both count without stepping, so a year of a schedule that fires every second costs no more than
+//! one that fires daily.
 //!
-//! - Both ends of the window, `start_at` and `end_at`, belong to it.
-//! - An interval's anchor is its first occurrence. It is an instant, so no choice about clocks applies to it; the
-//!   ones after it are readings of the zone's clock, if the interval is one of days or longer.
+//! - Both ends of the window, `start_at` and `end_at`, are included.
+//! - An interval's anchor is its first occurrence. It is an instant, so the choices about clock changes do
+//!   not apply to it. If the interval is one of days or longer, the later occurrences are readings of the
+//!   zone's clock.
 //! - Schedules fire from 1970 to the end of 9998.
 
 mod civil;
@@ -38,12 +39,12 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use zone::Zone;
 
-/// Bytes of a cron pattern, an interval or the name of a zone. Longer ones are refused.
+/// Bytes of a cron pattern, an interval or the name of a zone. Longer ones are rejected.
 pub const RECURRENCE_TEXT_BYTES_MAX: usize = 512;
 
-/// The first instant that is looked at: early enough for the start of 1970 in every zone.
+/// The first instant that is considered: early enough for the start of 1970 in every zone.
 const FIRST_US: i64 = -2 * civil::DAY_US;
-/// The end of the last: 9998-12-29, before which no zone's local time is in 9999.
+/// The end of the last instant: 9998-12-29, before which no zone's local time is in 9999.
 const END_US: i64 = 253_370_764_800_000_000 - 3 * civil::DAY_US;
 
 /// One occurrence of a schedule.
@@ -52,11 +53,11 @@ pub struct Fire {
     pub at: Timestamp,
     /// The local time with its offset, as RFC 3339.
     pub local: String,
-    /// What a change of clocks did to it.
+    /// The effect of a clock change on it.
     pub dst: Option<DstEffect>,
 }
 
-/// A valid recurring schedule. It is stored as its [`RecurrenceSpec`], and two are equal if those are.
+/// A valid recurring schedule. It is stored as its [`RecurrenceSpec`], and two are equal if their specs are.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(try_from = "RecurrenceSpec", into = "RecurrenceSpec")]
 pub struct Recurrence {
@@ -70,7 +71,7 @@ enum Timing {
     Elapsed(ElapsedSteps),
     Local {
         pattern: Pattern,
-        /// An occurrence besides the pattern's, before all of them.
+        /// An occurrence in addition to those of the pattern, before all of them.
         anchor: Option<i64>,
     },
 }
@@ -119,15 +120,16 @@ impl Recurrence {
         &self.spec
     }
 
-    /// What happens to local times that clocks skip: as chosen; if not, fixed hours run after the gap, and where
-    /// the hour is a wildcard they are skipped, since the next match is near.
+    /// What happens to local times that clocks skip: the user's choice. By default, fixed hours run after the
+    /// gap; where the hour is a wildcard they are skipped, because the next match is near.
     pub fn dst_gap(&self) -> DstGap {
         let default = if self.hour_is_wildcard() { DstGap::Skip } else { DstGap::RunAfter };
         self.spec.dst_gap.unwrap_or(default)
     }
 
-    /// What happens to local times that clocks repeat: as chosen; if not, fixed hours run the first time, and
-    /// where the hour is a wildcard both times, so that every quarter of an hour is never silent for an hour.
+    /// What happens to local times that clocks repeat: the user's choice. By default, fixed hours run the
+    /// first time; where the hour is a wildcard they run both times, so that a schedule for every quarter of
+    /// an hour does not pause for an hour.
     pub fn dst_overlap(&self) -> DstOverlap {
         let default = if self.hour_is_wildcard() { DstOverlap::Both } else { DstOverlap::First };
         self.spec.dst_overlap.unwrap_or(default)
@@ -138,12 +140,12 @@ impl Recurrence {
         self.next_time_after(after).map(|at| self.fire(at))
     }
 
-    /// As [`Recurrence::next_after`], the time alone: for those who only need to know when to look again.
+    /// Like [`Recurrence::next_after`], but only the time, for callers that need nothing else.
     pub fn next_time_after(&self, after: Timestamp) -> Option<Timestamp> {
         self.nth_time_after(after, 0)
     }
 
-    /// The occurrence after an instant that has exactly `index` others in between.
+    /// The occurrence after an instant with exactly `index` others in between.
     pub fn nth_time_after(&self, after: Timestamp, index: u64) -> Option<Timestamp> {
         let range = self.instants(after, Timestamp::MAX);
         let at = match &self.timing {
@@ -162,7 +164,7 @@ impl Recurrence {
         self.last_time_at_or_before(at).map(|at| self.fire(at))
     }
 
-    /// As [`Recurrence::last_at_or_before`], the time alone.
+    /// Like [`Recurrence::last_at_or_before`], but only the time.
     pub fn last_time_at_or_before(&self, at: Timestamp) -> Option<Timestamp> {
         let range = self.instants(Timestamp::from_micros(i64::MIN), at);
         let at = match &self.timing {
@@ -175,8 +177,8 @@ impl Recurrence {
         at.map(Timestamp::from_micros)
     }
 
-    /// How many occurrences are after `after` and not after `until`. Costs a little per change of clocks and per
-    /// month in between, and nothing per occurrence.
+    /// How many occurrences are after `after` and not after `until`. The cost grows with the clock changes
+    /// and months in between, not with the occurrences.
     pub fn count_between(&self, after: Timestamp, until: Timestamp) -> u64 {
         let range = self.instants(after, until);
         match &self.timing {
@@ -188,7 +190,7 @@ impl Recurrence {
         }
     }
 
-    /// The next `count` occurrences strictly after an instant, fewer if the schedule ends.
+    /// The next `count` occurrences strictly after an instant; fewer if the schedule ends.
     pub fn preview(&self, after: Timestamp, count: usize) -> Vec<Fire> {
         let first = self.next_after(after);
         std::iter::successors(first, |fire| self.next_after(fire.at)).take(count).collect()

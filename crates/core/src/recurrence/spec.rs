@@ -1,4 +1,4 @@
-//! A recurrence as its user wrote it, which is also the form in which it is stored.
+//! A recurrence as the user wrote it, which is also its stored form.
 
 use super::RECURRENCE_TEXT_BYTES_MAX;
 use super::cron::CronError;
@@ -8,20 +8,20 @@ use super::zone::UnknownZone;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// When a recurring job fires, as its user wrote it.
+/// When a recurring job fires, as the user wrote it.
 ///
-/// Unknown fields are refused: one that a newer release wrote would change when the job fires.
+/// Unknown fields are rejected: a field written by a newer release would change when the job fires.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecurrenceSpec {
     pub rule: Rule,
-    /// The IANA name of the zone whose clocks count.
+    /// The IANA name of the zone whose clocks are used.
     #[serde(default = "utc", skip_serializing_if = "is_utc")]
     pub zone: String,
-    /// Not chosen, it follows the rule; see [`super::Recurrence::dst_gap`].
+    /// If `None`, the default of [`super::Recurrence::dst_gap`] applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dst_gap: Option<DstGap>,
-    /// Not chosen, it follows the rule; see [`super::Recurrence::dst_overlap`].
+    /// If `None`, the default of [`super::Recurrence::dst_overlap`] applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dst_overlap: Option<DstOverlap>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,7 +36,7 @@ pub struct RecurrenceSpec {
 pub enum Rule {
     Cron {
         pattern: String,
-        /// Decides what `H` stands for. Kept only if the pattern has one.
+        /// The seed for the value of `H`. Stored only if the pattern contains one.
         #[serde(default, skip_serializing_if = "is_zero")]
         seed: u64,
     },
@@ -76,8 +76,8 @@ impl RecurrenceSpec {
         RecurrenceSpec { zone: zone.to_owned(), ..self }
     }
 
-    /// What can be checked without understanding it: texts are short and times can be written down, so that
-    /// what is stored reads back.
+    /// Checks that need no parsing: texts are short and times can be printed, so that a stored spec can be
+    /// read back.
     pub(super) fn check_bounds(&self) -> Result<(), RecurrenceError> {
         let (text_field, text, anchor) = match &self.rule {
             Rule::Cron { pattern, .. } => ("cron_expression", pattern, None),
@@ -102,7 +102,7 @@ impl RecurrenceSpec {
     }
 }
 
-/// Why a recurrence cannot be.
+/// Why a recurrence is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecurrenceError {
     #[error(transparent)]
@@ -120,7 +120,7 @@ pub enum RecurrenceError {
 }
 
 impl RecurrenceError {
-    /// The field of a submitted job that is wrong.
+    /// The invalid field of a submitted job.
     pub const fn field(&self) -> &'static str {
         match self {
             RecurrenceError::Cron(_) => "cron_expression",

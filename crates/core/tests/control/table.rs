@@ -1,5 +1,5 @@
-//! Every verb from every standing, at a glance: the status that follows, or why the verb does not apply. The
-//! columns are pause, resume, trigger, retry, cancel, delete and an update of the priority.
+//! Every verb from every state of a job in one table: the resulting status, or why the verb does not apply.
+//! The columns are pause, resume, trigger, retry, cancel, delete and an update of the priority.
 
 use crate::house::{House, TRIGGER, at, every, once, spec, with};
 use punctual_core::control::{Change, Update, Verb};

@@ -307,7 +307,7 @@ fn a_finished_one_shot_that_is_rescheduled_is_active_again() {
 fn an_update_that_comes_late_does_not_take_the_job_back_in_time() {
     let mut house = House::recurring(OverlapPolicy::Skip);
     house.is_updated(house.respecified(|settings| settings.schedule = once(60)), at(18));
-    // As somebody saw it when the tenth second had not been fired.
+    // The update is based on the state before second 10 was fired.
     house.is_updated(house.respecified(|settings| settings.schedule = every(10).into()), at(4));
     assert_eq!(house.schedule().due_at, Some(at(20)), "what was due before the last change is accounted for");
     assert_eq!(house.standing.job.updated_at, at(18));

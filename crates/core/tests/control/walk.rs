@@ -1,4 +1,4 @@
-//! Random walks: whatever people do while a job fires, runs, fails and is retried, what must hold holds.
+//! Random walks: the invariants hold whatever users do while a job fires, runs, fails and is retried.
 
 use crate::house::{House, TRIGGER, TRIGGER_ANYWAY, at, every, once, spec, with};
 use proptest::prelude::*;
@@ -16,9 +16,9 @@ enum Step {
     Verb(Verb),
     Reschedule(Schedule),
     Reset(Change),
-    /// Time passes, and what falls due meanwhile is fired or looked at.
+    /// Time passes, and what becomes due meanwhile is fired or updated.
     Wait(i64),
-    /// Time passes, and nobody looks.
+    /// Time passes without a scheduler.
     Outage(i64),
     Claim(usize),
     /// A single execution is cancelled.
@@ -98,13 +98,13 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A job on its way, with what has to be remembered to judge it.
+/// A job during a walk, with the data needed to check it.
 struct Walk {
     house: House,
     now: i64,
-    /// Occurrence numbers ever given.
+    /// All occurrence numbers that were ever assigned.
     given: BTreeSet<u32>,
-    /// Whether someone has overruled the policy.
+    /// Whether a trigger has overridden the policy.
     is_overruled: bool,
 }
 
@@ -245,7 +245,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Everyone lets the job go, and all that is open comes to its end.
+    /// Resumes the job and lets all open occurrences end.
     fn heal(&mut self) -> Result<(), TestCaseError> {
         if self.house.status() == JobStatus::Paused {
             self.house.does(Verb::Resume, at(self.now));
@@ -311,7 +311,7 @@ proptest! {
         walk.heal()?;
     }
 
-    /// Pauses, triggers and outages lose none of a schedule's times and double none.
+    /// Pauses, triggers and outages neither lose nor duplicate any time of a schedule.
     #[test]
     fn every_time_of_a_schedule_is_fired_or_skipped_once(
         policy in any_policy(),

@@ -1,4 +1,4 @@
-//! What one fire of a schedule does, through outages, policies and changes of clocks.
+//! What one fire of a schedule does, with outages, policies and clock changes.
 
 mod overlap;
 mod replay;
@@ -48,7 +48,7 @@ fn every(seconds: i64) -> Recurring {
     Recurring::new(RecurrenceSpec::interval(&format!("{seconds}s"), at(0))).unwrap()
 }
 
-/// Every second, with this answer to missed occurrences.
+/// Fires every second, with this misfire policy.
 fn every_second(misfire: Misfire) -> ScheduleState {
     state(Recurring { misfire, ..every(1) }, OverlapPolicy::Allow)
 }
@@ -66,12 +66,12 @@ fn plan(state: &ScheduleState, now: i64) -> FirePlan {
     plan_at(state, at(now))
 }
 
-/// Fired while nothing of the job is open.
+/// Fires while no occurrence of the job is open.
 fn plan_at(state: &ScheduleState, now: Timestamp) -> FirePlan {
     plan_beside(state, now, 0)
 }
 
-/// Fired while this many occurrences are open.
+/// Fires while this many occurrences are open.
 fn plan_beside(state: &ScheduleState, now: Timestamp, open: usize) -> FirePlan {
     state.plan(now, Present { open, ..Present::default() }, &mut Shares::default())
 }
@@ -85,7 +85,7 @@ fn missed(first: i64, last: i64) -> SkipRange {
     SkipRange { first: at(first), last: at(last), count, reason: SkipReason::Misfire }
 }
 
-/// Fires again and again at one moment until nothing is due, as if each occurrence had finished at once.
+/// Fires repeatedly at one moment until nothing is due, as if each occurrence had finished at once.
 fn drain(
     mut state: ScheduleState,
     now: Timestamp,
@@ -371,7 +371,7 @@ fn jitter_widens_the_grace() {
     assert_eq!(plan(&state, 71).skipped, [SkipRange { last: at(60), count: 1, ..missed(60, 60) }]);
 }
 
-/// All fires of a cron pattern in a zone over a span, each found at its time.
+/// All fires of a cron pattern in a zone during a period, each found on time.
 fn fires(pattern: &str, zone: &str, from: &str, to: &str) -> Vec<String> {
     let recurring = Recurring::new(RecurrenceSpec::cron(pattern, 0).in_zone(zone)).unwrap();
     let mut state = begun(recurring, OverlapPolicy::Allow, time(from));
@@ -437,7 +437,7 @@ fn any_overlap() -> impl Strategy<Value = OverlapPolicy> {
 }
 
 proptest! {
-    /// However a schedule is found late, every nominal time up to now is fired or skipped, once, or waits in
+    /// However late a schedule is found, every nominal time up to now is fired or skipped, once, or waits in
     /// the replay; nothing runs early, and a plan stays small.
     #[test]
     fn every_nominal_time_is_accounted_for_once(

@@ -1,4 +1,4 @@
-//! Fires beside open occurrences, and what a schedule hands on to what it fires.
+//! Fires while occurrences are open, and what a schedule passes on to the occurrences that it fires.
 
 use crate::{at, every, fired_at, plan, state};
 use punctual_core::gates::{Gate, Gates};
@@ -17,7 +17,7 @@ fn beside(state: &ScheduleState, now: i64, present: Present) -> FirePlan {
     state.plan(at(now), present, &mut Shares::default())
 }
 
-/// Fires under this policy at second 10 and once more at `now`, while what came of the first fire is open.
+/// Fires under this policy at second 10 and again at `now`, while the occurrence of the first fire is open.
 fn beside_first(policy: OverlapPolicy, now: i64, is_running: bool) -> (Live, FirePlan) {
     let first = plan(&state(every(10), policy), 10);
     let mut live = first.fired[0].clone();

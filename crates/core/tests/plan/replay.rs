@@ -1,4 +1,4 @@
-//! Replays of missed occurrences wait for room, and regular ones do not suffer from them.
+//! Replays of missed occurrences wait for room and do not affect regular ones.
 
 use crate::{HOUR, any_overlap, at, every, fired_at, run_all, state};
 use proptest::prelude::*;
@@ -16,13 +16,13 @@ use std::collections::{BTreeMap, VecDeque};
 
 const BEHIND: LiveState = LiveState::Waiting(Gates::only(Gate::Overlap));
 
-/// A job of which occurrences are open, and a worker that runs what is ready at once.
+/// A job with open occurrences, and a worker that runs ready ones at once.
 struct World {
     now: Timestamp,
     state: ScheduleState,
-    /// What is open, and when it ends if it runs.
+    /// The open occurrences, and when each ends if it runs.
     open: Vec<(Live, Option<Timestamp>)>,
-    /// How long the next ones run, in milliseconds; the last one goes for all others.
+    /// How long the next occurrences run, in milliseconds; the last value applies to all others.
     lengths_ms: VecDeque<i64>,
     replayed: Vec<Timestamp>,
     fates: BTreeMap<Timestamp, u32>,
@@ -104,7 +104,7 @@ impl World {
         plan
     }
 
-    /// Whatever is ready runs.
+    /// Starts all ready occurrences.
     fn start(&mut self, now: Timestamp) {
         for (live, ends_at) in &mut self.open {
             if live.state == LiveState::Queued {
@@ -122,7 +122,8 @@ impl World {
         self.open.iter().filter_map(|(_, ends_at)| *ends_at).min()
     }
 
-    /// The first one that runs ends, as stores do it: the next in line starts, and a replay that waits is woken.
+    /// Ends the first running occurrence as stores do: the next waiting one starts, and a waiting replay is
+    /// woken.
     fn end_one(&mut self) {
         let now = self.first_end().expect("one runs");
         let ended = self.open.iter().position(|(_, ends_at)| *ends_at == Some(now)).expect("one runs");
@@ -140,7 +141,7 @@ impl World {
         }
     }
 
-    /// Lets time pass; schedules fire only while a scheduler is up.
+    /// Advances the time; schedules fire only while a scheduler is up.
     fn pass(&mut self, until: Timestamp, is_up: bool, mut check: impl FnMut(&World, &FirePlan)) {
         let from = std::mem::replace(&mut self.now, until);
         loop {
@@ -166,7 +167,7 @@ impl World {
         assert!(running <= 1 || is_allowed, "{running} run at once: {:?}", self.open);
     }
 
-    /// How many open ones a replay has not opened.
+    /// How many open occurrences were not opened by a replay.
     fn regular(&self) -> usize {
         self.open.iter().filter(|(live, _)| !live.ties.replayed).count()
     }
@@ -196,7 +197,7 @@ fn a_week_down_is_replayed_in_full_under_every_policy() {
         let in_grace = 2;
         assert_eq!(world.replayed.len(), 7 * 24 * 60 - in_grace, "{policy:?}");
         assert!(world.replayed.is_sorted(), "{policy:?}");
-        // Of two that are found at once, the policy skips one.
+        // The policy skips one of two that are found at once.
         let skipped: u64 = world.skipped.iter().map(|range| range.count).sum();
         let is_one_skipped = matches!(policy, OverlapPolicy::Skip | OverlapPolicy::Replace);
         assert_eq!(skipped, u64::from(is_one_skipped), "{policy:?}: {:?}", world.skipped);
@@ -365,9 +366,9 @@ fn what_is_missed_right_after_a_replay_is_part_of_it() {
 }
 
 proptest! {
-    /// Whatever the policy, its limits, the outages and how long occurrences run: every missed occurrence within the bounds
-    /// runs once and in order, no job runs twice at once unless that is allowed, and a regular occurrence is skipped only
-    /// for other regular ones.
+    /// Whatever the policy, its limits, the outages and the durations of occurrences: every missed occurrence
+    /// within the bounds runs once and in order, no job runs twice at once unless that is allowed, and a
+    /// regular occurrence is skipped only because of other regular ones.
     #[test]
     fn a_replay_is_complete_and_regular_occurrences_do_not_suffer(
         policy in any_overlap(),
@@ -382,7 +383,7 @@ proptest! {
         let misfire = Misfire { grace_ms: 5_000, limit: misfire_limit, replay_per_minute, ..run_all() };
         let mut world = World::new(Recurring { misfire, ..every(period) }, Overlap { policy, limit, max_open });
         world.lengths_ms = lengths_ms.into();
-        // In the end all are short, so that there is room.
+        // All later runs are short, so that there is room.
         world.lengths_ms.push_back(50);
         let recurrence = world.recurring().recurrence;
         let check = |world: &World, plan: &FirePlan| {

@@ -1,5 +1,5 @@
-//! Recurrences against an oracle that scans local time minute by minute, or second by second, around changes
-//! of clocks in zones that change them in every way there is.
+//! Compares recurrences with an oracle that scans local time minute by minute, or second by second, around
+//! clock changes in zones that cover every kind of change.
 
 mod naive;
 mod scan;
@@ -50,7 +50,7 @@ fn second(text: &str) -> i64 {
     text.parse::<jiff::Timestamp>().unwrap().as_second()
 }
 
-/// When a zone changed its clocks from 1980 to 2037, with the seconds they moved.
+/// The clock changes of a zone from 1980 to 2037, with the seconds by which clocks moved.
 fn changes(name: &str) -> Vec<(i64, i64)> {
     let zone = zone(name);
     let start = jiff::Timestamp::from_second(second("1980-01-01T00:00:00Z")).unwrap();
@@ -88,7 +88,7 @@ fn items(min: i16, max: i16) -> impl Strategy<Value = Vec<Item>> {
     ]
 }
 
-/// Hours in which clocks are changed come up more often than others.
+/// Hours in which clocks change are more frequent than others.
 fn hours() -> impl Strategy<Value = Vec<Item>> {
     prop_oneof![
         items(0, 23),
@@ -142,7 +142,7 @@ fn seven_fields() -> impl Strategy<Value = NaiveCron> {
     })
 }
 
-/// The recurrence, or nothing for a pattern that names no day at all.
+/// The recurrence; `None` for a pattern that matches no day.
 fn recurrence(
     rule: Rule,
     name: &str,
@@ -160,7 +160,7 @@ fn recurrence(
     }
 }
 
-/// Everything that the recurrence says about a range of seconds agrees with the expected fires.
+/// Checks that every answer of the recurrence about a range of seconds agrees with the expected fires.
 fn check(recurrence: &Recurrence, range: Range<i64>, expected: &BTreeSet<i64>) {
     let expected: Vec<i64> = expected.range(range.clone()).copied().collect();
     let (after, until) = (at(range.start).shifted(-1), at(range.end).shifted(-1));
@@ -192,7 +192,7 @@ fn check(recurrence: &Recurrence, range: Range<i64>, expected: &BTreeSet<i64>) {
     assert_eq!(last, expected.last().map(|fire| at(*fire)), "last of {}", context());
 }
 
-/// The choice that a cron pattern makes by itself.
+/// The default choice for a cron pattern.
 fn chosen(cron: &NaiveCron, gap: Option<DstGap>, overlap: Option<DstOverlap>) -> (DstGap, DstOverlap) {
     let all_hours = (0..24)
         .all(|hour| cron.clone().with_only_hours().matches(DateTime::constant(2026, 1, 1, hour, 0, 0, 0)));
@@ -236,7 +236,7 @@ fn all_choices() -> Vec<Choice> {
     GAPS.iter().flat_map(|gap| OVERLAPS.iter().map(|overlap| (*gap, *overlap))).collect()
 }
 
-/// Cases that failed once are written into the tests by name; a file of seeds would say less.
+/// Cases that once failed are tests with names; a file of seeds would say less.
 fn cases(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
@@ -249,7 +249,7 @@ proptest! {
         (name, change, moved) in change(),
         cron in five_fields(),
     ) {
-        // Far enough that a reading and its repetition are both in the scan.
+        // Far enough that the scan contains both a reading and its repetition.
         let margin = moved.abs() + HOUR;
         let scan = Scan::new(&zone(name), change - 2 * margin, change + 2 * margin, 60);
         let matches = scan.matches(|reading| cron.matches(reading));
@@ -287,7 +287,7 @@ proptest! {
     }
 }
 
-/// The readings that a calendar interval names after its anchor, each counted from the anchor by hand.
+/// The readings of a calendar interval after its anchor, each counted from the anchor.
 fn calendar_readings(anchor: DateTime, months: i64, days: i64, count: i64) -> HashSet<DateTime> {
     let reading = |number: i64| {
         let date = if months > 0 {
@@ -312,8 +312,8 @@ proptest! {
         (months, days) in prop_oneof![Just((0, 1)), Just((0, 7)), Just((0, 3)), Just((1, 0)), Just((5, 0)), Just((12, 0))],
         offset_minutes in -150..150i64,
     ) {
-        // Anchored so that some step is near the change, which is where it matters; counted on the clock of
-        // before, so that it may be a reading that the change skips.
+        // The anchor places some step near the change, where it matters. It is computed with the offset
+        // before the change, so that it may be a reading that the change skips.
         let zone = zone(name);
         let before = zone.to_datetime(jiff::Timestamp::from_second(change - 60).unwrap());
         let near = before.checked_add(offset_minutes.minutes()).unwrap();

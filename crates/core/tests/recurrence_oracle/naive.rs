@@ -1,5 +1,6 @@
-//! Cron patterns as lists of items that can print themselves and be asked, value by value, whether they match.
-//! Slow, and written without a look at the real one: no bit sets, no parsing, days tested against the calendar.
+//! Cron patterns as lists of items that can print themselves and test, value by value, whether they match.
+//! Slow, and written independently of the real implementation: no bit sets, no parsing, days tested against
+//! the calendar.
 
 use jiff::ToSpan;
 use jiff::civil::{Date, DateTime, Weekday};
@@ -19,7 +20,7 @@ pub enum Item {
     LastOfWeekday(i8),
 }
 
-/// Lists of items; no seconds means a pattern of five fields, years make it one of seven.
+/// Lists of items. Without seconds it is a pattern of five fields; with years, one of seven.
 #[derive(Debug, Clone)]
 pub struct NaiveCron {
     pub second: Option<Vec<Item>>,

@@ -1,5 +1,5 @@
-//! The oracle: walks UTC instant by instant, asks what the clock on the wall shows, and decides from its
-//! neighbours what was skipped or repeated. Knows nothing of offsets, stretches or transitions.
+//! The oracle: steps through UTC instant by instant, reads the wall clock, and derives from neighbouring
+//! readings what was skipped or repeated. Does not use offsets, stretches or transitions.
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -7,10 +7,11 @@ use jiff::{SignedDuration, Timestamp};
 use punctual_core::recurrence::{DstGap, DstOverlap};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the wall clock showed at evenly spaced instants (in seconds), and what it never showed in between.
+/// The wall-clock readings at evenly spaced instants (in seconds), and the readings that were skipped in
+/// between.
 pub struct Scan {
     readings: Vec<(i64, DateTime)>,
-    /// Each with the instant at which the clock had gone past it.
+    /// Each with the instant at which the clock had passed it.
     skipped: Vec<(i64, DateTime)>,
 }
 
@@ -49,7 +50,7 @@ impl Scan {
 }
 
 impl Matches {
-    /// The instants that fire under a choice.
+    /// The instants that fire with these choices.
     pub fn fires(&self, gap: DstGap, overlap: DstOverlap) -> BTreeSet<i64> {
         let mut fires = BTreeSet::new();
         for instants in self.by_reading.values() {

@@ -1,14 +1,14 @@
-//! Every interleaving of a small house, searched to the end over core's real rules.
+//! An exhaustive search of all interleavings in a small model, with core's real rules.
 //!
-//! Two schedulers, two workers and an observer share a store in which two jobs live: a one-shot that may be
-//! retried once, and a recurring one of two occurrences that run at most once each. The store's verbs compare
-//! and swap as `ports::Store` says and leave every decision to core. Any party may stop for any time between
-//! two steps, so a paused worker, a late fire or a gate opened twice needs no step of its own.
+//! Two schedulers, two workers and an observer share a store with two jobs: a one-shot that may be retried
+//! once, and a recurring one with two occurrences that run at most once each. The store's verbs do
+//! compare-and-swap as `ports::Store` says and leave every decision to core. Any party may stop for any time
+//! between two steps, so a paused worker, a late fire or a gate opened twice needs no separate step.
 //!
-//! What makes a search finite is bounded by name in [`Bounds`]: faults (crash, lost answer, doubled message,
-//! give-back, cancel) share one budget, sessions and beats are few, time is not counted. Everything at once is
-//! still too much, so there are several searches, each with other bounds, and within its bounds none leaves
-//! anything out. The broken rules at the end show that a search would notice.
+//! [`Bounds`] names everything that keeps a search finite: faults (crash, lost answer, duplicate message,
+//! give-back, cancel) share one budget, sessions and heartbeats are few, and time is not counted. Everything
+//! at once is still too much, so there are several searches with different bounds. Within its bounds, each
+//! search is complete. The broken rules at the end show that a search detects violations.
 
 mod store;
 mod world;
@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use store::{Broken, ONE_SHOT, RECURRING};
 use world::{Bounds, Scope, property};
 
-/// Everyone and everything, but no fault except silence.
+/// All parties and jobs, but no fault except silence.
 const WHOLE_HOUSE: Bounds = Bounds {
     jobs: &[ONE_SHOT, RECURRING],
     schedulers: 2,
@@ -27,14 +27,14 @@ const WHOLE_HOUSE: Bounds = Bounds {
     faults: 0,
     is_observed: true,
 };
-/// Schedulers race while messages go astray; no session is lost.
+/// Schedulers race while messages are lost; no session is lost.
 const SCHEDULERS_RACE: Bounds = Bounds { faults: 2, is_observed: false, ..WHOLE_HOUSE };
-/// One occurrence through every pair of faults, and what comes after a lost session.
+/// One occurrence with every pair of faults, and what follows a lost session.
 const RETRIED: Bounds = Bounds { jobs: &[ONE_SHOT], schedulers: 1, sessions: 3, faults: 2, ..WHOLE_HOUSE };
 /// Workers that hold two leases at once, so that a resync keeps one and returns the other.
 const TWO_LEASES: Bounds = Bounds { jobs: &[RECURRING], schedulers: 1, slots: 2, faults: 2, ..WHOLE_HOUSE };
 
-/// Searches to the end and expects that nothing is violated.
+/// Searches completely and expects no violation.
 fn holds(bounds: Bounds) {
     let checker = Scope { bounds, broken: None }.checker().spawn_bfs().join();
     for (name, path) in checker.discoveries() {
@@ -49,7 +49,7 @@ fn holds(bounds: Bounds) {
     );
 }
 
-/// Expects that the search comes upon this: a violation if a rule is broken, otherwise an example.
+/// Expects that the search finds this: a violation if a rule is broken, otherwise an example.
 fn finds(bounds: Bounds, broken: Option<Broken>, name: &'static str) {
     let found = HasDiscoveries::AllOf(BTreeSet::from([name]));
     let checker = Scope { bounds, broken }.checker().finish_when(found).spawn_bfs().join();
@@ -105,7 +105,8 @@ fn what_runs_and_what_waits_can_be_cancelled() {
     finds(RETRIED, None, property::CANCELLED_WHILE_WAITING);
 }
 
-/// The reason for turns and resyncs: a copy of a poll that was answered empty may still be granted.
+/// The reason for poll sequence numbers and resyncs: a copy of a poll that was answered empty may still be
+/// granted.
 #[test]
 fn a_late_copy_of_a_poll_can_lease_unnoticed_until_the_next_turn() {
     finds(SCHEDULERS_RACE, None, property::LEASED_UNNOTICED);

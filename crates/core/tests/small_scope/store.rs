@@ -1,5 +1,5 @@
-//! The store of the small house: rows in vectors, verbs that compare, ask core and write. Every verb is one
-//! step of the search, as every verb of a real store is one transaction.
+//! The store of the small model: rows in vectors, and verbs that compare, ask core and write. Every verb is
+//! one step of the search, as every verb of a real store is one transaction.
 
 use punctual_core::defects::{self, Defect};
 use punctual_core::gates::Gate;
@@ -21,11 +21,11 @@ pub const RECURRING: JobId = JobId::from_bytes([2; 16]);
 const JOB_VERSION: u32 = 1;
 const SUBMITTED: Timestamp = Timestamp::from_micros(0);
 const FIRST: Timestamp = Timestamp::from_micros(10_000_000);
-/// The time of all that happens after the fires. Rules compare times only where a fire or a gate is due, and
-/// by now all are.
+/// The time of everything after the fires. Rules compare times only where a fire or a gate is due, and by now
+/// all are.
 const NOW: Timestamp = Timestamp::from_micros(30_000_000);
 
-/// A rule broken on purpose, in core or in this store.
+/// A deliberately broken rule, in core or in this store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
     FireWithoutVersion,
@@ -40,8 +40,8 @@ pub enum Broken {
 }
 
 impl Broken {
-    /// Breaks or mends the rules of core on this thread: the search runs on threads of its own, so every step
-    /// says it anew.
+    /// Breaks or restores the rules of core on this thread. The search runs on its own threads, so every step
+    /// sets it again.
     pub fn plant(broken: Option<Broken>) {
         defects::plant(match broken {
             Some(Broken::AnyEpoch) => Some(Defect::DropEpoch),
@@ -78,7 +78,7 @@ fn submitted(id: JobId) -> ScheduleState {
     }
 }
 
-/// A schedule's row, or a scheduler's reading of it.
+/// A schedule's row, or a scheduler's copy of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScheduleRow(pub ScheduleState);
 
@@ -103,7 +103,7 @@ impl Hash for LiveRow {
     }
 }
 
-/// What the checks need of a row of history.
+/// The columns of a history row that the checks need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Past {
     pub execution: ExecutionId,
@@ -115,7 +115,7 @@ pub struct Past {
 pub struct Session {
     pub is_open: bool,
     pub beat: u8,
-    /// The last turn used.
+    /// The last poll sequence number used.
     pub turn: u8,
 }
 
@@ -123,10 +123,10 @@ pub struct Session {
 pub struct Store {
     pub schedules: Vec<ScheduleRow>,
     pub live: Vec<LiveRow>,
-    /// Sorted: in what order rows came does not matter to any rule.
+    /// Sorted: the order of insertion does not matter to any rule.
     pub history: Vec<Past>,
     pub dead_letters: Vec<OccurrenceId>,
-    /// A session's id is its place here.
+    /// A session's id is its index here.
     pub sessions: Vec<Session>,
 }
 
@@ -156,7 +156,7 @@ impl Store {
         }
     }
 
-    /// Fires at the moment at which the reading is due and returns the occurrences that came into being.
+    /// Fires when the schedule that was read is due and returns the new occurrences.
     pub fn fire(&mut self, reading: &ScheduleState, broken: Option<Broken>) -> Vec<OccurrenceId> {
         let row = self.schedules.iter().position(|row| row.0.job == reading.job);
         let current = row.map(|row| self.schedules[row].0.clone());
@@ -238,7 +238,7 @@ impl Store {
             return Resynced::StaleTurn;
         }
         asking.turn = turn;
-        // From the back, because a row may go.
+        // In reverse, because a row may be removed.
         for row in (0..self.live.len()).rev() {
             let live = &self.live[row].0;
             let lease = LeaseRef { execution: live.execution(), epoch: live.epoch };
@@ -250,14 +250,14 @@ impl Store {
         Resynced::Done
     }
 
-    /// Whether the beat counts: a lost session's does not.
+    /// Returns whether the heartbeat counts: that of a lost session does not.
     pub fn beat(&mut self, session: SessionId) -> bool {
         let beating = &mut self.sessions[session.0 as usize];
         beating.beat += u8::from(beating.is_open);
         beating.is_open
     }
 
-    /// Loses the session if its counter stands where it was seen, and says whether it did.
+    /// Marks the session lost if its counter has not changed since it was read; returns whether it did.
     pub fn lose(&mut self, session: SessionId, seen: u8, broken: Option<Broken>) -> bool {
         let silent = &mut self.sessions[session.0 as usize];
         let is_lost = silent.beat == seen || broken == Some(Broken::LoseWithoutComparing);
@@ -279,7 +279,7 @@ impl Store {
         }
     }
 
-    /// Whether the cancel was accepted.
+    /// Returns whether the cancel was accepted.
     pub fn cancel(&mut self, occurrence: OccurrenceId) -> bool {
         let Some(row) = self.find(occurrence) else { return false };
         match self.live[row].0.cancelled(None, NOW) {

@@ -1,4 +1,4 @@
-//! The small house around the store: who may do what next, and what must hold after every step.
+//! The model around the store: which action each party may take next, and what must hold after every step.
 
 use crate::store::{
     Broken, Claimed, LiveRow, ONE_SHOT, RECURRING, Resynced, ScheduleRow, Session, Store, settings,
@@ -10,27 +10,27 @@ use punctual_core::ports::LeaseRef;
 use stateright::{Model, Property};
 
 const WORKERS: usize = 2;
-/// Beats of a session after its opening.
+/// Heartbeats of a session after its opening.
 const BEATS_MAX: u8 = 1;
 
-/// How much of the house is in one search. The product of everything at once is out of reach; each search
-/// leaves out what the others look at.
+/// The size of one search. Searching everything at once is infeasible; each search leaves out what the others
+/// cover.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     pub jobs: &'static [JobId],
-    /// Schedulers hold at most one reading each.
+    /// A scheduler holds at most one schedule that it has read.
     pub schedulers: usize,
-    /// Sessions that are ever opened, the workers' first ones included.
+    /// Sessions that are ever opened, including the workers' first ones.
     pub sessions: usize,
-    /// Leases that a worker asks for at once.
+    /// Leases that a worker requests at once.
     pub slots: usize,
-    /// Crashes, lost answers, doubled messages, give-backs and cancels in one run, all together.
+    /// Crashes, lost answers, duplicate messages, give-backs and cancels in one run, all together.
     pub faults: u8,
-    /// Whether the observer looks, so that sessions can be lost.
+    /// Whether the observer scans, so that sessions can be lost.
     pub is_observed: bool,
 }
 
-/// The model to be searched: the rules as they are, or with one of them broken.
+/// The model to be searched: with the real rules, or with one of them broken.
 pub struct Scope {
     pub bounds: Bounds,
     pub broken: Option<Broken>,
@@ -39,25 +39,26 @@ pub struct Scope {
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub struct World {
     pub store: Store,
-    /// What schedulers have read and not yet fired. Which of them read it does not matter.
+    /// Schedules that schedulers have read and not yet fired. Which scheduler read one does not matter.
     readings: Vec<ScheduleRow>,
     workers: [Worker; WORKERS],
-    /// The session that the observer looks at, and the beat at which it saw it.
+    /// The session that the observer watches, and the counter that it read.
     seen: Option<(SessionId, u8)>,
     /// A copy of a message that has not arrived yet.
     late: Option<Message>,
     faults_left: u8,
-    /// What no store keeps, only this audit: every fire, accepted cancels, and sessions lost while they beat.
+    /// Data for the audit, which no store has: every fire, accepted cancels, and sessions lost while they
+    /// sent heartbeats.
     fired: Vec<OccurrenceId>,
     asked_to_stop: Vec<OccurrenceId>,
     lost_though_beating: bool,
 }
 
-/// What a worker knows.
+/// The knowledge of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 struct Worker {
     session: Option<SessionId>,
-    /// The last turn that it has used, as far as it knows.
+    /// The last poll sequence number that it knows it has used.
     turn: u8,
     /// An answer was lost, so that it must resync before it polls again.
     is_unsure: bool,
@@ -80,7 +81,7 @@ enum Message {
     GiveBack { session: SessionId, lease: LeaseRef },
 }
 
-/// What becomes of a message beside being handled.
+/// What happens to a message besides being handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     Answered,
@@ -161,7 +162,7 @@ impl World {
             actions.extend((0..self.store.schedules.len()).map(Action::ReadDue));
         }
         actions.extend((0..self.readings.len()).map(Action::Fire));
-        // Whoever saw a retry coming may open its gate, once or again, at any time after.
+        // A party that expects a retry may open its gate, once or repeatedly, at any later time.
         let failed = self.store.history.iter().filter(|past| past.status == Status::Failed);
         let retries = failed.map(|past| past.execution.occurrence.attempt(past.execution.attempt + 1));
         actions.extend(retries.map(Action::OpenTimeGate));
@@ -195,7 +196,7 @@ impl World {
                 actions.extend(may_double.then_some(Action::GiveBack(n, *lease, Fate::Doubled)));
             }
         }
-        // A beat that no look of the observer precedes changes nothing that anyone could tell.
+        // A heartbeat before any scan of the observer has no visible effect.
         let row = self.store.sessions[session.0 as usize];
         let matters = !row.is_open || self.seen.is_some_and(|(seen, _)| seen == session);
         if matters && row.beat < BEATS_MAX {
@@ -210,7 +211,7 @@ impl World {
         if self.seen.is_some() {
             actions.push(Action::Lose);
         } else {
-            // Losing a session that holds nothing takes nothing from anyone.
+            // Losing a session that holds nothing has no effect.
             let holders = self.store.live.iter().filter_map(row_lease).map(|(session, _)| session);
             actions.extend(holders.filter(|session| self.is_open(*session)).map(Action::Observe));
         }
@@ -327,7 +328,7 @@ impl World {
         }
     }
 
-    /// Pays for a fault, and keeps the copy of a doubled message.
+    /// Charges a fault to the budget, and keeps the copy of a duplicate message.
     fn suffer(&mut self, fate: Fate, message: Message) {
         if fate != Fate::Answered {
             self.faults_left -= 1;
@@ -337,7 +338,7 @@ impl World {
         }
     }
 
-    /// A copy is handled like the message itself, but whoever sent it has long stopped listening.
+    /// A copy is handled like the message itself, but its sender no longer waits for the answer.
     fn late_copy_arrives(&mut self, broken: Option<Broken>) {
         match self.late.take().expect("there is a late copy") {
             Message::Poll { session, turn } => {
@@ -353,8 +354,8 @@ impl World {
         }
     }
 
-    /// Counts turns from the oldest one that anybody could still tell from another, because states that differ
-    /// only in how many turns went before behave the same.
+    /// Renumbers poll sequence numbers from the oldest one that still matters, because states that differ
+    /// only in how many came before behave the same.
     fn renumber_turns(&mut self) {
         for worker in &mut self.workers {
             let Some(session) = worker.session else { continue };
@@ -372,7 +373,7 @@ impl World {
         }
     }
 
-    /// Every lease that a worker believes in and has not reported on, with its session.
+    /// Every lease that a worker believes to hold and has not reported on, with its session.
     fn beliefs(&self) -> impl Iterator<Item = (SessionId, LeaseRef)> {
         self.workers.iter().filter_map(|worker| Some((worker.session?, worker))).flat_map(
             |(session, worker)| {
@@ -503,7 +504,8 @@ pub mod property {
             .all(|believed| world.store.live.iter().filter_map(row_lease).any(|held| held == believed))
     }
 
-    /// Every lease of a live session that its worker does not know of, with the worker and the last turn used.
+    /// Every lease of a live session that its worker does not know of, with the worker and the last poll
+    /// sequence number used.
     fn unknown_leases(world: &World) -> impl Iterator<Item = (&Worker, u8)> {
         let leases = world.store.live.iter().filter_map(row_lease);
         leases.filter(|(session, _)| world.is_open(*session)).filter_map(|(session, lease)| {
@@ -513,8 +515,8 @@ pub mod property {
         })
     }
 
-    /// A worker that does not know of a lease is about to find out: it knows that an answer was lost, or its
-    /// next turn will be refused as used. Either makes it resync.
+    /// A worker that does not know of a lease will find out: it knows that an answer was lost, or its next
+    /// poll sequence number will be rejected as used. Either makes it resync.
     fn unknown_leases_are_revealed(world: &World) -> bool {
         unknown_leases(world).all(|(worker, turn_used)| worker.is_unsure || turn_used > worker.turn)
     }

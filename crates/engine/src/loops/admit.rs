@@ -1,6 +1,6 @@
-//! Lets the lines of limits move: those that a commit of this node has made room in at once, those that wait for a time
-//! when it has come, and all others within a second. The same calls have what is queued take its place again where limits
-//! have become tighter.
+//! Serves the wait lists of limits: those in which a commit of this node has made room at once, those that
+//! wait for a time when it has come, and all others within a second. The same calls do the re-admission where
+//! limits have become tighter.
 
 use crate::Context;
 use crate::desk::Reservation;
@@ -13,7 +13,7 @@ use std::pin::pin;
 pub(crate) async fn admit(context: &Context) {
     let clock = &context.host.clock;
     let mut looked_at = clock.monotonic();
-    // Behind which a look goes on that has more than a page.
+    // Where a scan of more than one page continues.
     let mut after = None;
     let mut pause = ErrorPause::default();
     loop {
@@ -56,8 +56,8 @@ pub(crate) async fn admit(context: &Context) {
     }
 }
 
-/// Looks for lines in which anybody waits, a page of them; where the next one begins, if there is one. `None` if it was not
-/// possible.
+/// Reads one page of the wait lists that are not empty; returns where the next page starts, if there is one.
+/// `None` if the read failed.
 async fn look(context: &Context, after: Option<LimiterId>) -> Option<Option<LimiterId>> {
     match context.store.waiting_lines(after, limits::LINES_PER_STEP_MAX).await {
         Ok(page) => {

@@ -1,5 +1,5 @@
-//! The leader looks whether anything has been due for too long without anybody having fired it: what no scheduler can tell
-//! of its own fires.
+//! The leader checks whether anything has been due for too long without being fired. No scheduler can see
+//! that from its own fires.
 
 use crate::{Context, Duties};
 use punctual_core::ids::SegmentSet;

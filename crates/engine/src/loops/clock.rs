@@ -1,4 +1,4 @@
-//! Keeps this node's idea of the store's time fresh, and judges by it whether this node may fire.
+//! Keeps this node's estimate of the store's time up to date, and decides by it whether this node may fire.
 
 use crate::Context;
 

@@ -1,4 +1,5 @@
-//! Takes part in the cluster: joins, beats, looks, and does this node's own part of the deal. And leaves in order.
+//! Takes part in the cluster: joins, sends heartbeats, scans, carries out this node's part of the
+//! distribution, and leaves in order.
 
 use crate::cluster::Seat;
 use crate::{Context, Duties, Engine};
@@ -15,10 +16,10 @@ pub(crate) async fn cluster(context: &Context) {
     join(stay(context, seat), attend(context, seat)).await;
 }
 
-/// Stays a member: joins, and beats from then on.
+/// Stays a member: joins, and then sends heartbeats.
 async fn stay(context: &Context, seat: &Seat) {
     let cluster = &context.cluster;
-    // An answer that got lost may have made us a member: until it is certain, the same id is tried again.
+    // A lost answer may have made us a member: until the outcome is certain, the same id is retried.
     let mut candidate = new_member(context);
     loop {
         let answer = match cluster.member() {
@@ -35,7 +36,7 @@ async fn stay(context: &Context, seat: &Seat) {
         };
         match answer {
             Ok(()) if cluster.member().is_some() => candidate = new_member(context),
-            // Given up: back under another id, at once.
+            // Evicted: join again at once, with another id.
             Ok(()) if !cluster.is_leaving() => continue,
             Ok(()) => {}
             Err(error) => {
@@ -48,7 +49,7 @@ async fn stay(context: &Context, seat: &Seat) {
 }
 
 fn new_member(context: &Context) -> MemberId {
-    // By time first, so that whoever has been there longest leads.
+    // Ordered by time, so that the oldest member leads.
     let millis = context.time.now().as_micros() / 1_000;
     let text = format!("{millis:012x}-{:016x}", context.host.random.next_u64());
     MemberId::new(text).expect("hexadecimal digits are plain")
@@ -66,7 +67,7 @@ async fn join_as(context: &Context, seat: &Seat, member: &MemberId) -> Result<St
     Ok(standing)
 }
 
-/// Says that this member is alive, and how it is.
+/// Sends a heartbeat with the current card.
 async fn beat(context: &Context, seat: &Seat, member: &MemberId) -> Result<(), CoordinationError> {
     let (card, sent_at) = (context.card(seat), context.host.clock.monotonic());
     match context.ask(seat.coordination.beat(member, card.written())).await? {
@@ -89,7 +90,7 @@ fn given_up(context: &Context, member: &MemberId) {
     context.settle();
 }
 
-/// Looks at the cluster again and again, and does what the deal asks of this node.
+/// Scans the cluster periodically and carries out this node's part of the distribution.
 async fn attend(context: &Context, seat: &Seat) {
     if context.config.duties == Duties::OwnCommits {
         return;
@@ -109,7 +110,8 @@ async fn round(context: &Context, seat: &Seat) -> Result<(), CoordinationError> 
     let Some(member) = context.cluster.member().filter(|_| !context.cluster.is_leaving()) else {
         return Ok(());
     };
-    // Others leave to this member what they believe it will take, so they hear first that it does not stand.
+    // Others leave segments to this member that they expect it to acquire, so publish first that it is not
+    // eligible.
     if context.stands() != context.cluster.told_stands() {
         beat(context, seat, &member).await?;
     }
@@ -117,7 +119,7 @@ async fn round(context: &Context, seat: &Seat) -> Result<(), CoordinationError> 
     let roster = context.ask(seat.coordination.look()).await?;
     context.cluster.saw(&roster);
     if !roster.members.iter().any(|other| other.id == member) {
-        // The next beat says so for certain.
+        // The next heartbeat will confirm it.
         return Ok(());
     }
     let mut standing = standing(&roster);
@@ -129,8 +131,8 @@ async fn round(context: &Context, seat: &Seat) -> Result<(), CoordinationError> 
     let moves = deal(&member, &roster, &standing);
     let kept = without(holdings(&member, &roster), &moves.release);
     let looked = || context.cluster.membership(|membership| membership.looked(&member, sent_at, kept));
-    // Nothing is released before it is no longer looked after here. But whoever has looked after everything until now does so
-    // until its part is its own.
+    // This node stops owning segments before it releases them. A node that owned everything until now
+    // continues to do so until it has acquired its share.
     let is_sure = context.cluster.membership(|membership| membership.has_looked(&member));
     if is_sure {
         looked();
@@ -171,7 +173,7 @@ fn segment(name: LeaseName) -> Option<Segment> {
     }
 }
 
-/// What was taken; nothing where this member was given up.
+/// The acquired leases; `None` if this member was evicted.
 async fn carry_out(
     context: &Context,
     seat: &Seat,
@@ -193,8 +195,9 @@ async fn carry_out(
 }
 
 impl Engine {
-    /// Gives up segments and leadership, and leaves the cluster. The loops go on meanwhile, and fire what is due until
-    /// others look after it: call this before they are stopped, so that nothing is late. Takes a bounded time.
+    /// Releases segments and leadership, and leaves the cluster. The loops continue meanwhile, and fire what
+    /// is due until other members own it: call this before they are stopped, so that nothing is late. Takes a
+    /// bounded time.
     pub async fn hand_over(&self) {
         let context = &self.context;
         let Some(seat) = &context.cluster.seat else { return };
@@ -228,18 +231,18 @@ async fn release_all(context: &Context, seat: &Seat, member: &MemberId) -> Resul
         roster = context.ask(seat.coordination.look()).await?;
     }
     if is_all_held(&roster, member) {
-        // Whoever has taken them reads what is due in them just now.
+        // The new owners are reading what is due in them.
         clock.sleep(context.cluster.look_interval()).await;
     }
     Ok(())
 }
 
-/// Whether there is another to hand over to.
+/// Whether there is an eligible member to hand over to.
 fn has_heirs(roster: &Roster, member: &MemberId) -> bool {
     standing(roster).iter().any(|other| other != member)
 }
 
-/// Whether others look after all segments.
+/// Whether other members hold all segments.
 fn is_all_held(roster: &Roster, member: &MemberId) -> bool {
     let held = roster.held.iter().filter(|(_, holder)| holder != member);
     held.filter_map(|(lease, _)| segment(lease.name)).collect::<SegmentSet>() == SegmentSet::ALL

@@ -1,5 +1,5 @@
-//! Claims queued work for parked polls: what this node has queued at once, what others have when they say so or when a
-//! look finds it.
+//! Claims queued work for waiting polls: work queued by this node at once, work of other nodes on
+//! notification or when a scan finds it.
 
 use crate::Context;
 use crate::desk::Reservation;
@@ -13,11 +13,11 @@ pub(crate) async fn dispatch(context: &Context) {
     let config = &context.config;
     let mut pause = LookPause::new(config.dispatch_interval_min);
     let mut looked_at = clock.monotonic();
-    // Whether the counts say that there is more than the last claims were given.
+    // Whether the counters show more work than the last claims got.
     let mut is_more_counted = false;
     loop {
-        // By a time of its own, not after so long without a wake-up: on a node that is never quiet for that long, work
-        // that another node has queued would lie beside a poll that waits here.
+        // The scan has a fixed time and does not wait for a period without wake-ups: on a node that is never
+        // quiet for that long, work queued by another node would not reach a waiting poll here.
         let now = clock.monotonic();
         let is_hearing = context.others.is_hearing();
         let is_patient = is_hearing && !is_more_counted;
@@ -42,19 +42,19 @@ pub(crate) async fn dispatch(context: &Context) {
         if is_look {
             pause.found(round.claimed);
         } else if config.shares_store && round.is_any_empty {
-            // No proof that there is nothing: a claim passes over what another process has locked at that moment, be it
-            // only to look at it, and nobody tells of it once more.
+            // This does not prove that there is no work: a claim skips rows that another process has locked
+            // at that moment, even for a read, and no second notification follows.
             pause.start_anew();
             looked_at = now;
         }
-        // Whoever holds it may do so for long. Asked only once looks become so rare that it matters.
+        // The row may stay locked for long. Check the counters only once scans are so rare that it matters.
         let is_rare = is_hearing && pause.within(config.dispatch_interval_hearing) > config.dispatch_interval;
         is_more_counted = round.is_any_empty && is_rare && is_more_counted_than_given(context).await;
     }
 }
 
-/// Whether a poll was given nothing although, going by the counts, something is queued that it serves: a claim has passed over
-/// what another transaction had locked, or the counts are a moment ahead.
+/// Whether a poll got nothing although the counters show queued work that it serves: a claim has skipped rows
+/// that another transaction had locked, or the counters are a moment ahead.
 async fn is_more_counted_than_given(context: &Context) -> bool {
     match context.claimable().await {
         Ok(depths) => depths.iter().any(|depth| context.desk.is_idle_for(&depth.lane)),
@@ -65,10 +65,10 @@ async fn is_more_counted_than_given(context: &Context) -> bool {
     }
 }
 
-/// What one call to claim brought.
+/// The result of one claim call.
 struct Round {
     claimed: usize,
-    /// Whether there was nothing for at least one of the polls.
+    /// Whether at least one of the polls got nothing.
     is_any_empty: bool,
 }
 
@@ -105,7 +105,7 @@ async fn claim(context: &Context, claims: Vec<Claim>) -> Round {
             for offer in offers {
                 context.desk.failed(offer, &error.to_string());
             }
-            // The workers ask again.
+            // The workers will poll again.
             Round { claimed: 0, is_any_empty: false }
         }
     }

@@ -1,5 +1,5 @@
-//! Fires what is due: schedules, the time gates of waiting attempts, expiries. Due times come from the store ahead of
-//! time and from everyone on this node who commits one.
+//! Fires what is due: schedules, the time gates of waiting attempts, expiries. Due times come from scans of
+//! the store ahead of time and from commits of this node.
 
 use crate::agenda::segment_of;
 use crate::desk::Reservation;
@@ -13,20 +13,20 @@ use punctual_core::time::{Monotonic, Timestamp};
 use std::pin::pin;
 use std::time::Duration;
 
-/// Entries that one scan takes of each kind and segment. A scan that comes back full is repeated as soon as
-/// its entries have been fired.
+/// Entries that one scan reads of each kind and segment. A scan that returns a full page is repeated as soon
+/// as its entries have been fired.
 const SCAN_LIMIT: usize = 256;
-/// How old the store's time may be when something is fired by it: a clock that is set back is noticed within this.
+/// The maximum age of the store's time for a fire: a clock that is set back is noticed within this time.
 const CLOCK_AGE_MAX: Duration = Duration::from_millis(100);
 
 pub(crate) async fn fire(context: &Context) {
     let clock = &context.host.clock;
-    // Never on a node that fires its own commits only.
+    // `None` on a node that fires only its own commits.
     let mut next = (context.config.duties == Duties::Everything).then(|| NextScan::at(clock.monotonic()));
-    // Two, because a store that can be read may still not be written to.
+    // Two pauses, because a store that can be read may still not accept writes.
     let (mut read_pause, mut write_pause) = (ErrorPause::default(), ErrorPause::default());
     loop {
-        // Segments that have just come are read at once.
+        // Newly acquired segments are scanned at once.
         if next.is_some_and(|next| context.cluster.take_scan() || next.is_due(context)) {
             next = Some(refill(context, &mut read_pause).await);
         }
@@ -40,13 +40,14 @@ pub(crate) async fn fire(context: &Context) {
             sleep_until_due(context, next).await;
             continue;
         }
-        // Only what this node does not read again.
+        // Only entries that this node does not scan again.
         let scanned = context.scanned();
         let kept = due.iter().filter(|entry| !scanned.contains(segment_of(entry))).cloned().collect();
         match fire_batch(context, due).await {
             Ok(conflicts) => {
                 write_pause.succeeded();
-                // Somebody else has fired what is looked after here, and leaves the next time to whoever reads it.
+                // Another node has fired schedules that this node owns, and leaves their next times to the
+                // owner's scan.
                 if conflicts > 0 && context.is_coordinated() {
                     let soon = clock.monotonic().plus(context.config.refill_interval / 20);
                     next = next.map(|next| next.no_later_than(soon));
@@ -63,12 +64,13 @@ pub(crate) async fn fire(context: &Context) {
     }
 }
 
-/// When due times are read next.
+/// When to scan for due times next.
 #[derive(Clone, Copy)]
 struct NextScan {
-    /// From when on, once nothing that is due is held: a page that was full shows nothing new before its entries are fired.
+    /// The earliest time, once no due entry is held: after a full page, a scan finds nothing new before its
+    /// entries are fired.
     idle_at: Monotonic,
-    /// In any case.
+    /// The latest time.
     at: Monotonic,
 }
 
@@ -88,7 +90,7 @@ impl NextScan {
     }
 }
 
-/// What was taken to be fired and may not have been.
+/// Adds entries again that were taken to be fired and may not have been.
 fn hold_again(context: &Context, due: Vec<Due>) {
     let now = context.time.now();
     for entry in due {
@@ -96,7 +98,7 @@ fn hold_again(context: &Context, due: Vec<Due>) {
     }
 }
 
-/// Reads ahead; returns when to do so again.
+/// Scans ahead; returns when to do so again.
 async fn refill(context: &Context, read_pause: &mut ErrorPause) -> NextScan {
     let now = context.time.now();
     let (clock, config) = (&context.host.clock, &context.config);
@@ -109,7 +111,7 @@ async fn refill(context: &Context, read_pause: &mut ErrorPause) -> NextScan {
             read_pause.succeeded();
             let mut truncated = context.agenda.is_full();
             let mut counts = std::collections::BTreeMap::new();
-            // What went to another node while it was being read is that one's to fire.
+            // Segments that moved to another node during the scan are that node's to fire.
             let segments = context.scanned();
             for entry in due.into_iter().filter(|entry| segments.contains(segment_of(entry))) {
                 let count: &mut usize = counts.entry(source(&entry)).or_default();
@@ -118,7 +120,7 @@ async fn refill(context: &Context, read_pause: &mut ErrorPause) -> NextScan {
                 context.agenda.add(now, entry);
             }
             let next = NextScan::at(clock.monotonic().plus(config.refill_interval));
-            // A full page hides what comes after it: look again before its last entry is due.
+            // A full page hides later entries: scan again before its last entry is due.
             let soon = clock.monotonic().plus(config.refill_interval / 20);
             if truncated { NextScan { idle_at: soon, ..next } } else { next }
         }
@@ -147,7 +149,7 @@ async fn sleep_until_due(context: &Context, next: Option<NextScan>) {
     select(pin!(context.agenda.changed()), select(due, refill)).await;
 }
 
-/// Fires what is due, and returns how many schedules somebody else had fired or changed.
+/// Fires what is due, and returns how many schedules another node had fired or changed.
 async fn fire_batch(context: &Context, due: Vec<Due>) -> Result<usize, StoreError> {
     let _firing = context.firing.lock().await;
     let now = context.time.now();

@@ -1,5 +1,5 @@
-//! The loops. Each goes round until it is dropped, and each round is complete in itself. One that is not among the
-//! node's duties ends at once.
+//! The loops. Each runs until it is dropped, and each iteration is complete in itself. A loop that is not
+//! among the node's duties ends at once.
 
 mod admit;
 mod alert;

@@ -1,4 +1,4 @@
-//! Words between this process and the others on its store, and a look at what those have started.
+//! Notifications between this process and its peers on the store, and a scan of what those have started.
 
 use crate::Context;
 use crate::pause::ErrorPause;
@@ -7,7 +7,7 @@ use punctual_core::limits;
 use punctual_core::ports::{Heard, RunningPlace, StoreError};
 use std::collections::BTreeMap;
 
-/// Looks at parked polls again when others say that there is work for them.
+/// Marks waiting polls as unchecked when peers announce work for them.
 pub(crate) async fn hear(context: &Context) {
     let Some(wakes) = &context.others.wakes else { return };
     let mut error_pause = ErrorPause::default();
@@ -26,7 +26,7 @@ pub(crate) async fn hear(context: &Context) {
                     tracing::warn!(%error, "other processes cannot be heard; looking for their work instead");
                 }
                 context.others.set_hearing(false);
-                // The next look was put off for as long as others could be heard.
+                // While notifications arrived, scans were rare.
                 context.desk.wake_all();
                 context.host.clock.sleep(error_pause.failed()).await;
             }
@@ -34,7 +34,7 @@ pub(crate) async fn hear(context: &Context) {
     }
 }
 
-/// Tells others of work that they could claim.
+/// Notifies peers of work that they could claim.
 pub(crate) async fn tell(context: &Context) {
     let Some(wakes) = &context.others.wakes else { return };
     loop {
@@ -46,11 +46,11 @@ pub(crate) async fn tell(context: &Context) {
     }
 }
 
-/// What runs, by the lease that it runs under.
+/// Running executions, with their lease epochs.
 type Running = BTreeMap<OccurrenceId, Epoch>;
 
-/// Tells listeners of what other processes have started or moved. Those commits are not seen here, so what runs is
-/// compared from time to time; what has finished, listeners read from history themselves.
+/// Tells listeners what other processes have started or changed. Their commits are not visible here, so the
+/// running executions are compared from time to time. Listeners read finished ones from history themselves.
 pub(crate) async fn watch(context: &Context) {
     if !context.config.shares_store {
         return;
@@ -88,7 +88,7 @@ async fn running(context: &Context) -> Result<Running, StoreError> {
     }
 }
 
-/// What runs now and did not before, and the other way round.
+/// Executions that have started running since the last scan, and those that no longer run.
 fn moved(before: &Running, now: &Running) -> Vec<OccurrenceId> {
     let begun = now.iter().filter(|(id, epoch)| before.get(id) != Some(epoch));
     let gone = before.iter().filter(|(id, _)| !now.contains_key(id));

@@ -1,9 +1,10 @@
-//! Finds silent sessions and puts their work back on its way.
+//! Finds silent sessions and recovers their work.
 //!
-//! Every scheduler observes, because an observer must have seen a session's whole silence itself: were it the leader alone, a
-//! leader that dies together with a worker would leave that worker's jobs to a successor who begins to count anew. So
-//! whoever sees a session silent for its lease may call it lost, by comparing and swapping. Only the sweep for what is
-//! left of lost sessions is one node's duty for all; whoever has just called one lost sweeps, too.
+//! Every scheduler observes, because an observer must have seen a session's whole silence itself. If only the
+//! leader did, and it died together with a worker, its successor would have to start counting for that
+//! worker's jobs. Any scheduler that sees a session silent for its lease may therefore declare it lost, by a
+//! compare-and-swap. Only the sweep for remains of lost sessions is a duty of the leader; a scheduler that
+//! has just declared one lost sweeps, too.
 
 use crate::desk::Reservation;
 use crate::{Context, Duties};
@@ -28,7 +29,8 @@ pub(crate) async fn recover(context: &Context) {
 
 async fn round(context: &Context, observer: &mut SessionObserver) -> Result<(), StoreError> {
     let rows = context.store.sessions().await?;
-    // The reading is as old as its answer took; counting from the answer's arrival errs on the session's side.
+    // The reading is as old as the duration of the call. Counting from the arrival of the answer is in the
+    // session's favour.
     let pulses: Vec<Pulse> = rows.iter().map(|row| row.pulse).collect();
     let mut silent = observer.observe(context.host.clock.monotonic(), &pulses);
     if planted(Defect::ExpireByWallClock) {
@@ -51,7 +53,7 @@ async fn round(context: &Context, observer: &mut SessionObserver) -> Result<(), 
     Ok(())
 }
 
-/// Calls these sessions lost; returns how many were.
+/// Declares these sessions lost; returns how many were.
 async fn lose(context: &Context, silent: Vec<Pulse>) -> Result<usize, StoreError> {
     let lost = context.store.lose_sessions(context.time.now(), silent).await?;
     let count = lost.into_iter().filter(|lost| *lost).count();

@@ -1,5 +1,5 @@
-//! Releases or skips the dependents of finished jobs that the commit that finished them did not reach, because
-//! there were too many of them. One node does it for all.
+//! Releases or skips the dependents of finished jobs that the commit which finished them did not reach,
+//! because there were too many. A duty of the leader.
 
 use crate::desk::Reservation;
 use crate::{Context, Duties};

@@ -1,9 +1,9 @@
-//! Deletes what has been kept long enough, a bounded step at a time: history, logs, skipped ranges and answers to
-//! requests; finished jobs, if asked to; and all that is left of deleted jobs. One
-//! node does it for all; the store makes partitions for what is to come on the way.
+//! Deletes old data in bounded steps: history, logs, skipped ranges and responses to requests; finished jobs,
+//! if configured; and the remains of deleted jobs. A duty of the leader. The store also creates upcoming
+//! partitions in these steps.
 //!
-//! All ages of a round count from one reading of the store's clock, which is checked first: after a jump of the clock nothing
-//! is deleted for a while.
+//! All ages of a run are computed from one reading of the store's clock, which is checked first: after a jump
+//! of the clock nothing is deleted for a while.
 
 use crate::{Context, Duties};
 use punctual_core::limits;
@@ -11,7 +11,7 @@ use punctual_core::ports::{Horizon, Retirement, StoreError};
 use punctual_core::time::Timestamp;
 use std::time::Duration;
 
-/// Rows deleted, or jobs looked at, in one transaction.
+/// Rows deleted, or jobs checked, in one transaction.
 const STEP_ROWS: usize = 1_000;
 
 pub(crate) async fn retain(context: &Context) {

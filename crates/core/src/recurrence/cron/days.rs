@@ -7,9 +7,9 @@ use super::Month;
 pub(super) struct MonthDays {
     /// Days 1 to 31.
     pub(super) fixed: u32,
-    /// Days before the last: bit 0 is the last day itself.
+    /// Days before the last day of the month: bit 0 is the last day itself.
     pub(super) before_last: u32,
-    /// Days 1 to 31 whose nearest weekday is meant.
+    /// Days 1 to 31 that are replaced by their nearest weekday.
     pub(super) nearest_weekday: u32,
     pub(super) last_weekday: bool,
 }
@@ -18,7 +18,7 @@ pub(super) struct MonthDays {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct WeekDays {
     pub(super) every: u8,
-    /// The first to fifth of the month.
+    /// The first to fifth of each weekday in the month.
     pub(super) nth: [u8; 5],
     pub(super) last: u8,
 }
@@ -27,7 +27,7 @@ pub(super) struct WeekDays {
 pub(super) struct DayRule {
     pub(super) month_days: MonthDays,
     pub(super) week_days: WeekDays,
-    /// Whether the field leaves its day open.
+    /// Whether the field is a wildcard.
     pub(super) month_days_open: bool,
     pub(super) week_days_open: bool,
 }
@@ -92,7 +92,7 @@ fn all_days(month: &Month) -> u32 {
     ((1u64 << (month.length + 1)) - 2) as u32
 }
 
-/// The weekday nearest to a day, without leaving the month.
+/// The weekday nearest to a day, within the month.
 fn nearest_weekday(month: &Month, day: u8) -> u8 {
     match month.weekday(day) {
         6 if day == 1 => 3,

@@ -1,4 +1,5 @@
-//! A pattern in plain English, from its sets and not from its text, so that it says what will happen.
+//! Descriptions of patterns in plain English, computed from the parsed sets and not from the text, so that
+//! they say what will happen.
 
 use super::days::{MonthDays, WeekDays};
 use super::{CronPattern, nth_bit};
@@ -20,7 +21,7 @@ const MONTHS: [&str; 13] = [
     "December",
 ];
 const ORDINALS: [&str; 5] = ["first", "second", "third", "fourth", "fifth"];
-/// More times of day than this are told by their fields.
+/// If there are more times of day than this, they are described by their fields.
 const TIMES_LISTED_MAX: u64 = 6;
 
 impl CronPattern {
@@ -103,7 +104,7 @@ impl CronPattern {
 /// One time field in words.
 struct Part {
     unit: &'static str,
-    /// Named values rather than a rhythm.
+    /// Single values rather than a repetition.
     is_at: bool,
     /// `Some(1)` for all values, `Some(n)` for every n-th from zero on.
     every: Option<u64>,
@@ -135,7 +136,7 @@ impl Part {
         }
     }
 
-    /// After the smaller unit, which `named` single values or not.
+    /// After the smaller unit; `named` says whether that one has single values.
     fn following(&self, named: bool) -> String {
         match self.every {
             Some(1) if named => format!("of every {}", self.unit),
@@ -184,7 +185,7 @@ impl WeekDays {
     }
 }
 
-/// Weekdays as people say them: the week starts on Monday.
+/// Weekdays in the usual order: the week starts on Monday.
 fn weekday_runs(days: u8) -> Vec<String> {
     let from_monday = u64::from(days >> 1) | u64::from(days & 1) << 6;
     runs(from_monday, |day| WEEKDAYS[(day as usize + 1) % 7].to_owned())
@@ -195,7 +196,7 @@ fn runs(bits: u64, name: impl Fn(u64) -> String) -> Vec<String> {
     number_runs(&values, name)
 }
 
-/// Three or more neighbours are told as a range.
+/// Three or more neighbours are described as a range.
 fn number_runs(values: &[u64], name: impl Fn(u64) -> String) -> Vec<String> {
     let mut parts = vec![];
     for run in values.chunk_by(|a, b| a + 1 == *b) {

@@ -1,4 +1,4 @@
-//! What is wrong with a pattern, precisely enough to put a caret under it.
+//! Errors in a pattern, precise enough to put a caret under the position.
 
 use std::fmt;
 
@@ -28,18 +28,18 @@ impl fmt::Display for CronField {
     }
 }
 
-/// A pattern that cannot be used, where, and what would be right.
+/// An invalid pattern: the position, and what would be valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CronError {
-    /// The character at which it went wrong, counted from 1.
+    /// The character at which the error occurred, counted from 1.
     pub column: usize,
-    /// The field, unless the pattern as a whole is wrong.
+    /// The field, unless the pattern as a whole is invalid.
     pub field: Option<CronField>,
     /// The offending text.
     pub found: String,
     /// What is wrong with it, such as `is out of range`.
     pub problem: String,
-    /// What would be right, such as `use 0–23`.
+    /// What would be valid, such as `use 0–23`.
     pub expected: String,
 }
 

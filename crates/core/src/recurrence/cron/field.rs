@@ -31,7 +31,7 @@ impl<'a> Piece<'a> {
         self.text.eq_ignore_ascii_case(word)
     }
 
-    /// The piece without a suffix, in any case.
+    /// The piece without a suffix, ignoring case.
     pub(super) fn strip_suffix(self, suffix: char) -> Option<Piece<'a>> {
         let text = self.text.strip_suffix([suffix, suffix.to_ascii_lowercase()])?;
         Some(Piece { text, ..self })
@@ -66,7 +66,7 @@ impl CronField {
         }
     }
 
-    /// The largest value that is not another spelling of a smaller one.
+    /// The largest value that is not an alias of a smaller one.
     const fn last(self) -> u16 {
         match self {
             CronField::DayOfWeek => 6,
@@ -74,7 +74,7 @@ impl CronField {
         }
     }
 
-    /// The largest value that `H` chooses by itself: a day that every month has.
+    /// The largest value that `H` chooses without a range: a day that every month has.
     const fn hash_last(self) -> u16 {
         match self {
             CronField::DayOfMonth => 28,
@@ -116,7 +116,7 @@ impl CronField {
     }
 }
 
-/// The values that one item of a list names, and what else matters about how it was written.
+/// The values of one item of a list, and how it was written.
 #[derive(Debug, Default)]
 pub(super) struct Values {
     pub(super) values: Vec<u16>,
@@ -178,7 +178,7 @@ fn parse_range(field: CronField, (from, to): (Piece<'_>, Piece<'_>)) -> Result<(
     Ok((first, last))
 }
 
-/// The values from `from` to `to`, past the end of the field and on from its start if need be.
+/// The values from `from` to `to`, wrapping around at the end of the field if necessary.
 fn walk(field: CronField, from: u16, to: u16) -> Vec<u16> {
     let (min, last) = (field.bounds().0, field.last());
     if from <= to {
@@ -220,13 +220,13 @@ fn parse_hashed(
         None => vec![values[start]],
         Some(step) => values[start..].iter().copied().step_by(step).collect(),
     };
-    // `H/n` leaves the field as open as `*/n`; cron's rule for the day fields asks for a written star.
+    // `H/n` leaves the field as open as `*/n`, but cron's rule for the day fields requires a written star.
     Ok(Values { values, open: open && step.is_some() && field == CronField::Hour, hashed: true })
 }
 
 type HashRange<'a> = Result<(Piece<'a>, Piece<'a>), Piece<'a>>;
 
-/// The range in `H(a-b)`: nothing for a plain `H`, the piece itself if it is neither.
+/// The range in `H(a-b)`: none for a plain `H`, the piece itself if it is neither.
 fn hash_range(base: Piece<'_>) -> Option<HashRange<'_>> {
     let rest = Piece { text: &base.text[1..], column: base.column + 1 };
     if rest.text.is_empty() {

@@ -5,20 +5,21 @@
 //! |---|---|
 //! | `*`, `a`, `a-b`, `a,b`, `*/n`, `a/n`, `a-b/n` | all, one, a range, a list, every n-th of all, from a on, of a range |
 //! | `JAN`…`DEC`, `SUN`…`SAT` | names in any case; Sunday is 0 or 7 |
-//! | `22-6`, `FRI-MON`, `NOV-FEB` | a range may run past the end of its field and go on at its start; years may not |
+//! | `22-6`, `FRI-MON`, `NOV-FEB` | a range may wrap around at the end of its field; years may not |
 //! | `?` | as `*`, in the two day fields |
 //! | `L`, `L-3`, `LW`, `15W` | last day of the month, three before it, its last weekday, the weekday nearest the 15th within the month |
 //! | `5L`, `FRIL`, `MON#2` | last Friday, second Monday of the month |
 //! | `H`, `H/n`, `H(a-b)`, `H(a-b)/n` | a value, or the first of the steps, chosen by the caller's seed; days of the month from 1 to 28 |
 //! | `@hourly`, `@daily`, `@midnight`, `@weekly`, `@monthly`, `@yearly`, `@annually` | the usual patterns |
 //!
-//! If both day fields are restricted, a day on which either matches is taken; a field that starts from `*`
-//! (also `*/2`) or `?` does not count as restricted, and then both must match. This is the rule of cron itself.
-//! A step that is larger than its field (`*/90` for minutes) is refused: it would quietly mean something else.
+//! If both day fields are restricted, a day matches if either field matches. A field that starts with `*`
+//! (also `*/2`) or `?` does not count as restricted, and then both must match. This is the rule of cron
+//! itself. A step that is larger than its field (`*/90` for minutes) is rejected: it would silently mean
+//! something else.
 //!
-//! The pattern is kept as bit sets, and the times of a day are the product of three of them, so that a day is
-//! counted without looking at its seconds and a month without looking at its days (decision 0005 says why no
-//! library does this part).
+//! A pattern is stored as bit sets, and the times of a day are the product of three of them. Counting a day
+//! therefore does not visit its seconds, and counting a month does not visit its days (decision 0005 says why
+//! no library does this part).
 
 mod days;
 mod describe;
@@ -46,7 +47,7 @@ pub(super) struct CronPattern {
     /// Bits 1 to 12.
     months: u64,
     years: Option<YearSet>,
-    /// The first year in which and after which nothing matches.
+    /// The first year from which on nothing matches.
     end_year: i16,
     hour_is_wildcard: bool,
     uses_hash: bool,
@@ -73,24 +74,24 @@ impl YearSet {
 }
 
 impl CronPattern {
-    /// Parses a pattern; `seed` decides what `H` stands for.
+    /// Parses a pattern; `seed` decides the value of `H`.
     pub(super) fn parse(text: &str, seed: u64) -> Result<Self, CronError> {
         parse::parse(text, seed)
     }
 
-    /// Whether the hour field leaves the hour open (`*`, `*/n`, `H/n`, or all hours spelled out).
+    /// Whether the hour field is a wildcard (`*`, `*/n`, `H/n`, or a list of all hours).
     pub(super) const fn hour_is_wildcard(&self) -> bool {
         self.hour_is_wildcard
     }
 
-    /// Whether the seed matters.
+    /// Whether the pattern depends on the seed.
     pub(super) const fn uses_hash(&self) -> bool {
         self.uses_hash
     }
 
     pub(super) fn nth_in(&self, range: &Range<Civil>, index: u64) -> Option<Civil> {
         let (first, second) = day_and_second(range.start);
-        // Number the times from the start of the first day, then every matching day holds equally many.
+        // If times are numbered from the start of the first day, every matching day has equally many.
         let index = index.checked_add(self.passed(first, second))?;
         let mut days_to_skip = index / self.times.count();
         for month in self.months_from(first).take_while(|month| reading(month.first_day, 0) < range.end) {
@@ -141,7 +142,7 @@ impl CronPattern {
         if self.matches_day(day) { self.times.rank(second) } else { 0 }
     }
 
-    /// The months from the one that holds a day, to the end of the pattern's last year.
+    /// The months from the one that contains a day to the end of the pattern's last year.
     fn months_from(&self, day: i64) -> impl Iterator<Item = Month> {
         let first = Month::of_day(day.max(0));
         let before_end = |month: &Month| month.year < self.end_year;
@@ -178,13 +179,13 @@ fn reading(day: i64, second: u32) -> Civil {
     Civil((day * 86_400 + i64::from(second)) * SECOND_US)
 }
 
-/// The day and the second within it, rounded up: patterns know whole seconds only.
+/// The day and the second within it, rounded up: patterns have whole seconds only.
 fn day_and_second(at: Civil) -> (i64, u32) {
     let second = at.0.div_euclid(SECOND_US) + i64::from(at.0.rem_euclid(SECOND_US) != 0);
     (second.div_euclid(86_400), second.rem_euclid(86_400) as u32)
 }
 
-/// The position of the set bit that has `index` set bits below it.
+/// The position of the set bit with `index` set bits below it.
 fn nth_bit(mut bits: u64, index: u64) -> u32 {
     for _ in 0..index {
         bits &= bits - 1;
@@ -197,10 +198,10 @@ fn nth_bit(mut bits: u64, index: u64) -> u32 {
 struct Month {
     year: i16,
     month: i8,
-    /// Day number of its first.
+    /// Day number of its first day.
     first_day: i64,
     length: u8,
-    /// Weekday of its first, Sunday being 0.
+    /// Weekday of its first day; Sunday is 0.
     first_weekday: u8,
 }
 

@@ -1,4 +1,4 @@
-//! From text to pattern.
+//! The parser of patterns.
 
 use super::days::{DayRule, MonthDays, WeekDays};
 use super::error::{CronError, CronField};
@@ -61,7 +61,7 @@ fn shorthand(word: Piece<'_>) -> Result<&'static str, CronError> {
     }
 }
 
-/// What the fields gather as they are read.
+/// The pattern under construction.
 struct Draft {
     times: TimesOfDay,
     months: u64,
@@ -146,7 +146,7 @@ impl Draft {
             CronField::Hour => self.hour_is_wildcard = open || self.times.hours == (1 << 24) - 1,
             CronField::DayOfMonth => self.days.month_days_open = open,
             CronField::DayOfWeek => self.days.week_days_open = open,
-            // A year field that leaves the year open goes on beyond the last year that can be written.
+            // A wildcard in the year field also matches years after the last one that can be written.
             CronField::Year if open && piece.text == "*" => self.years = None,
             _ => {}
         }
@@ -167,7 +167,7 @@ impl Draft {
         }
     }
 
-    /// Reads what only the day fields know; false if the item is a plain one.
+    /// Parses the syntax that only the day fields have; returns false for a plain item.
     fn read_special(&mut self, field: CronField, item: Piece<'_>) -> Result<bool, CronError> {
         match field {
             CronField::DayOfMonth => self.read_month_day(item),

@@ -28,7 +28,7 @@ impl TimesOfDay {
         rank
     }
 
-    /// The time that has `rank` others before it, as a second of the day.
+    /// The time with `rank` others before it, as a second of the day.
     pub(super) fn nth(&self, rank: u64) -> u32 {
         let (per_minute, minutes) = (ones(self.seconds), ones(self.minutes));
         let hour = nth_bit(self.hours, rank / per_minute / minutes);
