@@ -117,7 +117,7 @@ pub enum UpkeepReply {
     ClockNoted,
     ConditionKept,
     TokenPut,
-    /// The token that is valid.
+    /// The stored token: the new one, or an existing one with the same id.
     TokenAdded(Token),
     /// The changes.
     CountsMended(Vec<Drift>),
