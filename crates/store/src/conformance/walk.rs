@@ -31,7 +31,7 @@ const WORKERS: usize = 2;
 const LEASE: Duration = Duration::from_secs(6);
 /// Steps between two complete comparisons.
 const STEPS_BETWEEN_SIGHTS: usize = 20;
-/// A suitable partition width for a store that is opened for a walk.
+/// The partition width for stores that are opened for a walk.
 pub const PORTION: Duration = Duration::from_secs(600);
 const PORTION_US: i64 = PORTION.as_micros() as i64;
 /// Lines that are shown before a difference, and about as many after it.

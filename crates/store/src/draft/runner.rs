@@ -17,7 +17,7 @@ use std::time::Duration;
 const ROUNDS_MAX: usize = 64;
 /// Rounds after which a transaction leaves optional work to others.
 const ROUNDS_UNTIL_LATE: usize = 24;
-/// Retries of a transaction after conflicts. After that its callers are told to retry later.
+/// Retries of a transaction after conflicts. After that its callers get an error and must retry later.
 const CONFLICTS_MAX: u32 = 12;
 /// The pause after the first conflict; it grows with each.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(2);

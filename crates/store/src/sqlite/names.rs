@@ -1,6 +1,6 @@
 //! Names that rows refer to by number (lanes, and the workers of sessions), and the settings of queues.
 //! Only the writer changes these tables, so cached committed rows stay valid until the writer deletes them.
-//! What was cached in a transaction that did not commit must be discarded.
+//! Entries cached in a transaction that did not commit must be discarded.
 
 use super::rows::{all, count, located, one, text_or_none, time_or_none};
 use crate::codes::{queue_row, read_limits, read_placing};

@@ -190,7 +190,7 @@ fn write<R: Rows>(
         let any_moved = rows.move_open_of_job(id, lane_id)?;
         controlled.begun.queued.extend(any_moved.then(|| lane.clone()));
     }
-    // Jobs that depended on a removed schedule will not be released by it.
+    // No later occurrence will resolve the jobs that depend on a removed schedule.
     let is_gone = change.schedule == ScheduleChange::Remove;
     let awaited = is_gone && standing.schedule.as_ref().is_some_and(|schedule| schedule.awaited);
     let mut ties = Ties { awaited, ..Ties::default() };

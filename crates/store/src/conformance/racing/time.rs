@@ -49,8 +49,8 @@ async fn schedulers_fire_each_time_once(round: Round, schedulers: usize) {
     }
 }
 
-/// Fires all jobs, in an order of its own for each scheduler. Returns the occurrences that it was told to
-/// have fired.
+/// Fires all jobs, in a different order for each scheduler. Returns the occurrences that its replies report
+/// as fired.
 async fn fire_all(round: &Round, index: usize, jobs: &[Job], version: u32) -> Vec<(JobId, Timestamp)> {
     let mut fires: Vec<Fire> = jobs.iter().map(|job| Fire { job: job.id, version, offer: None }).collect();
     fires.rotate_left(index % jobs.len());

@@ -28,7 +28,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 /// Rows ordered by position. The statement omits rows after the one that fills the page, so that large
-/// results are not sent in vain. Each row contains the total number of rows.
+/// results are not sent needlessly. Each row contains the total number of rows.
 pub(crate) const FINISHED_AFTER: &str = concat!(
     "SELECT ",
     history_columns!(),

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-/// Views to read at once, so that few payloads are read in vain when a page is full.
+/// Views to read at once, so that few payloads are read needlessly when a page is full.
 const VIEWS_AT_ONCE: usize = 32;
 
 macro_rules! candidate_columns {

@@ -122,7 +122,7 @@ async fn one_node_at_a_time_drops_partitions_and_followers_do_not_wait_for_it() 
         let horizon = Horizon { history: at(60), requests: at(0) };
         let retained = house.retain(horizon, 10).await.unwrap();
         assert_eq!((retained.history, retained.more), (0, false), "somebody else is at it");
-        // What is written meanwhile is visible at once, although the other transaction is open.
+        // Rows written meanwhile are visible at once, although the other transaction is open.
         write(&mut tables, &Changes { history: vec![row(2)], ..Changes::default() }).await;
         let latest = client(&options).await.query_one("SELECT max(place) FROM history", &[]).await.unwrap();
         let store = PostgresStore::open(&options).await.unwrap();
