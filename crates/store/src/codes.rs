@@ -1,5 +1,6 @@
-//! How values are spread over columns, alike in every database: the integers that stand for enums, and nothing for
-//! what nearly every row has. All of it is part of the format: a number that was ever written keeps its meaning.
+//! How values are stored in columns, the same in every database: integers for enums, and NULL for the value
+//! that nearly every row has. These codecs are part of the storage format: an integer that was ever written
+//! keeps its meaning.
 
 use crate::fault::Fault;
 use crate::malformed::note;
@@ -24,7 +25,7 @@ pub(crate) trait Code: Sized {
     fn code(self) -> i64;
     fn from_code(code: i64) -> Option<Self>;
 
-    /// What a column holds, which is named in case that it makes no sense.
+    /// Decodes a column's integer. `what` names the column in the error if no variant has this code.
     fn read(code: i64, what: &'static str) -> Result<Self, Fault> {
         Self::from_code(code).ok_or_else(|| Fault::damaged(what, code))
     }
@@ -71,7 +72,7 @@ pub(crate) fn state_code(live: LiveState) -> i64 {
     }
 }
 
-/// A live state spread over its columns.
+/// A live state as its columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StateColumns {
     pub state: i64,
@@ -122,26 +123,26 @@ impl StateColumns {
     }
 }
 
-/// The bit for [`LiveRow::is_sole`], among those of the ties.
+/// The bit for [`LiveRow::is_sole`]; it shares the column with the flags.
 pub(crate) const SOLE: u8 = 128;
 
-/// What a document says that was parsed, or which column holds one that means nothing.
+/// Returns the parsed document, or a fault that names the column.
 pub(crate) fn document<T>(parsed: Result<T, serde_json::Error>, what: &'static str) -> Result<T, Fault> {
     parsed.map_err(|error| Fault::damaged(what, format!("a document ({error})")))
 }
 
-/// What `live.ties` holds.
+/// The value of `live.ties`.
 pub(crate) fn live_ties(row: &LiveRow) -> u8 {
     row.live.ties.bits() | if row.is_sole { SOLE } else { 0 }
 }
 
-/// The ties of a live row, and whether it is all that is left of its job.
+/// The flags of a live row, and whether nothing else is left of its job.
 pub(crate) fn read_live_ties(bits: u8) -> Result<(Ties, bool), Fault> {
     let ties = Ties::from_bits(bits & !SOLE).ok_or_else(|| Fault::damaged("live.ties", bits))?;
     Ok((ties, bits & SOLE != 0))
 }
 
-/// The number of a limiter, where there is one.
+/// The number of a limiter, if there is one.
 pub(crate) fn limiter_column(limiter: Option<LimiterId>) -> Option<i64> {
     limiter.map(LimiterId::number)
 }
@@ -151,7 +152,7 @@ pub(crate) fn read_limiter(number: Option<i64>) -> Result<Option<LimiterId>, Fau
     number.map(read).transpose()
 }
 
-/// `queues.limits`; most queues have none.
+/// `queues.limits`; NULL for most queues.
 pub(crate) fn limits_column(limits: &QueueLimits) -> Result<Option<String>, Fault> {
     if *limits == QueueLimits::default() { Ok(None) } else { Ok(Some(serde_json::to_string(limits)?)) }
 }
@@ -161,7 +162,7 @@ pub(crate) fn read_limits(text: Option<&str>) -> Result<QueueLimits, Fault> {
     Ok(limits.unwrap_or_default())
 }
 
-/// `queues.unplaced`; hardly any queue has it, and not for long.
+/// `queues.unplaced`; NULL for almost all queues, and set only for a short time.
 pub(crate) fn placing_column(placing: Option<&Placing>) -> Result<Option<String>, Fault> {
     Ok(placing.map(serde_json::to_string).transpose()?)
 }
@@ -170,8 +171,8 @@ pub(crate) fn read_placing(text: Option<&str>) -> Result<Option<Placing>, Fault>
     text.map(|text| document(serde_json::from_str(text), "queues.unplaced")).transpose()
 }
 
-/// What is set for a queue. One whose settings cannot be read counts as paused, so that no limit is exceeded that nobody can
-/// read, and keeps the reason (decision 0027).
+/// The row of a queue. A queue whose settings cannot be read counts as paused, so that no unreadable limit
+/// is exceeded. The row keeps the reason (decision 0027).
 pub(crate) fn queue_row(
     queue: String,
     paused_at: Option<Timestamp>,
@@ -188,7 +189,7 @@ pub(crate) fn queue_row(
     }
 }
 
-/// The queues of which nothing starts, of all that have a row.
+/// The queues in which nothing starts, of all queues that have a row.
 pub(crate) fn held_queues(rows: Vec<QueueRow>) -> Vec<PausedQueue> {
     let held = rows.into_iter().filter(QueueRow::is_held);
     held.map(|row| PausedQueue {
@@ -198,20 +199,20 @@ pub(crate) fn held_queues(rows: Vec<QueueRow>) -> Vec<PausedQueue> {
     .collect()
 }
 
-/// The line of the limiter with this number, of which somebody waits in this lane.
+/// The wait list of the limiter with this number, in which an execution of this lane waits.
 pub(crate) fn read_line(number: i64, lane: &Lane) -> Result<Line, Fault> {
     let own = Line::of_queue(lane.queue());
     let id = LimiterId::from_number(number).ok_or_else(|| Fault::damaged("live.line", number))?;
     Ok(if own.id() == id { own } else { Line { key: Some(id), ..own } })
 }
 
-/// Where a page of lines begins: behind this number.
+/// The limiter number after which a page of wait lists begins.
 pub(crate) fn lines_after(after: Option<LimiterId>) -> i64 {
     after.map_or(i64::MIN, LimiterId::number)
 }
 
-/// A page of the lines that somebody waits in. Before those of the first page come the lines of queues in which places are taken
-/// again.
+/// A page of the wait lists that are not empty. The first page begins with the wait lists of queues whose
+/// re-admission is in progress.
 pub(crate) fn lines_to_look_at(
     after: Option<LimiterId>,
     queues: &[QueueRow],
@@ -224,10 +225,10 @@ pub(crate) fn lines_to_look_at(
     Page { items, next: waited_in.last.and_then(LimiterId::from_number) }
 }
 
-/// Lines in which somebody waits.
+/// Wait lists that are not empty.
 pub(crate) struct WaitedIn {
     pub lines: Vec<Line>,
-    /// The last number that was looked at, if there may be others behind it.
+    /// The last number that was read, if more may follow.
     pub last: Option<i64>,
 }
 
@@ -238,8 +239,8 @@ pub(crate) mod schedule_type {
     pub const RECURRING: i64 = 2;
 }
 
-/// A job's settings spread over their columns. The time of a one-time job has its own, so that the most common
-/// jobs need no document at all.
+/// A job's settings as columns. The time of a one-time job has its own column, so that the most common jobs
+/// need no JSON document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SettingsColumns {
     pub schedule_type: i64,
@@ -284,7 +285,7 @@ pub(crate) fn read_owner(column: Option<String>) -> String {
     column.unwrap_or_else(|| DEFAULT_OWNER.to_owned())
 }
 
-/// `jobs.fired`, which is nothing for nearly every job.
+/// `jobs.fired`; NULL for nearly every job.
 pub(crate) fn fired_column(fired: u32) -> Option<u32> {
     (fired > 0).then_some(fired)
 }
@@ -293,7 +294,7 @@ pub(crate) fn fired_column(fired: u32) -> Option<u32> {
 pub(crate) const TIE_DEPENDS: u8 = 1;
 pub(crate) const TIE_AWAITED: u8 = 2;
 
-/// The columns of a schedule that hold nothing where their value follows from others, or is the usual one.
+/// The columns of a schedule that are NULL if their value follows from other columns or is the default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ScheduleColumns<'a> {
     pub nominal: Option<i64>,
@@ -306,7 +307,7 @@ pub(crate) struct ScheduleColumns<'a> {
     pub ties: u8,
 }
 
-/// What is read from [`ScheduleColumns`].
+/// The values read from [`ScheduleColumns`].
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ScheduleParts {
     pub nominal: Option<Timestamp>,
@@ -338,7 +339,7 @@ impl ScheduleColumns<'_> {
         })
     }
 
-    /// What they mean beside the columns that are always there.
+    /// Decodes these columns together with the columns that are never NULL.
     pub fn read(
         &self,
         due_at: Option<Timestamp>,
@@ -374,7 +375,7 @@ impl ScheduleColumns<'_> {
     }
 }
 
-/// `schedules.nominal`; this and the next two change with every fire.
+/// `schedules.nominal`; every fire changes this and the next two columns.
 pub(crate) fn nominal_column(state: &ScheduleState) -> Option<i64> {
     let is_implied = state.replay.is_none() && state.nominal == state.due_at;
     state.nominal.filter(|_| !is_implied).map(Timestamp::as_micros)
@@ -388,8 +389,8 @@ pub(crate) fn numbered_column(state: &ScheduleState) -> Option<u32> {
     (state.numbered != state.fired).then_some(state.numbered)
 }
 
-/// The names that a worker of a session gave, of queues or of job types. Who beats is decided by other columns: a document
-/// that cannot be read names none.
+/// The queues or job types that a session's worker named. Heartbeats do not depend on them, so a document
+/// that cannot be read counts as empty.
 pub(crate) fn read_names(text: Option<&str>, what: &'static str) -> Vec<String> {
     let names = text.map(|text| document(serde_json::from_str(text), what)).transpose();
     names
@@ -400,7 +401,7 @@ pub(crate) fn read_names(text: Option<&str>, what: &'static str) -> Vec<String> 
         .unwrap_or_default()
 }
 
-/// What a worker told, if this version can read it: nothing is decided by it.
+/// What a worker reported about its health, if this version can read it. No rule depends on it.
 pub(crate) fn read_condition(document: Option<&str>) -> Option<WorkerCondition> {
     serde_json::from_str(document?).ok()
 }

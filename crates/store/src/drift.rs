@@ -1,37 +1,39 @@
-//! Counts that have come to differ from the rows they count (see `tally.rs`): which they are, and how they are mended.
+//! Counter mismatches: counters that differ from the rows they count (see `tally.rs`), how they are found,
+//! and how they are repaired.
 //!
-//! Whoever changes rows changes their counts in the same transaction. So what one statement sees of both belongs together,
-//! whatever others write meanwhile, and by how much a count is wrong stays the same, whatever they commit. That is why a count
-//! is mended by adding what it is short of, and nobody has to stop for it; only two who mend must take turns.
+//! Every transaction that changes rows changes their counters too. So one statement sees rows and counters
+//! that belong together, whatever other transactions write meanwhile. The difference of a wrong counter
+//! does not change when others commit. A repair therefore adds the difference, and no process has to stop
+//! for it. Only two repairs must not run at the same time.
 
 use punctual_core::limiter::LimiterId;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Counts that are not those of their rows.
+/// Counters that differ from their rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drift {
     pub of: Counted,
-    /// Those that differ.
+    /// The counters that differ.
     pub counts: Vec<DriftedCount>,
 }
 
-/// What is counted.
+/// What the counters are about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Counted {
     Lane {
         queue: String,
         job_type: String,
     },
-    /// The line of a queue's own limit.
+    /// The wait list of a queue's own limit.
     Queue {
         queue: String,
     },
-    /// A limiter of a key, by its number: its name is not kept.
+    /// The limiter of a concurrency key, by its number: its name is not stored.
     Key {
         limiter: i64,
     },
-    /// A lane that is not known any more.
+    /// A lane that no longer exists.
     UnknownLane {
         lane: i64,
     },
@@ -67,7 +69,7 @@ impl fmt::Display for Drift {
     }
 }
 
-/// Counts of one table.
+/// The counters of one table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Lanes,
@@ -78,7 +80,7 @@ pub(crate) enum Kind {
 impl Kind {
     pub const ALL: [Kind; 3] = [Kind::Lanes, Kind::Limiters, Kind::Jobs];
 
-    /// The counts, in the order of their columns.
+    /// The counters, in the order of their columns.
     pub const fn counts(self) -> &'static [&'static str] {
         match self {
             Kind::Lanes => &["waiting", "queued", "running"],
@@ -87,8 +89,9 @@ impl Kind {
         }
     }
 
-    /// One row for each key whose counts differ: the key (any number where there is but one), what was counted, and what is kept. In
-    /// words that all databases understand but for `integer`, the type of whole numbers.
+    /// A query with one result row for each key whose counters differ: the key (any number if there is only
+    /// one), the counts of the rows, and the stored counters. The SQL is common to all databases except
+    /// `integer`, the type of whole numbers.
     pub fn sql(self, integer: &str) -> String {
         let counts = self.counts();
         let each = |write: &dyn Fn(&str) -> String, separator: &str| {
@@ -106,7 +109,7 @@ impl Kind {
         format!("SELECT {key}, {counted}, {kept} FROM ({rows}) AS each_one {group} HAVING {differs}")
     }
 
-    /// What is to be counted, with what is kept of it.
+    /// The rows to count, together with the stored counters.
     fn rows(self) -> &'static str {
         match self {
             Kind::Lanes => {
@@ -157,7 +160,7 @@ impl FoundDrift {
         Ok(FoundDrift { key: column(0)?, counted, kept })
     }
 
-    /// What each count is short of.
+    /// The amount to add to each counter.
     pub fn missing(&self) -> Vec<i64> {
         self.counted.iter().zip(&self.kept).map(|(counted, kept)| counted - kept).collect()
     }
@@ -196,7 +199,7 @@ impl LaneNames {
         LaneNames { lanes: lanes.collect() }
     }
 
-    /// What people are told of these.
+    /// The mismatches in the form that users see.
     pub fn name(&self, kind: Kind, found: &[FoundDrift]) -> Vec<Drift> {
         found.iter().map(|found| found.named(kind, self)).collect()
     }

@@ -1,25 +1,25 @@
-//! Failures of the stores of this process, counted by kind for metrics. No rule depends on them.
+//! Counts failures of this process' stores by kind, for metrics. No rule depends on them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What failed.
+/// The kind of failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// A damaged file, or a row that Punctual cannot have written.
     Corruption,
-    /// The disk does not read or write.
+    /// The disk fails to read or write.
     Io,
     /// The disk is full.
     Full,
     /// A lock was not released in time.
     Busy,
-    /// A database server cannot be reached or is not able to write.
+    /// A database server is unreachable or cannot write.
     Unavailable,
     /// The database or the file system refuses access.
     Denied,
-    /// Other transactions were in the way more often than a call is repeated.
+    /// Conflicts with other transactions exceeded the number of retries.
     Conflict,
-    /// A panic in the store, which is a defect.
+    /// A panic in the store, which is a bug.
     Panic,
     Other,
 }
@@ -37,11 +37,11 @@ const NAMES: [(Failure, &str); 9] = [
     (Failure::Other, "other"),
 ];
 
-/// One for each kind. They belong to the process, as its metrics do: errors are classified where they arise, which may be
-/// below any connection of any adapter.
+/// One counter for each kind. They are global to the process, as its metrics are: errors are classified
+/// where they arise, on any connection of any adapter.
 static COUNTS: [AtomicU64; NAMES.len()] = [const { AtomicU64::new(0) }; NAMES.len()];
 
-/// Counts one failure of a transaction, read or connection, however many calls it answers.
+/// Counts one failure of a transaction, read or connection, no matter how many calls it fails.
 pub(crate) fn count(failure: Failure) {
     for ((kind, _), counter) in NAMES.iter().zip(&COUNTS) {
         if *kind == failure {
@@ -50,7 +50,7 @@ pub(crate) fn count(failure: Failure) {
     }
 }
 
-/// All counts by name, also those at zero.
+/// All counters by name, including those that are zero.
 pub(crate) fn counts() -> Vec<(&'static str, u64)> {
     let counted = COUNTS.iter().map(|counter| counter.load(Ordering::Relaxed));
     NAMES.iter().map(|(_, name)| *name).zip(counted).collect()

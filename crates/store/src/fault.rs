@@ -1,4 +1,4 @@
-//! What can go wrong inside an adapter, sorted by what the caller can do about it.
+//! Errors inside an adapter, grouped by what the caller can do about them.
 
 use crate::failures::{self, Failure};
 use punctual_core::lifecycle::Refused;
@@ -13,38 +13,39 @@ use std::borrow::Cow;
 pub(crate) enum Fault {
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
-    /// What PostgreSQL says and is neither a conflict nor an outage.
+    /// An error from PostgreSQL that is neither a conflict nor an outage.
     #[cfg(feature = "postgres")]
     #[error("{0}")]
     Postgres(String),
-    /// What MariaDB or MySQL says and is neither a conflict nor an outage.
+    /// An error from MariaDB or MySQL that is neither a conflict nor an outage.
     #[cfg(feature = "mysql")]
     #[error("{0}")]
     MySql(String),
-    /// The server says that its own files are damaged.
+    /// The server reports that its own files are damaged.
     #[cfg(any(feature = "postgres", feature = "mysql"))]
     #[error("{0}")]
     Corrupt(String),
-    /// The database answers and refuses. Whoever may can mend that while others wait, so it counts as an outage.
+    /// The database answers and denies access. An administrator can fix that while callers wait, so it
+    /// counts as an outage.
     #[cfg(any(feature = "postgres", feature = "mysql"))]
     #[error("{0}: {1}")]
     Denied(Denial, String),
-    /// A row that our own code cannot have written; `what` names the column.
+    /// A row that Punctual cannot have written; `what` names the column.
     #[error("{what} holds {value}, which has no meaning")]
     Damaged { what: Cow<'static, str>, value: String },
     #[error("a row is missing: {0}")]
     Missing(String),
-    /// A row that was asked for is not in the draft; the draft has noted that it is wanted.
+    /// The row is not loaded yet. The unit of work has added it to the read set.
     #[error("a row has not been fetched")]
     Unloaded,
-    /// The database has undone the transaction in favour of another one.
+    /// The database rolled back the transaction in favour of another one.
     #[cfg_attr(
         not(any(test, feature = "postgres", feature = "mysql")),
         expect(dead_code, reason = "SQLite has one writer, and its file is here")
     )]
     #[error("another transaction was in the way: {0}")]
     Conflict(String),
-    /// The database cannot be reached.
+    /// The database is unreachable.
     #[cfg_attr(
         not(any(test, feature = "postgres", feature = "mysql")),
         expect(dead_code, reason = "SQLite has one writer, and its file is here")
@@ -55,7 +56,7 @@ pub(crate) enum Fault {
     File(#[source] std::io::Error),
     #[error("a thread cannot be started")]
     Thread(#[source] std::io::Error),
-    /// The rules refused a move that the row's state should allow.
+    /// The rules rejected a transition that the row's state should allow.
     #[error(transparent)]
     Refused(#[from] Refused),
     #[error("settings that cannot be written or read: {0}")]
@@ -67,8 +68,8 @@ impl Fault {
         Fault::Damaged { what: what.into(), value: value.to_string() }
     }
 
-    /// Whether rows are to blame that cannot be read, contradict themselves or refer to rows that are not there. Then
-    /// whatever they describe fails, and nothing else (decision 0027).
+    /// Whether the cause is a row that cannot be read, contradicts itself or refers to a missing row. Then
+    /// only what the row describes fails (decision 0027).
     pub fn is_malformed(&self) -> bool {
         match self {
             Fault::Damaged { .. } | Fault::Missing(_) | Fault::Refused(_) | Fault::Json(_) => true,
@@ -77,12 +78,12 @@ impl Fault {
         }
     }
 
-    /// Whether a row has to be fetched first; then everything is run again.
+    /// Whether a row must be loaded first. The verb then runs again from the start.
     pub fn is_unloaded(&self) -> bool {
         matches!(self, Fault::Unloaded)
     }
 
-    /// What it is counted as.
+    /// The kind of failure that it is counted as.
     fn failure(&self) -> Failure {
         match self {
             Fault::Sqlite(error) => sqlite_failure(error),
@@ -98,8 +99,8 @@ impl Fault {
         }
     }
 
-    /// Whether the disk or the machine is to blame, so that nothing else in the transaction can succeed
-    /// either and a later try may.
+    /// Whether the cause is the disk or the machine. Then everything else in the transaction fails too, and
+    /// a later retry may succeed.
     pub fn is_outage(&self) -> bool {
         match self {
             Fault::Sqlite(error) => is_sqlite_outage(error),
@@ -110,8 +111,8 @@ impl Fault {
         }
     }
 
-    /// Whether the database has undone the transaction in favour of another one, so that it is worth running it again
-    /// at once. SQLite has one writer, and no conflicts.
+    /// Whether the database rolled back the transaction in favour of another one, so that an immediate
+    /// retry is worthwhile. SQLite has one writer and therefore no conflicts.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Fault::Conflict(_))
     }
@@ -130,7 +131,7 @@ fn sqlite_failure(error: &rusqlite::Error) -> Failure {
     }
 }
 
-/// Whether a value of a row is not of the type or in the range that its column has.
+/// Whether a value does not have the type or range of its column.
 fn is_conversion(error: &rusqlite::Error) -> bool {
     use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
     matches!(

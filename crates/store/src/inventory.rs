@@ -1,8 +1,8 @@
-//! The tables of a database as somebody finds them, compared with those that our steps make.
+//! Compares the tables of an existing database with those that our migrations create.
 
 use std::collections::BTreeMap;
 
-/// A database in which no step was ever applied.
+/// A database to which no migration was ever applied.
 pub(crate) const NO_TABLES: &str =
     "there are no tables of Punctual in this database: run `punctual migrate up`";
 
@@ -12,9 +12,9 @@ pub(crate) struct Inventory(BTreeMap<String, Table>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Table {
-    /// What each column holds.
+    /// The type of each column.
     columns: BTreeMap<String, String>,
-    /// How each index is defined.
+    /// The definition of each index.
     indexes: BTreeMap<String, String>,
 }
 
@@ -31,8 +31,8 @@ impl Inventory {
         self.0.contains_key(table)
     }
 
-    /// What is not as expected, in sentences. Tables and indexes of others are left alone; columns are not, because ours
-    /// are written without naming what we do not know.
+    /// Describes each difference in a sentence. Foreign tables and indexes are ignored. Foreign columns are
+    /// reported, because our inserts do not set columns that they do not know.
     pub fn problems(&self, expected: &Inventory) -> Vec<String> {
         let mut problems = Vec::new();
         for (name, expected) in &expected.0 {

@@ -1,23 +1,23 @@
-//! How much is kept of an execution's log lines, in every database: whatever its worker sends, a line says where the rest
-//! was dropped.
+//! The log quota of one execution, in every database. Whatever its worker sends, a log line marks the place
+//! where further lines were dropped.
 
 use punctual_core::limits;
 use punctual_core::ports::{LogLine, LogStream};
 
-/// A little more than a worker that keeps to the limits sends, so that its own last word on them fits.
+/// Slightly more than a worker that obeys the limits sends, so that its own message about the limit fits.
 const LINES_MAX: usize = limits::LOG_LINES_PER_EXECUTION_MAX + 1;
 const BYTES_MAX: usize = limits::LOG_BYTES_PER_EXECUTION_MAX + 2 * limits::LOG_LINE_BYTES_MAX;
-/// What stands where lines were dropped.
+/// The message that replaces the dropped lines.
 const DROPPED: &str = "the log is full: this and all further lines are dropped";
 
-/// What is kept of one execution so far.
+/// The size of one execution's log so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Kept {
     pub lines: usize,
     pub bytes: usize,
 }
 
-/// Lines that were removed to keep all lines together within their limit, since the store was opened.
+/// Log lines removed since the store was opened, to keep the total log size within its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct RemovedLines {
     pub lines: u64,
@@ -25,7 +25,8 @@ pub(crate) struct RemovedLines {
 }
 
 impl Kept {
-    /// What is kept of one more line: itself, or the word that all further ones are dropped, or nothing after that.
+    /// What to store for one more line: the line itself, the message that all further lines are dropped, or
+    /// nothing after that message.
     pub fn admit(&mut self, line: &LogLine) -> Option<LogLine> {
         if self.is_full() {
             return None;
@@ -38,7 +39,7 @@ impl Kept {
         })
     }
 
-    /// Whether the limit was reached before: then the last line says so, and nothing more is kept.
+    /// Whether the limit was exceeded before. Then the last line says so, and nothing more is stored.
     fn is_full(self) -> bool {
         self.lines > LINES_MAX || self.bytes > BYTES_MAX
     }

@@ -1,13 +1,13 @@
-//! The tables as all databases have them: the same columns with the same meaning, by the names that PostgreSQL's schema
-//! gives them. What a database calls otherwise, its own `export.rs` knows.
+//! The tables that all databases have: the same columns with the same meaning, under the names of
+//! PostgreSQL's schema. The `export.rs` of each adapter knows the names that differ.
 
-/// What a column holds.
+/// The type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The 16 bytes of a job's id.
     Id,
     Bytes,
-    /// A name or the like.
+    /// A name or another short text.
     Text,
     /// A text that may be long.
     Document,
@@ -23,7 +23,7 @@ pub(crate) struct Column {
     pub kind: Kind,
 }
 
-/// One value. What one database calls true, another calls 1: flags are numbers here.
+/// One value. Flags are numbers, because some databases store true as 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Cell {
     Null,
@@ -38,7 +38,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// One table. The first columns are its key, by which it is read.
+/// One table. The first columns are its key, and rows are read in the order of the key.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub name: &'static str,
@@ -51,13 +51,13 @@ impl Layout {
         &self.columns[..self.key]
     }
 
-    /// Columns by which a row may become large.
+    /// Columns that can make a row large.
     #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub fn documents(&self) -> impl Iterator<Item = &'static Column> {
         self.columns.iter().filter(|column| column.kind == Kind::Document)
     }
 
-    /// The place of a column in a row.
+    /// The index of a column in a row.
     pub fn position(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.name == name)
     }
@@ -65,7 +65,7 @@ impl Layout {
 
 macro_rules! layouts {
     ($($table:ident[$key:literal] { $($column:ident $kind:ident),* $(,)? })*) => {
-        /// All that is moved, in the order in which it is copied.
+        /// All tables that a data migration copies, in the order of copying.
         pub(crate) static TABLES: &[Layout] = &[$(Layout {
             name: stringify!($table),
             columns: &[$(Column { name: stringify!($column), kind: Kind::$kind }),*],
@@ -113,7 +113,7 @@ layouts! {
     requests[2] {
         token Text, key Text, fingerprint Bytes, begun_at Big, seed Big, status Int, location Text, body Document,
     }
-    // In the order of their places, which are kept: whoever follows events goes on where they were.
+    // In the order of their numbers, which are kept: a reader that follows events continues where it was.
     history[1] {
         place Big, job Id, occurrence Big, completed_at Big, scheduled_time Big, available_at Big, attempt Int,
         epoch Int, job_version Int, status Small, origin Small, reason Small, started_at Big, session Big, worker Big,
@@ -122,18 +122,18 @@ layouts! {
     lines[4] {
         job Id, occurrence Big, attempt Int, number Big, timestamp Big, stream Small, message Document,
     }
-    // Counts, summed up over those who count.
+    // Counters, summed over all writers.
     lane_tallies[1] { lane Big, waiting Big, queued Big, running Big }
     limiter_tallies[1] { limiter Big, waiting Big, in_use Big }
     limiter_paces[1] { limiter Big, last_at Big }
     job_tally[1] {
         id Small, active Big, paused Big, completed Big, failed Big, cancelled Big, dead_letters Big,
     }
-    // The last numbers that were given: of sessions, and of history that is gone.
+    // The last numbers that were assigned: of sessions, and of history that was deleted.
     numbers[1] { name Text, given Big }
 }
 
-/// Tables that say something even where nothing was ever kept.
+/// Tables that have rows even if nothing was ever stored.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) fn is_never_empty(table: &Layout) -> bool {
     matches!(table.name, "job_tally" | "numbers")

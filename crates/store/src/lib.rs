@@ -1,7 +1,7 @@
 //! Adapters of the `Store` port, and the conformance suite that defines its behaviour.
 //!
-//! This crate owns every line of SQL. It compares and swaps; the rules that say what to write are in
-//! `punctual_core`, and no other crate knows a table or a column.
+//! This crate owns all SQL, which compares and swaps. The rules that decide what to write are in
+//! `punctual_core`. No other crate knows a table or a column.
 
 pub mod bare;
 mod codes;

@@ -1,5 +1,5 @@
-//! What lists have in common in every database: how much a page holds, and which rows a query means. What is filtered
-//! by has no index, so that each adapter looks at a bounded number of rows and asks here which of them are meant.
+//! What lists share in every database: how much a page holds, and which rows match a query. Filters have no
+//! index, so each adapter reads a bounded number of rows and asks this module which of them match.
 
 use crate::codes::schedule_type;
 use punctual_core::ids::{ExecutionId, JobId};
@@ -12,20 +12,20 @@ use punctual_core::ports::{
 };
 use std::cmp::Reverse;
 
-/// Rows that one page of a filtered list looks at.
+/// Rows that one page of a filtered list reads.
 pub(crate) const LOOKED_AT_MAX: usize = 2_000;
 
-/// Rows at the head of a lane among which the one that has waited longest is looked for. Rank is the time since which a row
-/// is available, but for its priority: in a lane of one priority the first row is the one.
+/// Rows at the head of a lane that are searched for the one that has waited longest. Rank is the time since
+/// which a row is available, adjusted by its priority. If a lane has only one priority, its first row is
+/// the oldest.
 pub(crate) const OLDEST_LOOKED_AT_MAX: usize = 100;
 
-/// The same where so many lanes are looked at.
+/// The same limit for each of this many lanes.
 pub(crate) fn heads_looked_at(lanes: usize) -> usize {
     (limits::OLDEST_ROWS_MAX / lanes.max(1)).clamp(1, OLDEST_LOOKED_AT_MAX)
 }
 
-/// What still fits into a page. Pages are bounded twice: by their items and by the bytes of what people have put into
-/// them.
+/// The space left in a page. Pages are limited by items and by the bytes of user-supplied text in them.
 #[derive(Debug, Clone)]
 pub(crate) struct Room {
     items: usize,
@@ -34,18 +34,18 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// For so many items, or as many as a page may have.
+    /// Room for this many items, at most the maximum of a page.
     pub fn of(items: usize) -> Self {
         Room { items: items.clamp(1, limits::PAGE_ITEMS_MAX), bytes: limits::PAGE_BYTES_MAX, is_empty: true }
     }
 
-    /// Whether not even an item without any text would fit.
+    /// Whether even an item without text would not fit.
     pub fn is_full(&self) -> bool {
         self.items == 0
     }
 
-    /// Takes the room that an item with so many bytes of text needs. The first item always fits: whoever follows
-    /// the pages must get on.
+    /// Takes the space for an item with this many bytes of text. The first item always fits: a caller that
+    /// follows the pages must make progress.
     pub fn take(&mut self, bytes: usize) -> bool {
         if self.items == 0 || (bytes > self.bytes && !self.is_empty) {
             return false;
@@ -57,13 +57,13 @@ impl Room {
     }
 }
 
-/// The bytes of what a handler has said.
+/// The bytes of a handler's result.
 pub(crate) fn bytes_of(finished: &Finished) -> usize {
     let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     length(&finished.error) + length(&finished.result)
 }
 
-/// The bytes of what people and handlers have put into a job.
+/// The bytes of a job's text from users and handlers.
 pub(crate) fn bytes_of_view(view: &JobView) -> usize {
     view.job.spec.payload.len() + view.last_finished.as_ref().map_or(0, bytes_of)
 }
@@ -75,20 +75,20 @@ pub(crate) fn bytes_of_listed(listed: &ListedExecution) -> usize {
     }
 }
 
-/// One page of a job's executions from the open ones and the finished ones after the same place, each latest first. The open
-/// ones must have been read first, up to one more than the page holds: what finishes between the two reads is then in both,
-/// and listed once, as finished.
+/// Merges open and finished executions after the same position, each latest first, into one page of a job's
+/// executions. The caller must read the open ones first, up to one more than the page holds. An execution
+/// that finishes between the two reads is then in both lists; it is listed once, as finished.
 pub(crate) fn executions_merged(
     open: Vec<ExecutionView>,
     history: Page<Finished, ExecutionId>,
     count: usize,
 ) -> Page<ExecutionView, ExecutionId> {
-    // Nothing is known of finished ones beyond the last that was read.
+    // Finished executions beyond the last one read are unknown.
     let floor = history.next;
     let finished = history.items.into_iter().map(ExecutionView::Finished);
     let open = open.into_iter().filter(|view| floor.is_none_or(|floor| view.id() > floor));
     let mut items: Vec<ExecutionView> = finished.chain(open).collect();
-    // Stable, so that of two with one id the finished one stays first.
+    // Stable, so that the finished one of two with the same id stays first.
     items.sort_by_key(|view| Reverse(view.id()));
     items.dedup_by_key(|view| view.id());
     let is_cut_off = floor.is_some() || items.len() > count;
@@ -97,14 +97,14 @@ pub(crate) fn executions_merged(
     Page { items, next }
 }
 
-/// How many jobs a page of this query looks at.
+/// How many jobs one page of this query reads.
 pub(crate) fn jobs_looked_at(query: &JobQuery) -> usize {
-    // One more than the page holds tells whether there is a next one.
+    // One more than the page holds shows whether there is a next page.
     let wanted = query.limit.clamp(1, limits::PAGE_ITEMS_MAX) + 1;
     if is_job_filtered(query) { LOOKED_AT_MAX } else { wanted }
 }
 
-/// Whether jobs that are looked at may not be meant.
+/// Whether jobs that are read may not match.
 fn is_job_filtered(query: &JobQuery) -> bool {
     let JobQuery {
         before: _,
@@ -132,7 +132,7 @@ fn is_job_filtered(query: &JobQuery) -> bool {
         || priority.is_some()
 }
 
-/// What a list of jobs filters by.
+/// The properties that a list of jobs filters by.
 #[derive(Debug, Clone)]
 pub(crate) struct Candidate {
     pub id: JobId,
@@ -145,7 +145,7 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// One whose row cannot be read, and which is not shown.
+    /// A job whose row cannot be read, and that is not listed.
     pub fn unreadable(id: JobId) -> Self {
         Candidate {
             id,
@@ -158,10 +158,10 @@ impl Candidate {
         }
     }
 
-    /// Whether its own row lets it be meant; its tags, the text and its status are to be looked at besides.
+    /// Whether its own row matches. Tags, text and status must be checked separately.
     pub fn matches(&self, query: &JobQuery, lane: &Lane) -> bool {
         let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|text| text == value);
-        // What the mark leaves open, the job's view tells.
+        // What the stored status leaves open, the job's view decides.
         let may_have_status = match query.status {
             Some(JobStatus::Active) => matches!(self.mark, JobMark::Active | JobMark::Failed),
             Some(JobStatus::Completed) => matches!(self.mark, JobMark::Active | JobMark::Paused),
@@ -176,19 +176,19 @@ impl Candidate {
             && query.schedule.is_none_or(|schedule| code_of(schedule) == self.schedule_type)
     }
 
-    /// Whether its tags have to be looked at to tell whether it is meant.
+    /// Whether its tags must be read to decide whether it matches.
     pub fn needs_tags(&self, wanted: &Wanted<'_>, lane: &Lane) -> bool {
         wanted.tags.len() > usize::from(wanted.is_found_by_tag) || !self.has_text(wanted, lane)
     }
 
-    /// Whether it has all the tags, and the text where it is looked for.
+    /// Whether it has all the tags, and the text if there is one to search for.
     pub fn has_tags_and_text(&self, wanted: &Wanted<'_>, lane: &Lane, tags: &[String]) -> bool {
         let is_in_tag = |text: &str| tags.iter().any(|tag| tag.to_lowercase().contains(text));
         wanted.tags.iter().all(|tag| tags.contains(tag))
             && (self.has_text(wanted, lane) || wanted.text.as_deref().is_some_and(is_in_tag))
     }
 
-    /// Whether the text is in its name or type, or begins its id.
+    /// Whether the text occurs in its name or type, or is a prefix of its id.
     fn has_text(&self, wanted: &Wanted<'_>, lane: &Lane) -> bool {
         let Some(text) = wanted.text.as_deref() else { return true };
         let name = self.name.as_deref().unwrap_or(lane.job_type());
@@ -197,13 +197,13 @@ impl Candidate {
     }
 }
 
-/// What a list of jobs looks for beyond their rows.
+/// The part of a job query that goes beyond the jobs' rows.
 #[derive(Debug)]
 pub(crate) struct Wanted<'a> {
     tags: &'a [String],
-    /// Candidates are found by the first tag, unless the text is the id of one.
+    /// Candidates are found by the first tag, unless the text is the id of a job.
     is_found_by_tag: bool,
-    /// In small letters.
+    /// In lower case.
     text: Option<String>,
 }
 
@@ -223,17 +223,17 @@ fn code_of(schedule: ScheduleKind) -> i64 {
     }
 }
 
-/// How many executions a page of this query looks at.
+/// How many executions one page of this query reads.
 pub(crate) fn executions_looked_at(query: &ExecutionQuery) -> usize {
     let ExecutionQuery { walk, limit, queue, job_type, worker } = query;
-    // Only what runs has an index of its own.
+    // Only running executions have their own index.
     let is_all_of_walk = matches!(walk, ExecutionWalk::Running { .. });
     let is_filtered = !is_all_of_walk || queue.is_some() || job_type.is_some() || worker.is_some();
-    // One more than the page holds tells whether there is a next one.
+    // One more than the page holds shows whether there is a next page.
     if is_filtered { LOOKED_AT_MAX } else { limit.clamp(&1, &limits::PAGE_ITEMS_MAX) + 1 }
 }
 
-/// Whether an execution of this lane and worker is meant.
+/// Whether an execution of this lane and worker matches.
 pub(crate) fn is_execution_meant(query: &ExecutionQuery, lane: &Lane, worker: Option<&str>) -> bool {
     query.queue.as_deref().is_none_or(|queue| queue == lane.queue())
         && query.job_type.as_deref().is_none_or(|job_type| job_type == lane.job_type())

@@ -1,8 +1,9 @@
-//! How much all log lines together may take up on a database server, and how much this process owes for what it appended.
+//! The limit on the total size of log lines on a database server, and how much of it this process must free
+//! for the lines that it appended.
 //!
-//! While the tables are larger than the limit, whole days go first. When only the day that is written to is left, each process
-//! removes the logs of the executions that ended first: as many bytes as it has appended. So the amount that is kept stays
-//! where it is, whatever the database says about pages that it has not freed yet.
+//! While the tables exceed the limit, the oldest days are dropped first. When only the current day is left,
+//! each process removes the logs of the executions that ended first: as many bytes as it has appended. So
+//! the total stays constant, even if the database has not freed the pages yet.
 
 use crate::kept::RemovedLines;
 use punctual_core::ids::ExecutionId;
@@ -10,32 +11,33 @@ use punctual_core::ports::LogLine;
 use punctual_core::time::Timestamp;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// What a line takes up beside its text, roughly.
+/// The approximate size of a line without its text.
 pub(crate) const LINE_OVERHEAD_BYTES: u64 = 100;
-/// After how many bytes a process looks at the size: this part of the limit, within bounds.
+/// How many times a process checks the size while it appends as much as the limit, within the bounds below.
 const LOOKS_PER_LIMIT: u64 = 64;
 const LOOK_BYTES_MIN: u64 = 64 << 10;
 const LOOK_BYTES_MAX: u64 = 64 << 20;
-/// Ended executions that one look at history finds.
+/// Ended executions that one scan of history finds.
 pub(crate) const ENDED_PER_LOOK: usize = 200;
 /// Executions whose lines one transaction removes: each may have a few megabytes.
 pub(crate) const EXECUTIONS_PER_STEP: usize = 4;
 
-/// What one process knows of the limit.
+/// What one process knows about the limit.
 #[derive(Debug)]
 pub(crate) struct LogQuota {
     bytes_max: Option<u64>,
-    /// Appended since lines were last removed or found to be within the limit; negative after more was removed.
+    /// Bytes appended since lines were last removed or found to be within the limit. Negative after more
+    /// was removed.
     owed: AtomicI64,
     lines_removed: AtomicU64,
     bytes_removed: AtomicU64,
 }
 
-/// A look at the size that is due.
+/// A check of the size that is due.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct QuotaLook {
     pub bytes_max: u64,
-    /// Bytes to be removed if the limit is exceeded.
+    /// Bytes to remove if the limit is exceeded.
     pub owed: u64,
 }
 
@@ -58,7 +60,7 @@ impl LogQuota {
         }
     }
 
-    /// Takes note of lines that were appended. Says what to look at, if it is time to.
+    /// Records appended lines. Returns the check to run, if one is due.
     pub fn appended(&self, lines: &[LogLine]) -> Option<QuotaLook> {
         let bytes_max = self.bytes_max?;
         let bytes: u64 = lines.iter().map(|line| line.message.len() as u64 + LINE_OVERHEAD_BYTES).sum();
@@ -68,7 +70,7 @@ impl LogQuota {
         (owed >= due).then_some(QuotaLook { bytes_max, owed })
     }
 
-    /// Nothing is owed any more for what this look was about. What was removed beyond it counts for later ones.
+    /// Settles what this check was about. Bytes that were removed beyond it count for later checks.
     pub fn settle(&self, look: QuotaLook, freed: u64) {
         self.owed.fetch_sub(signed(look.owed.max(freed)), Ordering::Relaxed);
     }
@@ -78,7 +80,7 @@ impl LogQuota {
         self.bytes_removed.fetch_add(removed.bytes, Ordering::Relaxed);
     }
 
-    /// What this process has removed.
+    /// The lines that this process has removed.
     pub fn removed(&self) -> RemovedLines {
         RemovedLines {
             lines: self.lines_removed.load(Ordering::Relaxed),

@@ -1,24 +1,25 @@
-//! Rows that cannot be read: a damaged row affects only what it describes (decision 0027). Readers of many rows pass over
-//! one that is malformed, log it once and count it; `punctual check` finds all of them (`malformed_check.rs`).
+//! Rows that cannot be read: a malformed row affects only what it describes (decision 0027). Reads of many
+//! rows skip a malformed one, log it once and count it. `punctual check` finds all of them
+//! (`malformed_check.rs`).
 
 use crate::fault::Fault;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Different faults of rows that are logged. Beyond that they are only counted.
+/// Distinct faults that are logged. Further ones are only counted.
 const LOGGED_MAX: usize = 1_000;
 
-/// One place for the whole process: readers have no state, and one warning for each fault is enough.
+/// Global to the process: readers have no state, and one warning for each fault is enough.
 static LOGGED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 static PASSED_OVER: AtomicU64 = AtomicU64::new(0);
 
-/// How often a malformed row was passed over since the process started.
+/// How often a malformed row was skipped since the process started.
 pub fn rows_passed_over() -> u64 {
     PASSED_OVER.load(Ordering::Relaxed)
 }
 
-/// What was read, or nothing where the row is malformed.
+/// The value that was read, or `None` if the row is malformed.
 pub(crate) fn pass_over<T>(read: Result<T, Fault>) -> Result<Option<T>, Fault> {
     match read {
         Ok(value) => Ok(Some(value)),
@@ -30,7 +31,7 @@ pub(crate) fn pass_over<T>(read: Result<T, Fault>) -> Result<Option<T>, Fault> {
     }
 }
 
-/// All that can be read of many rows.
+/// All readable rows.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) fn readable<T>(reads: impl IntoIterator<Item = Result<T, Fault>>) -> Result<Vec<T>, Fault> {
     let reads = reads.into_iter();
@@ -41,12 +42,12 @@ pub(crate) fn readable<T>(reads: impl IntoIterator<Item = Result<T, Fault>>) -> 
     Ok(items)
 }
 
-/// Logs a fault of a row the first time that it is met, and counts it.
+/// Logs a fault of a row on its first occurrence, and counts it.
 pub(crate) fn note(fault: &Fault) {
     note_text(fault.to_string());
 }
 
-/// The same for a fault that is already put into words.
+/// The same for a fault that is already formatted.
 pub(crate) fn note_text(text: String) {
     PASSED_OVER.fetch_add(1, Ordering::Relaxed);
     let mut logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);

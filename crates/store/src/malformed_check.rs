@@ -1,5 +1,6 @@
-//! Finding rows that cannot be read, alike in every database: each adapter reads its tables page by page as cells, and here is
-//! said which of them mean nothing. It uses the codecs of the readers (`codes.rs`), so that whatever a reader refuses is found.
+//! Finds rows that cannot be read, the same way in every database. Each adapter reads its tables page by
+//! page as cells; this module decides which of them are malformed. It uses the codecs of the readers
+//! (`codes.rs`), so it finds everything that a reader rejects.
 
 use crate::codes::{
     Code, ScheduleColumns, SettingsColumns, StateColumns, document, read_limiter, read_limits,
@@ -19,12 +20,12 @@ use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
 use std::borrow::Cow;
 
-/// Rows that are named; a table of which nothing can be read would fill the screen.
+/// Rows that are reported by name; a table in which every row is malformed would fill the screen.
 pub(crate) const NAMED_MAX: usize = 100;
 /// Rows that are read at a time.
 pub(crate) const PAGE_ROWS: usize = 200;
 
-/// A column that names a row of another table.
+/// A column that refers to a row of another table.
 pub(crate) struct Reference {
     pub table: &'static str,
     pub column: &'static str,
@@ -41,7 +42,7 @@ const fn reference(
     Reference { table, column, target, key }
 }
 
-/// Columns whose row must be there in every transaction that is committed.
+/// Columns whose referenced row exists after every commit.
 pub(crate) const REFERENCES: &[Reference] = &[
     reference("jobs", "lane", "lanes", "id"),
     reference("schedules", "job", "jobs", "id"),
@@ -62,7 +63,7 @@ impl Reference {
         crate::layout::TABLES.iter().find(|layout| layout.name == self.table)
     }
 
-    /// Finds the keys of rows that name one which is not there, up to [`NAMED_MAX`].
+    /// Finds the keys of rows that refer to a missing row, up to [`NAMED_MAX`].
     pub fn sql(&self, keys: &str, quote: char) -> String {
         let Reference { table, column, target, key } = self;
         format!(
@@ -77,7 +78,7 @@ impl Reference {
     }
 }
 
-/// What is wrong with these rows of a table, a sentence for each.
+/// One sentence for each problem in these rows of a table.
 pub(crate) fn problems(table: &Layout, rows: &[Cells]) -> Vec<String> {
     rows.iter().filter_map(|cells| problem(&Row { table, cells })).collect()
 }
@@ -121,7 +122,7 @@ fn problem(row: &Row<'_>) -> Option<String> {
     tell(column, &fault)
 }
 
-/// Reads a value by itself.
+/// Reads a single value.
 fn read_cell(table: &str, column: &Column, cell: &Cell) -> Result<(), Fault> {
     let what = || Cow::Owned(format!("{table}.{}", column.name));
     match (column.kind, cell) {
@@ -141,7 +142,7 @@ fn read_cell(table: &str, column: &Column, cell: &Cell) -> Result<(), Fault> {
     }
 }
 
-/// Whether a number has a meaning in its column.
+/// Whether a number is valid in its column.
 fn is_meant(table: &str, column: &str, number: i64) -> bool {
     fn is<T: Code>(number: i64) -> bool {
         T::from_code(number).is_some()
@@ -209,7 +210,7 @@ impl Row<'_> {
         self.number_or_none(column).unwrap_or(0)
     }
 
-    /// A number that was seen to be in range.
+    /// A number that is known to be in range.
     fn small<T: TryFrom<i64> + Default>(&self, column: &str) -> T {
         T::try_from(self.number(column)).unwrap_or_default()
     }
@@ -232,7 +233,7 @@ impl Row<'_> {
         }
     }
 
-    /// A row that is in another segment than its job is never looked for.
+    /// A row in another segment than its job would never be found.
     fn read_segment(&self) -> Result<(), Fault> {
         let (held, job) = (self.number("segment"), self.job());
         match job.filter(|job| i64::from(job.segment().index()) != held) {
@@ -242,7 +243,7 @@ impl Row<'_> {
     }
 }
 
-/// Reads what several columns mean together.
+/// Reads values that span several columns.
 fn read_row(row: &Row<'_>) -> Result<(), Fault> {
     match row.table.name {
         "jobs" => {

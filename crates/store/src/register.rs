@@ -1,5 +1,5 @@
-//! The verbs of the register as values, as [`crate::write`] has those of the store: the same call on every database, and one
-//! that the simulator can send.
+//! The verbs of the membership table as values, as [`crate::write`] has those of the store: the same call
+//! on every database, and one that the simulator can send.
 
 use punctual_core::ports::{HeldLease, Joining, LeaseName, MemberId, MemberPulse, OddRow, Standing, Take};
 use punctual_core::time::Timestamp;
@@ -17,7 +17,7 @@ pub enum RegisterCall {
 }
 
 impl RegisterCall {
-    /// About how much work this is, in rows.
+    /// The approximate work in rows.
     pub fn weight(&self) -> usize {
         let rows = match self {
             RegisterCall::GiveUp { silent } => silent.len(),
@@ -30,7 +30,7 @@ impl RegisterCall {
     }
 }
 
-/// The answer to a [`RegisterCall`], of the variant that belongs to it.
+/// The reply to a [`RegisterCall`], in the matching variant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RegisterReply {
     Entered,
@@ -42,7 +42,7 @@ pub enum RegisterReply {
     Cleared,
 }
 
-/// What the rows of the register hold. A row that cannot be read keeps nobody from reading the others.
+/// The contents of the membership rows. A row that cannot be read does not prevent reading the others.
 pub(crate) mod read {
     use punctual_core::limits::MEMBER_TTL_BELIEVED_MAX;
     use punctual_core::ports::{
@@ -50,8 +50,8 @@ pub(crate) mod read {
     };
     use std::time::Duration;
 
-    /// A row of the statement that reads both tables at one moment: whether it is a member (0) or a lease (1), the member,
-    /// its beat or the lease's epoch, the time to live, its card or the lease's name.
+    /// A row of the statement that reads both tables in one snapshot: member (0) or lease (1), the member's
+    /// name, its beat or the lease's epoch, the time to live, its card or the lease's name.
     pub type EitherRow = (i64, String, i64, i64, String);
 
     pub fn entries(rows: Vec<EitherRow>) -> Entries {
@@ -90,12 +90,12 @@ pub(crate) mod read {
         Ok((HeldLease { name, epoch: LeaseEpoch(epoch) }, holder))
     }
 
-    /// One that can be raised by one.
+    /// A counter that can still be incremented.
     pub fn count(number: i64) -> Option<u64> {
         u64::try_from(number).ok().filter(|_| number < i64::MAX)
     }
 
-    /// As much as a message needs of what may be anything.
+    /// Shortens untrusted text for a message.
     fn shown(text: &str) -> String {
         let short: String = text.chars().take(64).collect();
         let dots = if short.len() < text.len() { "…" } else { "" };
@@ -105,15 +105,15 @@ pub(crate) mod read {
     /// A row of `cluster_leases`: name, epoch, holder.
     pub type RawLease = (String, i64, Option<String>);
 
-    /// Leases as a verb finds them that has locked them.
+    /// The leases as found by a verb that has locked them.
     #[derive(Debug, Default)]
     pub struct Leases {
         pub found: Vec<LeaseRow>,
-        /// Those whose rows are odd, as they should be written instead: free, and in their epoch as far as it can be read.
+        /// Replacements for malformed lease rows: free, and with the stored epoch if that can be read.
         pub odd: Vec<LeaseRow>,
     }
 
-    /// Without those of unknown names, which nobody asks for.
+    /// Leaves out leases with unknown names, which are never requested.
     pub fn leases(rows: Vec<RawLease>) -> Leases {
         let mut leases = Leases::default();
         for (text, number, text_of_holder) in rows {

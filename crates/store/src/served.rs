@@ -1,15 +1,16 @@
-//! The `Store` port on a database server, for a store that has writers over drafts, connections that read, and a house.
-//! Which connection a read goes to is said by the adapter's own `read!`, `read_at_once!` and `list!`.
+//! The `Store` port on a database server, for a store with writers over units of work, connections for
+//! reads, and maintenance. The adapter's own `read!`, `read_at_once!` and `list!` choose the connection of
+//! a read.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Another number in every process, for what must not happen to all of them at the same time.
+/// A number that differs between processes, for work that they must not all do at the same time.
 pub(crate) fn seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     (now.as_nanos() as u64) ^ (u64::from(std::process::id()) << 32)
 }
 
-/// Sends a write and takes the reply apart; a reply of another kind would be a defect of the verbs.
+/// Sends a write and unpacks the reply. A reply of another kind would be a bug in the verbs.
 macro_rules! written {
     ($store:expr, $write:expr, $reply:pat => $value:expr) => {
         match $store.writers.write($write).await? {

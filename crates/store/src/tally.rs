@@ -1,10 +1,10 @@
-//! Counts that are kept beside the rows they count: what is live in each lane, jobs by status, dead letters. A write notes
-//! here what it changes; the transaction adds it all up and writes each count that moved once, before it commits.
-//! So a glance at the whole house costs a few rows, and a thousand jobs in one transaction cost as many writes of
-//! counts as one job does. How counts are written is for each adapter to know.
+//! Counters stored next to the rows they count: live rows by lane, jobs by status, dead letters. A write
+//! records its changes here. The transaction sums them up and writes each changed counter once, before it
+//! commits. So an overview reads only a few rows, and a transaction of a thousand jobs writes as many
+//! counters as one of a single job. Each adapter knows how to write them.
 //!
-//! What is decided by these counts is whether a queue with a `max_depth` is full and whether a limit has room; what a
-//! job's status is, its rows say.
+//! These counters decide only whether a queue with a `max_depth` is full and whether a limit has room. The
+//! status of a job follows from its rows.
 
 use crate::codes::state_code;
 use punctual_core::defects::{Defect, planted};
@@ -15,35 +15,35 @@ use punctual_core::occurrence::{Live, LiveState};
 use punctual_core::time::Timestamp;
 use std::collections::BTreeMap;
 
-/// How much is waiting, queued and running.
+/// Waiting, queued and running executions.
 pub(crate) type LaneCounts = [i64; 3];
 
-/// How much waits in the line of a limiter, and how much counts against it.
+/// Executions on the wait list of a limiter, and executions that count against it.
 pub(crate) type LimiterCounts = [i64; 2];
 
-/// Where to begin to look for paces that are old. Numbers of limiters are hashes, so from wherever one begins, one is as likely
-/// to come up as another.
+/// Where to start the search for expired rate-limit entries. Limiter numbers are hashes, so from any start
+/// all are equally likely to be found.
 pub(crate) fn paces_from(before: Timestamp) -> i64 {
     (mix(before.as_micros().cast_unsigned()) | 1 << 63).cast_signed()
 }
 
-/// What a transaction has changed so far and not written yet.
+/// The changes of a transaction that are not written yet.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// By the writes of the transaction that are done.
+    /// Changes of the transaction's completed writes.
     kept: Counts,
-    /// By the write that is under way.
+    /// Changes of the current write.
     current: Counts,
 }
 
-/// By how much counts have changed.
+/// Differences to add to the counters.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Counts {
-    /// Lanes that came out even are among them.
+    /// Includes lanes whose changes cancel out.
     pub lanes: BTreeMap<i64, LaneCounts>,
-    /// Limiters that came out even are among them.
+    /// Includes limiters whose changes cancel out.
     pub limiters: BTreeMap<LimiterId, LimiterCounts>,
-    /// The times that the last starts were counted for, where starts are paced.
+    /// The times for which the last starts were counted, if there is a rate limit.
     pub last_starts: BTreeMap<LimiterId, Timestamp>,
     /// In the order of [`JobStatus`].
     pub jobs: [i64; 5],
@@ -51,13 +51,13 @@ pub(crate) struct Counts {
 }
 
 impl Tally {
-    /// An occurrence has come to be open in this lane.
+    /// An occurrence opened in this lane.
     pub fn opened(&mut self, lane: i64, live: &Live) {
         self.current.add(lane, live.state, 1);
         self.current.add_to_limiters(live, 1);
     }
 
-    /// One that was open in this lane has ended.
+    /// An open occurrence in this lane ended.
     pub fn closed(&mut self, lane: i64, live: &Live) {
         self.current.add(lane, live.state, -1);
         if !planted(Defect::KeepPlaceOfEnded) {
@@ -65,7 +65,7 @@ impl Tally {
         }
     }
 
-    /// One that was open in a lane is now in another, or in another state.
+    /// An open occurrence moved to another lane or state.
     pub fn moved(&mut self, (from_lane, from): (i64, &Live), (to_lane, to): (i64, &Live)) {
         if from_lane != to_lane || state_code(from.state) != state_code(to.state) {
             let from_lane = if planted(Defect::DriftTally) { to_lane } else { from_lane };
@@ -83,7 +83,7 @@ impl Tally {
         self.current.last_starts.insert(limiter, at);
     }
 
-    /// A job has another status. `None` stands for one that is not there, or no longer.
+    /// A job's status changed. `None` means that the job does not exist, or no longer does.
     pub fn job(&mut self, from: Option<JobStatus>, to: Option<JobStatus>) {
         if let Some(from) = from {
             self.current.jobs[from as usize] -= 1;
@@ -93,22 +93,23 @@ impl Tally {
         }
     }
 
-    /// So many dead letters have come, or gone if there are fewer.
+    /// The number of dead letters changed by this much.
     pub fn dead_letters(&mut self, change: i64) {
         self.current.dead_letters += change;
     }
 
-    /// By how many executions of this lane that have not started the transaction under way has more than there were.
+    /// By how much this transaction changes the number of executions in this lane that have not started.
     pub fn unstarted(&self, lane: i64) -> i64 {
         self.changes_of(lane).map(|[waiting, queued, _]| waiting + queued).sum()
     }
 
-    /// By how many executions of this lane that are queued or run the transaction under way has more than there were.
+    /// By how much this transaction changes the number of executions in this lane that are queued or
+    /// running.
     pub fn started(&self, lane: i64) -> i64 {
         self.changes_of(lane).map(|[_, queued, running]| queued + running).sum()
     }
 
-    /// By how many queued executions of this lane the transaction under way has more than there were.
+    /// By how much this transaction changes the number of queued executions in this lane.
     pub fn queued(&self, lane: i64) -> i64 {
         self.changes_of(lane).map(|[_, queued, _]| queued).sum()
     }
@@ -117,25 +118,25 @@ impl Tally {
         [&self.kept, &self.current].map(|counts| counts.lanes.get(&lane).copied()).into_iter().flatten()
     }
 
-    /// The lanes whose counts the transaction under way has changed, some of them perhaps twice.
+    /// The lanes whose counters this transaction has changed; some may occur twice.
     pub fn lanes(&self) -> impl Iterator<Item = i64> {
         self.kept.lanes.keys().chain(self.current.lanes.keys()).copied()
     }
 
-    /// The counts of a limiter, as the transaction under way sees them.
+    /// The counters of a limiter as this transaction sees them.
     pub fn of_limiter(&self, limiter: LimiterId, before: LimiterCounts) -> LimiterCounts {
         let noted = [&self.kept, &self.current].map(|counts| counts.limiters.get(&limiter).copied());
         let noted = noted.into_iter().flatten();
         noted.fold(before, |[waiting, in_use], [w, u]| [waiting.saturating_add(w), in_use.saturating_add(u)])
     }
 
-    /// The time that the last start was counted for, as the transaction under way sees it.
+    /// The time for which the last start was counted, as this transaction sees it.
     pub fn last_start(&self, limiter: LimiterId, before: Option<Timestamp>) -> Option<Timestamp> {
         let noted = [&self.current, &self.kept].map(|counts| counts.last_starts.get(&limiter).copied());
         noted.into_iter().flatten().next().or(before)
     }
 
-    /// The write that was under way is done.
+    /// The current write is complete.
     pub fn keep(&mut self) {
         for (lane, counts) in std::mem::take(&mut self.current.lanes) {
             let kept = self.kept.lanes.entry(lane).or_default();
@@ -151,17 +152,17 @@ impl Tally {
         self.kept.dead_letters += dead_letters;
     }
 
-    /// The write that was under way was undone.
+    /// The current write was rolled back.
     pub fn undo(&mut self) {
         self.current = Counts::default();
     }
 
-    /// The whole transaction was undone.
+    /// The whole transaction was rolled back.
     pub fn forget(&mut self) {
         *self = Tally::default();
     }
 
-    /// What the transaction has changed, to be written.
+    /// The changes of the transaction, to be written.
     pub fn take(&mut self) -> Counts {
         std::mem::take(&mut self.kept)
     }
@@ -172,7 +173,7 @@ impl Counts {
         self.lanes.entry(lane).or_default()[state_code(state) as usize] += count;
     }
 
-    /// What has nothing to do with limits pays nothing here.
+    /// Executions without limits cost nothing here.
     fn add_to_limiters(&mut self, live: &Live, count: i64) {
         let [line, limiter] = places(live);
         if let Some(line) = line {
@@ -183,14 +184,14 @@ impl Counts {
         }
     }
 
-    /// The limiters whose counts have changed.
+    /// The limiters whose counters have changed.
     #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub fn changed_limiters(&self) -> impl Iterator<Item = (i64, LimiterCounts)> {
         let changed = self.limiters.iter().filter(|(_, change)| **change != [0; 2]);
         changed.map(|(limiter, change)| (limiter.number(), *change))
     }
 
-    /// Those of them of which something has gone, so that nothing may be left.
+    /// The limiters with a counter that went down, so that it may be zero now.
     #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub fn lessened_limiters(&self) -> Vec<i64> {
         let lessened = self.changed_limiters().filter(|(_, change)| change.iter().any(|count| *count < 0));
@@ -198,18 +199,19 @@ impl Counts {
     }
 }
 
-/// The limiter in whose line an occurrence waits, and that of its key if it counts there.
+/// The limiter on whose wait list an occurrence is, and the limiter of its key if it counts there.
 fn places(live: &Live) -> [Option<LimiterId>; 2] {
     [live.line, live.limiter.filter(|_| live.counts_for_key())]
 }
 
-/// The status of a job with this mark, of which something is open or to come or not; `None` if it is deleted.
+/// The status of a job from its stored status and whether it has open or future occurrences; `None` if it
+/// is deleted.
 pub(crate) fn status(mark: JobMark, is_unfinished: bool) -> Option<JobStatus> {
     (mark != JobMark::Deleted).then(|| mark.status(is_unfinished, is_unfinished))
 }
 
-/// A count as people see it. One below zero would be a defect that a check of the database reports; a glance at
-/// it must not fail for that.
+/// A counter as users see it. A negative counter would be a bug that `punctual check` reports; an overview
+/// must not fail because of it.
 pub(crate) fn shown(count: i64) -> u64 {
     u64::try_from(count).unwrap_or(0)
 }

@@ -44,7 +44,7 @@ pub enum Write {
 }
 
 impl Write {
-    /// About how much work this is, in rows: what a transaction may hold is bounded by it.
+    /// The approximate work in rows, which limits the size of a transaction.
     pub fn weight(&self) -> usize {
         let items = match self {
             Write::Submit { jobs, .. } => jobs.len(),
@@ -77,7 +77,7 @@ impl Write {
     }
 }
 
-/// The answer to a [`Write`], of the variant that belongs to it.
+/// The reply to a [`Write`], in the matching variant.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WriteReply {
     Submitted(Vec<SubmitOutcome>),
@@ -107,10 +107,11 @@ pub enum WriteReply {
     RequestAnswered,
 }
 
-/// A write of several items that failed by a row of one of them is undone and run again in parts, so that only that one
-/// fails (decision 0027).
+/// A write of several items that fails because of a malformed row is rolled back and retried in parts, so
+/// that only the item at fault fails (decision 0027).
 impl Write {
-    /// Two writes with half of the items each; nothing if there is one item, or none that can be told apart.
+    /// Two writes with half of the items each. `None` if there is only one item, or if the items cannot be
+    /// separated.
     pub(crate) fn halves(&self) -> Option<(Write, Write)> {
         fn halved<T: Clone>(items: &[T], with: impl Fn(Vec<T>) -> Write) -> Option<(Write, Write)> {
             let (left, right) = items.split_at(items.len() / 2);
@@ -139,8 +140,8 @@ impl Write {
         }
     }
 
-    /// What the caller hears of a single item that failed by a row that cannot be read: nothing was done. `None` if it is to
-    /// hear the error.
+    /// The reply for a single item that failed because of a malformed row: nothing was done. `None` if the
+    /// caller gets the error instead.
     pub(crate) fn refused(&self, reason: &str) -> Option<WriteReply> {
         Some(match self {
             Write::Submit { .. } => WriteReply::Submitted(vec![SubmitOutcome::Unreadable(reason.to_owned())]),
@@ -167,7 +168,7 @@ impl Write {
 }
 
 impl WriteReply {
-    /// The answer to a write, from the answers to its [halves](Write::halves).
+    /// The reply to a write, from the replies to its [halves](Write::halves).
     pub(crate) fn joined(self, other: WriteReply) -> Option<WriteReply> {
         fn both<T>(mut left: Vec<T>, right: Vec<T>) -> Vec<T> {
             left.extend(right);

@@ -1,7 +1,8 @@
-//! A database without the scheduler on top of it, for benchmarks: what it can do at best, what a small commit takes, how
-//! much room it takes up, and a past to look back on. The adapters say how; here is what all of them share.
+//! The baseline: a database without the scheduler on top of it, for benchmarks. It measures the best
+//! possible throughput, the latency of a small commit and the disk space used, and it can fill in a past.
+//! The adapters implement it; this module holds what they share.
 //!
-//! Nothing of it is for a database that somebody uses: the floor refuses one in which there are jobs.
+//! Do not run it on a database that is in use: the baseline refuses a database that has jobs.
 
 pub(crate) mod past;
 pub(crate) mod rows;
@@ -18,55 +19,56 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FloorOptions {
     pub jobs: usize,
-    /// Jobs of one transaction.
+    /// Jobs per transaction.
     pub batch: usize,
     /// Bytes of each job's payload.
     pub payload_bytes: usize,
 }
 
-/// What was measured: on one thread of the embedded store, or on as many connections as a server has writers.
+/// What was measured: on one thread of the embedded store, or on as many connections as a server store has
+/// writers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Floor {
-    /// Jobs inserted as a submit does: the job and its live row.
+    /// Jobs inserted the way a submit does: the job and its live row.
     pub insert_per_sec: f64,
-    /// Jobs claimed and completed, in a transaction each.
+    /// Jobs claimed and completed, in one transaction each.
     pub claim_complete_per_sec: f64,
-    /// Jobs of the future inserted as a submit does: the job and its schedule.
+    /// Future jobs inserted the way a submit does: the job and its schedule.
     pub hold_per_sec: f64,
 }
 
-/// What a database takes up.
+/// The size of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DatabaseSize {
-    /// Tables and indexes, with the room in them that is free.
+    /// Tables and indexes, including their free space.
     pub bytes: u64,
-    /// Row versions that wait to be swept away, where the database counts them.
+    /// Dead row versions that are not vacuumed yet, if the database counts them.
     pub dead_rows: Option<u64>,
 }
 
-/// Is told how many rows have been written since it was told last.
+/// Called with the number of rows written since the last call.
 pub type Progress = Arc<dyn Fn(u64) + Send + Sync>;
 
 /// A database on a server, with the tables of this version.
 #[async_trait]
 pub trait BareDatabase: Send {
-    /// One small change, to its durable end: no commit of the store can be faster.
+    /// One small change, until it is durable: no commit of the store can be faster.
     async fn commit_once(&mut self) -> Result<(), StoreError>;
 
     async fn size(&mut self) -> Result<DatabaseSize, StoreError>;
 
-    /// Where the server keeps its files, if it runs on this machine and tells this user.
+    /// The server's data directory, if the server runs on this machine and shows it to this user.
     async fn data_directory(&mut self) -> Option<PathBuf>;
 
-    /// Raw rows in batches over plain connections, as many as the store has writers: equal to those of jobs, in the very
-    /// tables, without rules, answers or anything read. The database must be empty.
+    /// Raw rows in batches over plain connections, as many as the store has writers. The rows equal those
+    /// of jobs and go into the same tables, without rules, replies or reads. The database must be empty.
     async fn measure_floor(&mut self, options: FloorOptions) -> Result<Floor, StoreError>;
 
-    /// Writes what executions of the past have left.
+    /// Writes the rows that past executions would have left.
     async fn keep_past(&mut self, past: Past, progress: Progress) -> Result<(), StoreError>;
 }
 
-/// What a floor is measured with, so that it has no rows to share with anybody.
+/// The database must be empty, so that the measurement shares no rows with anything else.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) const NOT_EMPTY: &str = "the floor is measured in a database without jobs";
 

@@ -1,5 +1,5 @@
-//! What executions of the past have left: finished jobs that ran a few times each, and their history, spread evenly over
-//! a time and in the order of their ends.
+//! The rows that past executions would have left: finished jobs that ran a few times each, and their
+//! history, spread evenly over a time span and ordered by end.
 
 use super::rows::{SESSION, payload};
 use punctual_core::ids::{Epoch, JobId};
@@ -9,19 +9,19 @@ use punctual_core::occurrence::{Finished, Origin};
 use punctual_core::time::{Timestamp, duration_micros};
 use std::time::Duration;
 
-/// Executions of each job: it ran at once, and was triggered again.
+/// Executions of each job: the first ran at once, the others were triggered.
 pub const RUNS_PER_JOB: u64 = 10;
-/// Jobs of one transaction.
+/// Jobs per transaction.
 const JOBS_PER_BATCH: u64 = 200;
-/// From when an execution could start to its start, and from there to its end.
+/// The time from an execution's availability to its start, and from its start to its end.
 const WAIT_US: i64 = 1_500;
 const RUN_US: i64 = 900;
 
-/// How much there is to look back on.
+/// The amount of history to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Past {
     pub executions: u64,
-    /// When the last of them ended.
+    /// When the last execution ended.
     pub until: Timestamp,
     /// How long before that the first one ended.
     pub span: Duration,
@@ -29,7 +29,7 @@ pub struct Past {
     pub payload_bytes: usize,
 }
 
-/// Jobs and all that has ended of them.
+/// Jobs and their finished executions.
 #[derive(Debug, Default)]
 pub(crate) struct PastBatch {
     pub jobs: Vec<Job>,
@@ -37,7 +37,7 @@ pub(crate) struct PastBatch {
 }
 
 impl PastBatch {
-    /// Jobs by status, as the counts beside the tables know them.
+    /// Jobs by status, for the stored counters.
     pub fn job_counts(&self) -> [i64; 5] {
         let mut counts = [0; 5];
         counts[JobStatus::Completed as usize] = self.jobs.len() as i64;
@@ -50,7 +50,7 @@ impl Past {
         self.executions.div_ceil(RUNS_PER_JOB)
     }
 
-    /// In the order of time, a transaction each.
+    /// In the order of time, one transaction each.
     pub(crate) fn batches(self) -> impl Iterator<Item = PastBatch> {
         let jobs = self.jobs();
         (0..jobs).step_by(JOBS_PER_BATCH as usize).map(move |first| {
@@ -117,7 +117,7 @@ impl Past {
     }
 }
 
-/// Bits that look as if they came by chance, so that jobs are spread over all segments (the finisher of splitmix64).
+/// Pseudo-random bits, so that jobs are spread over all segments (the finalizer of splitmix64).
 fn scattered(number: u64) -> u64 {
     let mut bits = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -130,7 +130,7 @@ pub(crate) use on_servers::keep;
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod on_servers {
-    //! Writing it where several connections write at once.
+    //! Writing the past over several connections at once.
 
     use super::{Past, PastBatch};
     use crate::bare::Progress;
@@ -142,7 +142,7 @@ mod on_servers {
 
     const WORKER: &str = "past";
 
-    /// Through the adapter's own statements, so that every column is as a job would have left it.
+    /// Uses the adapter's own statements, so that every column has the value that a job would have left.
     pub(crate) async fn keep(
         connect: &dyn Connect,
         writers: usize,

@@ -1,4 +1,4 @@
-//! Jobs that nobody has submitted, as the rules would have made them.
+//! Made-up jobs, with the rows that the rules would have created.
 
 use super::FloorOptions;
 use crate::fault::Fault;
@@ -12,16 +12,16 @@ use punctual_core::schedule::{Beginning, Schedule, ScheduleState, begin};
 use punctual_core::time::Timestamp;
 use std::ops::Range;
 
-/// When the jobs were created, in microseconds.
+/// The creation time of the jobs, in microseconds.
 pub(crate) const NOW_US: i64 = 1_763_195_400_000_000;
-/// How far ahead the jobs of the future begin, in microseconds: a year.
+/// How far ahead the future jobs begin, in microseconds: a year.
 const AHEAD_US: i64 = 365 * 24 * 3_600 * 1_000_000;
 
 pub(crate) const SESSION: SessionId = SessionId(1);
 pub(crate) const LANE: i64 = 1;
 
 impl FloorOptions {
-    /// The numbers of the jobs of one batch after the other.
+    /// The job numbers of each batch.
     pub(crate) fn batches(self) -> impl Iterator<Item = Range<usize>> {
         let (jobs, batch) = (self.jobs.max(1), self.batch.max(1));
         (0..jobs).step_by(batch).map(move |start| start..jobs.min(start + batch))
@@ -37,7 +37,7 @@ pub(crate) fn due_job(number: usize, payload_bytes: usize) -> (Job, LiveRow) {
     }
 }
 
-/// The n-th job of the far future and its schedule.
+/// The n-th job of the distant future and its schedule.
 pub(crate) fn future_job(number: usize, payload_bytes: usize) -> (Job, ScheduleState) {
     let at = Timestamp::from_micros(NOW_US + AHEAD_US + number as i64 * 1_000);
     let job = job(number, Schedule::OneTime { at }, payload_bytes);
@@ -69,7 +69,7 @@ pub(crate) fn payload(bytes: usize) -> String {
     format!("\"{}\"", "x".repeat(bytes.saturating_sub(2)))
 }
 
-/// What the success of an execution leaves.
+/// The history entry of an execution that succeeded.
 pub(crate) fn finished(live: &Live) -> Result<Finished, Fault> {
     let now = live.available_at;
     let end: End = Outcome::Succeeded { result: None }.into_end(now, now);

@@ -1,4 +1,4 @@
-//! Jobs and single executions are cancelled.
+//! Cancelling jobs and single executions.
 
 use super::fixture::{House, at, every, failed, job, job_with, lane, once, succeeded};
 use punctual_core::control::{Refusal, Verb};

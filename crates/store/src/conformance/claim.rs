@@ -1,4 +1,4 @@
-//! Work is handed out.
+//! Claiming work.
 
 use super::fixture::{House, at, job, job_with};
 use punctual_core::ids::SessionId;
@@ -213,7 +213,7 @@ async fn claimed(house: &House, claim: Claim) -> Vec<u32> {
     }
 }
 
-/// The numbers of the jobs, as [`job`] counts them.
+/// The numbers of the jobs, as [`job`] assigns them.
 fn numbers(assignments: &[Assignment]) -> Vec<u32> {
     let number_of = |id| (0..1_000).find(|n| job(*n).id == id).expect("one of ours");
     assignments.iter().map(|assignment| number_of(assignment.execution.occurrence.job)).collect()

@@ -1,5 +1,5 @@
-//! One row of a store is damaged by hand, column by column: whatever it describes suffers, and nothing else does (decision
-//! 0027). Which columns there are is taken from the layout of the tables, so that a new one is tried by itself.
+//! Damages one row of a store, column by column: only what the row describes is affected (decision 0027).
+//! The columns come from the layout of the tables, so that a new column is tested automatically.
 
 use super::fixture::{House, at, died, every, failed, job_with, lane, once, succeeded};
 use crate::layout::{Cell, Cells, Kind, Layout, TABLES, hex};
@@ -21,9 +21,9 @@ use punctual_core::time::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The queue of whatever is damaged.
+/// The queue of everything that is damaged.
 const DAMAGED: &str = "a damaged queue";
-/// The queue and type of what must go on.
+/// The queue and type of everything that must continue to work.
 const SOUND: &str = "sound";
 
 /// How a database writes values.
@@ -74,7 +74,8 @@ impl Dialect {
         }
     }
 
-    /// Values that mean nothing in most columns of this kind, in SQL. What a database does not take is left out.
+    /// Invalid values for most columns of this kind, in SQL. Values that a database does not accept are
+    /// left out.
     fn malformed(self, kind: Kind) -> Vec<String> {
         let numbers =
             |largest: i64| vec![Cell::Number(-1), Cell::Number(99), Cell::Number(largest), Cell::Null];
@@ -96,7 +97,7 @@ impl Dialect {
     }
 }
 
-/// A value in a row that is damaged, and how to bring back what was there.
+/// A damaged value in a row, and how to restore the original.
 pub(crate) struct Damage {
     pub about: String,
     pub spoil: String,
@@ -107,20 +108,21 @@ pub(crate) struct Damage {
     pub mend: String,
 }
 
-/// The damages of one round: each column of each table once, with another value and another row in each round.
+/// The damage of one round: each column of each table once, with a different value and row in each round.
 pub(crate) async fn damages(
     dialect: Dialect,
     round: usize,
     rows_of: impl AsyncFn(&'static Layout) -> Vec<Cells>,
 ) -> Vec<Damage> {
     let mut damages = Vec::new();
-    // Lanes last: what is submitted while one is damaged makes another one, which stays.
+    // Lanes last: a submit while a lane is damaged creates another one, which stays.
     for table in TABLES.iter().rev().filter(|table| is_stored(dialect, table) && table.name != "lines") {
         let rows = rows_of(table).await;
         assert!(!rows.is_empty() || table.name == "resolutions", "nothing in {}", table.name);
         for (place, column) in table.columns.iter().enumerate() {
             if dialect != Dialect::Sqlite && (table.name, column.name) == ("lanes", "id") {
-                // Servers look for new lanes by their numbers: work for a lane whose number was changed is refused.
+                // Server stores look for new lanes by number: work for a lane whose number was changed is
+                // rejected.
                 continue;
             }
             let values = dialect.malformed(column.kind);
@@ -148,7 +150,7 @@ pub(crate) async fn damages(
     damages
 }
 
-/// The first rows of a table are those that were made to be damaged.
+/// The first rows of a table are those that were created to be damaged.
 fn damaged_rows_max(table: &Layout) -> usize {
     match table.name {
         "lanes" | "workers" | "sessions" | "tokens" | "lane_tallies" => 1,
@@ -158,7 +160,7 @@ fn damaged_rows_max(table: &Layout) -> usize {
 }
 
 fn is_stored(dialect: Dialect, table: &Layout) -> bool {
-    // Sums of what others have counted, and numbers of the database's own.
+    // Sums of counters, and numbers that the database assigns itself.
     table.name != "numbers"
         && (dialect == Dialect::Sqlite || !matches!(table.name, "lane_tallies" | "job_tally"))
 }
@@ -182,7 +184,7 @@ fn token(id: &str) -> Token {
     Token { id: id.to_owned(), secret_sha256: [7; 32], role: Role::Admin, created_at: at(0) }
 }
 
-/// Something in every table, which nobody touches until it is damaged.
+/// Rows in every table, which stay untouched until they are damaged.
 pub(crate) async fn populate(store: Arc<dyn Store>) {
     let house = House::new(store.clone());
     let limits = QueueLimits {
@@ -196,9 +198,10 @@ pub(crate) async fn populate(store: Arc<dyn Store>) {
     store.put_token(token("a damaged token")).await.unwrap();
     store.put_token(token(SOUND)).await.unwrap();
     let mut worker = house.worker().await;
-    // A dead letter with notes, then what has succeeded, is retried, runs, is queued, in line, and waits for others.
+    // A dead letter with notes, then executions that have succeeded, are retried, run, are queued, on a
+    // wait list, and wait for others.
     for number in 1..=5 {
-        // Not at the same time: starts are paced.
+        // Not at the same time: there is a rate limit.
         let now = at(i64::from(number));
         house.submit(now, damaged(number, |spec| spec.settings.max_retries = 3)).await;
         let mut claimed = worker.claim(now, 1).await;
@@ -244,7 +247,8 @@ pub(crate) async fn populate(store: Arc<dyn Store>) {
     store.answer_request(request, answer).await.unwrap();
 }
 
-/// What has nothing to do with the damaged row goes on, and every list can be read. `number` tells the calls apart.
+/// Everything unrelated to the damaged row works, and every list can be read. `number` distinguishes the
+/// calls.
 pub(crate) async fn all_else_goes_on(store: &dyn Store, number: u32) {
     let now = at(10_000 + i64::from(number) * 100);
     let first = 1_000 + number * 10;
@@ -288,7 +292,7 @@ fn soon(now: Timestamp) -> punctual_core::schedule::Schedule {
     punctual_core::schedule::Schedule::OneTime { at: now.shifted(1_000_000) }
 }
 
-/// All that is due in one call of each kind.
+/// Everything that is due, in one call of each kind.
 async fn fire_all(store: &dyn Store, now: Timestamp, sound: JobId) {
     let due = store.due(SegmentSet::ALL, now, 1_000).await.unwrap();
     let (mut fires, mut looks) = (Vec::new(), Vec::new());
@@ -304,7 +308,7 @@ async fn fire_all(store: &dyn Store, now: Timestamp, sound: JobId) {
     store.look(now, looks).await.unwrap();
 }
 
-/// Claims one by one from all queues until these jobs were claimed; what else there is goes back.
+/// Claims one by one from all queues until these jobs were claimed; gives back everything else.
 async fn claim_all(store: &dyn Store, now: Timestamp, session: SessionId, jobs: &[JobId]) -> Vec<Assignment> {
     let (mut found, mut others) = (Vec::new(), Vec::new());
     for turn in 1..50 {
@@ -355,7 +359,7 @@ async fn control(store: &dyn Store, now: Timestamp, job: Job) {
     }
 }
 
-/// A worker dies, and what it held is retried.
+/// A worker dies, and its executions are retried.
 async fn recover(store: &dyn Store, now: Timestamp, opening: SessionOpening, job: Job) {
     store.submit(now, vec![NewJob { job: job.clone(), offer: None }]).await.unwrap();
     let session = store.open_session(now, opening).await.unwrap();
@@ -368,7 +372,7 @@ async fn recover(store: &dyn Store, now: Timestamp, opening: SessionOpening, job
     store.control(now, vec![cancel]).await.unwrap();
 }
 
-/// Every list, in small pages: what is sound is in it.
+/// Every list, in small pages, contains the undamaged items.
 async fn read_all(store: &dyn Store, sound: &Job, session: SessionId) {
     for status in [None, Some(punctual_core::job::JobStatus::Completed)] {
         let mut query = JobQuery { limit: 3, status, ..JobQuery::default() };
@@ -420,7 +424,7 @@ async fn read_all(store: &dyn Store, sound: &Job, session: SessionId) {
     store.limiters(vec![Line::of_queue(DAMAGED)]).await.unwrap();
 }
 
-/// Whatever readers have passed over while this ran, a check of the rows finds.
+/// The check finds everything that readers have skipped while this ran.
 pub(crate) async fn is_found_by_check(
     damage: &Damage,
     probe: impl Future<Output = ()>,
@@ -441,7 +445,8 @@ pub(crate) const SPOILED_QUEUES: [(&str, &str); 3] = [
     ("max_depth", "UPDATE queues SET max_depth = -5 WHERE queue = 'bulk'"),
 ];
 
-/// A queue whose settings cannot be read hands nothing out, says why, and is repaired by setting it. What a check says of it.
+/// A queue with unreadable settings hands nothing out, reports the reason, and is repaired by setting it.
+/// Returns what a check reports about it.
 pub(crate) async fn set_again<S: Store + 'static>(
     number: u32,
     open: impl AsyncFn() -> Arc<S>,

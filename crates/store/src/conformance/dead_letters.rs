@@ -1,4 +1,4 @@
-//! Dead occurrences are redriven, discarded and listed.
+//! Redriving, discarding and listing dead letters.
 
 use super::fixture::{House, Worker, at, behind, died, every, failed, job, job_with, lane, succeeded};
 use punctual_core::control::{Refusal, Verb};

@@ -1,4 +1,4 @@
-//! Jobs are deleted, hidden and purged.
+//! Deleting, hiding and purging jobs.
 
 use super::fixture::{House, at, died, every, job, job_with, once, succeeded};
 use punctual_core::control::Verb;

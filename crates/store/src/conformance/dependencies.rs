@@ -1,4 +1,4 @@
-//! Jobs that wait for others.
+//! Jobs that depend on others.
 
 use super::fixture::{House, Worker, at, behind, died, every, failed, job, job_with, lane, once, succeeded};
 use punctual_core::control::Verb;
@@ -206,7 +206,8 @@ pub async fn a_parent_that_is_cancelled_skips_its_children(store: Arc<dyn Store>
     assert_eq!(worker.end(at(5), &running, succeeded(5)).await, skipped(&[8]), "when it has stopped");
 }
 
-/// A deleted parent is hidden at once, but its child waits until its run has stopped, however that ends.
+/// A deleted parent is hidden at once, but its child waits until the parent's run has ended, however it
+/// ends.
 pub async fn a_parent_that_is_deleted_while_it_runs_skips_its_children(store: Arc<dyn Store>) {
     let house = House::new(store);
     for (round, parent) in [1, 3, 5].into_iter().enumerate() {
@@ -275,7 +276,7 @@ pub async fn very_many_children_are_skipped_in_steps(store: Arc<dyn Store>) {
 pub async fn a_child_that_is_due_between_two_steps_waits_for_its_turn(store: Arc<dyn Store>) {
     let house = House::new(store);
     let mut worker = many_children(&house, 0).await;
-    // The one with the highest id is told last.
+    // The child with the highest id is resolved last.
     let late = later_child(5_000, &[0]);
     house.submit(at(2), late.clone()).await;
     worker.run(at(3), succeeded(3)).await;
@@ -416,13 +417,13 @@ fn later_child(number: u32, parents: &[u32]) -> Job {
     child
 }
 
-/// What follows when these jobs are skipped.
+/// The commit effects when these jobs are skipped.
 fn skipped(numbers: &[u32]) -> Begun {
     let ended = numbers.iter().map(|n| (job(*n).id.occurrence(1).attempt(1), Status::Skipped)).collect();
     Begun { ended, ..Begun::default() }
 }
 
-/// Job 0 with this many more children than one step takes.
+/// Job 0 with this many more children than one step resolves.
 async fn many_children(house: &House, more: usize) -> Worker {
     house.submit(at(1), job(0)).await;
     let count = (DEPENDENTS_PER_STEP_MAX + more) as u32;

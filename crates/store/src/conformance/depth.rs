@@ -1,4 +1,4 @@
-//! A queue with a `max_depth` takes in no more than that.
+//! A queue with a `max_depth` accepts no more jobs than that.
 
 use super::fixture::{House, at, every, failed, job, job_with, once, succeeded};
 use punctual_core::control::Verb;
@@ -20,7 +20,7 @@ pub async fn a_full_queue_refuses_what_would_join_it(store: Arc<dyn Store>) {
     assert_eq!(house.try_submit(at(2), past).await, full(2, 2), "what is late joins at once, too");
     assert!(house.store.job(job(3).id).await.unwrap().is_none(), "nothing of it was kept");
     house.submit(at(2), job(5)).await;
-    // What runs makes room; what comes back takes it again.
+    // A running execution makes room; one that is given back takes it again.
     let assignment = worker.claim_one(at(3)).await;
     house.submit(at(3), in_bulk(6)).await;
     worker.give_back(at(4), &assignment).await;
@@ -135,7 +135,7 @@ fn in_bulk(number: u32) -> Job {
     job_with(number, |spec| spec.queue = "bulk".to_owned())
 }
 
-/// A house whose queue `bulk` has this limit.
+/// A harness whose queue `bulk` has this limit.
 async fn limited(store: Arc<dyn Store>, max_depth: u64) -> House {
     store.set_queue("bulk".to_owned(), QueueSettings::holding(Some(max_depth))).await.unwrap();
     House::new(store)

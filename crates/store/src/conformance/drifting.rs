@@ -1,4 +1,4 @@
-//! Counts in databases on servers that are made wrong by hand, beside stores that go on working.
+//! Damaged counters in server stores, while stores continue to work.
 
 use super::counts_agree;
 use super::fixture::{House, at, job_with, succeeded};
@@ -8,10 +8,10 @@ use punctual_core::ports::Store;
 use punctual_core::queue::QueueSettings;
 use std::sync::Arc;
 
-/// Runs that go on while others look and mend.
+/// Runs that continue during checks and repairs.
 const RUNS: u32 = 60;
 
-/// A job with a key that is limited.
+/// A job with a limited key.
 fn keyed(number: u32) -> Job {
     job_with(number, |spec| spec.settings.concurrency_key = Some("a".to_owned()))
 }
@@ -24,7 +24,8 @@ async fn limited(store: Arc<dyn Store>) -> House {
     House::new(store)
 }
 
-/// The statements `spoil` counts; each time all that is wrong is found, mended, and right again.
+/// The statements damage counters; each time the check finds the mismatch, the repair fixes it, and the
+/// counters are correct again.
 pub(crate) async fn wrong_counts_are_found_and_mended(
     store: Arc<dyn Store>,
     spoil: impl AsyncFn(&'static str),
@@ -58,7 +59,7 @@ pub(crate) async fn wrong_counts_are_found_and_mended(
     }
 }
 
-/// Whoever looks while others write finds nothing that is not so, and whoever mends mends no more than that; two at a time.
+/// A check during writes finds only real mismatches, and repairs, two at a time, fix only those.
 pub(crate) async fn counts_are_mended_beside_those_who_change_them(
     store: Arc<dyn Store>,
     spoil: impl AsyncFn(&'static str),

@@ -1,4 +1,4 @@
-//! History is followed by its places, and what is open is looked up.
+//! Following history by position, and looking up open executions.
 
 use super::fixture::{House, at, behind, failed, job, job_with, once, succeeded};
 use punctual_core::control::Verb;

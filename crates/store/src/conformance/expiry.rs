@@ -1,4 +1,4 @@
-//! Occurrences that nobody wants any more if they have not started by a time.
+//! Occurrences that expire if they have not started by a given time.
 
 use super::fixture::{House, at, every, failed, job, job_with, lane, once, succeeded};
 use punctual_core::control::Verb;
@@ -173,7 +173,7 @@ fn expiring(seconds: u64) -> Job {
     job_with(1, |spec| spec.settings.expiry = Some(Expiry::AfterMs(seconds * 1_000)))
 }
 
-/// What follows from the expiry of an execution that nobody waits for.
+/// The commit effects when an execution without dependents expires.
 fn expired(execution: ExecutionId) -> Begun {
     Begun { ended: vec![(execution, Status::Expired)], ..Begun::default() }
 }

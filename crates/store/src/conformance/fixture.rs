@@ -1,4 +1,4 @@
-//! What the cases share: times, jobs, and the verbs with the answers they expect.
+//! What the cases share: times, jobs, and the verbs with the replies they expect.
 
 use punctual_core::control::{Refusal, Verb};
 use punctual_core::gates::{Gate, Gates};
@@ -22,12 +22,12 @@ use std::time::Duration;
 pub(super) const SECOND_US: i64 = 1_000_000;
 pub(super) const LEASE: Duration = Duration::from_secs(6);
 
-/// A moment in the story of a case.
+/// A time within a case.
 pub(super) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_micros(1_763_195_400_000_000 + seconds * SECOND_US)
 }
 
-/// The n-th job of a case; ids sort by their numbers.
+/// The n-th job of a case; ids are ordered by number.
 pub(super) fn job_with(number: u32, change: impl FnOnce(&mut JobSpec)) -> Job {
     let mut spec = JobSpec::named("report");
     change(&mut spec);
@@ -82,12 +82,12 @@ pub(super) fn failed(seconds: i64) -> End {
     }
 }
 
-/// A failure that no further attempt can mend.
+/// A failure that is not retried.
 pub(super) fn died(seconds: i64) -> End {
     End { retryable: false, ..failed(seconds) }
 }
 
-/// A store with the verbs as sentences; an unexpected answer fails the case.
+/// The harness: a store with shortcuts for the verbs; an unexpected reply fails the case.
 #[derive(Clone)]
 pub(super) struct House {
     pub store: Arc<dyn Store>,
@@ -98,7 +98,7 @@ impl House {
         House { store }
     }
 
-    /// Submits one job without an offer.
+    /// Submits one job without a slot reservation.
     pub async fn submit(&self, now: Timestamp, job: Job) -> Begun {
         self.submit_to(now, job, None).await
     }
@@ -169,7 +169,7 @@ impl House {
         self.store.report(now, vec![report]).await.unwrap().pop().unwrap()
     }
 
-    /// Reports an end that must be accepted; what follows from it.
+    /// Reports an end that must be accepted. Returns the commit effects.
     pub async fn accept(&self, now: Timestamp, session: SessionId, of: &Assignment, end: End) -> Begun {
         let outcome = self.report(now, session, of, end).await;
         assert_eq!(outcome.answer, ReportAnswer::Accepted);
@@ -180,7 +180,8 @@ impl House {
         self.store.fire(now, vec![Fire { job, version, offer: None }]).await.unwrap().pop().unwrap()
     }
 
-    /// Fires a schedule that must be due: how many occurrences fired, how many were skipped, when it fires next.
+    /// Fires a schedule that must be due. Returns how many occurrences fired, how many were skipped, and
+    /// when it fires next.
     pub async fn fired(&self, now: Timestamp, job: JobId, version: u32) -> (usize, u64, Option<Due>) {
         match self.fire(now, job, version).await {
             FireOutcome::Fired { begun, occurrences, skipped } => {
@@ -197,7 +198,7 @@ impl House {
         self.store.look(now, vec![look]).await.unwrap().pop().unwrap()
     }
 
-    /// Loses a session that has never beaten and recovers all it held.
+    /// Loses a session without heartbeats and recovers everything it held.
     pub async fn lose_and_recover(&self, now: Timestamp, session: SessionId) -> Recovered {
         assert_eq!(self.lose(now, session, 0).await, [true]);
         self.store.recover(now, 1_000).await.unwrap()
@@ -215,13 +216,13 @@ impl House {
         self.view(id).await.status()
     }
 
-    /// What is open of a job: occurrence numbers and states, in the order of the numbers.
+    /// The open occurrences of a job: numbers and states, ordered by number.
     pub async fn open(&self, id: JobId) -> Vec<(u32, LiveState)> {
         let open = self.view(id).await.open;
         open.iter().rev().map(|live| (live.id.number, live.state)).collect()
     }
 
-    /// What has ended of a job: occurrence numbers, attempts and statuses, oldest first.
+    /// The ended attempts of a job: occurrence numbers, attempts and statuses, oldest first.
     pub async fn ended(&self, id: JobId) -> Vec<(u32, u32, Status)> {
         let history = self.store.history(id, None, 1_000).await.unwrap().items;
         let facts =
@@ -229,7 +230,7 @@ impl House {
         history.iter().rev().map(facts).collect()
     }
 
-    /// The times of all that falls due up to a moment.
+    /// The times of everything that becomes due up to a time.
     pub async fn due(&self, until: Timestamp) -> Vec<Timestamp> {
         let due = self.store.due(SegmentSet::ALL, until, 1_000).await.unwrap();
         due.iter().map(|due| due.at).collect()
@@ -243,7 +244,7 @@ impl House {
         self.store.control(now, vec![Control { job, verb }]).await.unwrap().remove(0)
     }
 
-    /// Applies a verb that must be carried out.
+    /// Applies a verb that must succeed.
     pub async fn done(&self, now: Timestamp, job: JobId, verb: Verb) -> Controlled {
         match self.control(now, job, verb).await {
             ControlOutcome::Done(controlled) => controlled,
@@ -263,7 +264,7 @@ impl House {
         self.store.redrive(now, vec![dead]).await.unwrap().remove(0)
     }
 
-    /// Runs a dead occurrence again.
+    /// Redrives a dead occurrence.
     pub async fn redriven(&self, now: Timestamp, dead: OccurrenceId) -> Controlled {
         match self.redrive(now, dead).await {
             ControlOutcome::Done(controlled) => controlled,
@@ -286,7 +287,7 @@ impl House {
     }
 }
 
-/// A worker that counts its own turns and beats.
+/// A worker that tracks its own poll sequence numbers and heartbeats.
 pub(super) struct Worker {
     house: House,
     pub session: SessionId,
@@ -306,7 +307,7 @@ impl Worker {
         self.claim(now, 1).await.pop().expect("there is something to claim")
     }
 
-    /// Claims all that one queue has for one job type: the executions.
+    /// Claims everything that one queue has for one job type. Returns the executions.
     pub async fn claim_in(&mut self, now: Timestamp, queue: &str, job_type: &str) -> Vec<ExecutionId> {
         let (queues, job_types) = (vec![queue.to_owned()], vec![job_type.to_owned()]);
         let claim = Claim { session: self.session, turn: self.turn + 1, limit: 100, queues, job_types };
@@ -317,22 +318,22 @@ impl Worker {
         assignments.iter().map(|assignment| assignment.execution).collect()
     }
 
-    /// Whether there is nothing that it could claim.
+    /// Whether there is nothing to claim.
     pub async fn is_idle(&mut self, now: Timestamp) -> bool {
         self.claim(now, 1).await.is_empty()
     }
 
-    /// A free place at this worker.
+    /// A slot reservation of this worker.
     pub fn offer(&self) -> Offer {
         Offer { session: self.session, turn: self.turn + 1 }
     }
 
-    /// Reports an end that must be accepted; what follows from it.
+    /// Reports an end that must be accepted. Returns the commit effects.
     pub async fn end(&self, now: Timestamp, of: &Assignment, end: End) -> Begun {
         self.house.accept(now, self.session, of, end).await
     }
 
-    /// Claims one execution and ends it; which one, and what follows from it.
+    /// Claims one execution and ends it. Returns the execution and the commit effects.
     pub async fn run(&mut self, now: Timestamp, end: End) -> (ExecutionId, Begun) {
         let assignment = self.claim_one(now).await;
         let begun = self.end(now, &assignment, end).await;
@@ -344,7 +345,7 @@ impl Worker {
         begun.remove(0).expect("it holds the lease")
     }
 
-    /// Beats, and hears what it is asked to stop.
+    /// Sends a heartbeat. Returns what it is asked to stop.
     pub async fn beat(&mut self, now: Timestamp) -> Vec<LeaseRef> {
         self.beat += 1;
         let beat = Beat { session: self.session, beat: self.beat, draining: false };
@@ -354,7 +355,7 @@ impl Worker {
         }
     }
 
-    /// Falls silent, and what it held is recovered.
+    /// Loses the session and recovers what it held.
     pub async fn lose(&self, now: Timestamp) -> Recovered {
         assert_eq!(self.house.lose(now, self.session, self.beat).await, [true]);
         self.house.store.recover(now, 1_000).await.unwrap()
@@ -366,7 +367,7 @@ pub(super) fn behind(gate: Gate) -> LiveState {
     LiveState::Waiting(Gates::only(gate))
 }
 
-/// The lane of a job that names none.
+/// The default lane of a job.
 pub(super) fn lane() -> Lane {
     Lane::new("default", "report")
 }

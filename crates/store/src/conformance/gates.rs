@@ -1,4 +1,4 @@
-//! Time gates: what waits for its next attempt.
+//! Time gates: executions that wait for their next attempt.
 
 use super::fixture::{House, at, failed, job, time_gate};
 use punctual_core::control::{Update, Verb};
@@ -91,8 +91,8 @@ pub async fn an_offer_made_for_another_lane_is_not_taken(store: Arc<dyn Store>) 
     assert_eq!((begun.assigned.len(), begun.queued), (0, vec![Lane::new("default", "another")]));
 }
 
-/// Runs the first attempt of job 1 into a failure: the session (turn 1 used), when the gate opens, and the
-/// attempt behind it.
+/// Runs the first attempt of job 1 into a failure. Returns the session (poll sequence number 1 used), when
+/// the gate opens, and the attempt behind it.
 async fn fail_once(house: &House) -> (SessionId, Timestamp, ExecutionId) {
     let session = house.open_session("w").await;
     house.submit(at(1), job(1)).await;

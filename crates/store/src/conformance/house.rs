@@ -72,7 +72,7 @@ pub async fn retention_is_bounded_and_says_when_there_is_more(store: Arc<dyn Sto
 
 pub async fn the_note_of_a_steady_clock_is_kept_and_replaced(store: Arc<dyn Store>) {
     assert_eq!(store.noted_clock().await.unwrap().noted, None, "a new store has none");
-    // A clock that was set back leaves an earlier note.
+    // A clock that was set back leaves an earlier time.
     for at in [at(5), at(70), at(20)] {
         store.note_clock(at).await.unwrap();
         store.probe(at.plus(Duration::from_secs(1))).await.unwrap();
@@ -95,7 +95,7 @@ pub async fn a_token_is_added_only_where_none_has_its_id(store: Arc<dyn Store>) 
     let second = Token { secret_sha256: [8; 32], created_at: at(2), ..first.clone() };
     assert_eq!(store.add_token(first.clone()).await.unwrap(), first);
     assert_eq!(store.add_token(second.clone()).await.unwrap(), first);
-    // Whoever was not told asks again.
+    // A caller that got no reply repeats the call.
     assert_eq!(store.add_token(first.clone()).await.unwrap(), first);
     assert_eq!(store.token("t1").await.unwrap(), Some(first));
     store.put_token(second.clone()).await.unwrap();
@@ -191,7 +191,7 @@ pub async fn retention_reaches_starts_that_pace_nothing_any_more(store: Arc<dyn 
     assert_eq!(kept().await, [true; 20]);
     house.store.retain(before(at(11)), 100).await.unwrap();
     assert_eq!(kept().await, [[false; 10], [true; 10]].concat());
-    // A few at a time, and all of them before long.
+    // A few at a time, and all of them within a few rounds.
     let mut rounds = 0;
     while kept().await.contains(&true) {
         rounds += 1;

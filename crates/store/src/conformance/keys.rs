@@ -166,12 +166,12 @@ pub async fn a_finished_job_whose_unique_key_was_taken_cannot_begin_again(store:
     assert_eq!(house.refused(at(8), unique(2).id, TRIGGER).await, Refusal::KeyTaken(first));
 }
 
-/// The n-th job, with the idempotency key that all of them have.
+/// The n-th job, with the idempotency key that all of them share.
 fn named(number: u32) -> Job {
     job_with(number, |spec| spec.settings.idempotency_key = Some("invoice".to_owned()))
 }
 
-/// The n-th job, with the unique key that all of them have.
+/// The n-th job, with the unique key that all of them share.
 fn unique(number: u32) -> Job {
     job_with(number, |spec| spec.settings.unique_key = Some("invoice".to_owned()))
 }

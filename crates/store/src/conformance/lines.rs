@@ -1,4 +1,5 @@
-//! Limits of queues and of keys: no more run at once, or start in a span, than they say, and nobody waits for nothing.
+//! Limits of queues and of keys: no more executions run at once, or start in an interval, than they allow,
+//! and none waits without reason.
 
 use super::fixture::{House, at, every, failed, job_with, succeeded};
 use punctual_core::control::{Update, Verb};
@@ -88,7 +89,7 @@ pub async fn what_has_passed_its_key_waits_for_its_queue(store: Arc<dyn Store>) 
     assert_eq!(used(&house, &key("c")).await, (1, 1), "the first counts although it does not run");
     let claimed = worker.claim(at(2), 10).await;
     worker.end(at(3), &claimed[0], succeeded(3)).await;
-    // The line of the key moves when its first has ended, not when that has begun.
+    // The wait list of the key moves when its first execution has ended, not when it has started.
     assert_eq!(admit(&house, at(3), &key("c")).await.begun.queued, []);
     assert_eq!(admit(&house, at(3), &queue()).await.begun.queued.len(), 1);
     let third = worker.claim_one(at(4)).await;
@@ -126,7 +127,7 @@ pub async fn an_attempt_that_waits_for_its_retry_holds_no_place(store: Arc<dyn S
     admit(&house, at(2), &key("a")).await;
     let second = worker.claim_one(at(3)).await;
     assert_eq!(second.execution.occurrence.job, job(2).id);
-    // Its time has come, and now it waits for its turn.
+    // Its time gate is open, and now it is on the wait list.
     let again = first.occurrence.attempt(2);
     let due_at = house.view(job(1).id).await.open[0].available_at;
     let LookOutcome::Opened(begun) = house.look(due_at, again, None).await else { panic!("it was due") };
@@ -173,7 +174,7 @@ pub async fn a_pause_holds_no_place(store: Arc<dyn Store>) {
         assert_eq!((resumed.begun.queued.len(), resumed.begun.joined), (0, vec![queue()]));
     }
     assert_eq!(used(&house, &queue()).await, (2, 1));
-    // What comes back while it is paused makes room, too.
+    // An execution that is given back while the job is paused makes room, too.
     house.done(at(5), job(3).id, Verb::Pause).await;
     assert_eq!(worker.give_back(at(5), &third).await.freed, [queue()]);
     admit(&house, at(5), &queue()).await;
@@ -206,7 +207,7 @@ pub async fn a_limit_that_is_raised_or_taken_away_lets_more_go_on(store: Arc<dyn
     set(&house, QueueLimits { concurrency: Some(3), ..none() }).await;
     assert_eq!(admit(&house, at(2), &queue()).await.begun.queued.len(), 2);
     let claimed = worker.claim(at(3), 10).await;
-    // A lower one waits until enough have ended.
+    // A lower limit admits nothing until enough executions have ended.
     set(&house, QueueLimits { concurrency: Some(2), ..none() }).await;
     for (assignment, admitted) in claimed.iter().zip([0, 1, 1]) {
         worker.end(at(4), assignment, succeeded(4)).await;
@@ -300,7 +301,7 @@ pub async fn what_has_left_a_queue_no_longer_counts_there(store: Arc<dyn Store>)
     let house = limited(store, QueueLimits { key_concurrency: Some(1), ..none() }).await;
     let mut worker = house.worker().await;
     house.submit(at(1), keyed(1, Some("a"))).await;
-    // It fails under the key, and goes to a queue without limits before its next attempt.
+    // It fails under the key, and moves to a queue without limits before its next attempt.
     let (first, _) = worker.run(at(2), failed(2)).await;
     let moved = job_with(1, |spec| spec.settings.concurrency_key = Some("a".to_owned()));
     house.done(at(2), job(1).id, update(moved.spec)).await;
@@ -328,7 +329,7 @@ pub async fn an_update_takes_a_place_in_the_other_queue(store: Arc<dyn Store>) {
     house.submit(at(1), in_bulk(1, |_| {})).await;
     house.submit(at(1), in_bulk(2, |_| {})).await;
     house.submit(at(1), job_with(3, |_| {})).await;
-    // Out of the line into a queue without limits, and the other way round.
+    // From the wait list into a queue without limits, and the other way round.
     let moved = house.done(at(2), job(2).id, update(job_with(2, |_| {}).spec)).await;
     assert_eq!(moved.begun.queued.len(), 2, "the lane, and what is queued in it");
     let moved = house.done(at(2), job(3).id, update(in_bulk(3, |_| {}).spec)).await;
@@ -358,7 +359,7 @@ pub async fn what_follows_takes_its_place_in_line(store: Arc<dyn Store>) {
     let mut worker = house.worker().await;
     house.submit(at(1), keyed(1, Some("a"))).await;
     house.submit(at(1), keyed(2, Some("b"))).await;
-    // One that depends on the first, and one in line behind another of its own job.
+    // One that depends on the first, and one that waits behind another occurrence of its own job.
     let child = |spec: &mut JobSpec| {
         spec.settings.depends_on = vec![job(1).id];
         spec.settings.concurrency_key = Some("a".to_owned());
@@ -398,7 +399,7 @@ pub async fn limits_are_kept_with_their_queue(store: Arc<dyn Store>) {
     assert_eq!(house.store.queues().await.unwrap(), [row]);
 }
 
-/// Everybody submits, claims, reports and lets the line move at the same time.
+/// All workers submit, claim, report and admit at the same time.
 pub async fn racing_workers_never_exceed_a_limit(store: Arc<dyn Store>) {
     let limits = QueueLimits { concurrency: Some(3), key_concurrency: Some(2), ..none() };
     let house = limited(store, limits).await;
@@ -419,7 +420,7 @@ pub async fn racing_workers_never_exceed_a_limit(store: Arc<dyn Store>) {
                 let claimed = worker.claim(at(2), 2).await;
                 for assignment in claimed {
                     most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                    // By the numbers that the keys were given by.
+                    // Determined by the numbers from which the keys were assigned.
                     let is_a = is_of_a(&assignment.execution.occurrence.job);
                     if is_a {
                         assert!(of_a.fetch_add(1, Ordering::SeqCst) < 2, "two of the key at most");
@@ -504,7 +505,7 @@ pub(super) async fn admit(house: &House, now: Timestamp, line: &Line) -> Admitte
     house.store.admit(now, vec![line.clone()], 100).await.unwrap()
 }
 
-/// How many wait in a line, and how many count against it.
+/// How many executions are on a wait list, and how many count against its limit.
 pub(super) async fn used(house: &House, line: &Line) -> (u64, u64) {
     let used = house.store.limiters(vec![line.clone()]).await.unwrap()[0];
     (used.waiting, used.in_use)

@@ -1,7 +1,8 @@
-//! The definition of what a store does: cases that every adapter passes, each with an empty database of its own.
+//! The definition of a store's behaviour: cases that every adapter passes, each with its own empty
+//! database.
 //!
-//! A case is a plain async function over the port. It must not know which adapter it runs on, and brings its
-//! own times: no case waits.
+//! A case is a plain async function over the port. It must not know which adapter it runs on, and it brings
+//! its own times: no case waits.
 
 #![expect(clippy::missing_panics_doc, reason = "a case that fails panics: that is how it reports")]
 
@@ -25,10 +26,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// One case, ready to be run with an empty store.
+/// One case, to be run with an empty store.
 pub type Case = fn(Arc<dyn Store>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Whether the counts that a store keeps are those of what it shows; for an adapter to ask after each case.
+/// Checks that a store's counters match what it shows; adapters call it after each case.
 pub async fn counts_agree(store: &dyn Store) {
     let mut counted = store.job_counts().await.unwrap();
     let mut query = JobQuery { limit: limits::PAGE_ITEMS_MAX, ..JobQuery::default() };
@@ -66,7 +67,7 @@ fn count_of(counts: &mut JobCounts, status: JobStatus) -> &mut u64 {
     }
 }
 
-/// Hands the list of all cases, by module, to another macro: to this module's own for [`CASES`], and to an
+/// Passes the list of all cases, by module, to another macro: to this module's own for [`CASES`], and to an
 /// adapter's for one test per case.
 #[macro_export]
 macro_rules! each_conformance_case {

@@ -1,4 +1,4 @@
-//! What handlers note: progress for people, and a checkpoint for the next attempt.
+//! Notes of handlers: progress for users, and a checkpoint for the next attempt.
 
 use super::fixture::{House, Worker, at, died, failed, job, job_with, succeeded, time_gate};
 use punctual_core::control::Verb;
@@ -16,7 +16,7 @@ fn progress(percent: f64, message: &str) -> Progress {
     Progress { percent: Percent::new(percent), message: Some(message.to_owned()) }
 }
 
-/// A note of this number with nothing in it yet.
+/// An empty note with this number.
 fn note(worker: &Worker, of: &Assignment, number: u64) -> Note {
     let (session, lease) = (worker.session, of.lease());
     Note { session, lease, number: Some(number), progress: None, checkpoint: None }
@@ -41,7 +41,7 @@ async fn checkpoint(house: &House, id: OccurrenceId) -> Option<Checkpoint> {
     house.store.checkpoint(id).await.unwrap()
 }
 
-/// A worker that runs the one job, which has retries left.
+/// A worker that runs a single job, which has retries left.
 async fn running(house: &House) -> (Worker, Assignment) {
     house.submit(at(1), job(1)).await;
     let mut worker = house.worker().await;

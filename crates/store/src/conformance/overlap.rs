@@ -1,4 +1,4 @@
-//! Occurrences that are due while others of the job are open.
+//! Occurrences that become due while others of the job are open.
 
 use super::fixture::{House, at, behind, died, every, failed, job_with, lane, once, succeeded};
 use punctual_core::control::{Update, Verb};

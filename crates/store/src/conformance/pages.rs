@@ -1,4 +1,4 @@
-//! Pages are bounded by the bytes of what is in them, and lead on to the rest.
+//! Pages are limited by the bytes of their contents, and lead to the next page.
 
 use super::fixture::{House, at, died, every, failed, job, job_with, succeeded};
 use punctual_core::control::Verb;
@@ -17,13 +17,13 @@ const LARGE_BYTES: usize = limits::PAGE_BYTES_MAX / 4;
 const PER_PAGE: usize = 4;
 const COUNT: usize = 10;
 
-/// A text of so many bytes that is JSON as well.
+/// A text of this many bytes that is also valid JSON.
 fn large(bytes: usize) -> String {
     format!("\"{}\"", "x".repeat(bytes - 2))
 }
 
-/// Follows a list to its end, beginning at its first place: the items of each page. A macro, because an async closure
-/// that borrows would not be `Send` in all the ways that a case must be.
+/// Follows a list from its start to its end. Returns the items of each page. A macro, because an async
+/// closure that borrows would not be `Send` as required for a case.
 macro_rules! followed {
     ($place:ident => $page:expr) => {{
         let (mut $place, mut pages) = (None, Vec::new());
@@ -66,7 +66,7 @@ pub async fn a_page_holds_one_item_however_large(store: Arc<dyn Store>) {
     assert_eq!(sizes(&followed!(before => house.store.jobs(query(before)))), [1, 1]);
 }
 
-/// A job with ten executions that ended, each with a large result; in the order in which they did.
+/// A job with ten ended executions, each with a large result. Returns them in the order of their ends.
 async fn ended_with_large_results(house: &House) -> Vec<ExecutionId> {
     let mut worker = house.worker().await;
     let job = job_with(1, |spec| {
@@ -115,9 +115,9 @@ pub async fn pages_of_what_has_ended_are_bounded_by_results(store: Arc<dyn Store
     assert_eq!(history.iter().flatten().map(|finished| finished.id).collect::<Vec<_>>(), ended);
 }
 
-/// Open executions of one job, far more than a view of it shows.
+/// Open executions of one job, many more than its view shows.
 const OPEN: usize = 300;
-/// Not a divisor of how many there are.
+/// Not a divisor of their number.
 const LISTED_AT_ONCE: usize = 37;
 
 pub async fn all_executions_of_a_job_are_listed_once_while_they_finish(store: Arc<dyn Store>) {
@@ -131,7 +131,7 @@ pub async fn all_executions_of_a_job_are_listed_once_while_they_finish(store: Ar
     let trigger = Control { job: job.id, verb: Verb::Trigger { despite_overlap: true } };
     house.store.control(at(2), vec![trigger; OPEN + 20]).await.unwrap();
     for number in 0..20 {
-        // Some are over, of others the next attempt waits.
+        // Some are finished, others wait for their next attempt.
         let end = if number % 2 == 0 { succeeded(3) } else { failed(3) };
         worker.run(at(3), end).await;
     }

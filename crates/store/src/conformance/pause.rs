@@ -1,4 +1,4 @@
-//! Jobs are paused and resumed.
+//! Pausing and resuming jobs.
 
 use super::fixture::{House, at, behind, every, failed, job, job_with, lane, once, recurring_every, succeeded};
 use punctual_core::control::{Refusal, Verb};

@@ -1,5 +1,5 @@
-//! Limits that are set or become tighter over a backlog: what is queued goes back in line as far as they say, and keeps its
-//! rank.
+//! Limits that are set or become tighter over a backlog: queued executions go back to a wait list as far as
+//! the limits require, and keep their rank.
 
 use super::fixture::{House, at, job_with, succeeded};
 use super::lines::{
@@ -49,7 +49,7 @@ pub async fn a_rate_reaches_all_that_is_queued_in_steps(store: Arc<dyn Store>) {
     }
     let reached = placing(&house).await.unwrap().reached.unwrap();
     assert_eq!(reached.occurrence, job(5).id.occurrence(1), "how far it has come is kept");
-    // Whoever goes first goes on meanwhile, and whoever comes waits.
+    // Meanwhile the first can be claimed, and new ones wait.
     assert_eq!(worker.claim_one(at(2)).await.execution.occurrence.job, job(1).id);
     house.submit(at(2), in_bulk(8, |_| {})).await;
     assert_eq!(used(&house, &queue()).await, (4, 4));
@@ -212,7 +212,7 @@ pub async fn what_leaves_the_queue_on_the_way_is_left_alone(store: Arc<dyn Store
     assert_eq!(used(&house, &queue()).await, (2, 0));
 }
 
-/// Two processes go on from wherever the other one is, while somebody claims.
+/// Two processes continue from each other's position, while a worker claims.
 pub async fn two_at_once_have_everybody_take_one_place(store: Arc<dyn Store>) {
     let house = backlog(store, 40).await;
     set(&house, QueueLimits { concurrency: Some(3), key_concurrency: Some(1), ..none() }).await;
@@ -256,7 +256,7 @@ fn per_10_s() -> Option<Rate> {
     Some(Rate { count: 1, per_ms: 10_000 })
 }
 
-/// So many jobs that are queued, the first one first, in a queue without limits.
+/// This many queued jobs, in order, in a queue without limits.
 async fn backlog(store: Arc<dyn Store>, count: u32) -> House {
     let house = House::new(store);
     let jobs = (1..=count).map(|number| NewJob { job: in_bulk(number, |_| {}), offer: None }).collect();
@@ -264,7 +264,7 @@ async fn backlog(store: Arc<dyn Store>, count: u32) -> House {
     house
 }
 
-/// One step of taking places again.
+/// One step of re-admission.
 async fn place(house: &House, count: usize) -> Admitted {
     let line: Line = queue();
     house.store.admit(at(2), vec![line], count).await.unwrap()

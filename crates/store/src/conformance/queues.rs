@@ -1,4 +1,4 @@
-//! Queues are paused and resumed.
+//! Pausing and resuming queues.
 
 use super::fixture::{House, at, failed, job, job_with, once};
 use punctual_core::ids::JobId;

@@ -1,8 +1,9 @@
-//! Calls that meet: whoever comes first, what the store shows afterwards is what one order of them leads to.
+//! Concurrent calls: whichever comes first, the state of the store afterwards is the result of some order
+//! of the calls.
 //!
-//! A case is many rounds of one race, some of them beside each other. Every round has a queue and jobs of its own, and
-//! another head start, so that the calls meet in one transaction, in two at once, and one after the other. Between
-//! several nodes of one database the same races are run by [`between_nodes`].
+//! A case consists of many rounds of one race, some of them at the same time. Every round has its own queue
+//! and jobs, and a different head start, so that the calls meet in one transaction, in two concurrent ones,
+//! and one after the other. [`between_nodes`] runs the same races between several nodes of one database.
 
 use super::fixture::{House, at, job_with};
 use futures_util::stream::{self, StreamExt};
@@ -78,22 +79,23 @@ races! {
 
 /// Rounds of one race, unless `PUNCTUAL_RACING_ROUNDS` names another number.
 const ROUNDS_DEFAULT: u32 = 40;
-/// Rounds whose jobs are all created before the first schedule is due.
+/// The maximum of rounds whose jobs are all created before the first schedule is due.
 const ROUNDS_MAX: u32 = 240;
-/// Rounds of one race that are under way beside each other.
+/// Rounds of one race that run at the same time.
 const BESIDE: usize = 8;
-/// Jobs that a round has numbers for. All are created, a millisecond apart, before the first schedule is due.
+/// The maximum of jobs per round. All are created, a millisecond apart, before the first schedule is due.
 const JOBS_PER_ROUND: u32 = 40;
-/// Head starts that a call may have, in turns of the runtime.
+/// The number of different head starts of a call, in yields of the runtime.
 const HEAD_STARTS: u32 = 5;
-/// Calls after which something that has to come about never will.
+/// Calls after which an expected result counts as missing.
 const TRIES_MAX: usize = 1_000;
 
 /// The nodes that share a database.
 #[derive(Clone)]
 struct Nodes {
     houses: Vec<House>,
-    /// Counts claims. Each is made a second after the last: for so long a node may not know of a new lane.
+    /// Counts claims. Each is a second after the last, because a node may not know of a new lane for that
+    /// long.
     claims: Arc<AtomicI64>,
 }
 
@@ -107,7 +109,7 @@ impl Nodes {
         self.fewer_rounds(1, race).await;
     }
 
-    /// Runs one in so many rounds, of a race whose rounds take long.
+    /// Runs one in this many rounds, for races whose rounds take long.
     async fn fewer_rounds<R>(self, one_in: u32, race: impl Fn(Round) -> R)
     where
         R: Future<Output = ()> + Send + 'static,
@@ -132,7 +134,7 @@ struct Round {
 }
 
 impl Round {
-    /// The node with this index, of which there may be just one.
+    /// The node with this index; there may be just one node.
     fn node(&self, index: usize) -> &House {
         let houses = &self.nodes.houses;
         &houses[(self.number as usize + index) % houses.len()]
@@ -146,7 +148,7 @@ impl Round {
         self.node(1)
     }
 
-    /// A queue of its own, so that rounds beside it take nothing of it.
+    /// A separate queue, so that concurrent rounds take nothing from it.
     fn queue(&self) -> String {
         format!("round-{}", self.number)
     }
@@ -171,7 +173,7 @@ impl Round {
         Hand { house, session, turn: 0, queue: self.queue(), claims: self.nodes.claims.clone() }
     }
 
-    /// What the store counts in the queue of this round.
+    /// The store's counters of this round's queue.
     async fn depth(&self) -> (u64, u64, u64) {
         let depths = self.here().store.depths().await.unwrap();
         let is_ours = |depth: &&Depth| depth.lane.queue() == self.queue();
@@ -179,7 +181,7 @@ impl Round {
         ours.map_or((0, 0, 0), |depth| (depth.waiting, depth.queued, depth.running))
     }
 
-    /// Runs two calls at once; which of them begins a moment earlier differs from round to round.
+    /// Runs two calls at once; which of them starts slightly earlier differs from round to round.
     async fn both<A, B>(&self, one: impl Future<Output = A>, other: impl Future<Output = B>) -> (A, B) {
         let (first, second) = (self.number % HEAD_STARTS, self.number / HEAD_STARTS % HEAD_STARTS);
         futures_util::future::join(after(first, one), after(second, other)).await
@@ -191,7 +193,7 @@ impl Round {
         futures_util::future::join_all((0..count).map(|index| after(head_start(index), call(index)))).await
     }
 
-    /// Releases and skips all dependents that are still to be told.
+    /// Releases and skips all dependents that are not resolved yet.
     async fn resolve_all(&self) {
         for _ in 0..TRIES_MAX {
             if !self.here().store.resolve(at(900), 1_000).await.unwrap().more {
@@ -202,7 +204,7 @@ impl Round {
     }
 }
 
-/// A worker of one round, which claims from its queue and counts its turns.
+/// A worker of one round, which claims from its queue and tracks its poll sequence numbers.
 struct Hand {
     house: House,
     session: SessionId,
@@ -229,7 +231,7 @@ impl Hand {
         }
     }
 
-    /// Claims all there is in its queue, which must be one execution.
+    /// Claims everything in its queue, which must be one execution.
     async fn claim_only(&mut self) -> Assignment {
         let mut claimed = self.claim(10).await;
         assert_eq!(claimed.len(), 1, "{claimed:?}");
@@ -249,14 +251,14 @@ impl Hand {
         self.house.store.give_back(now, self.session, vec![of.lease()]).await.unwrap()
     }
 
-    /// Gives back all it holds, with its next turn.
+    /// Gives back everything it holds, with its next poll sequence number.
     async fn resync(&self, now: Timestamp) -> ResyncOutcome {
         let resync = Resync { session: self.session, turn: self.turn + 1, held: vec![] };
         self.house.store.resync(now, resync).await.unwrap()
     }
 }
 
-/// Begins a call after the others of the runtime have had so many turns.
+/// Starts a call after this many yields to the runtime.
 async fn after<T>(turns: u32, call: impl Future<Output = T>) -> T {
     for _ in 0..turns {
         tokio::task::yield_now().await;

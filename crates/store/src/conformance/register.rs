@@ -1,4 +1,5 @@
-//! What every register does. A case is given several doors to the same empty database, as several nodes have.
+//! The behaviour of every membership table. A case gets several connections to the same empty database, as
+//! several nodes have.
 
 use futures_util::future::join_all;
 use punctual_core::ids::SegmentSet;
@@ -10,10 +11,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Ways to one database, at least one.
+/// Connections to one database, at least one.
 pub type Doors = Vec<Arc<dyn Register>>;
 
-/// Hands the list of all cases to another macro.
+/// Passes the list of all cases to another macro.
 #[macro_export]
 macro_rules! each_register_case {
     ($then:ident) => {
@@ -238,7 +239,7 @@ pub async fn contenders_hold_each_lease_once(doors: Doors) {
     let mut epochs: BTreeMap<LeaseName, u64> = BTreeMap::new();
     for round in 0..4 {
         let contend = |number: usize| {
-            // Each begins elsewhere, so that they meet in the middle.
+            // Each starts at a different position, so that they meet in the middle.
             let mut names = all_names();
             names.rotate_left((number * 11 + round) % 65);
             let door = doors[number % doors.len()].clone();
@@ -273,7 +274,8 @@ fn number_of(member: &MemberId) -> usize {
     member.as_str().trim_start_matches("node-").parse().unwrap()
 }
 
-/// Whoever comes first: either the member is there with all it was told that it holds, or it is gone and holds nothing.
+/// Whichever comes first: either the member exists and holds everything it was granted, or it is gone and
+/// holds nothing.
 pub async fn a_take_against_the_loss_of_its_member(doors: Doors) {
     for round in 0..20 {
         enter(&*doors[0], round).await;
@@ -299,12 +301,12 @@ pub async fn a_take_against_the_loss_of_its_member(doors: Doors) {
 
 #[cfg(test)]
 pub(crate) mod moved {
-    //! What becomes of the register where a store is moved or forked.
+    //! The membership table of a store that is migrated or forked.
 
     use super::{all_names, enter, take};
     use punctual_core::ports::{Entries, Register};
 
-    /// Somebody is in the cluster and holds something.
+    /// A member that holds a lease.
     pub async fn be_in_a_cluster(register: &dyn Register) {
         enter(register, 1).await;
         take(register, 1, &all_names()).await;
@@ -317,12 +319,12 @@ pub(crate) mod moved {
 
 #[cfg(test)]
 pub(crate) mod odd {
-    //! Rows that none of us has written as they are.
+    //! Rows that Punctual cannot have written.
 
     use super::{Doors, all_names, at, enter, held, id, segments, take};
     use punctual_core::ports::{LeaseName, OddRow, RegisterTable, Standing, Take};
 
-    /// Each with what is said of it.
+    /// Each with the expected message.
     const SPOILED: [(&str, &str); 7] = [
         ("UPDATE cluster_members SET ttl_us = -5 WHERE id = 'node-2'", "its ttl_us is -5"),
         (
@@ -343,7 +345,7 @@ pub(crate) mod odd {
         ("UPDATE cluster_leases SET epoch = -7 WHERE name = 'segment-01'", "its epoch is -7"),
     ];
 
-    /// Somebody holds all leases; others are there whose rows are spoiled.
+    /// One member holds all leases; other rows are damaged.
     async fn spoil(doors: &Doors, run: impl AsyncFn(&'static str)) {
         for number in 1..=4 {
             enter(&*doors[0], number).await;

@@ -13,7 +13,7 @@ use punctual_core::schedule::{Misfire, MisfirePolicy, OverlapPolicy, Recurring, 
 use punctual_core::time::Timestamp;
 use std::sync::Arc;
 
-/// A job every hundred seconds that makes up for all it has missed.
+/// A job every hundred seconds that replays all missed occurrences.
 fn replaying(policy: OverlapPolicy, change: impl FnOnce(&mut Settings)) -> Job {
     let misfire = Misfire { policy: MisfirePolicy::RunAll, ..Misfire::default() };
     job_with(1, |spec| {
@@ -26,7 +26,8 @@ fn replaying(policy: OverlapPolicy, change: impl FnOnce(&mut Settings)) -> Job {
     })
 }
 
-/// Submits the job and finds it at second 1,061, when ten occurrences are missed and none is in grace.
+/// Submits the job and first fires it at second 1,061, when ten occurrences are missed and none is in
+/// grace.
 async fn down_until_1061(store: Arc<dyn Store>, job: Job) -> (House, Worker, JobId) {
     let house = House::new(store);
     let id = job.id;
@@ -40,13 +41,13 @@ async fn schedule(house: &House, id: JobId) -> ScheduleState {
     house.view(id).await.schedule.expect("it goes on")
 }
 
-/// Fires the schedule as it stands; the nominal times that it opened.
+/// Fires the current schedule. Returns how many nominal times it opened.
 async fn fire(house: &House, now: Timestamp, id: JobId) -> usize {
     let version = schedule(house, id).await.version;
     house.fired(now, id, version).await.0
 }
 
-/// The nominal times that are open, in the order of their numbers, and whether each is queued.
+/// The open nominal times, ordered by number, and the state of each.
 async fn open(house: &House, id: JobId) -> Vec<(Timestamp, LiveState)> {
     let open = house.view(id).await.open;
     open.iter().rev().map(|live| (live.scheduled_time, live.state)).collect()

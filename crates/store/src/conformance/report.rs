@@ -1,4 +1,4 @@
-//! Work comes back.
+//! Reporting outcomes.
 
 use super::fixture::{House, at, every, failed, job, job_with, succeeded, time_gate};
 use punctual_core::ids::{Epoch, SegmentSet, SessionId};
@@ -225,7 +225,7 @@ pub async fn a_growing_timeout_grows_with_every_charged_attempt(store: Arc<dyn S
     }
 }
 
-/// Submits a job and claims it, under the first turn of a new session.
+/// Submits a job and claims it, with the first poll of a new session.
 async fn run(house: &House, job: Job) -> (SessionId, Assignment) {
     let session = house.open_session("w").await;
     house.submit(at(1), job).await;

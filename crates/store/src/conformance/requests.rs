@@ -1,4 +1,4 @@
-//! Requests that carry a key.
+//! Requests with an idempotency key.
 
 use super::fixture::{House, at};
 use punctual_core::limits::REQUESTS_KEPT;

@@ -286,7 +286,7 @@ fn queued_in(queue: &str) -> Begun {
     Begun { queued: vec![Lane::new(queue, "report")], ..Begun::default() }
 }
 
-/// A session that holds the n-th job, under its first turn.
+/// A session that holds the n-th job, from its first poll.
 async fn hold(house: &House, number: u32) -> (SessionId, Assignment) {
     let session = house.open_session("w").await;
     house.submit(at(1), job(number)).await;

@@ -1,5 +1,5 @@
-//! All that can be seen of a store, without the numbers that each store gives in its own way: places in history, and
-//! the numbers of dead letters and log lines.
+//! Everything visible of a store, without the numbers that each store assigns differently: positions in
+//! history, and the numbers of dead letters and log lines.
 
 use punctual_core::ids::{ExecutionId, JobId, OccurrenceId, SegmentSet, SessionId};
 use punctual_core::job::JobStatus;
@@ -14,9 +14,9 @@ use punctual_core::ports::{
 use punctual_core::schedule::SkipRange;
 use punctual_core::time::Timestamp;
 
-/// Items of a page, so that every list has several.
+/// Items per page, so that every list has several pages.
 const PAGE: usize = 7;
-/// What one store is asked for where the number does not matter.
+/// A limit where the exact number does not matter.
 const MANY: usize = 1_000;
 
 /// Everything at once.
@@ -59,7 +59,7 @@ impl Sight {
     }
 }
 
-/// All that can be seen of one job.
+/// Everything visible of one job.
 #[derive(Debug, PartialEq)]
 pub(super) struct JobSight {
     view: Option<JobView>,
@@ -103,7 +103,7 @@ impl JobSight {
     }
 }
 
-/// All that can be seen of a store and of these jobs, as a text to compare.
+/// Everything visible of a store and of these jobs, as text for comparison.
 #[cfg(all(test, feature = "postgres", feature = "mysql"))]
 pub(crate) async fn all_of(store: &dyn Store, now: Timestamp, jobs: &[JobId]) -> String {
     let mut seen = format!("{:#?}", Sight::of(store, now).await);
@@ -113,7 +113,7 @@ pub(crate) async fn all_of(store: &dyn Store, now: Timestamp, jobs: &[JobId]) ->
     seen
 }
 
-/// Follows a list to its end: the items of each page.
+/// Follows a list to its end. Returns the items of each page.
 async fn pages<T, C>(mut page: impl AsyncFnMut(Option<C>) -> (Vec<T>, Option<C>)) -> Vec<Vec<T>> {
     let (mut pages, mut place) = (Vec::new(), None);
     loop {
@@ -159,7 +159,7 @@ fn unnumbered(mut lines: Vec<LogLine>) -> Vec<LogLine> {
     lines
 }
 
-/// By how they stand, and some of them by queue and by worker.
+/// By state, and some of them by queue and by worker.
 async fn all_executions(store: &dyn Store) -> Vec<Vec<Vec<ListedExecution>>> {
     let ended = |status| ExecutionWalk::Finished { status, before: None };
     let walks = [
@@ -193,7 +193,7 @@ async fn all_executions(store: &dyn Store) -> Vec<Vec<Vec<ListedExecution>>> {
     seen
 }
 
-/// A list of dead letters. Which of those that one commit has brought comes first is for the store to say.
+/// A list of dead letters. The order of those from one commit is up to the store.
 #[derive(Debug, PartialEq)]
 struct DeadLetters {
     sizes_of_pages: Vec<usize>,
@@ -225,7 +225,7 @@ async fn all_dead_letters(store: &dyn Store) -> Vec<DeadLetters> {
     seen
 }
 
-/// By every status, and some by what else a list filters by.
+/// By every status, and some by other filters.
 async fn all_jobs(store: &dyn Store) -> Vec<Vec<Vec<JobView>>> {
     let all = JobQuery { limit: PAGE, ..JobQuery::default() };
     let statuses =

@@ -1,4 +1,4 @@
-//! Jobs begin.
+//! Submitting jobs.
 
 use super::fixture::{House, at, every, job, job_with, once};
 use punctual_core::ids::JobId;
@@ -146,7 +146,7 @@ pub async fn a_thousand_concurrent_submits_are_neither_lost_nor_doubled(store: A
     let ids: BTreeSet<JobId> = (0..1_000).map(|n| job(n).id).collect();
     let submits = (0..1_000).map(|n| {
         let house = house.clone();
-        // Each is sent twice, as a client does whose first answer was lost.
+        // Each is sent twice, like a client that did not get the first reply.
         async move { futures_util::future::join(create(&house, n), create(&house, n)).await }
     });
     let created: Vec<bool> = futures_util::future::join_all(submits).await.into_iter().map(|(a, b)| a != b).collect();
@@ -161,7 +161,7 @@ pub async fn a_thousand_concurrent_submits_are_neither_lost_nor_doubled(store: A
     assert_eq!(claimed.iter().map(|a| a.execution.occurrence.job).collect::<BTreeSet<_>>(), ids);
 }
 
-/// Submits the n-th job; whether that created it.
+/// Submits the n-th job. Returns whether that created it.
 async fn create(house: &House, n: u32) -> bool {
     let outcomes = house.store.submit(at(1), vec![NewJob { job: job(n), offer: None }]).await.unwrap();
     matches!(outcomes[0], SubmitOutcome::Created(_))

@@ -1,4 +1,4 @@
-//! Time passes: what is due, and what a fire does.
+//! Due times and fires.
 
 use super::fixture::{House, at, every, job, job_with, once, recurring_every, succeeded};
 use punctual_core::ids::{JobId, SegmentSet};
@@ -24,7 +24,7 @@ pub async fn due_lists_what_falls_due_in_order(store: Arc<dyn Store>) {
 
 pub async fn due_is_limited_per_segment_and_looks_only_at_its_segments(store: Arc<dyn Store>) {
     let house = House::new(store);
-    // Numbers that differ by 64 fall into the same segment.
+    // Numbers that differ by 64 are in the same segment.
     for n in [0, 64, 128, 1] {
         house.submit(at(1), job_with(n, |spec| spec.settings.schedule = once(100 + i64::from(n)))).await;
     }

@@ -1,4 +1,4 @@
-//! Jobs are triggered by hand.
+//! Triggering jobs.
 
 use super::fixture::{House, at, behind, died, every, failed, job, job_with, lane, once, recurring_every, succeeded};
 use punctual_core::control::{Refusal, Verb};

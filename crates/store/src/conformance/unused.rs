@@ -1,4 +1,4 @@
-//! What nothing uses any more goes, and nothing that is in use goes with it.
+//! Retention deletes what nothing uses, and nothing that is in use.
 
 use super::fixture::{House, at, every, job_with, succeeded};
 use punctual_core::control::{Update, Verb};
@@ -8,7 +8,7 @@ use punctual_core::ports::{Horizon, Store};
 use punctual_core::time::Timestamp;
 use std::sync::Arc;
 
-/// Rounds of retention after which all that can go is gone.
+/// Rounds of retention after which everything that can be deleted is gone.
 const ROUNDS: i64 = 6;
 const DAY: i64 = 86_400;
 
@@ -19,7 +19,7 @@ fn in_queue(number: u32, queue: &str, change: impl FnOnce(&mut JobSpec)) -> Job 
     })
 }
 
-/// Deletes what is old, again and again, with time going on.
+/// Runs retention repeatedly while time advances.
 async fn sweep(house: &House, now: Timestamp) {
     while house.store.purge(now, 100).await.unwrap() {}
     for round in 0..ROUNDS {
@@ -34,7 +34,7 @@ pub async fn a_lane_that_went_with_its_last_job_is_there_again_for_the_next(stor
     let mut worker = house.worker().await;
     for round in 0..3_u32 {
         let now = i64::from(round) * 1_000;
-        // Another lane is made last, so that the number of this one is not the highest.
+        // Another lane is created last, so that the number of this one is not the highest.
         for (number, queue) in [(round * 2, "mail"), (round * 2 + 1, "other")] {
             house.submit(at(now + 1), in_queue(number, queue, |_| {})).await;
             let claimed = worker.claim_one(at(now + 2 + i64::from(number % 2))).await;
@@ -83,7 +83,7 @@ pub async fn a_job_moves_to_a_lane_that_was_deleted(store: Arc<dyn Store>) {
     assert_eq!(worker.claim_one(at(102)).await.queue, "gone");
 }
 
-/// More lanes than are asked one by one.
+/// More lanes than claims query one by one.
 const MANY: u32 = 300;
 
 pub async fn claims_find_what_is_queued_among_many_lanes(store: Arc<dyn Store>) {
@@ -105,7 +105,7 @@ pub async fn claims_find_what_is_queued_among_many_lanes(store: Arc<dyn Store>) 
         run += claimed.len();
     }
     assert!(worker.is_idle(at(seconds)).await);
-    // What is queued in a lane that has run dry is found at once by the process that has queued it.
+    // The process that queues an execution in an empty lane finds it at once.
     house.submit(at(seconds), in_queue(MANY, &queue(7), |_| {})).await;
     assert_eq!(worker.claim_one(at(seconds)).await.queue, queue(7));
 }

@@ -1,4 +1,4 @@
-//! Jobs are described anew.
+//! Updating jobs.
 
 use super::fixture::{
     House, at, behind, died, every, failed, job, job_with, lane, once, recurring_every, succeeded,
@@ -195,7 +195,7 @@ pub async fn a_schedule_that_is_renewed_from_behind_repeats_no_time_of_the_spent
     house.submit(at(1), runs(2)).await;
     house.fired(at(10), job(1).id, 1).await;
     assert!(house.fired(at(21), job(1).id, 2).await.2.is_none(), "its runs are used up");
-    // On a node whose clock is some seconds slow, or after a long way.
+    // On a node whose clock is a few seconds slow, or after a long delay.
     house.done(at(15), job(1).id, to(&runs(3))).await;
     let view = house.view(job(1).id).await;
     assert_eq!(view.job.updated_at, at(21), "what was given last counts as given last");
@@ -265,7 +265,7 @@ fn in_bulk(number: u32) -> Job {
     job_with(number, |spec| spec.queue = "bulk".to_owned())
 }
 
-/// The update to this description, whatever the version.
+/// The update to this spec, whatever the version.
 fn to(job: &Job) -> Verb {
     Verb::Update(Box::new(Update { spec: job.spec.clone(), expected_version: None }))
 }

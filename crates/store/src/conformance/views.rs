@@ -1,4 +1,4 @@
-//! People look.
+//! Views and lists for users.
 
 use super::fixture::{House, at, died, every, failed, job, job_with, once, succeeded};
 use punctual_core::control::{Update, Verb};
@@ -297,7 +297,7 @@ pub async fn depths_count_what_is_live_by_lane(store: Arc<dyn Store>) {
     assert_eq!(depths, [bulk, default]);
 }
 
-/// All that a query finds, through as many pages as it takes.
+/// Everything that a query finds, over all pages.
 async fn list(house: &House, query: JobQuery) -> Vec<JobId> {
     let mut query = query;
     let mut found = Vec::new();

@@ -1,7 +1,8 @@
-//! The same long walk of chosen-at-random calls through two stores: every call must be answered alike by both, and all
-//! that can be seen of them must be the same on the way and in the end.
+//! The same long random walk of calls through two stores: both must give the same reply to every call, and
+//! everything visible must be the same along the way and at the end.
 //!
-//! The cases of this suite say what must be so; this finds where two adapters differ in what no case thought of.
+//! The cases of this suite say what must be true; this walk finds differences between two adapters that no
+//! case covers.
 
 use super::sight::{JobSight, Sight};
 use punctual_core::control::{Update, Verb};
@@ -28,9 +29,9 @@ use std::time::Duration;
 const JOBS: u64 = 80;
 const WORKERS: usize = 2;
 const LEASE: Duration = Duration::from_secs(6);
-/// Steps between two looks at everything.
+/// Steps between two complete comparisons.
 const STEPS_BETWEEN_SIGHTS: usize = 20;
-/// Of time in which a store may keep history, so that whoever opens one for a walk can choose it.
+/// The partition width for stores that are opened for a walk.
 pub const PORTION: Duration = Duration::from_secs(600);
 const PORTION_US: i64 = PORTION.as_micros() as i64;
 /// Lines that are shown before a difference, and about as many after it.
@@ -38,13 +39,13 @@ const LINES_BEFORE: usize = 40;
 /// Rounds after which everything must have ended.
 const LAST_ROUNDS_MAX: usize = 10_000;
 
-/// Two stores that are to be alike. Both are empty before the walk.
+/// Two stores to compare. Both are empty before the walk.
 pub struct Pair {
     pub one: Arc<dyn Store>,
     pub other: Arc<dyn Store>,
 }
 
-/// Walks so many steps and then until nothing is left to do.
+/// Walks this many steps and then until nothing is left to do.
 pub async fn walk_alike(pair: Pair, seed: u64, steps: usize) {
     let mut walk = Walk::new(pair, seed).await;
     for step in 1..=steps {
@@ -58,7 +59,8 @@ pub async fn walk_alike(pair: Pair, seed: u64, steps: usize) {
     walk.compare().await;
 }
 
-/// Walks so many steps and leaves everything as it then is; the time, and the jobs that were tried.
+/// Walks this many steps and leaves everything in that state. Returns the time, and the jobs that were
+/// tried.
 #[cfg(all(test, feature = "postgres", feature = "mysql"))]
 pub(crate) async fn walk_partly(pair: Pair, seed: u64, steps: usize) -> (Timestamp, Vec<JobId>) {
     let mut walk = Walk::new(pair, seed).await;
@@ -69,7 +71,8 @@ pub(crate) async fn walk_partly(pair: Pair, seed: u64, steps: usize) -> (Timesta
     (walk.now, walk.tried.iter().map(|job| job.id).collect())
 }
 
-/// Calls a verb of both stores and takes the answer, which must be the same. Arguments are values that can be named twice.
+/// Calls a verb of both stores and returns the reply, which must be the same. Arguments are values that can
+/// be used twice.
 macro_rules! both {
     ($walk:expr, $verb:ident($($argument:expr),* $(,)?)) => {{
         let one = $walk.pair.one.$verb($($argument.clone()),*).await;
@@ -91,7 +94,7 @@ struct Walk {
     seed: u64,
     chance: u64,
     now: Timestamp,
-    /// Where the walk is, for those who read of a difference.
+    /// The current step, for messages about a difference.
     what: String,
     /// The jobs that were tried, as they were submitted.
     tried: Vec<Job>,
@@ -116,7 +119,7 @@ impl Walk {
         one
     }
 
-    /// Looks at everything, and at one job from all sides.
+    /// Compares everything visible, and one job in detail.
     async fn compare(&mut self) {
         let now = self.now;
         let one = Sight::of(&*self.pair.one, now).await;
@@ -208,7 +211,7 @@ impl Walk {
                 jobs.push(NewJob { job, offer: (self.draw(3) == 0).then(|| self.offer(worker)) });
             }
         }
-        // Twice, as a client does whose answer was lost.
+        // Twice, like a client that did not get the reply.
         for _ in 0..2 {
             let outcomes = both!(self, submit(self.now, jobs));
             let begun = outcomes.into_iter().filter_map(|outcome| match outcome {
@@ -281,7 +284,8 @@ impl Walk {
                 }
             }
         }
-        // Twice, as two schedulers do that look at the same moment. What an offer brings is left to the resync.
+        // Twice, like two schedulers that scan at the same moment. The resync handles what a slot
+        // reservation receives.
         for _ in 0..2 {
             both!(self, fire(self.now, fires));
             both!(self, look(self.now, looks));
@@ -312,7 +316,7 @@ impl Walk {
             };
             let end = outcome.into_end(self.now, self.now);
             let report = Report { session: self.workers[worker].session, lease: assignment.lease(), end };
-            // Twice, as a worker does whose answer was lost.
+            // Twice, like a worker that did not get the reply.
             reports.extend([report.clone(), report]);
         }
         both!(self, report(self.now, reports));
@@ -324,7 +328,7 @@ impl Walk {
         both!(self, give_back(self.now, self.workers[worker].session, leases));
     }
 
-    /// Beats, and stops what it is asked to.
+    /// Sends a heartbeat, and stops what it is asked to.
     async fn beat(&mut self, worker: usize) {
         self.workers[worker].beat += 1;
         let Worker { session, beat, .. } = self.workers[worker];
@@ -337,7 +341,7 @@ impl Walk {
         both!(self, report(self.now, reports));
     }
 
-    /// Notes something of all that it holds.
+    /// Writes notes for everything that the worker holds.
     async fn note(&mut self, worker: usize) {
         let mut notes = vec![];
         for assignment in self.workers[worker].held.clone() {
@@ -360,7 +364,7 @@ impl Walk {
         let held = self.workers[worker].held.iter().map(Assignment::lease).collect();
         let resync = Resync { session, turn, held };
         both!(self, resync(self.now, resync));
-        // Of what the offers took, some may have used the turn: the next one that is free is found by a beat.
+        // Slot reservations may have used the poll sequence number: a heartbeat finds the next free one.
         self.workers[worker].beat += 1;
         let beat = Beat { session, beat: self.workers[worker].beat, draining: false };
         let outcomes = both!(self, beat(self.now, vec![beat]));
@@ -373,7 +377,7 @@ impl Walk {
         self.workers[worker].turn = turn;
     }
 
-    /// Falls silent, closes its session or finds out what it holds.
+    /// Goes silent, closes its session or resyncs.
     async fn leave_or_resync(&mut self, worker: usize) {
         let Worker { session, beat, .. } = self.workers[worker];
         match self.draw(4) {
@@ -428,7 +432,7 @@ impl Walk {
         both!(self, order_session(self.workers[worker].session, order));
     }
 
-    /// Someone does something to a job.
+    /// Applies a control verb to a job.
     async fn control(&mut self) {
         let Some(job) = self.some_job() else { return };
         let verb = match self.draw(12) {
@@ -498,7 +502,7 @@ impl Walk {
         QueueLimits { concurrency, rate, key_concurrency, key_rate, weights }
     }
 
-    /// Lets lines move in which somebody waits; each store names them in the same order.
+    /// Admits from wait lists that are not empty; both stores list them in the same order.
     async fn admit(&mut self) {
         let lines = both!(self, waiting_lines(None, 100)).items;
         both!(self, limiters(lines.clone()));
@@ -519,7 +523,7 @@ impl Walk {
     }
 
     async fn keep_house(&mut self) {
-        // A store may keep what is old in portions of some minutes, and let go of whole ones only.
+        // A store may keep old rows in partitions of some minutes, and delete only whole ones.
         let long_ago = self.now.shifted(-900_000_000);
         let long_ago = Timestamp::from_micros(long_ago.as_micros() / PORTION_US * PORTION_US);
         match self.draw(5) {
@@ -542,7 +546,7 @@ impl Walk {
         }
     }
 
-    /// Lets time pass and workers work until nothing is left to do.
+    /// Advances time and lets workers work until nothing is left to do.
     async fn finish(&mut self) {
         self.what = "the end".to_owned();
         for queue in ["default", "bulk"] {
@@ -573,7 +577,7 @@ impl Walk {
     }
 }
 
-/// The lines around the first that differs, of both.
+/// The lines around the first difference, of both.
 fn difference(one: &impl Debug, other: &impl Debug) -> String {
     let (one, other) = (format!("{one:#?}"), format!("{other:#?}"));
     let at = one.lines().zip(other.lines()).take_while(|(one, other)| one == other).count();
@@ -588,7 +592,8 @@ fn difference(one: &impl Debug, other: &impl Debug) -> String {
 mod tests {
     use super::*;
 
-    /// Two stores of one kind differ in nothing: what the walk finds elsewhere is not its own doing.
+    /// Two stores of the same kind do not differ: differences that the walk finds elsewhere are not caused
+    /// by the walk.
     #[tokio::test]
     async fn two_embedded_stores_answer_alike() {
         let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];

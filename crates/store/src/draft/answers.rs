@@ -1,5 +1,6 @@
-//! A draft as the verbs see it: every question is answered as the transaction stands now, with what it has inserted,
-//! changed and deleted; a question that cannot be answered is noted and stops the verb.
+//! The unit of work as the verbs see it. Every answer reflects the transaction so far, with its inserts,
+//! updates and deletes. If rows for an answer are missing, they are added to the read set and the verb
+//! stops.
 
 use super::found::FoundSession;
 use super::lookups::{cancel_of, cloned, counted, dead_letter_of, is_behind, is_held_by, tied};
@@ -28,7 +29,7 @@ use punctual_core::time::Timestamp;
 
 impl Rows for Draft {
     fn shares(&mut self) -> &mut Shares {
-        // A copy: what is counted here counts once, however often the verbs run.
+        // A copy: what is counted here counts once, no matter how often the verbs run.
         self.shares.get_or_insert_with(|| (*self.remembered.shares).clone())
     }
 
@@ -216,7 +217,7 @@ impl Rows for Draft {
     }
 
     fn hold_key(&mut self, key: &JobKey, job: JobId) -> Result<(), Fault> {
-        // Whether it is inserted or taken over depends on who has it.
+        // The current holder decides whether the key is inserted or taken over.
         self.key_holder(key)?;
         self.keys.put(key.clone(), job);
         Ok(())
@@ -379,7 +380,8 @@ impl Rows for Draft {
             && !self.facts.is_known(&id.job)
             && !self.wants.facts.contains(&id.job)
         {
-            // The claims that come after this one will ask for theirs, but cannot tell before this one is done.
+            // The claims after this one will need their own rows, but cannot name them before this one is
+            // done.
             let (jobs, facts) = (&self.jobs, &self.facts);
             let is_unknown = |job: &JobId| !jobs.is_known(job) && !facts.is_known(job);
             self.wants.facts.extend(self.open.claimable_jobs().filter(is_unknown));
@@ -459,8 +461,8 @@ impl Rows for Draft {
 
     fn bury(&mut self, finished: &Finished, noted: bool, now: Timestamp) -> Result<(), Fault> {
         let id = finished.id.occurrence;
-        // One that was dug up in this transaction is still there for the database, and what is forgotten is forgotten
-        // last.
+        // A dead letter that this transaction removed still exists in the database, and bulk deletes are
+        // written last.
         self.is_tangled |= self.dead.before(&id).is_some() || self.dead_forgotten.contains(&id.job);
         self.dead.put(id, dead_letter_of(finished, noted, now));
         self.buried.insert(id, Buried { finished: finished.clone(), noted, died_at: now });
@@ -523,7 +525,8 @@ impl Rows for Draft {
 
     fn next_resolution(&mut self) -> Result<Option<(JobId, bool)>, Fault> {
         self.need_resolutions()?;
-        // Each generation of children takes a round: when there were many, the rest is for another transaction.
+        // Each generation of children takes a round. If there were many, another transaction handles the
+        // rest.
         let may_go_on = |parent: &JobId| !self.is_late || self.dependencies.knows_children_of(*parent);
         let next = self.dependencies.resolutions.rows().find(|(parent, _)| may_go_on(parent));
         Ok(next.map(|(parent, succeeded)| (*parent, *succeeded)))
@@ -620,7 +623,7 @@ impl Rows for Draft {
 
     fn set_attention(&mut self, session: SessionId, attention: bool) -> Result<(), Fault> {
         if attention && !self.sessions.is_known(&session) {
-            // Its row is not worth beginning again for: nobody reads it here.
+            // Its row is not worth a restart of the transaction, because nothing here reads it.
             self.attention.insert(session);
             return Ok(());
         }

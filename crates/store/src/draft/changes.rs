@@ -1,4 +1,4 @@
-//! What a transaction writes: each kind of change to each table as one list, for one statement.
+//! The write set of a transaction: each kind of change to each table as one list, for one statement.
 
 use crate::rows::{JobKey, JobRow, LiveRow, ScheduleRow, Spent};
 use crate::tally::Counts;
@@ -11,13 +11,14 @@ use punctual_core::schedule::SkipRange;
 use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
 
-/// Lists are sorted by key, name each key once, and may be written in the order of the fields.
+/// Lists are sorted by key, contain each key once, and may be written in the order of the fields.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Changes {
     pub sessions_inserted: Vec<NewSession>,
-    /// Whole places of sessions that were fetched.
+    /// Complete states of sessions that were loaded.
     pub sessions_updated: Vec<SessionChange>,
-    /// Sessions that are to look for leases to be cancelled, wherever they stand; those that are gone are left out.
+    /// Sessions whose next heartbeat must look for leases to cancel, in whatever state they are. Sessions
+    /// that no longer exist are ignored.
     pub attention: Vec<SessionId>,
     pub sessions_deleted: Vec<SessionId>,
 
@@ -29,7 +30,7 @@ pub(crate) struct Changes {
     pub tags_forgotten: Vec<JobId>,
     pub tags_put: Vec<(JobId, String)>,
     pub keys_freed: Vec<JobId>,
-    /// Inserted, and never written over: a holder that nobody has seen makes it a conflict.
+    /// Inserted, never overwritten: an unknown holder makes it a conflict.
     pub keys_held: Vec<(JobKey, JobId)>,
     /// Taken over from the finished job that had it.
     pub keys_taken: Vec<(JobKey, JobId)>,
@@ -39,7 +40,7 @@ pub(crate) struct Changes {
     pub schedules_deleted: Vec<JobId>,
 
     pub live_inserted: Vec<LiveRow>,
-    /// Queued ones that were claimed, which is most of what is written and changes little.
+    /// Queued executions that were claimed. They are most of what is written, and few columns change.
     pub leased: Vec<Leased>,
     pub live_updated: Vec<LiveRow>,
     pub live_deleted: Vec<OccurrenceId>,
@@ -63,7 +64,7 @@ pub(crate) struct Changes {
     pub checkpoints_put: Vec<(OccurrenceId, Checkpoint)>,
     pub checkpoints_deleted: Vec<OccurrenceId>,
     pub notes_forgotten: Vec<OccurrenceId>,
-    /// But for those of what is still open after this transaction.
+    /// Except those of occurrences that are still open after this transaction.
     pub notes_of_jobs_forgotten: Vec<JobId>,
 
     pub queues_put: Vec<QueueRow>,
@@ -93,7 +94,7 @@ pub(crate) struct SessionChange {
     pub lost: bool,
 }
 
-/// What a claim changes of a queued occurrence.
+/// The columns that a claim changes in a queued occurrence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Leased {
     pub id: OccurrenceId,
@@ -104,7 +105,7 @@ pub(crate) struct Leased {
 }
 
 impl Leased {
-    /// If this is all that became of the row.
+    /// `Some` if the row changed in nothing else.
     pub fn of(before: &LiveRow, now: &LiveRow) -> Option<Self> {
         let (LiveState::Queued, LiveState::Running(lease)) = (before.live.state, now.live.state) else {
             return None;
@@ -119,7 +120,7 @@ impl Leased {
         (leased.onto(before.clone()) == *now).then_some(leased)
     }
 
-    /// The row after it.
+    /// The row after the claim.
     pub fn onto(self, row: LiveRow) -> LiveRow {
         let Leased { session, claimed_at, epoch, job_version, .. } = self;
         let state = LiveState::Running(Lease { session, claimed_at, cancel_requested: false });
@@ -127,7 +128,7 @@ impl Leased {
     }
 }
 
-/// What a job keeps of numbers that were given.
+/// The occurrence numbers that a job has assigned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Numbered {
     pub job: JobId,
@@ -155,7 +156,7 @@ pub(crate) struct Dependency {
     pub child: JobId,
 }
 
-/// The last note of an occurrence, and the progress that it brought, if any: what was there before stays otherwise.
+/// The last note of an occurrence, and its progress if it has one; otherwise the stored progress stays.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct NoteChange {
     pub id: OccurrenceId,

@@ -1,4 +1,4 @@
-//! What a draft has changed, as lists to be written.
+//! Builds the write set of a unit of work.
 
 use super::table::RowChange;
 use super::{Changes, Draft, Leased, SessionChange};
@@ -6,7 +6,7 @@ use crate::rows::JobKey;
 use punctual_core::ids::JobId;
 
 impl Draft {
-    /// Everything that differs from what was fetched.
+    /// Everything that differs from the loaded rows.
     pub fn changes(&mut self) -> Changes {
         let mut changes = Changes { counts: self.tally.take(), ..Changes::default() };
         self.collect_sessions(&mut changes);
@@ -33,7 +33,7 @@ impl Draft {
                 }
                 RowChange::Inserted(found) => {
                     changes.sessions_inserted.extend(self.opened.get(id).cloned());
-                    // Its turn may have been used, or it may be lost, before it was ever written.
+                    // Its poll may have been granted, or it may be lost, before it was ever written.
                     let is_as_opened = found.place.turn == 0 && found.place.beat == 0 && !found.lost;
                     if is_as_opened && found.place.mode == Default::default() && !found.place.attention {
                         continue;
@@ -86,7 +86,7 @@ impl Draft {
         for (key, holder) in self.keys.rows() {
             let held = |list: &mut Vec<(JobKey, JobId)>| list.push((key.clone(), *holder));
             match self.keys.before(key) {
-                // Freed with the rest of that job's keys, and so not there any more.
+                // Freed with that job's other keys, and so no longer in the database.
                 Some(before) if self.keys_freed.contains(before) => held(&mut changes.keys_held),
                 Some(before) if before == holder => {}
                 Some(_) => held(&mut changes.keys_taken),
@@ -140,7 +140,7 @@ impl Draft {
         for (id, checkpoint) in self.checkpoints.written() {
             match checkpoint {
                 Some(checkpoint) => changes.checkpoints_put.push((*id, checkpoint.clone())),
-                // It may be there although nobody has read it.
+                // It may exist although it was not loaded.
                 None if !self.notes_forgotten.contains(id) => changes.checkpoints_deleted.push(*id),
                 None => {}
             }

@@ -1,4 +1,4 @@
-//! Which jobs of a draft wait for which, and whose end has not been told to all that wait for it.
+//! The dependencies of a unit of work, and the finished jobs whose children are not all resolved.
 
 use super::changes::{Changes, Dependency};
 use super::table::{RowChange, Table};
@@ -9,15 +9,15 @@ use std::ops::RangeInclusive;
 
 #[derive(Debug, Default)]
 pub(super) struct Dependencies {
-    /// By child and parent.
+    /// Keyed by child and parent.
     by_child: Table<(JobId, JobId), ()>,
-    /// The same by parent and child.
+    /// The same, keyed by parent and child.
     by_parent: Table<(JobId, JobId), ()>,
-    /// Children of which all parents were fetched.
+    /// Children whose parents are all loaded.
     whole_children: BTreeSet<JobId>,
-    /// Parents of which all children were fetched.
+    /// Parents whose children are all loaded.
     whole_parents: BTreeSet<JobId>,
-    /// Children whose parents are to be forgotten, those that nobody has read as well.
+    /// Children whose dependencies will all be deleted, including those that are not loaded.
     forgotten: BTreeSet<JobId>,
     pub resolutions: Table<JobId, bool>,
     pub has_resolutions: bool,
@@ -62,7 +62,7 @@ impl Dependencies {
         self.by_parent.remove((parent, child));
     }
 
-    /// A child waits for nobody any more, whoever it was.
+    /// Removes all dependencies of a child.
     pub fn forget_parents(&mut self, child: JobId) {
         let parents: Vec<JobId> = self.parents(child).collect();
         for parent in parents {
@@ -83,12 +83,12 @@ impl Dependencies {
         self.by_child.range(all_of(child)).map(|((_, parent), ())| *parent)
     }
 
-    /// The children that are known, in the order of their ids.
+    /// The known children, ordered by id.
     pub fn children(&self, parent: JobId) -> impl Iterator<Item = JobId> {
         self.by_parent.range(all_of(parent)).map(|((_, child), ())| *child)
     }
 
-    /// How many children of a parent were fetched and have been told since.
+    /// How many loaded children of a parent have been resolved since.
     pub fn told(&self, parent: JobId) -> usize {
         let before = self.by_parent.range_before(all_of(parent));
         before.filter(|(tie, ())| self.by_parent.present(tie).is_none()).count()

@@ -1,4 +1,4 @@
-//! What a database found of what was wanted. What was wanted and is not here is not there.
+//! The rows that a database returned for a read set. A requested row that is missing here does not exist.
 
 use crate::rows::{
     Ended, JobFacts, JobKey, JobRow, JobTerms, LiveRow, RequestRow, ScheduleRow, SessionPlace,
@@ -14,37 +14,37 @@ use punctual_core::time::Timestamp;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Found {
-    /// Names of lanes: those that were wanted, and perhaps others.
+    /// Names of lanes: the requested ones, and perhaps others.
     pub lanes: Vec<(i64, Lane)>,
-    /// The lanes that claims are to ask, if they were wanted; `None` also if there is nothing new to say of them.
+    /// The lanes that claims query, if they were requested; `None` also if nothing changed.
     pub lanes_to_ask: Option<LanesToAsk>,
     pub workers: Vec<(String, i64)>,
     pub new_sessions: Vec<SessionId>,
 
-    /// Those of the lanes to be held that are there.
+    /// The lanes to lock that exist.
     pub held_lanes: Vec<i64>,
-    /// Wanted by number, because they are lost, or because they are embedded; each once.
+    /// Requested by number, as lost sessions, or as embedded sessions; each appears once.
     pub sessions: Vec<FoundSession>,
     pub jobs: Vec<JobRow>,
     pub terms: Vec<(JobId, JobTerms)>,
     pub schedules: Vec<ScheduleRow>,
-    /// Open occurrences, whatever they were wanted for; each once.
+    /// Open occurrences, for whatever reason they were requested; each appears once.
     pub live: Vec<LiveRow>,
-    /// One for each of the wanted claims, in their order: what may be claimed, in the order of rank.
+    /// One list for each requested claim, in the same order: executions to claim, ordered by rank.
     pub claims: Vec<Vec<OccurrenceId>>,
 
     pub facts: Vec<(JobId, JobFacts)>,
     pub cancels: Vec<(SessionId, LeaseRef)>,
     pub queues: Vec<QueueRow>,
-    /// Queues of which nothing is queued or runs may be left out.
+    /// Queues without queued or running executions may be left out.
     pub started: Vec<(String, i64)>,
-    /// Limiters of which nothing is kept may be left out.
+    /// Limiters without rows may be left out.
     pub limiters: Vec<FoundLimiter>,
-    /// One for each of those that were wanted, in their order: the last one first.
+    /// One list for each request, in the same order: the last one first.
     pub last_queued: Vec<Vec<Place>>,
-    /// With how much is queued in each.
+    /// With the number of queued executions in each.
     pub queued_lanes: Vec<(i64, Lane, i64)>,
-    /// Queues of which nothing is counted may be left out.
+    /// Queues whose counters are zero may be left out.
     pub unstarted: Vec<(String, u64)>,
     pub ended: Vec<(ExecutionId, Ended)>,
     pub skipped: Vec<FoundSkip>,
@@ -53,9 +53,9 @@ pub(crate) struct Found {
     pub latest_dead_letters: Vec<DeadLetter>,
     pub dead_of_jobs: Vec<OccurrenceId>,
     pub keys: Vec<(JobKey, JobId)>,
-    /// By child.
+    /// Ordered by child.
     pub parents: Vec<(JobId, JobId)>,
-    /// By parent.
+    /// Ordered by parent.
     pub children: Vec<(JobId, JobId)>,
     pub resolutions: Vec<(JobId, bool)>,
     pub last_notes: Vec<(OccurrenceId, LastNote)>,
@@ -63,11 +63,11 @@ pub(crate) struct Found {
     pub requests: Vec<(RequestKey, RequestRow)>,
 }
 
-/// The lanes that claims are to ask.
+/// The lanes that claims query.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct LanesToAsk {
     pub lanes: Vec<(i64, Lane)>,
-    /// Whether these are all that there are, or only those in which something is queued.
+    /// Whether these are all lanes, or only those with queued executions.
     pub are_all: bool,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct FoundSession {
     pub embedded: bool,
 }
 
-/// What is kept of a limiter.
+/// The stored state of a limiter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct FoundLimiter {
     pub id: LimiterId,
@@ -89,7 +89,7 @@ pub(crate) struct FoundLimiter {
     pub last_at: Option<Timestamp>,
 }
 
-/// A range of skipped occurrences that may be lengthened.
+/// A range of skipped occurrences that may be extended.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FoundSkip {
     pub number: i64,

@@ -1,8 +1,10 @@
-//! What the connections of one process remember of lanes: some names by number, and how many lanes there are.
+//! The lanes that the connections of one process remember: some names by number, and how many lanes there
+//! are.
 //!
-//! A number is never given twice, so what was once read of it stays true. Lanes appear in the order of their numbers, so that
-//! whoever knows all up to one asks only for those above. That is done while there are few. Where there are many, claims ask
-//! only those in which something is queued, however many were ever used.
+//! Numbers are never reused, so a name that was read once stays valid. Lanes are numbered in the order of
+//! creation, so a process that knows all lanes up to a number queries only those above it. It does so while
+//! there are few lanes. If there are many, claims query only those with queued executions, no matter how
+//! many lanes were ever used.
 
 use super::found::LanesToAsk;
 use crate::fault::Fault;
@@ -11,13 +13,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Lanes up to which claims ask all that there are: asking one in vain costs about as much as finding out that it is empty.
+/// Up to this many lanes, claims query all of them: querying an empty lane costs about as much as finding
+/// out that it is empty.
 pub(crate) const LANES_ASKED_MAX: usize = 128;
-/// Lanes whose names are remembered; beyond, all are forgotten and looked up again.
+/// Names of lanes to remember. Beyond this, all are discarded and read again.
 const LANES_REMEMBERED_MAX: usize = 10_000;
-/// Looking for lanes with work takes at most one part of so many of the time, however long one look takes.
+/// The search for lanes with work takes at most one part in this many of the time, however long one search
+/// takes.
 const LOOK_REST: u32 = 10;
-/// How long it may take to find out that there are few lanes again.
+/// How long it may take to notice that there are few lanes again.
 const COUNTED_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
 /// The names of some lanes.
@@ -46,7 +50,7 @@ impl Default for Known {
 /// How many lanes there are.
 #[derive(Debug)]
 enum Extent {
-    /// All of them, as far as they were read; some may have been deleted since.
+    /// All of them as of the last read; some may have been deleted since.
     Few(Named),
     Many {
         counted_at: Instant,
@@ -54,19 +58,19 @@ enum Extent {
     },
 }
 
-/// What is to be read to know which lanes claims ask.
+/// What to read to know which lanes claims query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reading {
     /// Lanes above this number, one more than [`LANES_ASKED_MAX`].
     Above(i64),
-    /// Those in which something is queued.
+    /// Lanes with queued executions.
     WithWork,
-    /// Nothing, so soon after the last look.
+    /// Nothing, because the last read was recent.
     Nothing,
 }
 
 impl KnownLanes {
-    /// The names of these, as far as they are known, and those that are not.
+    /// The known names of these lanes, and the numbers of the others.
     pub fn known(&self, numbers: &BTreeSet<i64>) -> (Named, Vec<i64>) {
         let known = self.lock();
         let name = |number: &i64| Some((*number, known.names.get(number)?.clone()));
@@ -83,7 +87,7 @@ impl KnownLanes {
         known.names.extend(lanes.iter().take(LANES_REMEMBERED_MAX).cloned());
     }
 
-    /// Forgets lanes that are deleted.
+    /// Removes lanes that were deleted.
     pub fn forget(&self, numbers: &[i64]) {
         let mut known = self.lock();
         for number in numbers {
@@ -94,7 +98,7 @@ impl KnownLanes {
         }
     }
 
-    /// What is to be read first.
+    /// What to read first.
     pub fn to_read(&self, now: Instant) -> Reading {
         match &self.lock().extent {
             Extent::Few(all) => Reading::Above(all.last_key_value().map_or(0, |(number, _)| *number)),
@@ -106,7 +110,7 @@ impl KnownLanes {
         }
     }
 
-    /// Takes in lanes above a number; `None` if there are too many to ask them all.
+    /// Adds lanes above a number; `None` if there are too many to query them all.
     pub fn read_above(&self, above: i64, lanes: Vec<(i64, Lane)>, now: Instant) -> Option<LanesToAsk> {
         self.learn(&lanes);
         let mut known = self.lock();
@@ -128,7 +132,7 @@ impl KnownLanes {
         Some(LanesToAsk { lanes, are_all: true })
     }
 
-    /// Takes in the lanes in which something was queued when that was looked up.
+    /// Adds the lanes that had queued executions when they were read.
     pub fn read_with_work(&self, lanes: Vec<(i64, Lane)>, began: Instant, ended: Instant) -> LanesToAsk {
         self.learn(&lanes);
         let mut known = self.lock();
@@ -173,7 +177,7 @@ mod tests {
         assert_eq!((asked.lanes.len(), asked.are_all), (2, false));
         assert_eq!(known.to_read(ended + Duration::from_secs(9)), Reading::Nothing);
         assert_eq!(known.to_read(ended + Duration::from_secs(10)), Reading::WithWork);
-        // Now and then it is found out whether they have become few.
+        // From time to time it checks whether there are few lanes again.
         assert_eq!(known.to_read(now + COUNTED_AGAIN_AFTER), Reading::Above(0));
         assert!(known.read_above(0, lanes(1..4), now).unwrap().are_all);
     }

@@ -1,4 +1,5 @@
-//! Lanes in a draft: their names, which of them are held, and what of a queue is counted or queued.
+//! Lanes in a unit of work: their names, which of them are locked, and the counters and queued executions
+//! of their queues.
 
 use super::Draft;
 use super::found::Found;
@@ -11,13 +12,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Default)]
 pub(super) struct DraftLanes {
-    /// Names beside those that are remembered, which may be forgotten at any time.
+    /// Names in addition to the remembered ones, which may be discarded at any time.
     names: LaneNames,
-    /// Whether those are there that were to be held.
+    /// Whether the lanes to lock exist.
     held: BTreeMap<i64, bool>,
-    /// How much was queued in each lane of these queues; nothing in those that are not here.
+    /// Queued executions in each lane of these queues; lanes that are missing here have none.
     queued: BTreeMap<String, BTreeMap<i64, i64>>,
-    /// Found by name, and not there any more.
+    /// Lanes that were found by name and no longer exist.
     gone: BTreeSet<i64>,
 }
 
@@ -49,7 +50,7 @@ impl Draft {
         self.lanes.names.find(queue, job_type).or_else(|| self.remembered.find(queue, job_type))
     }
 
-    /// The numbers of these lanes, as far as they are known.
+    /// The known numbers of these lanes.
     pub(super) fn numbers_of<'l>(
         &self,
         lanes: impl IntoIterator<Item = &'l (String, String)>,
@@ -58,7 +59,7 @@ impl Draft {
         found.map(|(number, _)| number).collect()
     }
 
-    /// Lanes that were found by name and are not there any more.
+    /// Lanes that were found by name and no longer exist.
     pub(super) fn gone_lanes(&self) -> Vec<i64> {
         self.lanes.gone.iter().copied().collect()
     }
@@ -71,7 +72,7 @@ impl Draft {
         match self.lanes.held.get(&number) {
             Some(true) => Ok((number, lane)),
             Some(false) => {
-                // Another process has deleted it: the next beginning makes it anew.
+                // Another process has deleted it: the restarted transaction creates it again.
                 self.lanes.gone.insert(number);
                 self.wants.lanes.insert((queue.to_owned(), job_type.to_owned()));
                 self.unloaded()
@@ -83,7 +84,7 @@ impl Draft {
         }
     }
 
-    /// What of a queue had not started when that was read, and what this transaction has changed of it.
+    /// The unstarted executions of a queue as they were read, plus the changes of this transaction.
     pub(super) fn need_unstarted(&mut self, queue: &str) -> Result<u64, Fault> {
         let Some(before) = self.unstarted.get(queue) else {
             self.wants.unstarted.insert(queue.to_owned());
@@ -93,7 +94,7 @@ impl Draft {
         Ok(shown(self.changed_lanes_of(queue).fold(before, |sum, lane| sum + self.tally.unstarted(lane))))
     }
 
-    /// Lanes of a queue whose counts this transaction has changed.
+    /// Lanes of a queue whose counters this transaction has changed.
     pub(super) fn changed_lanes_of(&self, queue: &str) -> impl Iterator<Item = i64> {
         let changed: BTreeSet<i64> = self.tally.lanes().collect();
         changed.into_iter().filter(move |lane| self.is_lane_of(*lane, queue))
@@ -115,7 +116,7 @@ impl Draft {
         Ok(lanes.cloned().collect::<BTreeSet<Lane>>().into_iter().collect())
     }
 
-    /// The lanes in which this transaction has queued something, or left it.
+    /// The lanes in which this transaction has left queued executions.
     pub(super) fn lanes_queued_in(&self) -> Vec<(i64, Lane)> {
         let numbers: BTreeSet<i64> = self.open.queued_lanes().collect();
         let named =

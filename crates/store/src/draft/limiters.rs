@@ -1,5 +1,5 @@
-//! Limiters in a draft: how they are used while this transaction has the turns of their queues, and who waits in their
-//! lines.
+//! Limiters in a unit of work: their use while this transaction holds the locks of their queues, and the
+//! executions on their wait lists.
 
 use super::Draft;
 use super::found::Found;
@@ -13,18 +13,18 @@ use std::collections::BTreeMap;
 
 #[derive(Debug, Default)]
 pub(super) struct Limiters {
-    /// What of these queues was queued or ran when they were locked.
+    /// Queued and running executions of these queues at the time of the lock.
     started: BTreeMap<String, i64>,
     counts: BTreeMap<LimiterId, LimiterCounts>,
     last_starts: BTreeMap<LimiterId, Timestamp>,
     heads: BTreeMap<LimiterId, Heads>,
 }
 
-/// How much of a line was fetched.
+/// How much of a wait list was loaded.
 #[derive(Debug, Clone, Copy)]
 struct Heads {
     asked: usize,
-    /// What is not here is not there, or another transaction has it.
+    /// An execution that is missing here does not exist, or another transaction has locked it.
     is_all: bool,
 }
 

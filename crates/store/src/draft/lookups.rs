@@ -1,4 +1,4 @@
-//! What several answers of a draft have in common.
+//! Code that several answers of a unit of work share.
 
 use super::found::FoundSession;
 use super::{Draft, NoteChange, Numbered};
@@ -59,10 +59,10 @@ impl Draft {
         }
     }
 
-    /// Keeps what a note brings.
+    /// Stores the contents of a note.
     pub(super) fn note(&mut self, note: &Note, last: LastNote, now: Timestamp) {
         let ExecutionId { occurrence: id, attempt } = note.lease.execution;
-        // What is forgotten is forgotten last.
+        // Bulk deletes of notes are written last.
         self.is_tangled |= self.notes_forgotten.contains(&id);
         self.notes.put(id, last);
         let fresh = NoteChange { id, attempt, last, noted_at: now, progress: None };
@@ -89,7 +89,7 @@ impl Draft {
         Ok(())
     }
 
-    /// All dead letters that a job has by now.
+    /// The current dead letters of a job.
     pub(super) fn dead_left(&mut self, job: JobId) -> Result<Vec<OccurrenceId>, Fault> {
         let Some(fetched) = self.dead_of_jobs.get(&job).filter(|_| self.has_lock(job)) else {
             self.wants.dead_of_jobs.insert(job);
@@ -112,7 +112,7 @@ pub(super) fn is_behind(row: &LiveRow, gate: Gate) -> bool {
     matches!(row.live.state, LiveState::Waiting(gates) if gates.contains(gate))
 }
 
-/// How many are open of a job, of at most as many as a transaction reads.
+/// Counts the open occurrences of a job, at most as many as a transaction reads.
 pub(super) fn counted(open: &[&LiveRow]) -> OpenCount {
     let mut count = OpenCount::default();
     for row in open.iter().take(limits::OPEN_OF_JOB_MAX) {
@@ -129,7 +129,7 @@ pub(super) fn is_held_by(row: &LiveRow, session: SessionId) -> bool {
     matches!(row.live.state, LiveState::Running(lease) if lease.session == session)
 }
 
-/// The lease of a row that its session is asked to stop.
+/// The lease of a row whose session is asked to stop it.
 pub(super) fn cancel_of(row: &LiveRow, session: SessionId) -> Option<LeaseRef> {
     match row.live.state {
         LiveState::Running(lease) if lease.session == session && lease.cancel_requested => {
@@ -153,8 +153,8 @@ pub(super) fn cloned(rows: Vec<&LiveRow>) -> Vec<LiveRow> {
     rows.into_iter().cloned().collect()
 }
 
-/// A dead letter as another attempt of it needs it. Its number and the names of its job are for people, and it is read
-/// from the database before any of them sees it.
+/// A dead letter with what another attempt needs. Its number and its job's names are for users, who see it
+/// only after it is read from the database.
 pub(super) fn dead_letter_of(finished: &Finished, noted: bool, died_at: Timestamp) -> DeadLetter {
     DeadLetter {
         number: 0,

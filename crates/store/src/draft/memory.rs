@@ -1,9 +1,9 @@
-//! What is remembered between transactions, by all writers of a process. Losing it costs a few reads and a moment of
+//! What all writers of a process remember between transactions. Losing it costs a few reads and a moment of
 //! fairness.
 //!
-//! A number of a lane is never given twice, so what was once read of a number stays true. A name may get another number when
-//! its lane was deleted: whoever writes a number that was found by its name holds the lane's row first, and so finds out.
-//! See decision 0026.
+//! Lane numbers are never reused, so the name read for a number stays valid. A name may get another number
+//! after its lane was deleted. A transaction that writes a number found by name therefore locks the lane's
+//! row first, and detects the deletion. See decision 0026.
 
 use super::found::Found;
 use super::wants::Wants;
@@ -15,28 +15,29 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long lanes that other processes have made may stay unknown to claims, where claims ask all lanes.
+/// How long lanes created by other processes may stay unknown to claims, if claims query all lanes.
 const LANES_REFRESHED_AFTER: Duration = Duration::from_secs(1);
-/// How long a lane in which another process has queued something may stay unknown to claims, where there are too many lanes
-/// to ask them all. An adapter may answer with what it knows for as long as asking would cost too much.
+/// How long claims may not know that another process has queued an execution in a lane, if there are too
+/// many lanes to query them all. An adapter may return what it knows as long as a query would cost too
+/// much.
 const BUSY_LANES_REFRESHED_AFTER: Duration = Duration::from_millis(20);
-/// Lanes that are remembered beside those that claims ask; beyond, all are forgotten and learned anew.
+/// Lanes to remember in addition to those that claims query. Beyond this, all are discarded and read again.
 const LANES_REMEMBERED_MAX: usize = 10_000;
-/// Sessions whose worker is remembered; beyond, all are forgotten and learned anew.
+/// Sessions whose worker is remembered. Beyond this, all are discarded and read again.
 const WORKERS_REMEMBERED_MAX: usize = 10_000;
 
 /// Shared by the writers.
 #[derive(Debug, Default)]
 pub(crate) struct Memory(Mutex<Remembered>);
 
-/// What one transaction goes by. Copies share what they were copied from.
+/// The state that one transaction uses. Copies share their contents.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Remembered {
     pub lanes: Arc<LaneNames>,
     pub asked: Arc<AskedLanes>,
     pub workers: Arc<BTreeMap<SessionId, i64>>,
     pub shares: Arc<Shares>,
-    /// As they were last seen: a hint of what to fetch, never an answer.
+    /// As last read: a hint about what to load, never an answer.
     pub queues: Arc<BTreeMap<String, QueueRow>>,
 }
 
@@ -57,7 +58,7 @@ impl Memory {
         self.lock().clone()
     }
 
-    /// Keeps names, which were committed on their own.
+    /// Stores names that were committed in their own transaction.
     pub fn learn_lanes(&self, found: &Found) {
         if found.lanes.is_empty() {
             return;
@@ -76,7 +77,7 @@ impl Memory {
         lanes.learn(found.lanes.iter().take(LANES_REMEMBERED_MAX));
     }
 
-    /// Forgets lanes that are not there any more.
+    /// Removes lanes that no longer exist.
     pub fn forget_lanes(&self, numbers: &[i64]) {
         let mut remembered = self.lock();
         for number in numbers {
@@ -85,7 +86,8 @@ impl Memory {
         }
     }
 
-    /// To be called before the lanes are read that claims ask: a number to pass on with what was read.
+    /// Must be called before reading the lanes that claims query. Pass the returned number on with the
+    /// result.
     pub fn begin_to_ask(&self) -> u64 {
         let mut remembered = self.lock();
         let asked = Arc::make_mut(&mut remembered.asked);
@@ -93,8 +95,8 @@ impl Memory {
         asked.begun
     }
 
-    /// Keeps the lanes that claims are to ask as of this time. Those in which this process has queued something since they
-    /// began to be read are asked as well.
+    /// Stores the lanes that claims query as of this time. Lanes in which this process has queued
+    /// executions since the read began are added.
     pub fn lanes_to_ask(&self, begun: u64, found: &Found, at: Option<Timestamp>) {
         let mut remembered = self.lock();
         let asked = Arc::make_mut(&mut remembered.asked);
@@ -113,7 +115,7 @@ impl Memory {
         }
     }
 
-    /// Keeps what a transaction has learned that was committed.
+    /// Stores what a committed transaction has learned.
     pub fn keep(&self, learned: Learned) {
         let mut remembered = self.lock();
         if let Some(shares) = learned.shares {
@@ -145,49 +147,49 @@ impl Memory {
     }
 }
 
-/// What a transaction has learned and others may use once it is committed.
+/// What a transaction has learned, for use by others after it is committed.
 #[derive(Debug, Default)]
 pub(crate) struct Learned {
     pub shares: Option<Shares>,
-    /// The workers of sessions; `None` for a session that is gone.
+    /// The workers of sessions; `None` for a session that no longer exists.
     pub workers: BTreeMap<SessionId, Option<i64>>,
     pub queues: Option<BTreeMap<String, QueueRow>>,
-    /// The lanes in which it has queued something.
+    /// The lanes in which it has queued executions.
     pub queued: Vec<(i64, Lane)>,
 }
 
-/// The lanes that claims ask: all there are while these are few; otherwise those in which something was queued when that was
-/// last looked up, or has been by this process since.
+/// The lanes that claims query: all lanes while there are few; otherwise the lanes that had queued
+/// executions at the last read, or in which this process has queued some since.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AskedLanes {
     names: LaneNames,
     are_all: bool,
-    /// When they were last read, by the time of a caller.
+    /// When they were last read, in the caller's time.
     read_at: Option<Timestamp>,
-    /// How often they began to be read, and which of these was last kept.
+    /// How many reads have begun, and which of them was stored last.
     begun: u64,
     finished: u64,
-    /// Where this process has queued something, with how often lanes had begun to be read by then.
+    /// Where this process has queued executions, with the number of reads that had begun by then.
     queued_here: BTreeMap<i64, (u64, Lane)>,
 }
 
 impl AskedLanes {
-    /// In the order of their numbers.
+    /// Ordered by number.
     pub fn matching(&self, queues: &[String], job_types: &[String]) -> Vec<i64> {
         self.names.matching(queues, job_types)
     }
 
-    /// Whether lanes may have come to have work that nobody here knows of.
+    /// Whether lanes may have work that this process does not know of.
     pub fn is_outdated(&self, now: Timestamp) -> bool {
         let most = if self.are_all { LANES_REFRESHED_AFTER } else { BUSY_LANES_REFRESHED_AFTER };
-        // A clock that was set back must not hold it up.
+        // A clock that was set back must not delay the next read.
         let since = |read_at: Timestamp| Duration::from_micros(read_at.as_micros().abs_diff(now.as_micros()));
         self.read_at.is_none_or(|read_at| since(read_at) >= most)
     }
 
     fn is_to_note(&self, number: i64) -> bool {
         let is_noted = self.queued_here.get(&number).is_some_and(|(noted, _)| *noted == self.begun);
-        // Where all are asked, one that is known is never left out.
+        // If all lanes are queried, a known one is never left out.
         self.names.lane(number).is_none() || (!self.are_all && !is_noted)
     }
 
@@ -236,7 +238,7 @@ impl LaneNames {
         }
     }
 
-    /// In the order of their numbers.
+    /// Ordered by number.
     fn matching(&self, queues: &[String], job_types: &[String]) -> Vec<i64> {
         let numbers = |types: &BTreeMap<String, i64>| -> Vec<i64> {
             job_types.iter().filter_map(|job_type| types.get(job_type)).copied().collect()
@@ -252,7 +254,7 @@ impl LaneNames {
     }
 }
 
-/// What of these wants neither of these knows.
+/// The part of the read set that neither of the two knows.
 pub(crate) fn unknown_lanes(wants: &Wants, own: &LaneNames, remembered: &Remembered) -> Wants {
     let is_new = |(queue, job_type): &&(String, String)| {
         own.find(queue, job_type).or_else(|| remembered.find(queue, job_type)).is_none()

@@ -1,10 +1,11 @@
-//! Transactions of databases on the other side of a network: rows are fetched together, the verbs run over them in
-//! memory, and what they changed is written together.
+//! Units of work, for databases across a network: rows are loaded together, the verbs run over them in
+//! memory, and the changes are written together.
 //!
-//! A [`Draft`] answers the verbs from what was fetched. What it lacks it notes in [`Wants`], the verb stops, and when
-//! all writes of the transaction have been tried, everything that was missing is fetched in one round and they run
-//! again from the beginning. [`Runner`](runner::Runner) does that, for one connection; [`Writers`] has several of them and shares out
-//! what callers send. Nothing here knows a database: that is behind [`Tables`].
+//! A [`Draft`] answers the verbs from the loaded rows. It adds missing rows to its read set, [`Wants`], and
+//! the verb stops. After all writes of the transaction have been tried, one round loads everything that was
+//! missing, and the writes run again from the beginning. [`Runner`](runner::Runner) does that for one
+//! connection. [`Writers`] owns several runners and distributes the callers' writes. This module knows no
+//! database: that is behind [`Tables`].
 
 mod answers;
 mod changes;
@@ -64,13 +65,14 @@ pub(crate) use {
 
 /// The rows of one transaction.
 pub(crate) struct Draft {
-    /// What was asked for and is not here.
+    /// Rows that were requested and are not loaded.
     wants: Wants,
     /// The last kind of rows that was locked.
     locked: Stage,
-    /// Whether so many rounds have gone by that what can be left for another transaction is left.
+    /// Whether so many rounds have passed that optional work is left to another transaction.
     is_late: bool,
-    /// Whether writes that share this transaction want what its lists cannot say, so that each needs its own.
+    /// Whether the writes of this transaction cannot be expressed in one write set, so that each needs its
+    /// own transaction.
     is_tangled: bool,
 
     remembered: Remembered,
@@ -109,9 +111,9 @@ pub(crate) struct Draft {
     skips: Skips,
     dead: Table<OccurrenceId, DeadLetter>,
     buried: BTreeMap<OccurrenceId, Buried>,
-    /// The latest dead letter of each job as the database has it.
+    /// The latest dead letter of each job in the database.
     latest_dead: BTreeMap<JobId, Option<OccurrenceId>>,
-    /// All that the database has of a job's dead letters.
+    /// All dead letters of a job in the database.
     dead_of_jobs: BTreeMap<JobId, BTreeSet<OccurrenceId>>,
     dead_forgotten: BTreeSet<JobId>,
 
@@ -182,7 +184,7 @@ impl Draft {
         }
     }
 
-    /// Takes in what was found of what was wanted. What was wanted and not found is known not to be there.
+    /// Adds the loaded rows. Requested rows that were not found are known not to exist.
     pub fn take_in(&mut self, wants: &Wants, found: Found) {
         self.locked = self.locked.max(wants.last_stage().unwrap_or_default());
         self.lanes.take_in(wants, &found);
@@ -213,12 +215,12 @@ impl Draft {
         self.requests.take_in(&wants.requests, found.requests);
     }
 
-    /// Gives the draft names of lanes beside those that are remembered.
+    /// Adds names of lanes to the remembered ones.
     pub fn give_lanes(&mut self, lanes: LaneNames) {
         self.lanes = DraftLanes::with(lanes);
     }
 
-    /// Gives the draft numbers to use: of workers by name, and of sessions to come.
+    /// Provides numbers to use: of workers by name, and of new sessions.
     pub fn give_numbers(&mut self, workers: BTreeMap<String, i64>, sessions: Vec<SessionId>) {
         self.worker_numbers = workers;
         self.new_sessions = sessions;
@@ -264,7 +266,7 @@ impl Draft {
         }
     }
 
-    /// Forgets what the verbs have written and asked for; what was fetched stays.
+    /// Discards what the verbs have written and requested; loaded rows stay.
     pub fn undo(&mut self) {
         self.wants = Wants::default();
         self.is_tangled = false;
@@ -301,7 +303,7 @@ impl Draft {
         self.requests_answered.clear();
     }
 
-    /// The write that was under way is done.
+    /// The current write is complete.
     pub fn keep(&mut self) {
         self.tally.keep();
     }
@@ -310,27 +312,28 @@ impl Draft {
         self.is_tangled
     }
 
-    /// From now on, what can be left for another transaction is left.
+    /// From now on, optional work is left to another transaction.
     pub fn be_late(&mut self) {
         self.is_late = true;
     }
 
-    /// What was asked for and is not here, to be fetched.
+    /// The rows that were requested and are not loaded.
     pub fn missing(&mut self) -> Wants {
         let mut missing = std::mem::take(&mut self.wants);
         if missing.locks_jobs() {
-            // Who holds a key can be relied upon only after the holder's job was locked.
+            // The holder of a key is reliable only after the holder's job is locked.
             missing.keys.extend(self.keys.rows_before().map(|(key, _)| key.clone()));
         }
         missing
     }
 
-    /// Whether something is wanted that is locked before what is locked already, or made outside of transactions.
+    /// Whether the missing rows must be locked before rows that are locked already, or are created outside
+    /// of transactions.
     pub fn must_begin_again(&self, missing: &Wants) -> bool {
         missing.has_names() || missing.first_stage().is_some_and(|stage| stage < self.locked)
     }
 
-    /// What others may use once the transaction is committed.
+    /// What others may use after the transaction is committed.
     pub fn learned(&mut self) -> Learned {
         let mut workers: BTreeMap<SessionId, Option<i64>> =
             self.sessions.rows().map(|(id, session)| (*id, Some(session.worker))).collect();
@@ -343,9 +346,9 @@ impl Draft {
         Learned { shares: self.shares.take(), workers, queues, queued: self.lanes_queued_in() }
     }
 
-    // What the answers to the verbs are made of.
+    // Building blocks of the answers to the verbs.
 
-    /// Stops the verb: something was noted as wanted.
+    /// Stops the verb: the read set has grown.
     fn unloaded<T>(&self) -> Result<T, Fault> {
         Err(Fault::Unloaded)
     }
@@ -359,7 +362,7 @@ impl Draft {
         self.jobs.was_absent(&job) || self.terms.was_absent(&job)
     }
 
-    /// Goes on only under the lock of the job's row: whoever relies on the job as a whole takes it first.
+    /// Continues only if the job's row is locked: a verb that depends on the job as a whole locks it first.
     fn lock(&mut self, job: JobId) -> Result<(), Fault> {
         if self.has_lock(job) {
             return Ok(());
@@ -368,7 +371,7 @@ impl Draft {
         self.unloaded()
     }
 
-    /// Goes on only when all that is open of the job is known.
+    /// Continues only if all open occurrences of the job are loaded.
     fn need_open(&mut self, job: JobId) -> Result<(), Fault> {
         self.lock(job)?;
         if self.open.is_whole_job(job) || self.is_new(job) {
@@ -413,8 +416,9 @@ impl Draft {
         self.unloaded()
     }
 
-    /// Goes on only when all jobs are known that this one still waits for. They are read under the lock of its row:
-    /// otherwise two parents that end at once would each see the other, and nobody would release the child.
+    /// Continues only if all jobs are loaded that this one still waits for. They are read under the lock of
+    /// its row. Otherwise two parents that end at the same time would each see the other as unfinished, and
+    /// neither would release the child.
     fn need_parents(&mut self, child: JobId) -> Result<(), Fault> {
         if self.is_new(child) || (self.has_lock(child) && self.dependencies.knows_parents_of(child)) {
             return Ok(());

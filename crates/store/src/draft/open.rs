@@ -1,7 +1,7 @@
-//! Open occurrences in a draft: by key, by job, by session and in the order of claims.
+//! Open occurrences in a unit of work: by key, by job, by session and in claim order.
 //!
-//! What is known of a job, a session or a lane as a whole is noted apart from the rows: that a row is not here says
-//! nothing unless all rows of its kind are.
+//! Whether all rows of a job, session or lane are loaded is tracked separately from the rows: a missing row
+//! means something only if all rows of its kind are loaded.
 
 use super::table::Table;
 use super::wants::{WantedClaims, Wants};
@@ -10,30 +10,32 @@ use punctual_core::ids::{JobId, OccurrenceId, SessionId};
 use punctual_core::occurrence::LiveState;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The place of an execution in the claim order. Equal ranks go by key, so that every run agrees.
+/// The position of an execution in the claim order. Equal ranks are ordered by key, so that every run has
+/// the same order.
 type Place = (i64, OccurrenceId);
 
 #[derive(Debug, Default)]
 pub(super) struct Open {
     pub rows: Table<OccurrenceId, LiveRow>,
-    /// Jobs of which all that is open was fetched.
+    /// Jobs whose open occurrences are all loaded.
     whole_jobs: BTreeSet<JobId>,
-    /// Sessions of which all that they hold was fetched.
+    /// Sessions whose leases are all loaded.
     whole_sessions: BTreeSet<SessionId>,
-    /// How far each lane is known.
+    /// How much of each lane is loaded.
     fronts: BTreeMap<i64, Front>,
-    /// All that was fetched to be claimed.
+    /// Everything that was loaded to be claimed.
     claimable: BTreeSet<OccurrenceId>,
-    /// What is queued as the draft stands, by lane.
+    /// Queued executions in the current state, by lane.
     queued: BTreeMap<i64, BTreeSet<Place>>,
 }
 
-/// How much of a lane was fetched in the order of claims.
+/// How much of a lane was loaded in claim order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Front {
-    /// All up to this place.
+    /// Everything up to this position.
     UpTo(Place),
-    /// All that may be had: what is not here is not there, or another transaction has it.
+    /// Everything available: an execution that is missing here does not exist, or another transaction has
+    /// locked it.
     Exhausted,
 }
 
@@ -59,7 +61,7 @@ impl Open {
         for lane in &wanted.lanes {
             let front = match (self.fronts.get(lane), last) {
                 (Some(Front::Exhausted), _) => continue,
-                // What others have locked does not come back for asking again.
+                // Rows that others have locked would not be returned by another query either.
                 _ if claimable.len() < wanted.count => Front::Exhausted,
                 (Some(Front::UpTo(before)), Some(last)) => Front::UpTo(last.max(*before)),
                 (None, Some(last)) => Front::UpTo(last),
@@ -104,7 +106,7 @@ impl Open {
         }
     }
 
-    /// Whether it is known if the row is there.
+    /// Whether it is known if the row exists.
     pub fn is_known(&self, id: OccurrenceId) -> bool {
         self.rows.is_known(&id) || self.whole_jobs.contains(&id.job)
     }
@@ -113,23 +115,23 @@ impl Open {
         self.whole_jobs.contains(&job)
     }
 
-    /// The lanes in which something is queued as the draft stands.
+    /// The lanes with queued executions in the current state.
     pub fn queued_lanes(&self) -> impl Iterator<Item = i64> {
         self.queued.iter().filter(|(_, places)| !places.is_empty()).map(|(lane, _)| *lane)
     }
 
-    /// The jobs of all that was fetched to be claimed.
+    /// The jobs of everything that was loaded to be claimed.
     pub fn claimable_jobs(&self) -> impl Iterator<Item = JobId> {
         self.claimable.iter().map(|id| id.job)
     }
 
-    /// What is known to be open of a job, in the order of the occurrences' numbers.
+    /// The known open occurrences of a job, ordered by number.
     pub fn of_job(&self, job: JobId) -> Vec<&LiveRow> {
         let range = job.occurrence(0)..=job.occurrence(u32::MAX);
         self.rows.range(range).map(|(_, row)| row).collect()
     }
 
-    /// Up to `count` executions that a session holds, or how many of them have to be fetched to know.
+    /// Up to `count` executions that a session holds, or how many must be loaded to know.
     pub fn held_by(&self, session: SessionId, count: usize) -> Result<Vec<LiveRow>, usize> {
         let held: Vec<_> = self.rows.rows().filter(|(_, row)| holder(row) == Some(session)).collect();
         if held.len() >= count || self.whole_sessions.contains(&session) {
@@ -140,8 +142,8 @@ impl Open {
         Err(count.saturating_add(gone))
     }
 
-    /// The first `count` queued executions over these lanes, or how many have to be fetched to know. Those which this
-    /// transaction has taken are still queued to the database, so they are asked for once more.
+    /// The first `count` queued executions over these lanes, or how many must be loaded to know. Executions
+    /// that this transaction has claimed are still queued in the database, so they are requested again.
     pub fn lowest(&self, lanes: &[i64], count: usize) -> Result<Vec<OccurrenceId>, Shortfall> {
         let mut places: Vec<Place> = lanes
             .iter()
@@ -169,7 +171,7 @@ impl Open {
     }
 }
 
-/// How many executions a claim lacks, beside those that are taken.
+/// How many executions a claim lacks, in addition to those already claimed.
 pub(super) struct Shortfall {
     pub taken: usize,
     pub count: usize,

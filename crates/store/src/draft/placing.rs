@@ -1,4 +1,5 @@
-//! The last in rank of what is queued, as it was when it was fetched without locks: whoever uses a place looks at its row.
+//! The last queued executions by rank, as loaded without locks: a verb must check the row of a position
+//! before it uses it.
 
 use super::Draft;
 use super::wants::Wants;
@@ -7,7 +8,7 @@ use punctual_core::occurrence::LiveState;
 use punctual_core::placing::Place;
 use std::collections::BTreeMap;
 
-/// By queue and the place before which they are: how many were asked for, and which there are.
+/// By queue and upper bound: how many were requested, and the positions that were found.
 #[derive(Debug, Default)]
 pub(super) struct LastQueued(BTreeMap<(String, Place), (usize, Vec<Place>)>);
 
@@ -31,7 +32,7 @@ impl Draft {
             self.wants.last_queued.insert(wanted, count);
             return self.unloaded();
         };
-        // What this transaction has queued itself is not in the database.
+        // Executions that this transaction has queued are not in the database.
         let is_there = |lane: i64| self.is_lane_of(lane, queue);
         let here = self.open.rows.rows().map(|(_, row)| row);
         let here = here.filter(|row| row.live.state == LiveState::Queued && is_there(row.lane));

@@ -1,4 +1,5 @@
-//! One transaction after the other on one connection: fetch, run the verbs in memory, fetch what they lacked, write.
+//! Runs transactions one after the other on one connection: load rows, run the verbs in memory, load
+//! missing rows, write.
 
 use super::memory::{LaneNames, Memory, unknown_lanes};
 use super::{Draft, Tables, Wants};
@@ -11,11 +12,12 @@ use punctual_core::time::Timestamp;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Rounds of fetching for one transaction, new beginnings included. More are a defect: a verb that never has enough.
+/// Load rounds of one transaction, including restarts. More would be a bug: a verb that never has enough
+/// rows.
 const ROUNDS_MAX: usize = 64;
-/// Rounds after which a transaction leaves to others what it can.
+/// Rounds after which a transaction leaves optional work to others.
 const ROUNDS_UNTIL_LATE: usize = 24;
-/// Times that a transaction is run again because another one was in its way. Then its callers are told to try later.
+/// Retries of a transaction after conflicts. After that its callers get an error and must retry later.
 const CONFLICTS_MAX: u32 = 12;
 /// The pause after the first conflict; it grows with each.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(2);
@@ -26,11 +28,11 @@ const CONFLICT_PAUSE_MAX: Duration = Duration::from_millis(100);
 pub(crate) struct Runner<'a> {
     pub tables: &'a mut dyn Tables,
     pub memory: &'a Memory,
-    /// A number below one for each call, so that transactions that met once do not meet again.
+    /// Returns a random number below one, so that transactions that conflicted once do not conflict again.
     pub jitter: &'a mut (dyn FnMut() -> f64 + Send),
 }
 
-/// What became of writes that shared a transaction.
+/// The result of writes that shared a transaction.
 enum Ran {
     Committed,
     /// They cannot share one.
@@ -38,8 +40,8 @@ enum Ran {
 }
 
 impl Runner<'_> {
-    /// Runs all writes in one transaction and answers each in its place. One that fails by itself is left out, and
-    /// the others run without it.
+    /// Runs all writes in one transaction and returns a reply for each. A write that fails on its own is
+    /// left out, and the others run without it.
     pub async fn run(&mut self, writes: &[Write]) -> Vec<Result<WriteReply, StoreError>> {
         let mut answers = Answers { writes, replies: vec![None; writes.len()] };
         let replies = match self.run_together(&mut answers).await {
@@ -63,7 +65,7 @@ impl Runner<'_> {
         settled
     }
 
-    /// A write in which one item fails is run again in parts, so that only that one fails.
+    /// Runs a write again in parts if one item fails, so that only that item fails.
     async fn run_in_parts(&mut self, write: &Write, error: StoreError) -> Result<WriteReply, StoreError> {
         tracing::warn!(%error, "a write failed and was undone");
         let Some((left, right)) = write.halves() else {
@@ -89,7 +91,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Runs the writes that have no answer yet, again and again as long as others are in the way.
+    /// Runs the writes that have no reply yet, and retries while there are conflicts.
     async fn run_together(&mut self, answers: &mut Answers<'_>) -> Result<Ran, Fault> {
         let wants = self.first_wants(answers.writes).await?;
         let mut run = Run::new(wants);
@@ -97,7 +99,7 @@ impl Runner<'_> {
         loop {
             let fault = match self.transaction(&mut run, answers).await {
                 Ok(Some(ran)) => return Ok(ran),
-                // Something is to be locked first that was found to be wanted last.
+                // A row that was requested last must be locked first.
                 Ok(None) => continue,
                 Err(fault) => fault,
             };
@@ -112,13 +114,14 @@ impl Runner<'_> {
             } else if fault.is_conflict() || fault.is_outage() || answers.open().count() <= 1 {
                 return Err(fault);
             } else {
-                // It may be the fault of one of them.
+                // One of them may be the cause.
                 return Ok(Ran::Apart);
             }
         }
     }
 
-    /// What the writes are sure to want. Claims are to know of lanes in which other processes have queued something.
+    /// The rows that the writes certainly need. Claims must know the lanes in which other processes have
+    /// queued executions.
     async fn first_wants(&mut self, writes: &[Write]) -> Result<Wants, Fault> {
         let wants = Wants::of(writes, &self.memory.copy());
         if !wants.lanes_to_ask {
@@ -142,7 +145,7 @@ impl Runner<'_> {
         tokio::time::sleep(longest.mul_f64((self.jitter)().clamp(0.0, 1.0))).await;
     }
 
-    /// One transaction. `None` if it has to begin again, with all that is wanted known better.
+    /// Runs one transaction. Returns `None` if it must restart with a more complete read set.
     async fn transaction(&mut self, run: &mut Run, answers: &mut Answers<'_>) -> Result<Option<Ran>, Fault> {
         answers.forget();
         run.is_committing = false;
@@ -201,7 +204,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Makes the names that are wanted and not known; they stay, whatever becomes of the transaction.
+    /// Creates the names that are requested and unknown. They stay even if the transaction is rolled back.
     async fn intern(&mut self, run: &mut Run) -> Result<(), Fault> {
         let mut wants = unknown_lanes(&run.wants, &run.lanes, &self.memory.copy());
         wants.workers =
@@ -222,7 +225,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Forgets lanes that another process has deleted.
+    /// Removes lanes that another process has deleted.
     fn forget_lanes(&self, run: &mut Run, gone: &[i64]) {
         if !gone.is_empty() {
             self.memory.forget_lanes(gone);
@@ -232,10 +235,10 @@ impl Runner<'_> {
     }
 }
 
-/// What is known of a transaction that may have to be run more than once.
+/// The state of a transaction that may run more than once.
 struct Run {
     wants: Wants,
-    /// Names of lanes that were made or looked up for it, however many those are that are remembered.
+    /// Names of lanes that were created or looked up for it, in addition to the remembered ones.
     lanes: LaneNames,
     beginnings: usize,
     rounds: usize,
@@ -243,7 +246,7 @@ struct Run {
     sessions: Vec<SessionId>,
     /// Whether it may have taken effect.
     is_committing: bool,
-    /// Whether it was begun anew because its connection broke.
+    /// Whether it was restarted because its connection broke.
     has_reconnected: bool,
 }
 
@@ -261,31 +264,32 @@ impl Run {
         }
     }
 
-    /// Whether a connection broke that may have been dead for long, before anything was asked to be kept: the database
-    /// was restarted while nobody wrote.
+    /// Whether a connection that may have been dead for a long time broke before anything was sent to be
+    /// committed: for example, the database was restarted while no writes came in.
     fn is_worth_another_connection(&self, fault: &Fault) -> bool {
         matches!(fault, Fault::Away(_)) && !self.is_committing && !self.has_reconnected
     }
 }
 
-/// The writes of a transaction, and what is known of their answers.
+/// The writes of a transaction, and their known replies.
 struct Answers<'w> {
     writes: &'w [Write],
     replies: Vec<Option<Result<WriteReply, StoreError>>>,
 }
 
 impl Answers<'_> {
-    /// The writes that have not failed by themselves.
+    /// The writes that have not failed on their own.
     fn open(&self) -> impl Iterator<Item = usize> {
         (0..self.writes.len()).filter(|at| !matches!(self.replies[*at], Some(Err(_))))
     }
 
-    /// Forgets the answers of a transaction that was undone: in another one even a failure may not come about.
+    /// Discards the replies of a transaction that was rolled back: in another one even a failure may not
+    /// occur.
     fn forget(&mut self) {
         self.replies.fill(None);
     }
 
-    /// Runs all open writes over the draft; whether nothing was missing.
+    /// Runs all open writes over the unit of work. Returns whether nothing was missing.
     fn perform(&mut self, draft: &mut Draft) -> bool {
         'again: loop {
             let mut is_complete = true;
@@ -296,7 +300,8 @@ impl Answers<'_> {
                         self.replies[at] = Some(Ok(reply));
                     }
                     Err(fault) if fault.is_unloaded() => is_complete = false,
-                    // After something was missing, the rows are not what they should be, and neither are faults.
+                    // After rows were missing, faults are meaningless, because they may come from the
+                    // missing rows.
                     Err(_) if !is_complete => {}
                     Err(fault) => {
                         self.replies[at] = Some(Err(fault.into()));
@@ -313,7 +318,7 @@ impl Answers<'_> {
         self.replies.into_iter().map(|reply| reply.unwrap_or_else(unanswered)).collect()
     }
 
-    /// What failed by itself, and the same error for all others.
+    /// The errors of writes that failed on their own, and this error for all others.
     fn all_or(self, error: &StoreError) -> Vec<Result<WriteReply, StoreError>> {
         let failed = |reply: Option<Result<WriteReply, StoreError>>| reply.filter(Result::is_err);
         self.replies.into_iter().map(|reply| failed(reply).unwrap_or_else(|| Err(error.clone()))).collect()

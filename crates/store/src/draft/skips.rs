@@ -1,4 +1,4 @@
-//! Ranges of skipped occurrences in a draft: fetched ones that grow, and new ones.
+//! Ranges of skipped occurrences in a unit of work: loaded ranges that grow, and new ones.
 
 use super::found::FoundSkip;
 use super::table::Table;
@@ -7,7 +7,7 @@ use punctual_core::schedule::{SkipRange, SkipReason};
 use punctual_core::time::Timestamp;
 use std::collections::BTreeSet;
 
-/// Where a range ends, by which it is found.
+/// The end of a range, which identifies it.
 type End = (JobId, Timestamp, SkipReason);
 
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub(super) struct Skips {
 
 #[derive(Debug, Clone, PartialEq)]
 enum Range {
-    /// One that the database has, and by what it has grown.
+    /// A range in the database, and how much it has grown.
     Kept {
         number: i64,
         by: Option<SkipRange>,
@@ -37,7 +37,7 @@ impl Skips {
         self.ranges.undo();
     }
 
-    /// Whether there was a range to lengthen; `None` if nobody knows.
+    /// Whether there was a range to extend; `None` if that is unknown.
     pub fn lengthen(&mut self, job: JobId, last: Timestamp, by: &SkipRange) -> Option<bool> {
         let end = (job, last, by.reason);
         let Some(range) = self.ranges.get(&end)?.cloned() else { return Some(false) };

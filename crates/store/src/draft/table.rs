@@ -1,4 +1,4 @@
-//! Rows of one table: as they were fetched, and as the transaction has left them. The difference is what is written.
+//! Rows of one table: as loaded, and as changed by the transaction. The difference is the write set.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -6,9 +6,9 @@ use std::ops::RangeBounds;
 
 #[derive(Debug, Clone)]
 pub(super) struct Table<K, V> {
-    /// What the database said; `None` is a row that is known not to be there.
+    /// As in the database; `None` is a row that is known not to exist.
     fetched: BTreeMap<K, Option<V>>,
-    /// What this transaction has written; `None` is a row that it has deleted.
+    /// As written by this transaction; `None` is a row that it has deleted.
     changed: BTreeMap<K, Option<V>>,
 }
 
@@ -18,7 +18,7 @@ impl<K, V> Default for Table<K, V> {
     }
 }
 
-/// What became of one row.
+/// The change of one row.
 pub(super) enum RowChange<'a, V> {
     Inserted(&'a V),
     Updated(&'a V),
@@ -26,12 +26,12 @@ pub(super) enum RowChange<'a, V> {
 }
 
 impl<K: Ord + Clone, V: Clone + PartialEq> Table<K, V> {
-    /// The row as it stands; the outer `None` says that nobody knows.
+    /// The current row; the outer `None` means unknown.
     pub fn get(&self, key: &K) -> Option<Option<&V>> {
         self.changed.get(key).or_else(|| self.fetched.get(key)).map(Option::as_ref)
     }
 
-    /// The row as it stands, if it is known and there.
+    /// The current row, if it is known and exists.
     pub fn present(&self, key: &K) -> Option<&V> {
         self.get(key).flatten()
     }
@@ -40,12 +40,12 @@ impl<K: Ord + Clone, V: Clone + PartialEq> Table<K, V> {
         self.changed.contains_key(key) || self.fetched.contains_key(key)
     }
 
-    /// The row as the database has it, if it was fetched and is there.
+    /// The row in the database, if it was loaded and exists.
     pub fn before(&self, key: &K) -> Option<&V> {
         self.fetched.get(key)?.as_ref()
     }
 
-    /// Whether the database has said that there is no such row.
+    /// Whether the row is known not to exist in the database.
     pub fn was_absent(&self, key: &K) -> bool {
         matches!(self.fetched.get(key), Some(None))
     }
@@ -62,7 +62,7 @@ impl<K: Ord + Clone, V: Clone + PartialEq> Table<K, V> {
         self.fetched.insert(key, row);
     }
 
-    /// Notes the rows that were found, and that the rest of what was wanted is not there.
+    /// Adds the rows that were found, and marks the other requested rows as missing.
     pub fn take_in<'k>(
         &mut self,
         wanted: impl IntoIterator<Item = &'k K>,
@@ -78,7 +78,7 @@ impl<K: Ord + Clone, V: Clone + PartialEq> Table<K, V> {
         }
     }
 
-    /// All known rows of a range that are there, in the order of their keys.
+    /// All known existing rows of a range, ordered by key.
     pub fn range(&self, range: impl RangeBounds<K> + Clone) -> impl Iterator<Item = (&K, &V)> {
         let mut fetched = self.fetched.range(range.clone()).peekable();
         let mut changed = self.changed.range(range).peekable();
@@ -101,7 +101,7 @@ impl<K: Ord + Clone, V: Clone + PartialEq> Table<K, V> {
         self.range(..)
     }
 
-    /// All rows that were fetched and found, whatever became of them.
+    /// All rows that were loaded and found, including those changed since.
     pub fn rows_before(&self) -> impl Iterator<Item = (&K, &V)> {
         self.range_before(..)
     }
@@ -110,18 +110,18 @@ impl<K: Ord + Clone, V: Clone + PartialEq> Table<K, V> {
         self.fetched.range(range).filter_map(|(key, row)| Some((key, row.as_ref()?)))
     }
 
-    /// Forgets what the transaction has written, and keeps what was fetched.
+    /// Discards what the transaction has written; loaded rows stay.
     pub fn undo(&mut self) {
         self.changed.clear();
     }
 
-    /// All that was put or removed, whether or not it was fetched.
+    /// All rows that were written or deleted, whether or not they were loaded.
     pub fn written(&self) -> impl Iterator<Item = (&K, Option<&V>)> {
         self.changed.iter().map(|(key, row)| (key, row.as_ref()))
     }
 
-    /// The rows that differ from what was fetched, in the order of their keys. What was never fetched was not there:
-    /// if it is all the same, the database refuses to insert it.
+    /// The rows that differ from the loaded ones, ordered by key. A row that was never loaded counts as
+    /// missing: if it exists after all, the database rejects the insert.
     pub fn changes(&self) -> impl Iterator<Item = (&K, RowChange<'_, V>)> {
         self.changed.iter().filter_map(|(key, now)| {
             let change = match (self.before(key), now) {

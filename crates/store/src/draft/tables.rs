@@ -1,4 +1,4 @@
-//! The port to a database on the other side of a network.
+//! The port to a database across a network.
 
 use super::changes::Changes;
 use super::found::Found;
@@ -6,18 +6,20 @@ use super::wants::Wants;
 use crate::fault::Fault;
 use async_trait::async_trait;
 
-/// One connection. Calls come in the order `intern*, begin, fetch+, commit`; whatever fails is followed by `abandon`.
+/// One connection. Calls come in the order `intern*, begin, fetch+, commit`; a failed call is followed by
+/// `abandon`.
 #[async_trait]
 pub(crate) trait Tables: Send {
-    /// Answers the part of the wants that is created outside of transactions: lanes, workers, numbers of sessions.
+    /// Handles the part of the read set that is created outside of transactions: lanes, workers, session
+    /// numbers.
     async fn intern(&mut self, wants: &Wants) -> Result<Found, Fault>;
-    /// Opens a transaction; an adapter may send it along with the first fetch.
+    /// Opens a transaction; an adapter may send it together with the first fetch.
     async fn begin(&mut self) -> Result<(), Fault>;
-    /// Locks and reads everything else that is wanted, in the order of the fields of [`Wants`].
+    /// Locks and reads the rest of the read set, in the order of the fields of [`Wants`].
     async fn fetch(&mut self, wants: &Wants) -> Result<Found, Fault>;
-    /// Writes the changes and commits. An error leaves open whether it took effect, unless it is one that
-    /// [`Fault::is_conflict`] says was undone.
+    /// Writes the changes and commits. After an error it is unknown whether the commit took effect, unless
+    /// [`Fault::is_conflict`] says that it was rolled back.
     async fn commit(&mut self, changes: &Changes) -> Result<(), Fault>;
-    /// Makes the connection fit for the next transaction, or marks it as broken.
+    /// Prepares the connection for the next transaction, or marks it as broken.
     async fn abandon(&mut self);
 }

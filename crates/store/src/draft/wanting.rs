@@ -1,4 +1,4 @@
-//! What each verb is sure to want, and how wants come together.
+//! The rows that each verb certainly needs, and how read sets are merged.
 
 use super::memory::Remembered;
 use super::wants::{WantedClaims, Wants};
@@ -23,12 +23,12 @@ pub(super) enum Stage {
     Jobs,
     Schedules,
     Open,
-    /// Those that a transaction has the turn of.
+    /// Queues whose limits the transaction uses.
     Queues,
 }
 
 impl Wants {
-    /// What these writes will ask for as far as can be said before anything is read.
+    /// What these writes will need, as far as that is known before anything is read.
     pub fn of<'w>(writes: impl IntoIterator<Item = &'w Write>, remembered: &Remembered) -> Self {
         let mut wants = Wants::default();
         for write in writes {
@@ -103,7 +103,7 @@ impl Wants {
                 if *pausing == Pausing::Resume {
                     self.queued_lanes_of.insert(queue.clone());
                 }
-                // Whoever has places taken again writes the same row.
+                // Re-admission writes the same row.
                 self.limited_queues.insert(queue.clone());
             }
             Write::SetQueue { queue, .. } => {
@@ -147,8 +147,8 @@ impl Wants {
         }
     }
 
-    /// What is open of the job follows in a second round, if the schedule still has this version: a fire that came too
-    /// late must not lock what the other one has just queued, or a claim would pass over it.
+    /// The open occurrences of the job follow in a second round, if the schedule still has this version. A
+    /// fire that came too late must not lock what the other one has just queued, or a claim would skip it.
     fn add_fire(&mut self, fire: &Fire) {
         self.terms.insert(fire.job);
         self.schedules.insert(fire.job);
@@ -162,7 +162,7 @@ impl Wants {
     fn add_look(&mut self, look: &Look, remembered: &Remembered) {
         self.live.insert(look.occurrence);
         self.queues = true;
-        // Its key is to be known where keys are limited, and which queue it is in is not known yet.
+        // If keys are limited, its key must be known; its queue is not known yet.
         if remembered.queues.values().any(|row| !row.settings.limits.of_key().is_none()) {
             self.terms.insert(look.occurrence.job);
         }
@@ -172,7 +172,7 @@ impl Wants {
         }
     }
 
-    /// How a limiter is used, under the lock of its queue.
+    /// The use of a limiter, under the lock of its queue.
     pub fn add_limiter(&mut self, line: &Line) {
         self.limited_queues.insert(line.queue.clone());
         self.limiters.insert(line.id());
@@ -194,7 +194,8 @@ impl Wants {
         self.add_claims(&lanes, count, count);
     }
 
-    /// Wants so many executions of these lanes beside those that are wanted of them already, or this many if none are.
+    /// Requests this many executions of these lanes in addition to those already requested, or `first` if
+    /// none are.
     pub fn add_claims(&mut self, lanes: &[i64], more: usize, first: usize) {
         if more == 0 || lanes.is_empty() {
             return;
@@ -238,21 +239,21 @@ impl Wants {
         self.held_by.insert(session, usize::MAX);
     }
 
-    /// The wide row of a job, and all that is open of it or to come.
+    /// The wide row of a job, and all its open and future occurrences.
     fn add_standing(&mut self, job: JobId) {
         self.jobs.insert(job);
         self.schedules.insert(job);
         self.open_of_jobs.insert(job);
     }
 
-    /// What is open of a job or to come, under the lock of its row.
+    /// All open and future occurrences of a job, under the lock of its row.
     pub fn add_job_as_a_whole(&mut self, job: JobId) {
         self.terms.insert(job);
         self.schedules.insert(job);
         self.open_of_jobs.insert(job);
     }
 
-    /// Adds what others want. Of numbers the higher one counts.
+    /// Merges another read set. Of two limits the higher one counts.
     pub fn merge(&mut self, other: Wants) {
         self.lanes.extend(other.lanes);
         self.lane_numbers.extend(other.lane_numbers);
@@ -298,7 +299,7 @@ impl Wants {
         self.requests.extend(other.requests);
     }
 
-    /// Whether names are wanted, which are made before a transaction.
+    /// Whether names are requested, which are created before the transaction.
     pub(super) fn has_names(&self) -> bool {
         !self.lanes.is_empty()
             || !self.lane_numbers.is_empty()
@@ -307,7 +308,7 @@ impl Wants {
             || self.new_sessions > 0
     }
 
-    /// The same without the names.
+    /// The same read set without the names.
     pub(super) fn without_names(&self) -> Wants {
         Wants {
             lanes: Default::default(),
@@ -336,7 +337,7 @@ impl Wants {
         stages.into_iter().filter(|(_, is_wanted)| *is_wanted).map(|(stage, _)| stage)
     }
 
-    /// The first kind of rows that this locks.
+    /// The first kind of rows that this read set locks.
     pub(super) fn first_stage(&self) -> Option<Stage> {
         self.stages().next()
     }

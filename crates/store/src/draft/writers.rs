@@ -1,7 +1,8 @@
-//! The shell around the runner: several writers, each with a connection of its own, that share what callers send.
+//! Several writers, each with its own connection and runner, that share the callers' writes.
 //!
-//! A writer takes all that waits, up to a bound, into one transaction. When the database is away, callers are told so
-//! at once or after one try to connect; nobody waits in line for a database that is not there.
+//! A writer takes all waiting writes, up to a limit, into one transaction. When the database is
+//! unavailable, callers get an error at once or after one attempt to connect; they never queue for an
+//! unavailable database.
 
 use super::Tables;
 use super::memory::Memory;
@@ -17,20 +18,20 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// Rows of one transaction, by the weight of its writes; the rest goes into the next one.
+/// Rows per transaction, by the weight of its writes; the rest goes into the next one.
 const TRANSACTION_ROWS_MAX: usize = 2_000;
 /// Requests that wait for a writer; further callers wait until there is room.
 const WAITING_MAX: usize = 4_096;
-/// How long a writer tries to connect before its callers are told that the database is away.
+/// How long a writer tries to connect before its callers get the error that the database is unavailable.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
-/// How long a transaction may take, with all its tries. Then its connection is given up, and nobody knows whether it
-/// took effect.
+/// How long a transaction may take, including retries. Then its connection is closed, and it is unknown
+/// whether it took effect.
 const TRANSACTION_TIME_MAX: Duration = Duration::from_secs(30);
-/// How long after a try to connect that failed the next one is made; until then callers are told at once.
+/// The pause after a failed attempt to connect; until the next one callers get an error at once.
 const RECONNECT_PAUSE_MIN: Duration = Duration::from_millis(50);
 const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// Makes the connections of writers.
+/// Creates the writers' connections.
 #[async_trait]
 pub(crate) trait Connect: Send + Sync {
     /// A connection for the writer with this index.
@@ -41,18 +42,18 @@ pub(crate) trait Connect: Send + Sync {
 pub(crate) struct WritersOptions {
     /// Connections that write at the same time.
     pub writers: usize,
-    /// Where the chance of pauses comes from; another one in every process.
+    /// The seed of random pauses, different in every process.
     pub seed: u64,
 }
 
-/// How the writers have fared, for metrics.
+/// State of the writers, for metrics.
 #[derive(Debug)]
 pub(crate) struct WriterFigures {
     pub transaction_time: Histogram,
     pub transaction_writes: Histogram,
 }
 
-/// Writers that end, after having done what was sent before, when this value is dropped.
+/// When this value is dropped, the writers complete what was sent before and end.
 pub(crate) struct Writers {
     sender: mpsc::Sender<Request>,
     figures: Arc<WriterFigures>,
@@ -65,7 +66,7 @@ struct Request {
 }
 
 impl Writers {
-    /// Starts the writers; they connect when there is something to write.
+    /// Starts the writers; they connect on the first write.
     pub fn start(options: WritersOptions, connect: Arc<dyn Connect>) -> Self {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
         let receiver = Arc::new(Mutex::new(receiver));
@@ -89,7 +90,7 @@ impl Writers {
         Writers { sender, figures, ends }
     }
 
-    /// Has a write done by whichever writer is free.
+    /// Sends a write to the next free writer.
     pub async fn write(&self, write: Write) -> Result<WriteReply, StoreError> {
         let (answer, answered) = oneshot::channel();
         self.sender.send(Request { write, answer }).await.map_err(|_| closed())?;
@@ -100,7 +101,7 @@ impl Writers {
         &self.figures
     }
 
-    /// Waits until all that was sent is done.
+    /// Waits until everything that was sent is done.
     pub async fn close(self) {
         let Writers { sender, ends, .. } = self;
         drop(sender);
@@ -112,11 +113,11 @@ impl Writers {
     }
 }
 
-/// What a writer has of its database.
+/// The state of a writer's connection.
 enum Connection {
     None,
     Made(Box<dyn Tables>),
-    /// The last try to make one failed.
+    /// The last attempt to connect failed.
     Away {
         error: StoreError,
         until: Instant,
@@ -136,7 +137,8 @@ struct Writer {
 impl Writer {
     async fn work(mut self, receiver: Arc<Mutex<mpsc::Receiver<Request>>>) {
         loop {
-            // The others take what comes next while this one writes, so the receiver must not be held until then.
+            // The other writers take the next batch while this one writes, so the receiver must not stay
+            // locked until then.
             let next = next_batch(&mut *receiver.lock().await).await;
             let Some(batch) = next else { break };
             let (writes, answers): (Vec<_>, Vec<_>) =
@@ -147,13 +149,13 @@ impl Writer {
                 Err(error) => vec![Err(error); count],
             };
             for (answer, reply) in answers.into_iter().zip(replies) {
-                // Nobody listens any more when the caller was cancelled.
+                // The receiver is gone if the caller was cancelled.
                 let _ = answer.send(reply);
             }
         }
     }
 
-    /// The connection, made if there is none.
+    /// Returns the connection, and connects if there is none.
     async fn connected(&mut self) -> Result<Box<dyn Tables>, StoreError> {
         let last_pause = match std::mem::replace(&mut self.connection, Connection::None) {
             Connection::Made(tables) => return Ok(tables),
@@ -178,7 +180,8 @@ impl Writer {
         Err(error)
     }
 
-    /// Runs the writes, on their own so that a panic or a connection that hangs costs this transaction and no more.
+    /// Runs the writes in a separate task, so that a panic or a hanging connection costs only this
+    /// transaction.
     async fn transact(
         &mut self,
         mut tables: Box<dyn Tables>,
@@ -198,7 +201,7 @@ impl Writer {
         self.figures.transaction_writes.observe(count as u64);
         match ran {
             Ok(Ok((tables, replies))) => {
-                // After an outage nobody knows what the connection is good for.
+                // After an outage the state of the connection is unknown.
                 if !replies.iter().any(|reply| matches!(reply, Err(StoreError::Unavailable(_)))) {
                     self.connection = Connection::Made(tables);
                 }
@@ -214,7 +217,7 @@ impl Writer {
     }
 }
 
-/// What waits, up to the bound; `None` when nobody can send any more.
+/// The waiting writes up to the limit; `None` when all senders are gone.
 async fn next_batch(receiver: &mut mpsc::Receiver<Request>) -> Option<Vec<Request>> {
     let first = receiver.recv().await?;
     let mut rows = first.write.weight();

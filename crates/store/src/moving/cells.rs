@@ -1,4 +1,4 @@
-//! Rows as they travel between two databases: cell by cell, with no meaning but their type.
+//! Rows as they are copied between two databases: cell by cell, without any meaning except their type.
 
 use crate::fault::Fault;
 use crate::layout::{Cell, Cells, hex};
@@ -20,7 +20,7 @@ impl Cell {
         }
     }
 
-    /// About how much memory it takes.
+    /// The approximate size in memory.
     pub fn weight(&self) -> usize {
         match self {
             Cell::Null | Cell::Number(_) => 8,
@@ -57,14 +57,14 @@ fn unhex(digits: &str) -> Option<Vec<u8>> {
     pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
 
-/// How far one table was copied; kept in the target beside the rows.
+/// How far one table was copied; stored in the target together with the rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// The key of the last row, as the source has it.
+    /// The key of the last row, as in the source.
     pub key: Cells,
     /// How many rows were copied.
     pub rows: u64,
-    /// The number that the last log line got in the target.
+    /// The number of the last log line in the target.
     pub last_line: i64,
 }
 
@@ -86,8 +86,8 @@ impl Place {
     }
 }
 
-/// What all rows of a table are together, in whatever order they come: each database sorts texts in its own way. It is the
-/// sum of their hashes, so that a row that is there twice counts twice.
+/// A checksum over all rows of a table in any order, because each database sorts texts differently. It is
+/// the sum of the rows' hashes, so that a duplicate row counts twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Checksum {
     pub rows: u64,
@@ -121,7 +121,7 @@ impl Checksum {
     }
 }
 
-/// With its length before it, so that no two rows are written alike.
+/// Prefixed with its length, so that no two different rows have the same encoding.
 fn feed(hash: &mut Sha256, kind: u8, bytes: &[u8]) {
     hash.update([kind]);
     hash.update((bytes.len() as u64).to_be_bytes());

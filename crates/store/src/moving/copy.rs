@@ -1,4 +1,4 @@
-//! The move itself: what must be so before it, page after page, and the comparison at its end.
+//! The data migration: its preconditions, the copy page by page, and the comparison at the end.
 
 use super::cells::{Checksum, Place};
 use super::side::{Notes, Portion, Side};
@@ -10,18 +10,18 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How often those who were just stopped are looked for.
+/// How often to check whether processes that were just stopped are gone.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-// The notes in a target.
+// Keys of the notes in a target.
 const SOURCE: &str = "source";
-/// How many rows the source had: if it is not so any more, it has served since.
+/// How many rows the source had. If the number differs later, the source was used since.
 const TOTALS: &str = "totals";
 const STAGE: &str = "stage";
-/// Before the name of a table: how far it was copied.
+/// Prefix of a table's name: how far it was copied.
 const TABLE: &str = "table:";
 
-// What the stage may be. Any other means that all has to be copied anew.
+// Values of the stage. Any other value means that everything must be copied again.
 const COPYING: &str = "copying";
 const COPIED: &str = "copied";
 const EMPTYING: &str = "emptying";
@@ -31,7 +31,7 @@ pub(super) struct Move<'a> {
     pub source: Box<dyn Side>,
     pub target: Box<dyn Side>,
     pub tell: &'a mut (dyn FnMut(Progress) + Send),
-    /// How long those who were just stopped may take to be gone.
+    /// How long processes that were just stopped may take to disconnect.
     pub leave_max: Duration,
 }
 
@@ -61,7 +61,7 @@ impl Move<'_> {
         Ok(Moved { beginning, tables })
     }
 
-    /// What is in a target that no copy has begun in, or that is released: its first table with rows.
+    /// The first table with rows in a target in which no copy has begun, or that is released.
     async fn filled_without_note(&mut self) -> Result<Option<Filled>, MoveError> {
         if self.target_notes().await?.contains_key(SOURCE) {
             return Ok(None);
@@ -75,8 +75,8 @@ impl Move<'_> {
         Ok(None)
     }
 
-    /// Such a target has served, or it is the complete copy of this very source: it was released, and whoever copied it was
-    /// not told. Then source and target are alike. Nothing is written to it.
+    /// Such a target was used, or it is the complete copy of this source: it was released, and the reply
+    /// was lost. In the latter case source and target are equal. Nothing is written to it.
     async fn recognise(&mut self, filled: Filled, totals: &Totals) -> Result<Moved, MoveError> {
         let served = MoveError::TargetServed { table: filled.table, rows: filled.rows };
         for table in TABLES {
@@ -106,7 +106,7 @@ impl Move<'_> {
         Ok(self.target_notes().await?.remove(STAGE).unwrap_or_default())
     }
 
-    /// Makes the target ready for the next page: empty, or as an earlier copy of the same source has left it.
+    /// Prepares the target for the next page: empty, or as an earlier copy of the same source left it.
     async fn begin(&mut self, totals: &Totals) -> Result<Beginning, MoveError> {
         let identity = self.source.identity().await.map_err(MoveError::at(End::Source))?;
         let notes = self.target_notes().await?;
@@ -126,7 +126,7 @@ impl Move<'_> {
         Ok(Beginning::Anew)
     }
 
-    /// The source is noted first: from then on, nobody opens the target.
+    /// The source is noted first: from then on, the target cannot be opened.
     async fn begin_anew(&mut self, identity: &str, totals: &str) -> Result<(), MoveError> {
         let fill = async |target: &mut dyn Side| {
             target.note(STAGE, EMPTYING).await?;
@@ -171,7 +171,7 @@ impl Move<'_> {
         }
     }
 
-    /// Writes a page; where the copy stands then.
+    /// Writes a page. Returns the new position of the copy.
     async fn put(
         &mut self,
         table: &'static Layout,
@@ -190,7 +190,7 @@ impl Move<'_> {
         Ok(next)
     }
 
-    /// Reads all of both sides again. What was changed in the source since it was copied is found here, too.
+    /// Reads both sides again completely. This also finds changes made to the source since it was copied.
     async fn compare_all(&mut self, totals: &Totals) -> Result<Compared, MoveError> {
         let mut tables = Vec::with_capacity(TABLES.len());
         let mut different = Vec::new();
@@ -219,10 +219,10 @@ struct Filled {
     rows: u64,
 }
 
-/// Both sides as they were read.
+/// Both sides as read.
 struct Compared {
     tables: Vec<MovedTable>,
-    /// In words, what is not alike.
+    /// The differences, in words.
     different: Vec<String>,
 }
 
@@ -235,7 +235,7 @@ fn difference(table: &Layout, left: Checksum, right: Checksum) -> String {
     }
 }
 
-/// Those who were stopped a moment ago may still be saying farewell.
+/// Processes that were stopped a moment ago may still be disconnecting.
 pub(super) async fn must_be_at_rest(
     side: &mut dyn Side,
     end: End,
@@ -254,7 +254,7 @@ pub(super) async fn must_be_at_rest(
     }
 }
 
-/// No worker can go on with a session in a store that it has never spoken to.
+/// A worker cannot continue a session in a store that it has never connected to.
 fn lose_session(table: &Layout, row: &mut [Cell]) {
     if table.name == "sessions"
         && let Some(lost) = table.position("lost")
@@ -263,8 +263,8 @@ fn lose_session(table: &Layout, row: &mut [Cell]) {
     }
 }
 
-/// Numbers lines as databases on servers do: by their time, but not before their job came to be, and above the line before
-/// of the same execution. The number of the last one.
+/// Numbers lines the way server stores do: by their time, but not before their job was created, and above
+/// the previous line of the same execution. Returns the last number.
 fn number_lines(rows: &mut [Cells], was: &Place) -> Result<i64, Fault> {
     let mut before: Cells = was.key.iter().take(EXECUTION).cloned().collect();
     let mut last = was.last_line;
@@ -283,7 +283,7 @@ fn number_lines(rows: &mut [Cells], was: &Place) -> Result<i64, Fault> {
     Ok(last)
 }
 
-/// Columns that name the execution of a line; then come its number and its time.
+/// Columns that identify the execution of a line; its number and its time follow.
 const EXECUTION: usize = 3;
 const LINE_NUMBER: usize = 3;
 const LINE_TIME: usize = 4;
@@ -317,7 +317,7 @@ async fn checksum(
     }
 }
 
-/// PostgreSQL knows no NUL and keeps another character in its place.
+/// PostgreSQL cannot store NUL and keeps another character instead.
 fn without_nul(cell: &mut Cell) {
     if let Cell::Text(text) = cell
         && text.contains('\0')

@@ -1,13 +1,15 @@
-//! Moving house: everything that one store holds, copied to another one that is empty, whatever databases they are.
+//! Data migration: copies everything from one store to another, empty one, between any two databases.
 //!
-//! Rows travel cell by cell, because all databases keep the same columns with the same meaning (`layout.rs` of the crate); nothing is
-//! read into the types of core and written out again. A page of rows and the word how far the copy has come are one
-//! transaction in the target, so a copy that was interrupted goes on behind its last page. Until all is there and both
-//! sides have been compared row by row, the target has a table of notes, and no store with such a table is opened.
+//! Rows are copied cell by cell, because all databases have the same columns with the same meaning
+//! (`layout.rs` of the crate). Nothing is converted to the types of core and back. A page of rows and the
+//! position of the copy are written in one transaction of the target, so an interrupted copy continues
+//! after its last page. Until everything is copied and both sides have been compared row by row, the target
+//! has a table of notes. A store with such a table cannot be opened.
 //!
-//! Numbers stay what they are: lanes, workers, sessions, places in history. What changes on the way:
-//! - Sessions arrive as lost. Whatever ran under their leases is given back by the ordinary rules when a server starts.
-//! - Log lines get the numbers that their new database would have given them. Their order stays.
+//! Numbers of lanes, workers, sessions and positions in history stay the same. Two things change:
+//! - Sessions arrive as lost. When a server starts, the ordinary rules recover the executions that ran
+//!   under their leases.
+//! - Log lines get the numbers that their new database would have assigned. Their order stays the same.
 
 mod cells;
 mod copy;
@@ -30,7 +32,7 @@ use punctual_core::time::Timestamp;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where a store is.
+/// The location of a store.
 #[derive(Debug, Clone)]
 pub enum Home {
     /// The data directory of an embedded store.
@@ -41,12 +43,12 @@ pub enum Home {
     MySql(MySqlOptions),
 }
 
-/// Which store of a move it is.
+/// The role of a store in a migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     Source,
     Target,
-    /// One that somebody has restored beside the original.
+    /// A copy that was restored next to the original.
     Copy,
 }
 
@@ -72,7 +74,7 @@ impl Home {
     }
 }
 
-/// How far a move is.
+/// The progress of a migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     pub stage: Stage,
@@ -84,7 +86,7 @@ pub struct Progress {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     Copying,
-    /// Both sides are read and compared.
+    /// Both sides are being read and compared.
     Verifying,
 }
 
@@ -93,13 +95,14 @@ pub enum Stage {
 pub enum Beginning {
     /// The target was empty.
     New,
-    /// It went on where an earlier one of the same source was interrupted.
+    /// It continued where an earlier copy of the same source was interrupted.
     WentOn,
-    /// The source has changed since an earlier one, or that one was found to differ: all was copied anew.
+    /// The source has changed since an earlier copy, or that copy was found to differ: everything was
+    /// copied again.
     Anew,
 }
 
-/// A copy that is complete.
+/// A complete copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Moved {
     pub beginning: Beginning,
@@ -110,11 +113,11 @@ pub struct Moved {
 pub struct MovedTable {
     pub name: &'static str,
     pub rows: u64,
-    /// What all rows are together, the same on both sides.
+    /// The checksum of all rows, the same on both sides.
     pub checksum: String,
 }
 
-/// Nothing was moved, or not all of it. The source is as it was.
+/// Nothing was copied, or not everything. The source is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MoveError {
     #[error("{end} is in use: {by}; stop all servers that use it and try again")]
@@ -159,7 +162,7 @@ impl MoveError {
         move |fault| MoveError::Store { end, source: fault.into() }
     }
 
-    /// Which store was denied to us and why, if that is what went wrong.
+    /// Which store denied access and why, if that is the error.
     pub fn denied(&self) -> Option<(End, Denial, &str)> {
         match self {
             MoveError::Store { end, source: StoreError::Denied(denial, said) } => Some((*end, *denial, said)),
@@ -167,7 +170,7 @@ impl MoveError {
         }
     }
 
-    /// Whether things have to be changed before it can work, rather than tried again.
+    /// Whether something must be changed before it can work, so that a retry does not help.
     pub fn is_refusal(&self) -> bool {
         self.denied().is_some() || !matches!(self, MoveError::Store { .. } | MoveError::Differ(_))
     }
@@ -181,7 +184,7 @@ const fn of_empty(end: End) -> &'static str {
     }
 }
 
-/// What to do about a store that failed, where trying again may help.
+/// What to do about a store that failed, if a retry may help.
 fn again(error: &StoreError) -> &'static str {
     match error {
         StoreError::Unavailable(_) => "; repeat the command, and it goes on where it was",
@@ -189,7 +192,8 @@ fn again(error: &StoreError) -> &'static str {
     }
 }
 
-/// Copies all that the source holds to the target, compares both, and opens the target for use. `tell` hears how far it is.
+/// Copies everything from the source to the target, compares both, and opens the target for use. Calls
+/// `tell` with the progress.
 pub async fn move_house(
     from: &Home,
     to: &Home,
@@ -200,18 +204,18 @@ pub async fn move_house(
     copy::Move { source, target, tell, leave_max: MOVING_LEAVE_MAX }.run().await
 }
 
-/// A copy that is a store of its own.
+/// A copy that was turned into an independent store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forked {
-    /// The queues that are paused in it, by name: all there are.
+    /// The names of the queues that are paused in it: all queues.
     pub queues: Vec<String>,
-    /// Sessions of workers that were open in the original.
+    /// Worker sessions that were open in the original.
     pub sessions: u64,
 }
 
-/// Makes a copy that was restored beside its original harmless: all its queues are paused, so that nothing in it runs a
-/// second time; the workers of the original have no sessions in it; and it counts as another store than the original.
-/// Refused while anybody uses it, because then it may be the original.
+/// Makes a copy that was restored next to its original harmless: all its queues are paused, so that nothing
+/// in it runs a second time; workers of the original have no sessions in it; and it gets its own identity.
+/// Rejected while the store is in use, because it may then be the original.
 pub async fn fork(home: &Home, now: Timestamp) -> Result<Forked, MoveError> {
     let mut side = home.open(End::Copy).await?;
     copy::must_be_at_rest(&mut *side, End::Copy, MOVING_LEAVE_MAX).await?;

@@ -1,4 +1,4 @@
-//! A database as one side of a move, or as a copy that is made a store of its own.
+//! A database as one side of a data migration, or as a copy that is turned into an independent store.
 
 use super::Forked;
 use crate::fault::Fault;
@@ -7,10 +7,10 @@ use async_trait::async_trait;
 use punctual_core::time::Timestamp;
 use std::collections::BTreeMap;
 
-/// What is noted in a target while it is not complete. A store in which anything is noted is not opened.
+/// The notes in an incomplete target. A store with any notes cannot be opened.
 pub(crate) type Notes = BTreeMap<String, String>;
 
-/// Rows of one table for the target, and where the copy stands with them.
+/// Rows of one table for the target, and the new position of the copy.
 pub(crate) struct Portion<'a> {
     pub table: &'static Layout,
     pub rows: &'a [Cells],
@@ -18,33 +18,33 @@ pub(crate) struct Portion<'a> {
     pub note: (&'a str, &'a str),
 }
 
-/// One connection of one database, which nobody else moves from or to at the same time.
+/// One connection to a database that no other migration uses at the same time.
 #[async_trait]
 pub(crate) trait Side: Send {
-    /// What tells this database from others.
+    /// Identifies this database.
     async fn identity(&mut self) -> Result<String, Fault>;
-    /// Who seems to use it, in words; nobody, if it is at rest.
+    /// Describes who seems to use it; `None` if it is not in use.
     async fn users(&mut self) -> Result<Option<String>, Fault>;
     async fn count(&mut self, table: &'static Layout) -> Result<u64, Fault>;
-    /// The next rows behind a key in the order of the key, bounded by the limits of a page; none at the end.
+    /// The next rows after a key, ordered by key and bounded by the limits of a page; empty at the end.
     async fn page(&mut self, table: &'static Layout, after: Option<&[Cell]>) -> Result<Vec<Cells>, Fault>;
 
     async fn notes(&mut self) -> Result<Notes, Fault>;
     async fn note(&mut self, name: &str, value: &str) -> Result<(), Fault>;
-    /// Leaves all tables and the notes about them as if nothing had been copied. Only what is noted to be unfinished may be
-    /// emptied.
+    /// Resets all tables and the notes about them as if nothing had been copied. Only a target that is
+    /// noted as unfinished may be emptied.
     async fn empty(&mut self, about_tables: &str) -> Result<(), Fault>;
     /// Writes rows and the note in one transaction.
     async fn put(&mut self, portion: Portion<'_>) -> Result<(), Fault>;
-    /// Sees to it that numbers go on above those that were copied.
+    /// Makes the database assign numbers above those that were copied.
     async fn settle(&mut self) -> Result<(), Fault>;
-    /// Takes all notes away: from now on it is a store like any other.
+    /// Deletes all notes: from now on it is an ordinary store.
     async fn release(&mut self) -> Result<(), Fault>;
-    /// Makes a copy a store of its own, in one transaction: see [`super::fork`].
+    /// Turns a copy into an independent store, in one transaction: see [`super::fork`].
     async fn fork(&mut self, now: Timestamp) -> Result<Forked, Fault>;
 }
 
-/// How many of these rows share a page, by their sizes: as many as its bytes allow, and one at least.
+/// How many rows of these sizes share a page: as many as its bytes allow, and at least one.
 pub(crate) fn fitting(sizes: impl IntoIterator<Item = u64>) -> usize {
     let mut room = punctual_core::limits::MOVING_PAGE_BYTES_MAX as u64;
     let fits = |size: &u64| {

@@ -1,7 +1,8 @@
-//! One connection, for those who write; those who read have a pool of their own.
+//! One connection, for writers; readers have their own pool.
 //!
-//! A statement whose answer nobody has read would be answered to the next one. So a connection counts as broken from the
-//! moment a statement is sent until its answer is there: whoever gives up in between leaves it to be closed.
+//! An unread reply would be taken for the reply to the next statement. So a connection counts as broken
+//! from the moment a statement is sent until its reply has arrived: if the caller gives up in between, the
+//! connection is closed.
 
 use super::errors::{
     DEADLOCK, DUPLICATE_COLUMN, DUPLICATE_INDEX, LOCK_WAIT_TIMEOUT, NOT_THERE, PARTITION_GONE,
@@ -18,16 +19,16 @@ use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::timeout;
 
-/// How much longer than the server's own limit its answer is waited for.
+/// How much longer than the server's own limit to wait for its reply.
 const GRACE: Duration = Duration::from_secs(5);
-/// Longer than anybody waits.
+/// Longer than any caller waits.
 const FOR_EVER: Duration = Duration::from_secs(24 * 3_600);
-/// The first versions that read lists out of JSON and leave out what others have locked.
+/// The first versions that support `JSON_TABLE` and `SKIP LOCKED`.
 const MARIADB_MIN: (u32, u32, u32) = (10, 6, 0);
 const MYSQL_MIN: (u32, u32, u32) = (8, 0, 19);
 
-/// How a column of a list holds a name, so that it is compared as the tables compare theirs. Without it MariaDB would take
-/// the database's own letters, lose some of ours and scan whole tables.
+/// The type of a name column in a list, so that it is compared like the names in the tables. Without it
+/// MariaDB would use the database's own character set, lose some of our characters and scan whole tables.
 macro_rules! text_type {
     ($length:literal) => {
         concat!(
@@ -39,7 +40,7 @@ macro_rules! text_type {
 }
 pub(crate) use text_type;
 
-/// Locks the rows of one table out of a join. MySQL refuses to lock a list; MariaDB does not know how to say so.
+/// Locks the rows of one table in a join. MySQL refuses to lock a list; MariaDB has no syntax for it.
 macro_rules! for_update_of {
     ($table:literal) => {
         concat!(" FOR UPDATE /*!80000 OF ", $table, " */")
@@ -47,8 +48,8 @@ macro_rules! for_update_of {
 }
 pub(crate) use for_update_of;
 
-/// Keeps others from writing rows of one table out of a join. MySQL refuses to lock a list; MariaDB does not know how to say
-/// so, and says the rest in another way.
+/// Prevents others from writing rows of one table in a join. MySQL refuses to lock a list; MariaDB has no
+/// syntax for it, and a different one for the rest.
 macro_rules! for_share_of {
     ($table:literal) => {
         concat!(" /*!80000 FOR SHARE OF ", $table, " */ /*M! LOCK IN SHARE MODE */")
@@ -59,25 +60,26 @@ pub(crate) use for_share_of;
 #[derive(Debug)]
 pub(crate) struct Connection {
     conn: Conn,
-    /// How long an answer is waited for.
+    /// How long to wait for a reply.
     patience: Duration,
     is_broken: bool,
-    /// Which node of a Galera cluster this is, from 1, if it is one. Its locks end at the node.
+    /// The number of this Galera node, from 1, if the server is one. Locks do not extend to other nodes.
     node: Option<i64>,
-    /// Whether the transaction under way began with a mark that has to be there at its end.
+    /// Whether the open transaction began with a savepoint that must still exist at its end.
     is_marked: bool,
 }
 
-/// A node may undo a transaction at any moment for what another node has written. Nearly always the next statement is told;
-/// where it is not, it opens a new transaction, and the rest would be committed alone. The mark goes with the transaction, so
-/// that a commit never counts for less than all of it.
+/// A node may roll back a transaction at any moment because of a write on another node. Nearly always the
+/// next statement reports it. If it does not, it opens a new transaction, and the rest would be committed
+/// alone. The savepoint ends with the transaction, so that a commit never covers only a part of it.
 const BEGIN_MARKED: &str = "START TRANSACTION; SAVEPOINT whole";
 const COMMIT_MARKED: &str = "RELEASE SAVEPOINT whole; COMMIT";
 
-/// What has to be known of a server.
+/// The properties of a server to check.
 const SERVER: &str =
     "SHOW SESSION VARIABLES WHERE Variable_name IN ('version', 'wsrep_on', 'auto_increment_offset')";
-/// Does nothing, which a node refuses that is not part of its cluster or is not to be used: unlike looking at variables.
+/// Does nothing, but fails on a node that is not part of its cluster or must not be used; reading variables
+/// would succeed there.
 const NOTHING: &str = "DO 0";
 
 impl Connection {
@@ -86,12 +88,12 @@ impl Connection {
         Self::open(target, Target::writing).await
     }
 
-    /// For definitions of tables.
+    /// For DDL statements.
     pub async fn defining(target: &Target) -> Result<Self, Fault> {
         Self::open(target, Target::defining).await
     }
 
-    /// To the host that answered last, or the first after it that does.
+    /// Connects to the host that answered last, or to the next one that does.
     async fn open(target: &Target, setup: fn(&Target, &Opts) -> Opts) -> Result<Self, Fault> {
         let mut refusals = Vec::new();
         for _ in target.hosts.all() {
@@ -117,7 +119,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Refuses a server that is too old, or a node that is not part of its cluster.
+    /// Rejects a server that is too old, or a node that is not part of its cluster.
     async fn look_at_server(&mut self) -> Result<(), Fault> {
         let rows = self.all_of_text(SERVER).await?;
         let known: BTreeMap<String, String> =
@@ -129,27 +131,27 @@ impl Connection {
         }
         self.run_text(NOTHING).await?;
         self.run_text(SEE_ALL_NODES).await?;
-        // Each node has a number of its own here, unless somebody has switched that off.
+        // Each node has a different number here, unless an administrator has switched that off.
         self.node = Some(said("auto_increment_offset").parse().unwrap_or(1));
         Ok(())
     }
 
-    /// Which node of a Galera cluster this is, from 1, if it is one.
+    /// The number of this Galera node, from 1, if the server is one.
     pub fn node(&self) -> Option<i64> {
         self.node
     }
 
-    /// For a statement that may have to wait for others as long as these take.
+    /// For a statement that may have to wait for others without limit.
     pub fn wait_for_ever(&mut self) {
         self.patience = FOR_EVER;
     }
 
-    /// Whether a statement was sent and its answer is not there, or the server has gone.
+    /// Whether a statement was sent and its reply has not arrived, or the server has closed the connection.
     pub fn is_broken(&self) -> bool {
         self.is_broken || self.conn.is_disconnected()
     }
 
-    /// All rows of a query that is bounded by itself. It is prepared once.
+    /// All rows of a query that has its own limit. It is prepared once.
     pub async fn all(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, Fault> {
         let patience = self.patience;
         self.is_broken = true;
@@ -157,12 +159,12 @@ impl Connection {
         self.answered(answer)
     }
 
-    /// The first row of a query, if it has one.
+    /// The first row of a query, if there is one.
     pub async fn one(&mut self, sql: &str, values: Vec<Value>) -> Result<Option<Row>, Fault> {
         Ok(self.all(sql, values).await?.into_iter().next())
     }
 
-    /// Runs a statement that is prepared once; how many rows it found.
+    /// Runs a statement that is prepared once. Returns the number of rows it found.
     pub async fn run(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, Fault> {
         let patience = self.patience;
         self.is_broken = true;
@@ -171,7 +173,7 @@ impl Connection {
         Ok(self.conn.affected_rows())
     }
 
-    /// All rows of a query whose text is made for this one time; it holds nothing but our own words and numbers.
+    /// All rows of a query whose text is used only once; it contains only our own keywords and numbers.
     pub async fn all_of_text(&mut self, sql: &str) -> Result<Vec<Row>, Fault> {
         let patience = self.patience;
         self.is_broken = true;
@@ -179,7 +181,7 @@ impl Connection {
         self.answered(answer)
     }
 
-    /// Runs a statement that cannot be prepared, or need not be.
+    /// Runs a statement that cannot or need not be prepared.
     pub async fn run_text(&mut self, sql: &str) -> Result<(), Fault> {
         let patience = self.patience;
         self.is_broken = true;
@@ -187,18 +189,19 @@ impl Connection {
         self.answered(answer)
     }
 
-    /// Runs a definition of a table; whether it was not kept from it by those who use the table, or define it, too.
+    /// Runs a DDL statement. Returns `false` if users of the table, or other DDL statements on it, blocked
+    /// it.
     pub async fn define(&mut self, sql: &str) -> Result<bool, Fault> {
         self.is_broken = true;
-        // It may copy a table, and must not be ended in the middle by a wait for its answer.
+        // It may copy a table, and must not be interrupted by a timeout of its reply.
         let answer = self.conn.query_drop(sql).await;
         self.is_broken = self.conn.is_disconnected();
         match answer {
             Ok(()) => Ok(true),
-            // A run of the same step that did not come to its end has added the column.
+            // An incomplete run of the same step has added the column.
             Err(error) if matches!(server_code(&error), Some(DUPLICATE_COLUMN | DUPLICATE_INDEX)) => Ok(true),
-            // On a cluster, definitions meet as transactions do, and the look before may not have seen what another node had
-            // just defined.
+            // On a cluster, DDL statements conflict like transactions, and the check before may not have
+            // seen what another node had just defined.
             Err(error) if matches!(server_code(&error), Some(LOCK_WAIT_TIMEOUT | DEADLOCK)) => Ok(false),
             Err(error)
                 if matches!(
@@ -212,7 +215,7 @@ impl Connection {
         }
     }
 
-    /// Opens a transaction that relies on its locks. On other servers the first statement does.
+    /// Opens a transaction that relies on its locks. On other servers the first statement does that.
     pub async fn begin(&mut self) -> Result<(), Fault> {
         if self.node.is_some() {
             self.run_text(BEGIN_MARKED).await?;
@@ -236,7 +239,7 @@ impl Connection {
         }
     }
 
-    /// Undoes what is not committed. A connection on which that fails is broken.
+    /// Rolls back. A connection on which that fails is broken.
     pub async fn roll_back(&mut self) {
         self.is_marked = false;
         if self.is_broken() {
@@ -248,10 +251,10 @@ impl Connection {
         }
     }
 
-    /// Says farewell, so that the server does not note an aborted connection.
+    /// Disconnects properly, so that the server does not count an aborted connection.
     pub async fn close(self) {
         if !self.is_broken {
-            // Whether the server has heard it makes no difference any more.
+            // Whether the server has received it no longer matters.
             let _ = timeout(self.patience, self.conn.disconnect()).await;
         }
     }
@@ -273,18 +276,19 @@ impl Connection {
     }
 }
 
-/// A connection that is made when it is needed, and kept for the next one who does. One at a time.
+/// A connection that is opened on demand, and kept for the next caller. One caller at a time.
 #[derive(Debug)]
 pub(crate) struct OwnConnection {
     target: Target,
     kept: Mutex<Option<Connection>>,
 }
 
-/// A connection in use. Unless it is kept, it is closed: something went wrong on it.
+/// A connection in use. Unless it is kept, it is closed, because an error occurred on it.
 #[derive(Debug)]
 pub(crate) struct Used<'a> {
     pub connection: Connection,
-    /// Whether it was there before: the server may have ended it since, which only the next statement notices.
+    /// Whether it is a kept one: the server may have closed it since, which only the next statement
+    /// notices.
     pub was_kept: bool,
     target: &'a Target,
     place: MutexGuard<'a, Option<Connection>>,
@@ -308,14 +312,14 @@ impl OwnConnection {
 }
 
 impl Used<'_> {
-    /// Puts a new connection in the place of this one.
+    /// Replaces this connection with a new one.
     pub async fn renew(&mut self) -> Result<(), Fault> {
         self.connection = Connection::writing(self.target).await?;
         self.was_kept = false;
         Ok(())
     }
 
-    /// Keeps it for the next one; nothing may be left uncommitted.
+    /// Keeps it for the next caller; nothing may be uncommitted.
     pub fn keep(mut self) {
         *self.place = Some(self.connection);
     }
@@ -325,7 +329,7 @@ fn positional(values: Vec<Value>) -> Params {
     if values.is_empty() { Params::Empty } else { Params::Positional(values) }
 }
 
-/// What is told where no host will do: of each of several, why.
+/// The error if no host is usable; with several hosts it contains the reason for each.
 fn refused(mut refusals: Vec<(String, Fault)>) -> Fault {
     if refusals.len() == 1
         && let Some((_, fault)) = refusals.pop()

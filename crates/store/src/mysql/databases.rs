@@ -1,16 +1,16 @@
-//! Whole databases, for benchmarks and tests that want one of their own.
+//! Creates and drops whole databases, for benchmarks and tests that need their own.
 
 use super::connection::Connection;
 use super::migrate::MigrateError;
 use super::options::MySqlOptions;
 use crate::fault::Fault;
 
-/// Makes a database beside the one that the options name, on the same server.
+/// Creates a database on the same server as the one that the options name.
 pub async fn create_database(options: &MySqlOptions, name: &str) -> Result<(), MigrateError> {
     run(options, name, "CREATE DATABASE").await
 }
 
-/// Drops it with all that is in it, if it is there.
+/// Drops the database with everything in it, if it exists.
 pub async fn drop_database(options: &MySqlOptions, name: &str) -> Result<(), MigrateError> {
     run(options, name, "DROP DATABASE IF EXISTS").await
 }

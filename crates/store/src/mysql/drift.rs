@@ -1,4 +1,4 @@
-//! Counts that differ from their rows, found and mended beside a cluster that runs: see [`crate::drift`].
+//! Finds and repairs counter mismatches while a cluster is running: see [`crate::drift`].
 
 use super::connection::Connection;
 use super::migrate::{MigrateError, VERSION, version};
@@ -9,8 +9,9 @@ use crate::fault::Fault;
 use mysql_async::{Row, Value};
 use punctual_core::limits;
 
-/// Those who mend take turns, and what they read afterwards was written before: nobody else waits for this row. On nodes of
-/// Galera it keeps nobody out who is on another one, but of two who change the same counts only one commits.
+/// Serializes repairs, so that each reads what the one before has written. No other transaction waits for
+/// this row. It does not exclude repairs on other Galera nodes, but of two transactions that change the
+/// same counters only one commits.
 const TAKE_TURNS: &str = "SELECT id FROM punctual WHERE id = 1 FOR UPDATE";
 const ADD_TO_LANE: &str = "INSERT INTO lane_tallies (lane, shard, waiting, queued, running) VALUES (?, 0, ?, ?, ?) \
      ON DUPLICATE KEY UPDATE waiting = waiting + ?, queued = queued + ?, running = running + ?";
@@ -21,7 +22,8 @@ const ADD_TO_JOBS: &str = "INSERT INTO job_tally (shard, active, paused, complet
      VALUES (0, ?, ?, ?, ?, ?, ?) ON DUPLICATE KEY UPDATE active = active + ?, paused = paused + ?, \
      completed = completed + ?, failed = failed + ?, cancelled = cancelled + ?, dead_letters = dead_letters + ?";
 
-/// The counts that are not those of their rows. Reads all that is live and all jobs, beside whatever else is going on.
+/// The counters that differ from their rows. Reads all live rows and all jobs, without blocking other
+/// transactions.
 pub async fn find(options: &MySqlOptions) -> Result<Vec<Drift>, MigrateError> {
     let mut connection = patient(options).await?;
     let names = names(&mut connection).await?;
@@ -34,7 +36,7 @@ pub async fn find(options: &MySqlOptions) -> Result<Vec<Drift>, MigrateError> {
     Ok(drifts)
 }
 
-/// Mends them; what was changed.
+/// Repairs them. Returns the changes.
 pub async fn mend(options: &MySqlOptions) -> Result<Vec<Drift>, MigrateError> {
     let mut connection = patient(options).await?;
     let names = names(&mut connection).await?;
@@ -54,7 +56,8 @@ pub async fn mend(options: &MySqlOptions) -> Result<Vec<Drift>, MigrateError> {
     Ok(mended)
 }
 
-/// A connection for statements that read whole tables, to a database that this binary understands.
+/// A connection for statements that read whole tables, to a database of a version that this binary
+/// supports.
 pub(super) async fn patient(options: &MySqlOptions) -> Result<Connection, MigrateError> {
     let options = MySqlOptions { statement_timeout: limits::DATABASE_CHECK_TIMEOUT, ..options.clone() };
     let mut connection = Connection::writing(&options.target()?).await?;

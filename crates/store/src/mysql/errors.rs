@@ -1,44 +1,44 @@
-//! The errors of MariaDB and MySQL, sorted by what can be done about them.
+//! Classifies the errors of MariaDB and MySQL by what can be done about them.
 
 use crate::fault::Fault;
 use mysql_async::{DriverError, Error, ServerError};
 use punctual_core::ports::Denial;
 
-/// The server has undone the transaction or the statement in favour of another one; run again, it may see the other's
-/// rows. Galera tells of a certification that failed as of a deadlock.
+/// The server rolled back the transaction or the statement in favour of another one. If it is run again, it
+/// may see the other's rows. Galera reports a failed certification as a deadlock.
 const CONFLICTS: &[u16] = &[
     DEADLOCK,
     LOCK_WAIT_TIMEOUT,
     DUPLICATE,
-    // A row has changed since it was read; a table was defined anew since the transaction began.
+    // A row has changed since it was read; a table was redefined since the transaction began.
     1020,
     1412,
-    // A partition that another one has just made or dropped.
+    // A partition that another process has just created or dropped.
     PARTITION_THERE,
     PARTITION_GONE,
     PARTITION_TO_DROP_GONE,
 ];
-/// What is named is not there: a function, or the mark that a transaction began with.
+/// A named object does not exist: a function, or the savepoint at the start of a transaction.
 pub(crate) const NOT_THERE: u16 = 1305;
 pub(crate) const DEADLOCK: u16 = 1213;
-/// Only the statement is undone: the transaction has to be rolled back.
+/// Only the statement is rolled back: the transaction must be rolled back separately.
 pub(crate) const LOCK_WAIT_TIMEOUT: u16 = 1205;
 pub(crate) const PARTITION_THERE: u16 = 1517;
 pub(crate) const PARTITION_GONE: u16 = 1735;
-/// The same as some servers tell it to whoever would drop it.
+/// The same, as some servers report it for `DROP`.
 pub(crate) const PARTITION_TO_DROP_GONE: u16 = 1507;
 pub(crate) const DUPLICATE: u16 = 1062;
 pub(crate) const DUPLICATE_COLUMN: u16 = 1060;
 pub(crate) const DUPLICATE_INDEX: u16 = 1061;
 
-/// The server cannot be reached or cannot write now.
+/// The server is unreachable or cannot write now.
 const OUTAGES: &[u16] = &[
     // Disks, memory and space.
     1021, 1028, 1030, 1037, 1038, 1041, 1114, 1206, 1637, // Connections: too many, refused, ended.
     1040, 1042, 1043, 1129, 1152, 1153, 1154, 1155, 1156, 1157, 1158, 1159, 1160, 1161, 1184, 1203, 1226,
     1927, 4031, // A server that is being shut down, or a node of a cluster that is not part of it.
     1047, 1053, 1077, 1079,
-    // A statement that took too long or was ended by somebody; a commit of which nobody knows.
+    // A statement that took too long or was killed; a commit with an unknown outcome.
     1180, 1317, 1969, 3024, // Nothing may be written.
     READ_ONLY, 1792, 1836,
 ];
@@ -83,14 +83,14 @@ fn of_server(error: &ServerError) -> Fault {
     }
 }
 
-/// How the server ends its refusal of somebody who gave no password.
+/// The end of the server's error for a user who gave no password.
 const WITHOUT_PASSWORD: &str = "(using password: NO)";
 
-/// What the server refuses, if it refuses something that trying again does not give.
+/// What the server denies, if it is something that a retry does not change.
 fn denial(error: &ServerError) -> Option<Denial> {
     match error.code {
         1045 if error.message.ends_with(WITHOUT_PASSWORD) => Some(Denial::NoPassword),
-        // A password that is wrong, a machine that nobody may connect from, a user without a password of its own.
+        // A wrong password, a host that may not connect, a user without a password.
         1045 | 1130 | 1698 => Some(Denial::Login),
         1049 => Some(Denial::NoDatabase),
         // To a database, to a table.
@@ -99,7 +99,7 @@ fn denial(error: &ServerError) -> Option<Denial> {
     }
 }
 
-/// The code of what the server says, if it is its word.
+/// The error code, if the error comes from the server.
 pub(crate) fn server_code(error: &Error) -> Option<u16> {
     match error {
         Error::Server(error) => Some(error.code),
@@ -107,7 +107,7 @@ pub(crate) fn server_code(error: &Error) -> Option<u16> {
     }
 }
 
-/// What to do about a certificate that was not believed.
+/// What to do about a certificate that failed verification.
 fn with_advice(problem: String) -> String {
     let advice = if problem.contains("not valid for name") {
         "the URL must name the host as the certificate does"
@@ -119,11 +119,11 @@ fn with_advice(problem: String) -> String {
     format!("{problem}: {advice}")
 }
 
-/// What happened, for people to read.
+/// The error for users.
 fn described(error: &ServerError) -> String {
     let ServerError { code, message, .. } = error;
     match *code {
-        // Its own words quote the key, which is the users' data.
+        // The server's message quotes the key, which is user data.
         DUPLICATE => format!("a row with the same key is there already ({code})"),
         READ_ONLY | 1792 | 1836 => format!(
             "the server says: {message} ({code}); it is a replica or set to read only: give the address of the primary"

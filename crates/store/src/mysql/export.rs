@@ -1,4 +1,4 @@
-//! MariaDB and MySQL as one side of a move.
+//! MariaDB and MySQL as one side of a data migration.
 
 use super::connection::Connection;
 use super::migrate::{self, MigrateError};
@@ -16,18 +16,19 @@ use mysql_async::{Row, Value};
 use punctual_core::limits::{DATABASE_PACKET_BYTES_MAX, MOVING_PAGE_ROWS_MAX};
 use punctual_core::time::Timestamp;
 
-/// Whoever moves holds this lock, which is one for the whole server. On nodes of a cluster it is a turn instead.
+/// A migration holds this lock, which is global to the server. On nodes of a cluster it takes a lease
+/// instead.
 const LOCK: &str = "SELECT GET_LOCK(CONCAT('punctual_moving_', LEFT(SHA2(DATABASE(), 256), 40)), 5)";
 const HERE: &str = "SELECT DATABASE(), CONNECTION_ID()";
-/// Connections that this user may see. Not asked of the table of this name, which cannot be read on MySQL while any statement
-/// with bytes in it that are no text is under way, in whichever database.
+/// Connections that this user may see. Not read from the table of this name: on MySQL it cannot be read
+/// while any statement with bytes that are not valid text is running, in any database.
 const CONNECTIONS: &str = "SHOW PROCESSLIST";
-/// Sessions that have beaten within their lease, by the clock of the database.
+/// Sessions that sent a heartbeat within their lease, by the database's clock.
 const BEATING: &str = "SELECT COUNT(*) FROM sessions WHERE lost = 0 \
      AND beaten_at + lease_us > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
-/// Whoever was in the cluster of the original is not in that of the copy.
+/// Members of the original's cluster are not members of the copy's.
 const FORGET_CLUSTER: [&str; 2] = ["DELETE FROM cluster_members", "DELETE FROM cluster_leases"];
-/// Queues that something was ever submitted to.
+/// Queues to which jobs were ever submitted.
 const PAUSE_USED: &str = "INSERT INTO queues (queue, paused_at) SELECT DISTINCT queue, ? FROM lanes \
      ON DUPLICATE KEY UPDATE queues.queue = queues.queue";
 const HAS_NOTES: &str =
@@ -49,7 +50,7 @@ const NUMBERS: &str = "(SELECT 'history_given' AS name, GREATEST(given, retained
      UNION ALL SELECT 'history_retained', retained FROM history_bounds \
      UNION ALL SELECT 'session', given FROM numbers WHERE numbers.name = 'session') AS counted";
 
-/// Rows of one statement, of which each size is prepared once.
+/// Rows per statement; each size is prepared once.
 const SIZES: [usize; 5] = [256, 64, 16, 4, 1];
 
 pub(crate) struct MySqlSide {
@@ -79,7 +80,7 @@ pub(crate) async fn open(options: &MySqlOptions, end: End) -> Result<MySqlSide, 
     Ok(MySqlSide { connection, lease: None })
 }
 
-/// An empty target gets its tables.
+/// Creates the tables of an empty target.
 async fn prepare_tables(options: &MySqlOptions, end: End) -> Result<(), MoveError> {
     let failed = |error: MigrateError| match error {
         MigrateError::Store(source) => MoveError::Store { end, source },
@@ -104,12 +105,12 @@ async fn prepare_tables(options: &MySqlOptions, end: End) -> Result<(), MoveErro
     }
 }
 
-/// Whether a database may not be opened because it is the target of a move that is not complete.
+/// Whether the database must not be opened because it is the target of an unfinished data migration.
 pub(crate) async fn is_unfinished(connection: &mut Connection) -> Result<bool, Fault> {
     Ok(connection.one(HAS_NOTES, vec![NOTES_TABLE.into()]).await?.is_some())
 }
 
-/// Where rows of a table are read from.
+/// The source from which a table's rows are read.
 pub(super) fn read_from(table: &Layout) -> &'static str {
     match table.name {
         "lane_tallies" => LANE_TALLIES,
@@ -126,7 +127,7 @@ fn stored_in(table: &Layout) -> &'static str {
     }
 }
 
-/// The name of a column here.
+/// The name of a column in this schema.
 fn column(table: &Layout, name: &'static str) -> &'static str {
     match (table.name, name) {
         ("live", "rank") => "claim_rank",
@@ -138,8 +139,8 @@ pub(super) fn columns(table: &Layout, columns: &[Column]) -> String {
     columns.iter().map(|each| format!("`{}`", column(table, each.name))).collect::<Vec<_>>().join(", ")
 }
 
-/// `WHERE` the key is behind another one, in the order of the key: written out, because these servers find no way through
-/// an index by a comparison of rows.
+/// A `WHERE` clause for keys after another one, in the order of the key. It is spelled out, because these
+/// servers do not use an index for a row comparison.
 pub(super) fn behind(table: &Layout, after: Option<&[Cell]>) -> (String, Vec<Value>) {
     let order = format!("ORDER BY {}", columns(table, table.key_columns()));
     let Some(after) = after else { return (order, vec![]) };
@@ -175,7 +176,7 @@ pub(super) fn read(table: &Layout, row: &Row) -> Result<Cells, Fault> {
     table.columns.iter().enumerate().map(cell).collect()
 }
 
-/// The columns of a table and the values of rows for them, with those that only this database has.
+/// The columns of a table and the rows' values for them, including columns that only this database has.
 fn stored(table: &Layout, rows: &[Cells]) -> (String, Vec<Vec<Value>>) {
     let names = columns(table, table.columns);
     let plain = |row: &Cells| row.iter().map(value).collect::<Vec<_>>();
@@ -184,14 +185,14 @@ fn stored(table: &Layout, rows: &[Cells]) -> (String, Vec<Vec<Value>>) {
     };
     match table.name {
         "live" => (format!("{names}, queued_lane"), with(&|row| queued_lane(table, row))),
-        // Counts go to one of those who count; which one makes no difference.
+        // Counters go to a single shard; it does not matter which.
         "lane_tallies" => (format!("{names}, shard"), with(&|_| Value::Int(0))),
         "job_tally" => (names.replace("`id`", "shard"), rows.iter().map(plain).collect()),
         _ => (names, rows.iter().map(plain).collect()),
     }
 }
 
-/// The lane of a row that can be claimed, or the line that it waits in.
+/// The lane of a claimable row, or the wait list that it is on.
 fn queued_lane(table: &Layout, row: &Cells) -> Value {
     let cell = |name| table.position(name).and_then(|place| row.get(place));
     match (cell("state"), cell("lane"), cell("line")) {
@@ -212,7 +213,7 @@ fn sharing(rows: &[Vec<Value>]) -> usize {
 }
 
 impl MySqlSide {
-    /// Says now and then that the move goes on.
+    /// Renews the lease from time to time while the migration runs.
     async fn renew(&mut self) -> Result<(), Fault> {
         match &mut self.lease {
             Some(lease) => lease.renew(&mut self.connection).await,
@@ -238,7 +239,7 @@ impl MySqlSide {
         Ok(others)
     }
 
-    /// How many of the next rows make a page: their sizes are asked for first where a row may be large.
+    /// How many of the next rows make a page. Their sizes are queried first if rows may be large.
     async fn rows_of_page(&mut self, table: &Layout, after: Option<&[Cell]>) -> Result<usize, Fault> {
         let sizes: Vec<String> =
             table.documents().map(|column| format!("COALESCE(LENGTH(`{}`), 0)", column.name)).collect();

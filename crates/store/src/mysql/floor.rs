@@ -1,6 +1,6 @@
-//! What MariaDB or MySQL can do at best: the rows of no-ops in the tables of a database of its own, written in batches by
-//! as many plain connections as a store has writers, in statements whose text was made before. And a small commit, the
-//! room that the database takes up, and a past, for benchmarks.
+//! The baseline of MariaDB or MySQL: the rows of no-op jobs in the tables of a separate database, written
+//! in batches by as many plain connections as a store has writers, in statements whose text was built
+//! before. Also a small commit, the size of the database, and a past, for benchmarks.
 
 use super::connection::Connection;
 use super::migrate::{self, MigrateError};
@@ -25,21 +25,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use tokio::task::JoinSet;
 
-/// Keys of one statement: MariaDB makes a table of a list of a thousand.
+/// Keys per statement: MariaDB creates a temporary table for a list of a thousand.
 const KEYS_AT_ONCE: usize = 500;
 
-/// Times that a transaction of the floor is run because of others.
+/// How often a transaction of the baseline is retried after conflicts.
 const CONFLICTS_MAX: usize = 100;
 
-/// Beside the row that readiness is found out with.
+/// Uses another row than the readiness probe.
 const COMMIT: &str = "INSERT INTO probe (id, at) VALUES (2, ?) ON DUPLICATE KEY UPDATE at = VALUES(at)";
-/// As large as the files are. Whoever may not look at the engine is told what statistics know.
+/// The size of the files. Users who may not see the storage engine's tables get the size from statistics.
 const FILES: &str = "SELECT CAST(COALESCE(SUM(file_size), 0) AS UNSIGNED) FROM \
      information_schema./*!80000 innodb_tablespaces */ /*M! innodb_sys_tablespaces */ \
      WHERE name LIKE CONCAT(DATABASE(), '/%')";
 const STATISTICS: &str = "SELECT CAST(COALESCE(SUM(data_length + index_length), 0) AS UNSIGNED) \
      FROM information_schema.tables WHERE table_schema = DATABASE()";
-/// MySQL would tell of yesterday.
+/// MySQL would return cached values that may be a day old.
 const FRESH_STATISTICS: &str =
     "SET SESSION /*!80000 information_schema_stats_expiry = 0 */ /*M! sql_notes = 1 */";
 
@@ -52,7 +52,7 @@ pub struct BareMySql {
 }
 
 impl BareMySql {
-    /// Connects, and makes the tables if they are not there.
+    /// Connects, and creates the tables if they do not exist.
     pub async fn open(options: &MySqlOptions) -> Result<Self, MigrateError> {
         migrate::up(options).await?;
         let target = options.target()?;
@@ -86,7 +86,7 @@ impl BareMySql {
         Ok(Floor { insert_per_sec, claim_complete_per_sec, hold_per_sec })
     }
 
-    /// A day of its own for each day of the past, as there would be if this version had been there all the time.
+    /// A separate partition for each day of the past, as if this version had been running all the time.
     async fn part_the_past(&mut self, past: Past) -> Result<(), Fault> {
         let all = partitions::all(&mut self.connection, Parent::History).await?;
         let Some(first) = all.iter().find(|partition| partition.name == FIRST) else { return Ok(()) };
@@ -141,7 +141,7 @@ impl BareDatabase for BareMySql {
     }
 }
 
-/// What is done with some jobs, as the texts of its transactions.
+/// The work on some jobs, as the texts of its transactions.
 struct Batch {
     jobs: usize,
     transactions: Vec<Vec<String>>,
@@ -178,7 +178,7 @@ impl Batch {
         Batch { jobs: numbers.len(), transactions: vec![claim, complete] }
     }
 
-    /// Those of the future come after the others in the same table.
+    /// Future jobs come after the others in the same table.
     fn hold(numbers: Range<usize>, options: FloorOptions) -> Batch {
         let payload = payload(options.payload_bytes);
         let (mut jobs, mut schedules) = (Rows::new(JOBS), Rows::new(SCHEDULES));
@@ -194,7 +194,7 @@ impl Batch {
 
     async fn write(&self, connection: &mut Connection) -> Result<(), Fault> {
         for transaction in &self.transactions {
-            // Connections get into each other's way where they write next to each other.
+            // Connections conflict if they write adjacent rows.
             let mut tries = 1;
             while let Err(fault) = run_one(connection, transaction).await {
                 connection.roll_back().await;
@@ -235,7 +235,7 @@ fn delete_sql(keys: &str) -> String {
     format!("DELETE live FROM live FORCE INDEX (PRIMARY) WHERE job IN ({keys}) AND occurrence = 1")
 }
 
-/// An insertion of many rows, which hold nothing but our own numbers and letters.
+/// An insert of many rows, which contain only our own numbers and letters.
 struct Rows {
     sql: String,
     is_empty: bool,
@@ -248,7 +248,7 @@ impl Rows {
 
     fn add(&mut self, values: std::fmt::Arguments<'_>) {
         let comma = if std::mem::take(&mut self.is_empty) { "" } else { "," };
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(self.sql, "{comma}({values})");
     }
 }
@@ -260,7 +260,7 @@ fn hex(job: JobId) -> String {
     })
 }
 
-/// Each connection takes the next batch until none is left; the rate over all, and the connections.
+/// Each connection takes the next batch until none is left. Returns the overall rate, and the connections.
 async fn run(
     connections: Vec<Connection>,
     batches: Arc<Vec<Batch>>,
@@ -313,7 +313,7 @@ mod tests {
     #[tokio::test]
     async fn a_database_with_a_past_is_whole() {
         TestDatabase::with(|options| async move {
-            // Other tests have narrow partitions, of which this past would have half a million.
+            // Other tests have narrow partitions, of which this past would need half a million.
             let options = MySqlOptions { partition_width: limits::PARTITION_WIDTH, ..options };
             let mut bare = BareMySql::open(&options).await.unwrap();
             let empty = bare.size().await.unwrap().bytes;

@@ -1,21 +1,24 @@
-//! What keeps transactions apart on the nodes of a Galera cluster, where locks end at the node.
+//! Isolation between transactions on different nodes of a Galera cluster, where locks do not extend to
+//! other nodes.
 //!
-//! What another node has written comes in two ways. When it arrives while a transaction holds a lock on the row, the
-//! transaction is undone. When it does not arrive before the commit, the nodes compare what was written, and whoever
-//! wrote a row that another had written is undone. Both are conflicts like any other. A row that was locked and only read
-//! is not compared. So a transaction that changes anything also writes the rows that it has locked: then whatever keeps two
-//! transactions apart on one server keeps them apart on two nodes, and no verb has to know.
+//! A write of another node is detected in two ways. If it arrives while a transaction holds a lock on the
+//! row, the transaction is rolled back. If it does not arrive before the commit, the nodes compare what was
+//! written, and the later of two transactions that wrote the same row is rolled back. Both are ordinary
+//! conflicts. A row that was locked and only read is not compared. So a transaction that changes anything
+//! also writes the rows that it has locked. Then everything that isolates two transactions on one server
+//! isolates them on two nodes, and the verbs need not know.
 //!
 //! - Sessions, open occurrences and queues have a column for it, `touched`.
-//! - Jobs have a row beside them, in `job_turns`: theirs may be large. It is written as soon as the job is locked and before
-//!   anything is read that belongs to the job, because what arrives later must find it locked. Schedules are locked under
-//!   their jobs only.
-//! - What was fetched to be claimed and was not taken decides nothing, and is left alone.
-//! - Lanes are locked by those who write their numbers, and written by nobody: two nodes that submit to one lane would always
-//!   be in each other's way. So no lane is deleted here.
-//! - Names, numbers, what is set for queues, resolutions and requests are written by whoever relies on them anyway.
+//! - Jobs have a separate row in `job_turns`, because a job's own row may be large. It is written as soon
+//!   as the job is locked and before anything is read that belongs to the job, because later writes must
+//!   find it locked. Schedules are locked only under their jobs.
+//! - Rows that were loaded to be claimed and were not claimed affect no decision, and are not written.
+//! - Lanes are locked by transactions that write their numbers, but not written: two nodes that submit to
+//!   one lane would always conflict. So lanes are never deleted here.
+//! - Names, numbers, queue settings, resolutions and requests are written anyway by the transactions that
+//!   rely on them.
 //!
-//! A transaction that changes nothing has only looked, and looked at what was true at one time.
+//! A transaction that changes nothing has only read, and has read a single snapshot.
 
 use super::connection::Connection;
 use super::lists::{Statement, documents, jobs, list, numbers, occurrences};
@@ -49,14 +52,14 @@ pub(crate) const TOUCH_QUEUES: &str = concat!(
     " STRAIGHT_JOIN queues FORCE INDEX (PRIMARY) ON queues.queue = given.queue \
      SET queues.touched = queues.touched + 1"
 );
-/// With the jobs that are gone for good.
+/// Deleted together with jobs that are purged.
 pub(crate) const FORGET_TURNS: &str = concat!(
     "DELETE job_turns FROM ",
     list!(0 job id),
     " STRAIGHT_JOIN job_turns FORCE INDEX (PRIMARY) ON job_turns.job = UNHEX(given.job)"
 );
 
-/// The rows that a transaction has locked, but for jobs.
+/// The rows that a transaction has locked, except jobs.
 #[derive(Debug, Default)]
 pub(crate) struct Relied {
     sessions: BTreeSet<SessionId>,
@@ -65,7 +68,7 @@ pub(crate) struct Relied {
 }
 
 impl Relied {
-    /// Notes what was locked of what was wanted.
+    /// Records the locked rows of a read set.
     pub fn note(&mut self, wants: &Wants, found: &Found) {
         self.sessions.extend(found.sessions.iter().map(|session| session.id));
         let claimable: BTreeSet<OccurrenceId> = found.claims.iter().flatten().copied().collect();
@@ -77,9 +80,9 @@ impl Relied {
         self.queues.extend(wants.unstarted.iter().cloned());
     }
 
-    /// Writes what was locked and is not among the changes.
+    /// Writes the locked rows that are not in the write set.
     pub fn touches(mut self, changes: &Changes) -> Vec<Statement> {
-        // It may be set already, and what changes nothing is not written.
+        // The flag may be set already, and an update that changes nothing is not written.
         self.sessions.extend(&changes.attention);
         let written = changes.sessions_updated.iter().map(|change| &change.id);
         for session in written.chain(&changes.sessions_deleted) {
@@ -102,7 +105,7 @@ impl Relied {
     }
 }
 
-/// Writes what stands for these jobs, which are locked, before anything else of them is read.
+/// Writes the rows in `job_turns` for these locked jobs, before anything else of them is read.
 pub(crate) async fn touch_jobs<'a>(
     connection: &mut Connection,
     locked: impl IntoIterator<Item = &'a JobId>,

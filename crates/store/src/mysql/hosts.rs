@@ -1,11 +1,12 @@
-//! The servers that one URL names: nodes of one cluster, any of which will do. The first that answers is used for as long as
-//! it does, so that the connections of a process stay together and see each other's locks; then the next one.
+//! The servers that one URL names: nodes of one cluster, any of which can be used. The first that answers
+//! is used as long as it does, so that the connections of a process stay together and see each other's
+//! locks; then the next one.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What there is for each host, and which of them is in use. Copies share the latter.
+/// A value for each host, and which of them is in use. Copies share the latter.
 #[derive(Clone)]
 pub(crate) struct Hosts<T> {
     all: Arc<[T]>,
@@ -19,7 +20,7 @@ impl<T> fmt::Debug for Hosts<T> {
 }
 
 impl<T> Hosts<T> {
-    /// In the order in which they are to be tried; at least one.
+    /// In the order in which to try them; at least one.
     pub fn new(all: Vec<T>) -> Self {
         Hosts { all: all.into(), current: Arc::default() }
     }
@@ -28,21 +29,21 @@ impl<T> Hosts<T> {
         &self.all
     }
 
-    /// The one in use, and its place.
+    /// The one in use, and its index.
     pub fn current(&self) -> (usize, &T) {
         let place = self.current.load(Ordering::Relaxed) % self.all.len();
         (place, &self.all[place])
     }
 
-    /// From now on the next one is used, unless somebody has found the same before.
+    /// Switches to the next one, unless another caller has done so already.
     pub fn pass_on(&self, from: usize) {
         let next = (from + 1) % self.all.len();
-        // Whoever was faster has passed on already.
+        // A faster caller has switched already.
         let _ = self.current.compare_exchange(from, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
-/// The same URL once for each host that stands in it, separated by commas.
+/// The same URL once for each of its hosts, which are separated by commas.
 pub(crate) fn split(url: &str) -> Vec<String> {
     let Some((scheme, rest)) = url.split_once("://") else { return vec![url.to_owned()] };
     let end = rest.find(['/', '?']).unwrap_or(rest.len());

@@ -1,5 +1,5 @@
-//! Housekeeping: retention, what is left of old and deleted jobs, readiness, tokens and log lines. It has connections of
-//! its own, so that it never waits in line with what is urgent.
+//! Maintenance: retention, deletion of old and deleted jobs, readiness, tokens and log lines. It has its
+//! own connections, so that it never waits for a writer.
 
 use super::connection::{Connection, OwnConnection};
 use super::galera::{FORGET_TURNS, touch_jobs};
@@ -28,17 +28,17 @@ use punctual_core::time::Timestamp;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The oldest rows that no partition with a day of its own has. As many are looked at as may be deleted.
+/// The oldest rows outside the daily partitions. Reads as many rows as it may delete.
 pub(crate) const OLD_HISTORY: &str =
     "SELECT place, completed_at FROM history PARTITION (p_first, p_rest) ORDER BY place LIMIT ?";
-/// Without its quotes, the name is a word of MariaDB's own here.
+/// Without quotes, the name is a keyword of MariaDB here.
 const DELETE_HISTORY: &str = concat!(
     "DELETE `history` FROM ",
     list!(0 place int, 1 completed_at int),
     " STRAIGHT_JOIN history FORCE INDEX (PRIMARY) ON history.place = given.place \
      AND history.completed_at = given.completed_at"
 );
-/// In a house that is looked after nothing is in these partitions.
+/// With regular maintenance these partitions are empty.
 const RETAIN_LINES: &str = "DELETE FROM log_lines PARTITION (p_first, p_rest) WHERE number < ? LIMIT ?";
 pub(crate) const OLD_SKIPPED: &str = "SELECT number FROM skipped FORCE INDEX (skipped_last) WHERE last < ? \
      ORDER BY last LIMIT ? FOR UPDATE SKIP LOCKED";
@@ -48,8 +48,9 @@ const DELETE_SKIPPED: &str = concat!(
     " STRAIGHT_JOIN skipped FORCE INDEX (PRIMARY) ON skipped.number = given.number"
 );
 pub(crate) const RETAIN_REQUESTS: &str = "DELETE FROM requests WHERE begun_at < ? ORDER BY begun_at LIMIT ?";
-/// A start as long ago as that paces nothing: no span is longer. There may be as many as there are keys, and an index would be
-/// written with every start: a part of them is looked at, from another place each time.
+/// A start that long ago no longer affects a rate limit: no interval is longer. There may be one row per
+/// key, and an index would be written with every start. So each step reads a part of the table, from a
+/// different position.
 pub(crate) const OLD_PACES: &str = "SELECT limiter FROM \
      ((SELECT limiter, last_at FROM limiter_paces FORCE INDEX (PRIMARY) WHERE limiter >= ? ORDER BY limiter LIMIT ?) \
       UNION ALL (SELECT limiter, last_at FROM limiter_paces FORCE INDEX (PRIMARY) WHERE limiter < ? ORDER BY limiter LIMIT ?)) \
@@ -60,7 +61,7 @@ pub(crate) const DELETE_PACES: &str = concat!(
     " STRAIGHT_JOIN limiter_paces FORCE INDEX (PRIMARY) ON limiter_paces.limiter = given.limiter \
      WHERE limiter_paces.last_at < given.bound"
 );
-/// Whoever follows history is told of what is missing by it.
+/// Tells readers of history up to where it is deleted.
 const KEEP_RETAINED: &str = "UPDATE history_bounds SET retained = GREATEST(retained, ?) WHERE id = 1";
 const KEEP_GIVEN: &str = "UPDATE history_bounds SET given = GREATEST(given, ?) WHERE id = 1";
 
@@ -74,7 +75,7 @@ pub(crate) const LOCK_JOBS: &str = concat!(
     for_update_of!("jobs"),
     " SKIP LOCKED"
 );
-/// Of locked jobs those of which nothing is open, to come, dead, or ended since.
+/// Of locked jobs, those without open, future or dead occurrences and without an end since then.
 pub(crate) const OVER: &str = concat!(
     "SELECT jobs.id, jobs.mark FROM ",
     list!(0 job id, 1 bound int),
@@ -92,7 +93,8 @@ const RETIRE: &str = concat!(
      SET jobs.mark = 4, jobs.updated_at = given.moment"
 );
 
-/// One of which something ended later stays: whoever follows history may not have been told of it yet.
+/// A job with an execution that ended later stays, because readers of history may not have seen the end
+/// yet.
 pub(crate) const PURGEABLE: &str = "SELECT jobs.id FROM jobs FORCE INDEX (jobs_marked) WHERE jobs.mark = 4 \
      AND COALESCE(jobs.updated_at, jobs.created_at) < ? \
      AND NOT EXISTS (SELECT 1 FROM live WHERE live.job = jobs.id) \
@@ -133,10 +135,10 @@ const DELETE_JOBS: &str = concat!(
 );
 
 const MARK: &str = "INSERT INTO probe (id, at) VALUES (?, ?) ON DUPLICATE KEY UPDATE at = VALUES(at)";
-/// As `MARK`, for numbers that never fall.
+/// Like `MARK`, for numbers that never decrease.
 pub(super) const RAISE_MARK: &str =
     "INSERT INTO probe (id, at) VALUES (?, ?) ON DUPLICATE KEY UPDATE at = GREATEST(at, VALUES(at))";
-/// The session is locked for the moment, so that what it said is not kept beyond it.
+/// The session is locked briefly, so that the condition does not outlive it.
 const KEEP_CONDITION: &str = "INSERT INTO session_conditions (session, document) \
      SELECT id, ? FROM sessions WHERE id = ? AND lost = 0 LOCK IN SHARE MODE \
      ON DUPLICATE KEY UPDATE document = VALUES(document)";
@@ -146,11 +148,11 @@ const PUT_TOKEN: &str = "INSERT INTO tokens (id, secret_sha256, role, created_at
 const ADD_TOKEN: &str = "INSERT INTO tokens (id, secret_sha256, role, created_at) VALUES (?, ?, ?, ?) \
      ON DUPLICATE KEY UPDATE id = VALUES(id)";
 
-/// Times that a verb is run because another transaction was in its way, and the pause before the second; it grows with each.
+/// How often a verb is run because of conflicts, and the pause before the second run; it grows with each.
 const TRIES: u32 = 12;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Runs a verb again that was undone in favour of another transaction.
+/// Retries a verb that was rolled back in favour of another transaction.
 macro_rules! again {
     ($verb:expr) => {{
         let mut tries = 1;
@@ -169,10 +171,10 @@ macro_rules! again {
 pub(crate) struct MySqlHouse {
     target: Target,
     partition_width: Duration,
-    /// Says which shard of counts is its own.
+    /// Determines its shard of the counters.
     writer: usize,
     own: OwnConnection,
-    /// Apart from the rest, so that readiness does not wait for a partition to be dropped.
+    /// Separate, so that readiness does not wait for a partition to be dropped.
     probe: OwnConnection,
     logs: Logs,
     unused: UnusedCursors,
@@ -183,7 +185,7 @@ impl MySqlHouse {
         let target = options.target()?;
         Ok(MySqlHouse {
             partition_width: options.partition_width,
-            // Not that of a writer, as long as there are not too many of them.
+            // Differs from the numbers of the writers, unless there are too many of them.
             writer: (options.seed as usize).wrapping_sub(1),
             own: OwnConnection::new(target.clone()),
             probe: OwnConnection::new(target.clone()),
@@ -193,7 +195,7 @@ impl MySqlHouse {
         })
     }
 
-    /// Log lines that were removed to keep within their limit.
+    /// Log lines that were removed to keep within the limit.
     pub fn removed_lines(&self) -> RemovedLines {
         self.logs.removed()
     }
@@ -202,9 +204,9 @@ impl MySqlHouse {
         Ok(self.logs.append(&lines).await?)
     }
 
-    /// Drops the partitions of history and lines that are older as a whole, until so many rows are gone, and deletes old
-    /// rows that have no partition of their own, old skipped ranges and old answers to requests. What shares a partition
-    /// with newer rows stays until these are old, too.
+    /// Drops partitions of history and log lines that are completely older, until this many rows are gone.
+    /// Also deletes old rows outside the daily partitions, old skipped ranges and old request replies. Rows
+    /// that share a partition with newer ones stay until these are old, too.
     pub async fn retain(&self, horizon: Horizon, count: usize) -> Result<Retained, StoreError> {
         again!(self.try_retain(horizon, count))
     }
@@ -259,7 +261,7 @@ impl MySqlHouse {
             if parent == Parent::History {
                 note_retained(connection, &partition).await?;
             }
-            // Whoever defines must not wait for this very transaction.
+            // The DDL statement must not wait for this very transaction.
             connection.commit().await?;
             if !partitions::remove(&self.target, &mut defining, &partition).await? {
                 tracing::debug!(
@@ -274,7 +276,7 @@ impl MySqlHouse {
         Ok(dropped)
     }
 
-    /// Marks finished jobs for deletion that have been kept long enough.
+    /// Marks finished jobs for deletion after their retention time.
     pub async fn retire(&self, now: Timestamp, step: Retirement) -> Result<Retired, StoreError> {
         again!(self.try_retire(now, step))
     }
@@ -305,8 +307,8 @@ impl MySqlHouse {
         Ok(retired)
     }
 
-    /// Deletes what is left of deleted jobs of which nothing is live: up to `count` rows of each kind. Whether there is
-    /// more.
+    /// Deletes the rest of deleted jobs without live executions: up to `count` rows of each kind. Returns
+    /// whether there is more.
     pub async fn purge(&self, before: Timestamp, count: usize) -> Result<bool, StoreError> {
         again!(self.try_purge(before, count))
     }
@@ -352,7 +354,7 @@ impl MySqlHouse {
         again!(self.write_once(PUT_TOKEN, token_values(token)))
     }
 
-    /// Keeps a token unless there is one with its id; whichever is there then.
+    /// Stores a token unless one with its id exists. Returns the stored one.
     pub async fn add_token(&self, token: &Token) -> Result<Token, StoreError> {
         again!(self.try_add_token(token))
     }
@@ -360,7 +362,7 @@ impl MySqlHouse {
     async fn try_add_token(&self, token: &Token) -> Result<Token, Fault> {
         let mut used = self.probe.take().await?;
         used.connection.run(ADD_TOKEN, token_values(token)).await?;
-        // What is read after the commit is what counts for all.
+        // The state after the commit is the same for all nodes.
         used.connection.commit().await?;
         let row = used.connection.one(TOKEN, vec![token.id.as_str().into()]).await?;
         used.connection.commit().await?;
@@ -368,8 +370,8 @@ impl MySqlHouse {
         read_token(&row.ok_or_else(|| Fault::Missing(format!("the token {}", token.id)))?)
     }
 
-    /// For a statement that changes nothing when it is repeated. A connection that was kept may have ended since, as all
-    /// do when the server is started again: what counts is what a new one says.
+    /// For an idempotent statement. A kept connection may be closed since, as all are after a restart of
+    /// the server; then a new one is used.
     async fn write_once(&self, sql: &str, values: Vec<Value>) -> Result<(), Fault> {
         let mut used = self.probe.take().await?;
         let mut written = write(&mut used.connection, sql, values.clone()).await;
@@ -397,13 +399,13 @@ fn token_values(token: &Token) -> Vec<Value> {
     ]
 }
 
-/// Partitions that are gone.
+/// Partitions that were dropped.
 struct Dropped {
     rows: u64,
     more: bool,
 }
 
-/// How many rows a partition has; of very many, what the server guesses.
+/// How many rows a partition has; an estimate of the server if there are very many.
 pub(super) async fn count_rows(connection: &mut Connection, partition: &Partition) -> Result<u64, Fault> {
     let (table, name, most) = (partition.parent.table(), &partition.name, limits::PARTITION_ROWS_COUNTED_MAX);
     let counted =
@@ -413,7 +415,7 @@ pub(super) async fn count_rows(connection: &mut Connection, partition: &Partitio
     Ok(if rows < most { rows.unsigned_abs() } else { partition.rows_guessed.max(most.unsigned_abs()) })
 }
 
-/// Notes, before a partition of history goes, up to which place it reached.
+/// Records the last position of a partition of history before it is dropped.
 async fn note_retained(connection: &mut Connection, partition: &Partition) -> Result<(), Fault> {
     let highest = format!("SELECT COALESCE(MAX(place), 0) FROM history PARTITION ({})", partition.name);
     let rows = connection.all_of_text(&highest).await?;
@@ -421,7 +423,7 @@ async fn note_retained(connection: &mut Connection, partition: &Partition) -> Re
     connection.run(KEEP_RETAINED, vec![place.into()]).await.map(drop)
 }
 
-/// Deletes old history that has no partition of its own, and notes how far.
+/// Deletes old history outside the daily partitions, and records how far.
 async fn retain_history(connection: &mut Connection, before: Timestamp, count: usize) -> Result<u64, Fault> {
     let rows = connection.all(OLD_HISTORY, vec![limit(count).into()]).await?;
     let places = read_places(&rows)?;
@@ -436,7 +438,7 @@ fn read_places(rows: &[mysql_async::Row]) -> Result<Vec<(i64, i64)>, Fault> {
     rows.iter().map(|row| Ok((get(row, 0)?, get(row, 1)?))).collect()
 }
 
-/// Deletes rows by their places and times, and keeps the highest place in a bound.
+/// Deletes rows by position and time, and stores the highest position in a bound.
 async fn delete_history(connection: &mut Connection, rows: &[(i64, i64)], bound: &str) -> Result<(), Fault> {
     let Some(highest) = rows.iter().map(|(place, _)| *place).max() else { return Ok(()) };
     let lists = documents(rows, |list, (place, completed_at)| {
@@ -468,7 +470,7 @@ async fn retain_paces(connection: &mut Connection, before: Timestamp, count: usi
     connection.commit().await
 }
 
-/// Jobs that may be over.
+/// Jobs that may be finished.
 struct Retiring {
     old: Vec<JobId>,
     before: Timestamp,
@@ -476,7 +478,7 @@ struct Retiring {
     shard: i64,
 }
 
-/// Marks those of the jobs that are over; how many they were.
+/// Marks the jobs that are finished. Returns their number.
 async fn retire_jobs(connection: &mut Connection, retiring: Retiring) -> Result<u64, Fault> {
     let Retiring { old, before, now, shard } = retiring;
     let with_time = |jobs: &[JobId], time: Timestamp| {
@@ -512,7 +514,7 @@ async fn retire_jobs(connection: &mut Connection, retiring: Retiring) -> Result<
     Ok(over.len() as u64)
 }
 
-/// Deletes up to `count` rows of each kind of what is left of these jobs; whether that was all.
+/// Deletes up to `count` rows of each kind of what is left of these jobs. Returns whether that was all.
 async fn purge_rows(connection: &mut Connection, purged: &[JobId], count: usize) -> Result<bool, Fault> {
     let mut is_emptied = true;
     for list in jobs(purged) {

@@ -1,5 +1,5 @@
-//! Whether the tables of a database are those that our steps make. What they make is read from their text, because these
-//! servers cannot undo a definition.
+//! Compares the tables of a database with those that our migrations create. These are parsed from the text
+//! of the migrations, because these servers cannot roll back DDL statements.
 
 use super::connection::Connection;
 use super::rows::get;
@@ -16,7 +16,7 @@ const FOREIGN_TABLES: &str = "SELECT table_name, engine, table_collation FROM in
      WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE' \
      AND (engine <> 'InnoDB' OR table_collation NOT IN ('utf8mb4_0900_bin', 'utf8mb4_nopad_bin'))";
 
-/// What differs from the tables that these statements make.
+/// The differences from the tables that these statements create.
 pub(super) async fn problems<'s>(
     connection: &mut Connection,
     statements: impl Iterator<Item = &'s str>,
@@ -51,7 +51,7 @@ async fn inventory(connection: &mut Connection) -> Result<Inventory, Fault> {
     Ok(inventory)
 }
 
-/// Reads a definition as we write them: each column and each key on a line of its own.
+/// Parses a definition in our own format: each column and each key on a separate line.
 fn add_table(inventory: &mut Inventory, statement: &str) {
     if let Some((table, column)) =
         statement.trim_start().strip_prefix("ALTER TABLE ").and_then(|rest| rest.split_once(" ADD COLUMN "))

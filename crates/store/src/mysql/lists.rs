@@ -1,8 +1,9 @@
-//! How many rows become one statement.
+//! How many rows are combined into one statement.
 //!
-//! Narrow rows go as one JSON document, which the server reads as a table: the text is the same for any number of rows, and
-//! rows are visited in the order sent, so that who sorts them has the order of the locks. Rows with free text or a payload
-//! go as parameters of a multi-row `VALUES`, in a few sizes, so that each text is prepared once.
+//! Narrow rows are sent as one JSON document, which the server reads as a table: the text is the same for
+//! any number of rows, and rows are visited in the order sent, so that sorting them determines the order of
+//! the locks. Rows with free text or a payload are sent as parameters of a multi-row `VALUES`, in a few
+//! sizes, so that each text is prepared once.
 
 use mysql_async::Value;
 use punctual_core::ids::{JobId, OccurrenceId};
@@ -10,8 +11,9 @@ use punctual_core::limits::{DATABASE_LIST_ROWS_MAX, DATABASE_PACKET_BYTES_MAX};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// A list as a statement reads it: its columns, each with its place and kind. `id`: sixteen bytes as hexadecimal digits;
-/// `int`; `name`: compared as the tables compare theirs; `text`: to be written and not compared.
+/// A list as a statement reads it: its columns, each with its index and kind. `id`: sixteen bytes as
+/// hexadecimal digits; `int`; `name`: compared like the names in the tables; `text`: written but not
+/// compared.
 macro_rules! list {
     ($place:literal $name:ident $kind:ident $(, $places:literal $names:ident $kinds:ident)* $(,)?) => {
         concat!(
@@ -115,7 +117,7 @@ impl ListRow<'_> {
     }
 }
 
-/// These rows as documents, each within what one statement may hold. No rows are no documents.
+/// These rows as documents, each within the size limit of a statement. Without rows there are no documents.
 pub(crate) fn documents<T>(
     items: impl IntoIterator<Item = T>,
     mut write: impl FnMut(&mut ListRow<'_>, T),
@@ -171,18 +173,18 @@ pub(crate) fn numbers(numbers: impl IntoIterator<Item = i64>) -> Vec<Value> {
 /// A statement that inserts rows by `VALUES`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Insertion {
-    /// Up to the word VALUES.
+    /// Up to the keyword VALUES.
     pub head: &'static str,
     pub columns: usize,
     /// What follows the rows.
     pub tail: &'static str,
 }
 
-/// Rows of one statement. Few sizes, so that each text is prepared once and not once for every number of rows.
+/// Rows per statement. Few sizes, so that each text is prepared once and not once for every number of rows.
 const SIZES: [usize; 5] = [256, 64, 16, 4, 1];
 
 impl Insertion {
-    /// The statements for these rows, in their order.
+    /// The statements for these rows, in order.
     pub fn of(&self, rows: Vec<Vec<Value>>) -> Vec<Statement> {
         let mut statements = Vec::new();
         let mut rest = &rows[..];
@@ -203,7 +205,7 @@ impl Insertion {
     }
 }
 
-/// Whether so many rows are there and may share a statement.
+/// Whether there are this many rows and they may share a statement.
 fn fits(rows: &[Vec<Value>], size: usize) -> bool {
     rows.get(..size)
         .is_some_and(|rows| rows.iter().flatten().map(bytes_of).sum::<usize>() <= DATABASE_PACKET_BYTES_MAX)
@@ -211,7 +213,7 @@ fn fits(rows: &[Vec<Value>], size: usize) -> bool {
 
 fn bytes_of(value: &Value) -> usize {
     match value {
-        // With its length.
+        // Including its length.
         Value::Bytes(bytes) => bytes.len() + 9,
         _ => 9,
     }

@@ -1,5 +1,5 @@
-//! Keeps all log lines together within their limit: drops the oldest partitions as a whole, then removes the logs of the
-//! executions that ended first. It has a connection of its own.
+//! Keeps the total size of log lines within its limit: drops the oldest partitions completely, then removes
+//! the logs of the executions that ended first. It has its own connection.
 
 use super::connection::{Connection, OwnConnection};
 use super::house::{RAISE_MARK, count_rows};
@@ -16,9 +16,10 @@ use crate::log_quota::{
 use crate::marks::Mark;
 use mysql_async::Value;
 
-/// MySQL would answer with sizes of yesterday.
+/// MySQL would return cached sizes that may be a day old.
 const FRESH_SIZES: &str = "SET @sizes = 'fresh' /*!80000 , SESSION information_schema_stats_expiry = 0 */";
-/// What the server says is as old as its statistics, which follow when a tenth of the rows has changed.
+/// The result is as old as the server's statistics, which are updated after a tenth of the rows has
+/// changed.
 const SIZES: &str = "SELECT partition_name, CAST(COALESCE(data_length + index_length, 0) AS SIGNED) \
      FROM information_schema.partitions WHERE table_schema = DATABASE() AND table_name = 'log_lines' \
      AND partition_name IS NOT NULL";
@@ -35,7 +36,7 @@ const REMOVE_LINES: &str = concat!(
      AND log_lines.occurrence = given.occurrence AND log_lines.attempt = given.attempt"
 );
 
-/// Removes old lines when there are too many.
+/// Removes old lines when the limit is exceeded.
 #[derive(Debug)]
 pub(crate) struct Remover {
     target: Target,
@@ -48,7 +49,7 @@ impl Remover {
         Remover { own: OwnConnection::new(target.clone()), target, quota: LogQuota::new(bytes_max) }
     }
 
-    /// Sees to it that the lines are within the limit; the newest of them has this number.
+    /// Brings the lines within the limit; `newest` is the number of the newest line.
     pub async fn keep_within(&self, look: QuotaLook, newest: i64) -> Result<(), Fault> {
         let mut used = self.own.take().await?;
         let freed = self.remove(&mut used.connection, look, newest).await?;
@@ -72,13 +73,13 @@ impl Remover {
             }
             let bytes = size_of(connection, &partition.name).await?;
             let lines = count_rows(connection, &partition).await?;
-            // Whoever defines must not wait for this very transaction.
+            // The DDL statement must not wait for this very transaction.
             connection.commit().await?;
             let mut defining = Connection::defining(&self.target).await?;
             let is_removed = partitions::remove(&self.target, &mut defining, &partition).await;
             defining.close().await;
             if !is_removed? {
-                // The table is in use: the next look tries again.
+                // The table is in use: the next check tries again.
                 return Ok(0);
             }
             raise(connection, Mark::LogsRemoved, partition.ends).await?;
@@ -88,7 +89,8 @@ impl Remover {
         if excess == 0 { Ok(0) } else { self.remove_ended(connection, look.owed).await }
     }
 
-    /// Removes at least so many bytes of the logs of executions, those that ended first before others; how many.
+    /// Removes at least this many bytes of the logs of ended executions, in the order of their ends.
+    /// Returns how many.
     async fn remove_ended(&self, connection: &mut Connection, owed: u64) -> Result<u64, Fault> {
         let mark = connection.one(MARK, vec![Mark::LogsRemovedPlace.id().into()]).await?;
         let mut place: i64 = mark.map_or(Ok(0), |row| get(&row, 0))?;

@@ -1,8 +1,8 @@
-//! Log lines on their way in. They have a connection of their own.
+//! Writes log lines. They have their own connection.
 //!
-//! A line is numbered by its time, so that partitions and cursors go by the same number; lines of one time, or out of
-//! order, get the next number after the one before. The lines of an execution come from one worker, one call after the
-//! other, so that numbers grow for whoever follows them.
+//! A line's number is its time, so that partitions and cursors use the same number. Lines with the same
+//! time, or out of order, get the number after the previous line. The lines of an execution come from one
+//! worker, one call after the other, so that numbers only grow for readers.
 
 use super::connection::{Connection, OwnConnection};
 use super::lists::{Insertion, documents, list};
@@ -18,9 +18,10 @@ use punctual_core::ports::LogLine;
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::Mutex;
 
-/// Executions of which it is remembered how much is kept; beyond that all are counted anew when they write.
+/// Executions whose log size is remembered. Beyond this, all are discarded and counted again on their next
+/// write.
 const EXECUTIONS_REMEMBERED_MAX: usize = 10_000;
-/// Times that lines are numbered anew because another node has written lines of the same execution.
+/// How often lines are renumbered because another node has written lines of the same execution.
 const TRIES: usize = 3;
 
 pub(crate) const COUNT_LINES: &str = concat!(
@@ -45,7 +46,7 @@ pub(crate) struct Logs {
     remover: Remover,
 }
 
-/// What is kept of an execution, and the number of its last line.
+/// The log size of an execution, and the number of its last line.
 #[derive(Debug, Clone, Copy, Default)]
 struct Numbered {
     kept: Kept,
@@ -58,7 +59,7 @@ impl Logs {
         Logs { own: OwnConnection::new(target), known: Mutex::default(), remover }
     }
 
-    /// Lines that were removed to keep within their limit.
+    /// Lines that were removed to keep within the limit.
     pub fn removed(&self) -> RemovedLines {
         self.remover.quota.removed()
     }
@@ -71,7 +72,8 @@ impl Logs {
         let mut known = self.known.lock().await;
         let mut tries = 1;
         loop {
-            // What was counted of a transaction that did not commit is not there: it goes unless all is well.
+            // The counts of a transaction that did not commit are wrong, so they are discarded unless it
+            // succeeds.
             let before = std::mem::take(&mut *known);
             match self.try_append(lines, before).await {
                 Ok(after) => {
@@ -85,8 +87,8 @@ impl Logs {
         }
     }
 
-    /// Whoever appends waits for it: so lines are not written faster than old ones go. The lines are there; if old ones cannot
-    /// be removed now, the next append tries again.
+    /// Appending waits for it, so lines are not written faster than old ones are removed. The lines are
+    /// stored; if old ones cannot be removed now, the next append tries again.
     async fn keep_within_limit(&self, lines: &[LogLine], known: &BTreeMap<ExecutionId, Numbered>) {
         let Some(look) = self.remover.quota.appended(lines) else { return };
         let newest =
@@ -123,7 +125,8 @@ impl Logs {
     }
 }
 
-/// The line's time, but not before its job came to be: a worker's clock must not write lines that retention takes at once.
+/// The line's time, but not before its job was created: a worker's clock must not produce lines that
+/// retention deletes at once.
 fn number_after(last: i64, line: &LogLine) -> i64 {
     let made_at = line.execution.occurrence.job.made_at();
     line.timestamp.max(made_at).as_micros().max(last.saturating_add(1))

@@ -1,4 +1,4 @@
-//! Rows that cannot be read, for `punctual check`: see [`crate::malformed_check`].
+//! Finds malformed rows, for `punctual check`: see [`crate::malformed_check`].
 
 use super::connection::Connection;
 use super::drift::patient;
@@ -9,7 +9,8 @@ use crate::fault::Fault;
 use crate::layout::{Cell, Cells, Layout, TABLES};
 use crate::malformed_check::{NAMED_MAX, PAGE_ROWS, REFERENCES, problems};
 
-/// What is wrong with rows, a sentence for each. Reads all tables but log lines, page by page, beside whatever else is going on.
+/// One sentence for each problem. Reads all tables except log lines, page by page, without blocking other
+/// transactions.
 pub async fn find(options: &MySqlOptions) -> Result<Vec<String>, MigrateError> {
     let mut connection = patient(options).await?;
     let told = malformed_rows(&mut connection).await;
@@ -50,7 +51,8 @@ async fn of_table(connection: &mut Connection, table: &'static Layout) -> Result
     let (mut told, mut after): (Vec<String>, Option<Cells>) = (Vec::new(), None);
     loop {
         let rows = page(connection, table, after.as_deref()).await?;
-        // Not one snapshot for all of them: that would keep the server from cleaning up meanwhile.
+        // Not one snapshot for all of them: that would keep the server from purging old row versions
+        // meanwhile.
         connection.commit().await?;
         told.extend(problems(table, &rows));
         match rows.last() {

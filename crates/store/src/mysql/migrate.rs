@@ -1,8 +1,9 @@
-//! Brings a database to the version that this binary knows, one numbered step at a time, and only forward.
+//! Migrates a database to the version that this binary knows, one numbered step at a time, and only
+//! forward.
 //!
-//! These servers commit every definition by itself. So a step is a list of statements of which each can be run again, and it
-//! counts as applied when its row is written after them. Nodes that start at the same time take turns, on a connection of
-//! their own, because a definition would let go of a lock.
+//! These servers commit every DDL statement separately. So a step is a list of statements that can each be
+//! run again. It counts as applied when its row is written after them. Nodes that start at the same time
+//! take turns. The lock is on a separate connection, because a DDL statement would release it.
 
 use super::connection::Connection;
 use super::export;
@@ -18,7 +19,7 @@ use punctual_core::ports::StoreError;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 
-/// A numbered step; its number is its place in the list, from 1.
+/// A numbered step; its number is its index in the list, from 1.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Step {
     pub name: &'static str,
@@ -32,9 +33,9 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "0003_limits", sql: include_str!("schema/0003_limits.sql") },
     Step { name: "0004_unused", sql: include_str!("schema/0004_unused.sql") },
 ];
-/// The version that this binary brings a database to.
+/// The version to which this binary migrates a database.
 pub const VERSION: usize = STEPS.len();
-/// Times that a statement is run because another node was in its way.
+/// How often a statement is run because another node blocked it.
 const TRIES: usize = 5;
 const BOOTSTRAP: &str = include_str!("schema/0000_bootstrap.sql");
 
@@ -43,20 +44,20 @@ const NOTE_STEP: &str = "INSERT INTO migrations (version, name, sha256, applied_
 const HAS_MIGRATIONS: &str = "SELECT 1 FROM information_schema.tables \
      WHERE table_schema = DATABASE() AND table_name = 'migrations'";
 const APPLIED: &str = "SELECT version, name, sha256 FROM migrations ORDER BY version";
-/// How a database stands to this binary.
+/// The version of a database compared with this binary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MigrationStatus {
     /// The version of the database; zero if it is empty.
     pub version: usize,
-    /// The version that this binary brings it to.
+    /// The version to which this binary migrates it.
     pub version_known: usize,
-    /// The names of the steps that were applied.
+    /// The names of the applied steps.
     pub applied: Vec<String>,
-    /// The names of the steps that are missing.
+    /// The names of the missing steps.
     pub pending: Vec<String>,
 }
 
-/// A database cannot be used or changed as asked.
+/// A database cannot be used or changed as requested.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MigrateError {
     #[error(transparent)]
@@ -70,7 +71,7 @@ pub enum MigrateError {
         "the database has version {found}, but this binary needs version {needed}: run `punctual migrate up`"
     )]
     Older { found: usize, needed: usize },
-    /// It is the target of a move that is not complete.
+    /// It is the target of an unfinished data migration.
     #[error("{}", crate::unfinished::UNFINISHED)]
     Unfinished,
     #[error(transparent)]
@@ -83,7 +84,7 @@ impl From<Fault> for MigrateError {
     }
 }
 
-/// How a database stands, without a change to it.
+/// The version of a database; changes nothing.
 pub async fn status(options: &MySqlOptions) -> Result<MigrationStatus, MigrateError> {
     let mut connection = Connection::defining(&options.target()?).await?;
     let applied = applied(&mut connection).await?;
@@ -97,7 +98,7 @@ pub async fn status(options: &MySqlOptions) -> Result<MigrationStatus, MigrateEr
     })
 }
 
-/// Applies the steps that are missing; their names.
+/// Applies the missing steps. Returns their names.
 pub async fn up(options: &MySqlOptions) -> Result<Vec<String>, MigrateError> {
     let target = options.target()?;
     let done = apply(&target, STEPS).await?;
@@ -105,7 +106,7 @@ pub async fn up(options: &MySqlOptions) -> Result<Vec<String>, MigrateError> {
     Ok(done)
 }
 
-/// What is wrong with the steps that were applied and with the tables that they made. Nothing, if all is well.
+/// The problems of the applied steps and of the tables that they created. Empty if there are none.
 pub async fn verify(options: &MySqlOptions) -> Result<Vec<String>, MigrateError> {
     let mut connection = Connection::defining(&options.target()?).await?;
     let applied = applied(&mut connection).await?;
@@ -130,8 +131,8 @@ pub async fn verify(options: &MySqlOptions) -> Result<Vec<String>, MigrateError>
     Ok(problems)
 }
 
-/// Brings an empty database up, refuses one that another version has written, and makes the partitions of today. Whether the
-/// server is a node of a Galera cluster.
+/// Migrates an empty database, rejects one that another version has written, and creates today's
+/// partitions. Returns whether the server is a node of a Galera cluster.
 pub(crate) async fn prepare(options: &MySqlOptions) -> Result<bool, MigrateError> {
     let target = options.target()?;
     let mut connection = Connection::defining(&target).await?;
@@ -150,7 +151,7 @@ pub(crate) async fn prepare(options: &MySqlOptions) -> Result<bool, MigrateError
     Ok(is_node)
 }
 
-/// Brings the database up by these steps; the names of those that were applied.
+/// Migrates the database with these steps. Returns the names of those that were applied.
 pub(crate) async fn apply(target: &Target, steps: &[Step]) -> Result<Vec<String>, MigrateError> {
     let mut connection = Connection::defining(target).await?;
     bootstrap(&mut connection).await?;
@@ -163,7 +164,8 @@ pub(crate) async fn apply(target: &Target, steps: &[Step]) -> Result<Vec<String>
     applied
 }
 
-/// What there is before anybody can take a turn. Each statement can be run again, and is if another node was faster.
+/// Creates what is needed before any process can take the lock. Each statement can be run again, and is if
+/// another node was faster.
 async fn bootstrap(connection: &mut Connection) -> Result<(), Fault> {
     for statement in statements(BOOTSTRAP) {
         let mut tries = 1;
@@ -190,7 +192,7 @@ async fn apply_missing(
     for (number, step) in (1_u64..).zip(steps).skip(found) {
         for statement in statements(step.sql) {
             turn.renew().await?;
-            // Nobody uses a table that is being made; one that is in use may keep a later step waiting.
+            // A table that is being created is not in use; a table in use may delay a later step.
             if !connection.define(statement).await? {
                 let reason = format!("{}: a table is in use by others: try again", step.name);
                 return Err(Fault::Away(reason).into());
@@ -204,12 +206,13 @@ async fn apply_missing(
     Ok(done)
 }
 
-/// The statements of a script. Ours end with a semicolon at the end of a line, and have none there otherwise.
+/// The statements of a script. Ours end with a semicolon at the end of a line, and contain none there
+/// otherwise.
 fn statements(script: &str) -> impl Iterator<Item = &str> {
     script.split(";\n").map(without_comments).filter(|statement| !statement.is_empty())
 }
 
-/// Without the lines of comment before it.
+/// Without the comment lines before it.
 fn without_comments(mut statement: &str) -> &str {
     loop {
         statement = statement.trim();
@@ -226,7 +229,7 @@ struct Applied {
     sha256: Vec<u8>,
 }
 
-/// The version of a database; zero if it is not ours.
+/// The version of a database; zero if Punctual has never used it.
 pub(crate) async fn version(connection: &mut Connection) -> Result<usize, Fault> {
     Ok(version_of(&applied(connection).await?))
 }
@@ -235,7 +238,7 @@ fn version_of(applied: &BTreeMap<usize, Applied>) -> usize {
     applied.last_key_value().map_or(0, |(version, _)| *version)
 }
 
-/// By version; none in a database that was never ours.
+/// By version; empty for a database that Punctual has never used.
 async fn applied(connection: &mut Connection) -> Result<BTreeMap<usize, Applied>, Fault> {
     if connection.all(HAS_MIGRATIONS, vec![]).await?.is_empty() {
         return Ok(BTreeMap::new());

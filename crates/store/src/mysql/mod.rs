@@ -1,8 +1,9 @@
-//! MariaDB from 10.6 and MySQL from 8.0.19: the statements, the schema and the connections. What the verbs do is in
-//! `verbs/`, how their rows come together is in `draft/`; here is only how these servers keep them.
+//! MariaDB from 10.6 and MySQL from 8.0.19: the statements, the schema and the connections. The verbs are
+//! in `verbs/`, and the unit of work is in `draft/`; this module knows only how these servers store the
+//! rows.
 //!
-//! There is one text for both. Where they differ, a comment that only one of them reads makes the difference:
-//! `/*!80000 … */` is for MySQL, `/*M! … */` for MariaDB.
+//! Both use the same SQL text. Where they differ, the difference is in a comment that only one of them
+//! executes: `/*!80000 … */` is for MySQL, `/*M! … */` for MariaDB.
 
 mod connection;
 mod databases;

@@ -1,8 +1,9 @@
-//! Names that rows refer to by number: lanes, of which connections know some (see [`KnownLanes`]), and workers; and the
-//! numbers of sessions.
+//! Names that rows refer to by number: lanes, of which connections remember some (see [`KnownLanes`]), and
+//! workers; and the numbers of sessions.
 //!
-//! Numbers are given under the lock of one row and written before it is let go. So they appear in their order, and whoever
-//! knows all lanes up to one asks only for those above. None is given twice.
+//! Numbers are assigned under the lock of one row and written before it is released. So they appear in
+//! order, and a process that knows all lanes up to a number queries only those above it. Numbers are never
+//! reused.
 
 use super::connection::Connection;
 use super::lists::{documents, list, numbers};
@@ -47,7 +48,7 @@ const NOTE_USED_WORKERS: &str = concat!(
 const INSERT_WORKERS: &str =
     concat!("INSERT INTO workers (id, name) SELECT id, name FROM ", list!(0 id int, 1 name name));
 
-/// Looks up lanes that are not known. Those that are not there are left out.
+/// Looks up unknown lanes. Lanes that do not exist are left out.
 pub(crate) async fn look_up(
     known: &KnownLanes,
     connection: &mut Connection,
@@ -61,7 +62,7 @@ pub(crate) async fn look_up(
     Ok(lanes)
 }
 
-/// The numbers of these lanes, of which those that are new are made in a transaction of their own.
+/// The numbers of these lanes; new ones are created in a separate transaction.
 pub(crate) async fn intern(
     known: &KnownLanes,
     connection: &mut Connection,
@@ -69,10 +70,10 @@ pub(crate) async fn intern(
 ) -> Result<Vec<(i64, Lane)>, Fault> {
     let mut lanes = by_name(connection, wanted).await?;
     if lanes.len() < wanted.len() {
-        // What was looked at must not be what the next statement sees.
+        // The next statement must not see the old snapshot.
         connection.commit().await?;
         let given = last_given(connection, "lane").await?;
-        // Whoever had the lock before may have made some of them.
+        // The previous holder of the lock may have created some of them.
         lanes = by_name(connection, wanted).await?;
         let found: BTreeSet<(&str, &str)> =
             lanes.iter().map(|(_, lane)| (lane.queue(), lane.job_type())).collect();
@@ -97,7 +98,7 @@ pub(crate) async fn intern(
     Ok(lanes)
 }
 
-/// The lanes that claims are to ask; `None` if it is too early to look again.
+/// The lanes that claims query; `None` if it is too early to read them again.
 pub(crate) async fn to_ask(
     known: &KnownLanes,
     connection: &mut Connection,
@@ -145,7 +146,7 @@ fn read(rows: &[Row]) -> Result<Vec<(i64, Lane)>, Fault> {
     rows.iter().map(read).collect()
 }
 
-/// The numbers of these workers, of which those that are new are made in a transaction of their own.
+/// The numbers of these workers; new ones are created in a separate transaction.
 pub(crate) async fn intern_workers(
     connection: &mut Connection,
     wanted: &BTreeSet<String>,
@@ -192,7 +193,7 @@ async fn find_workers(
     Ok(found)
 }
 
-/// Numbers of new sessions, which nobody gets again.
+/// Numbers of new sessions, which are never reused.
 pub(crate) async fn session_numbers(
     connection: &mut Connection,
     count: usize,
@@ -204,7 +205,7 @@ pub(crate) async fn session_numbers(
     Ok((given + 1..=last).map(SessionId).collect())
 }
 
-/// The last number of this kind that was given. Nobody else gives any until the transaction ends.
+/// The last number of this kind that was assigned. No other transaction assigns any until this one ends.
 async fn last_given(connection: &mut Connection, kind: &str) -> Result<i64, Fault> {
     connection.begin().await?;
     let row = connection.one(LAST_GIVEN, vec![kind.into()]).await?;

@@ -1,4 +1,4 @@
-//! How a database is reached: what people write into a URL, and what this adapter asks of every connection.
+//! How a database is reached: what users write into a URL, and the settings of every connection.
 
 use super::hosts::{self, Hosts};
 use mysql_async::{Opts, OptsBuilder, SslOpts, UrlError};
@@ -8,11 +8,11 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where the database is and how much of it may be used. The URLs hold passwords and are never shown.
+/// The location of the database and the resources to use. The URLs contain passwords and are never shown.
 #[derive(Clone)]
 pub struct MySqlOptions {
-    /// `mysql://user:password@host:port/database?ssl-mode=verify-identity&ssl-ca=ca.pem`. Of several hosts, separated by
-    /// commas, the first that answers is used for as long as it does: nodes of one cluster.
+    /// `mysql://user:password@host:port/database?ssl-mode=verify-identity&ssl-ca=ca.pem`. Several hosts,
+    /// separated by commas, are nodes of one cluster: the first that answers is used as long as it does.
     pub url: String,
     /// A replica from which lists and views may be read.
     pub replica_url: Option<String>,
@@ -20,15 +20,16 @@ pub struct MySqlOptions {
     pub readers: usize,
     /// Connections that write.
     pub writers: usize,
-    /// How long a connection may take to be made, greetings included.
+    /// How long opening a connection may take, including the handshake.
     pub connect_timeout: Duration,
-    /// How long one statement may take before the database ends it.
+    /// How long one statement may take before the database cancels it.
     pub statement_timeout: Duration,
-    /// How much time one partition of history and logs covers; retention drops whole ones.
+    /// The time span of one partition of history and logs; retention drops whole partitions.
     pub partition_width: Duration,
-    /// Bytes that all log lines together may take up; `None` for any number. Beyond it the oldest go.
+    /// The limit on the total size of log lines in bytes; `None` for no limit. Beyond it the oldest are
+    /// removed.
     pub log_bytes_max: Option<u64>,
-    /// Where the chance of pauses and of shards comes from; another one in every process.
+    /// The seed of random pauses and shards, different in every process.
     pub seed: u64,
 }
 
@@ -47,7 +48,7 @@ impl MySqlOptions {
         }
     }
 
-    /// The database that is written to, as the driver wants it.
+    /// The database for writes, in the form that the driver expects.
     pub(crate) fn target(&self) -> Result<Target, OptionsError> {
         Target::parse("url", &self.url, self)
     }
@@ -70,7 +71,7 @@ impl fmt::Debug for MySqlOptions {
     }
 }
 
-/// What is wrong with the options. It never repeats the URL, which may hold a password.
+/// The problem with the options. It never repeats the URL, which may contain a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError {
     #[error("{field}: must begin with mysql:// or mariadb://")]
@@ -85,11 +86,11 @@ pub enum OptionsError {
     SslMode { field: &'static str },
 }
 
-/// A database and how to speak to it.
+/// A database and its connection settings.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub hosts: Hosts<Opts>,
-    /// Whether what is read has to be as new as what any node of a Galera cluster has acknowledged.
+    /// Whether reads must be as recent as what any node of a Galera cluster has acknowledged.
     is_node: bool,
     pub connect_timeout: Duration,
     pub statement_timeout: Duration,
@@ -101,10 +102,10 @@ impl fmt::Debug for Target {
     }
 }
 
-/// Statements that a connection remembers. More than there are, so that none is prepared twice.
+/// Statements that a connection caches. More than there are, so that none is prepared twice.
 const STATEMENTS_REMEMBERED: usize = 256;
 
-/// Nothing is cut, rounded or put elsewhere without a word.
+/// Nothing is truncated, rounded or redirected silently.
 const SQL_MODE: &str = "STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ZERO_DATE,NO_ZERO_IN_DATE,\
      NO_ENGINE_SUBSTITUTION";
 
@@ -116,12 +117,12 @@ impl Target {
         format!("{}/{database}", names.join(","))
     }
 
-    /// The same where the servers are nodes of a Galera cluster, or are not.
+    /// The same with this setting for nodes of a Galera cluster.
     pub fn of_nodes(self, is_node: bool) -> Self {
         Target { is_node, ..self }
     }
 
-    /// How long one host may take to be connected to. Where there are others, nobody waits long for the first.
+    /// The connect timeout of one host. If there are others, it is short.
     pub fn patience_with_host(&self) -> Duration {
         match self.hosts.all().len() {
             0 | 1 => self.connect_timeout,
@@ -129,26 +130,27 @@ impl Target {
         }
     }
 
-    /// Each statement is a transaction; for those who only read. Each host in its turn.
+    /// Each statement is a transaction; for reads. One entry for each host.
     pub fn reading(&self) -> Vec<Opts> {
         let setup = |opts| self.with_setup(opts, "autocommit = 1", self.statement_timeout);
         self.hosts.all().iter().map(setup).collect()
     }
 
-    /// Each statement is part of a transaction, which nobody has to open.
+    /// Each statement is part of a transaction, which begins implicitly.
     pub fn writing(&self, host: &Opts) -> Opts {
         self.with_setup(host, "autocommit = 0", self.statement_timeout)
     }
 
-    /// For definitions: whoever wants one waits in front of everybody who comes later, so it gives up soon. What has begun
-    /// may take its time.
+    /// For DDL statements: a waiting one blocks all later users of the table, so it gives up soon. Once it
+    /// has started, it has no time limit.
     pub fn defining(&self, host: &Opts) -> Opts {
         let seconds = DEFINITION_WAIT_MAX.as_secs();
         self.with_setup(host, &format!("autocommit = 1, lock_wait_timeout = {seconds}"), Duration::ZERO)
     }
 
-    /// What every connection is set to: nothing may wait or run for ever, and no setting of the server's own changes what
-    /// a statement means. MySQL has no limit for statements that write; the client's own ends them. A limit of zero is none.
+    /// The settings of every connection: nothing may wait or run forever, and no server setting changes the
+    /// meaning of a statement. MySQL has no time limit for statements that write; the client's own limit
+    /// ends them. A limit of zero means none.
     fn with_setup(&self, host: &Opts, more: &str, statement_timeout: Duration) -> Opts {
         let lock_wait = limits::DATABASE_LOCK_TIMEOUT.min(self.statement_timeout).as_secs().max(1);
         let idle = limits::DATABASE_IDLE_TRANSACTION_MAX.as_secs();
@@ -194,9 +196,9 @@ impl Target {
         let ssl_opts = security.ssl_opts(is_near(&opts));
         let opts = OptsBuilder::from_opts(opts)
             .ssl_opts(ssl_opts)
-            // What the server says of its socket may lie in another container.
+            // The socket path that the server reports may belong to another container.
             .prefer_socket(false)
-            // A row that was found counts, also if nothing of it had to change.
+            // A row that was found counts even if nothing in it changed.
             .client_found_rows(true)
             .tcp_keepalive(Some(limits::DATABASE_SILENCE_MAX))
             .stmt_cache_size(STATEMENTS_REMEMBERED);
@@ -204,14 +206,14 @@ impl Target {
     }
 }
 
-/// The first statement of each transaction waits until this node has all that the others have acknowledged: the whole of
-/// what was true when it began. Other servers do not know these words.
+/// The first statement of each transaction waits until this node has everything that the others have
+/// acknowledged, so that it sees the complete state at its start. Other servers do not know this variable.
 pub(crate) const SEE_ALL_NODES: &str = "SET SESSION wsrep_sync_wait = 7";
 
-/// How long a definition waits for those who use the table.
+/// How long a DDL statement waits for users of the table.
 const DEFINITION_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// What the URL says of TLS, by the words of MySQL's own clients; the driver knows others.
+/// What the URL says about TLS, in the terms of MySQL's own clients; the driver uses others.
 #[derive(Debug, Default)]
 struct Security {
     mode: Option<SslMode>,
@@ -227,7 +229,7 @@ enum SslMode {
 }
 
 impl Security {
-    /// Takes what it knows out of the URL.
+    /// Takes the parameters that it knows out of the URL.
     fn split_off(field: &'static str, url: &str) -> Result<(String, Self), OptionsError> {
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
         let mut security = Security::default();
@@ -243,8 +245,8 @@ impl Security {
         Ok((plain, security))
     }
 
-    /// Who names no mode gets encryption, unless the server is on the same machine; who names an authority wants it to
-    /// count.
+    /// Without a mode the connection is encrypted, unless the server is on the same machine; naming an
+    /// authority enables its verification.
     fn ssl_opts(&self, is_near: bool) -> Option<SslOpts> {
         let mode = self.mode.unwrap_or(match (&self.authority, is_near) {
             (Some(_), _) => SslMode::VerifyIdentity,
@@ -277,14 +279,14 @@ impl SslMode {
     }
 }
 
-/// Whether the server is on the same machine. To the driver an address in a URL is a name like any other.
+/// Whether the server is on the same machine. The driver treats an address in a URL like any other name.
 fn is_near(opts: &Opts) -> bool {
     let host = opts.ip_or_hostname();
     let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback()) || opts.socket().is_some()
 }
 
-/// A path out of a URL.
+/// A path from a URL.
 fn decoded(field: &'static str, value: &str) -> Result<PathBuf, OptionsError> {
     percent_encoding::percent_decode_str(value)
         .decode_utf8()
@@ -292,7 +294,7 @@ fn decoded(field: &'static str, value: &str) -> Result<PathBuf, OptionsError> {
         .map_err(|_| OptionsError::Url { field, problem: "ssl-ca is not UTF-8".to_owned() })
 }
 
-/// The driver's word on a URL without what it quotes of it.
+/// The driver's message about a URL, without the parts that it quotes.
 fn url_problem(field: &'static str, error: &UrlError) -> OptionsError {
     let problem = match error {
         UrlError::UnknownParameter { param } => format!("the option {param} is not known"),

@@ -1,10 +1,12 @@
-//! The partitions of history and log lines: made ahead of time, and dropped as a whole when all of it is old.
+//! The partitions of history and log lines: created ahead of time, and dropped as a whole when everything
+//! in them is old.
 //!
-//! Every time finds a partition. Before the first day that was made ahead lies `p_first`, behind the last one `p_rest`;
-//! in a house that is looked after both stay empty, and what is in them is deleted row by row.
+//! Every time has a partition. `p_first` covers everything before the first day that was created ahead,
+//! `p_rest` everything after the last one. With regular maintenance both stay empty; rows in them are
+//! deleted one by one.
 //!
-//! A definition waits for everybody who uses the table and keeps back everybody who comes after it. So it gives up after a
-//! moment, and the next round tries again. One node at a time defines.
+//! A DDL statement waits for all users of the table and blocks all later ones. So it gives up after a
+//! moment, and the next round tries again. One node at a time runs DDL statements.
 
 use super::connection::Connection;
 use super::options::Target;
@@ -33,31 +35,32 @@ impl Parent {
     }
 }
 
-/// A partition with a day of its own.
+/// A daily partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Partition {
     pub parent: Parent,
     pub name: String,
-    /// The first microsecond behind it.
+    /// Its end in microseconds, exclusive.
     pub ends: i64,
-    /// How many rows it has, as far as the server knows.
+    /// The server's estimate of its rows.
     pub rows_guessed: u64,
 }
 
-/// What was before the first partition that was made ahead.
+/// Everything before the first partition that was created ahead.
 pub(crate) const FIRST: &str = "p_first";
-/// What is behind the last one.
+/// Everything after the last one.
 pub(crate) const REST: &str = "p_rest";
 
 const CLOCK: &str = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 const PARTITIONS: &str = "SELECT partition_name, partition_description, table_rows FROM information_schema.partitions \
      WHERE table_schema = DATABASE() AND table_name = ? AND partition_name IS NOT NULL \
      ORDER BY partition_ordinal_position";
-/// The highest place that was ever given, as far as rows and bounds tell.
+/// The highest position that was ever assigned, according to rows and bounds.
 pub(crate) const LAST_PLACE: &str = "SELECT GREATEST(COALESCE((SELECT MAX(place) FROM history), 0), given, retained) \
      FROM history_bounds WHERE id = 1";
 
-/// Makes the partitions of the near future. Somebody else who is at it, or who uses the table, is no error.
+/// Creates the partitions of the near future. It is not an error if another process does so, or uses the
+/// table.
 pub(crate) async fn make_ahead(target: &Target, width: Duration) -> Result<(), Fault> {
     let mut connection = Connection::defining(target).await?;
     let made = make_missing(target, &mut connection, width_us(width)).await;
@@ -103,14 +106,14 @@ async fn make(connection: &mut Connection, wanted: &Ahead) -> Result<(), Fault> 
     Ok(())
 }
 
-/// The partitions that are to be there.
+/// The partitions that must exist.
 struct Ahead {
     now: i64,
     width_us: i64,
 }
 
 impl Ahead {
-    /// Names and ends of those that are missing, where these are the ends of those that are there.
+    /// Names and ends of the missing partitions, given the ends of the existing ones.
     fn missing(&self, ends: &[i64]) -> Vec<(String, i64)> {
         let today = self.now.div_euclid(self.width_us) * self.width_us;
         let mut missing = Vec::new();
@@ -118,7 +121,7 @@ impl Ahead {
             missing.push((FIRST.to_owned(), today));
         }
         let last = ends.last().copied().unwrap_or(today);
-        // After a long rest, what has passed meanwhile is one partition.
+        // After a long pause, the time that has passed becomes one partition.
         if last < today {
             missing.push((name_of(last), today));
         }
@@ -142,7 +145,7 @@ pub(crate) fn width_us(width: Duration) -> i64 {
     duration_micros(width.max(Duration::from_secs(1)))
 }
 
-/// The partitions with days of their own of which everything is older than this, oldest first.
+/// The daily partitions that are completely older than this, oldest first.
 pub(crate) async fn older_than(
     connection: &mut Connection,
     parent: Parent,
@@ -152,10 +155,11 @@ pub(crate) async fn older_than(
     Ok(all.into_iter().filter(|partition| partition.ends <= before && partition.name != FIRST).collect())
 }
 
-/// Drops a partition; whether it could.
+/// Drops a partition. Returns whether it could.
 ///
-/// The server remembers the last number that it gave with each partition. Before one of history goes, all others are told:
-/// a place must not be given twice, even if the server is started anew when nothing else is left.
+/// The server stores the last assigned number with each partition. Before a partition of history is
+/// dropped, the number is set on all others: a position must never be reused, even if the server restarts
+/// when no other rows are left.
 pub(crate) async fn remove(
     target: &Target,
     connection: &mut Connection,
@@ -187,7 +191,7 @@ async fn bounds(connection: &mut Connection, parent: Parent) -> Result<Vec<i64>,
     Ok(all(connection, parent).await?.into_iter().map(|partition| partition.ends).collect())
 }
 
-/// All partitions that have an end, in their order.
+/// All partitions that have an end, in order.
 pub(crate) async fn all(connection: &mut Connection, parent: Parent) -> Result<Vec<Partition>, Fault> {
     let rows = connection.all(PARTITIONS, vec![parent.table().into()]).await?;
     let mut partitions = Vec::with_capacity(rows.len());

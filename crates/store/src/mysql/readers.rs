@@ -1,10 +1,10 @@
-//! Connections for those who read: a pool on the primary, and one on a replica for lists if there is one.
+//! Connections for reads: a pool on the primary, and one on a replica for lists if there is one.
 //!
-//! A replica is behind by an unknown time. So nothing is decided by what it says: it serves what people look at, and
-//! while it cannot be read from, the primary does.
+//! A replica lags behind by an unknown time. So no decision depends on it: it serves what users view. While
+//! it is unreachable, the primary serves that.
 //!
-//! A connection goes back to its pool only after a verb has come to its end. A caller that gives up in the middle of one
-//! leaves an answer behind that nobody has read, and the next verb would take it for its own: such a connection is closed.
+//! A connection returns to its pool only after a verb is complete. A caller that gives up in the middle
+//! leaves an unread reply, and the next verb would take it for its own: such a connection is closed.
 
 use super::hosts::Hosts;
 use super::reads::{LaneNames, Reads};
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-/// Reads from the primary: of several hosts, from the first that can be read from.
+/// Reads from the primary: if it has several hosts, from the first usable one.
 macro_rules! read {
     ($readers:expr, $reads:ident => $verb:expr) => {{
         let mut hosts_tried = 1;
@@ -35,7 +35,7 @@ macro_rules! read {
 pub(super) use read;
 pub(super) use read as read_at_once;
 
-/// Reads from the replica if there is one that can be read from, and from the primary otherwise.
+/// Reads from the replica if there is one that can be used, and from the primary otherwise.
 macro_rules! list {
     ($readers:expr, $reads:ident => $verb:expr) => {{
         if let Some(pool) = $readers.replica() {
@@ -72,14 +72,15 @@ macro_rules! read_from {
 }
 pub(super) use read_from;
 
-/// How often a verb begins again because a table was defined anew under its snapshot, as when partitions come and go.
+/// How often a verb restarts because a table was redefined during its snapshot, for example when partitions
+/// are created or dropped.
 pub(super) const CONFLICTS_MAX: u32 = 3;
-/// How long a connection that nobody needs is kept, beyond the first one.
+/// How long idle connections are kept, except the first one.
 const IDLE_MAX: Duration = Duration::from_secs(300);
-/// What a connection is told before its first statement: a snapshot must hold for all statements of a verb.
+/// Sent to a connection before its first statement: all statements of a verb must see the same snapshot.
 const SNAPSHOTS_HOLD: &str = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ";
 
-/// All connections that read, and the names that they have learned.
+/// All connections for reads, and the names that they have cached.
 #[derive(Debug)]
 pub(super) struct Readers {
     pub primary: Hosts<Pool>,
@@ -92,12 +93,12 @@ pub(super) struct Readers {
 #[derive(Debug)]
 struct Replica {
     pools: Hosts<Pool>,
-    /// Nobody tries it before.
+    /// It is not tried before this.
     rests_until: Mutex<Option<Instant>>,
 }
 
 impl Readers {
-    /// Connections are made when they are needed, up to so many on each server.
+    /// Connections are opened on demand, up to this many on each server.
     pub fn new(primary: Vec<Opts>, replica: Option<Vec<Opts>>, count: usize) -> Self {
         let pools = |hosts: Vec<Opts>| Hosts::new(hosts.into_iter().map(|opts| pool(opts, count)).collect());
         Readers {
@@ -108,20 +109,20 @@ impl Readers {
         }
     }
 
-    /// Leaves a host that cannot be read from for the next one.
+    /// Switches from an unusable host to the next one.
     pub fn pass_on(&self, host: usize, reason: &str) {
         tracing::warn!(reason, "a host of the database cannot be read from: the next one is tried");
         self.primary.pass_on(host);
     }
 
-    /// The replica, unless there is none or it could not be read from a moment ago.
+    /// The replica, unless there is none or it failed a moment ago.
     pub fn replica(&self) -> Option<&Pool> {
         let replica = self.replica.as_ref()?;
         let rests_until = *replica.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
         rests_until.is_none_or(|until| until <= Instant::now()).then(|| replica.pools.current().1)
     }
 
-    /// Leaves the replica alone for a while.
+    /// Does not use the replica for a while.
     pub fn rest_replica(&self, reason: &str) {
         let Some(replica) = &self.replica else { return };
         tracing::warn!(
@@ -141,7 +142,7 @@ impl Readers {
         }
     }
 
-    /// Closes all connections; nothing can be read any more.
+    /// Closes all connections; no further reads are possible.
     pub async fn close(self) {
         let replica = self.replica.iter().flat_map(|replica| replica.pools.all());
         for pool in self.primary.all().iter().chain(replica).cloned() {
@@ -153,9 +154,9 @@ impl Readers {
 }
 
 fn pool(opts: Opts, count: usize) -> Pool {
-    // The bounds are in order, whatever was asked for.
+    // The bounds are valid for any input.
     let constraints = PoolConstraints::new(1, count.max(1)).unwrap_or_default();
-    // What a connection has prepared and set is kept for the next verb.
+    // Prepared statements and settings of a connection are kept for the next verb.
     let pool_opts = PoolOpts::new()
         .with_constraints(constraints)
         .with_inactive_connection_ttl(IDLE_MAX)
@@ -165,7 +166,7 @@ fn pool(opts: Opts, count: usize) -> Pool {
     Pool::new(OptsBuilder::from_opts(opts).setup(setup).pool_opts(pool_opts))
 }
 
-/// The answer of a verb, if it comes in time.
+/// The reply of a verb, if it arrives in time.
 pub(super) async fn in_time<T>(verb: impl Future<Output = Result<T, Fault>> + Send) -> Result<T, Fault> {
     let wait = limits::DATABASE_READ_TIME_MAX;
     timeout(wait, verb).await.unwrap_or_else(|_| Err(late("it has not answered", wait)))

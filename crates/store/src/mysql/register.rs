@@ -1,9 +1,10 @@
-//! The register on MariaDB and MySQL. It has a connection of its own, so that a beat never waits in line with work: a node
-//! that is busy is not dead. It knows its two tables and no rule.
+//! The membership table on MariaDB and MySQL. It has its own connection, so that a heartbeat never waits
+//! for other work: a busy node is not dead. It knows its two tables and no rule.
 //!
-//! Members are locked before leases, and each in the order of their names. The nodes of a Galera cluster do not see each
-//! other's locks. There two transactions meet when they commit, if they have written the same row: so whoever takes a lease
-//! writes its own row of members, which whoever gives it up deletes.
+//! Members are locked before leases, each ordered by name. Nodes of a Galera cluster do not see each
+//! other's locks. There two transactions conflict at commit if they have written the same row. So a
+//! transaction that takes a lease writes its own member row, and a transaction that removes the member
+//! deletes that row.
 
 use super::connection::{Connection, OwnConnection};
 use super::lists::{documents, list};
@@ -38,7 +39,8 @@ const LOCK: &str = concat!(
     " STRAIGHT_JOIN cluster_leases FORCE INDEX (PRIMARY) ON cluster_leases.name = given.name",
     for_update_of!("cluster_leases")
 );
-/// The row is as it was read, also where somebody on another node has written it since: then all is undone and run again.
+/// The condition checks that the row is as it was read. If another node has written it since, everything is
+/// rolled back and run again.
 const HOLD: &str = concat!(
     "UPDATE ",
     list!(0 name name, 1 epoch int),
@@ -56,13 +58,13 @@ const FREE: &str = concat!(
      ON cluster_leases.name = given.name AND cluster_leases.epoch = given.epoch \
      SET holder = NULL WHERE holder = ?"
 );
-/// Of a lease whose row is odd.
+/// For a lease whose row is malformed.
 const MEND: &str = "UPDATE cluster_leases SET epoch = ?, holder = NULL WHERE name = ?";
-/// Both tables at one moment.
+/// Both tables in one snapshot.
 const ENTRIES: &str = "SELECT 0, id, beat, ttl_us, card FROM cluster_members \
      UNION ALL SELECT 1, holder, epoch, 0, name FROM cluster_leases WHERE holder IS NOT NULL";
 
-/// How often a call is run that was undone in favour of another one, and how long it pauses, times its tries so far.
+/// How often a call is retried after a conflict, and the pause, multiplied by the tries so far.
 const TRIES: u32 = 12;
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -89,7 +91,7 @@ impl Register {
         }
     }
 
-    /// A connection that was kept may have ended since, which only a statement notices: what counts is what a new one says.
+    /// A kept connection may be closed since, which only a statement notices; then a new one is used.
     async fn call_once(&self, call: &RegisterCall) -> Result<RegisterReply, Fault> {
         let mut used = self.own.take().await?;
         let mut done = transact(&mut used.connection, call).await;
@@ -106,7 +108,7 @@ impl Register {
         done
     }
 
-    /// The id of the database, which is that of the cluster on it.
+    /// The id of the database, which is also the id of its cluster.
     pub async fn cluster(&self) -> Result<String, Fault> {
         let mut used = self.own.take().await?;
         let row = used.connection.one(CLUSTER, vec![]).await?;
@@ -209,7 +211,7 @@ async fn free_all(connection: &mut Connection, members: &[&MemberId]) -> Result<
     Ok(())
 }
 
-/// What somebody holds whose id is none is odd itself.
+/// A lease whose holder has an invalid id is malformed itself.
 async fn clear(connection: &mut Connection, odd: &[OddRow]) -> Result<(), Fault> {
     let ids = odd.iter().filter(|row| row.table == RegisterTable::Members).map(|row| row.key.as_str());
     for id in ids.clone() {
@@ -237,7 +239,8 @@ async fn free(connection: &mut Connection, holder: &MemberId, rows: &[&LeaseRow]
     all_changed(rows, freed)
 }
 
-/// Names and epochs. All at once, because a database that is far away takes a while to answer, and callers do not wait long.
+/// Names and epochs. All in one statement, because a distant database takes a while to answer, and callers
+/// do not wait long.
 fn lists(rows: &[&LeaseRow]) -> Vec<Value> {
     documents(rows, |list, row| {
         list.text(&row.name.to_string()).int(counter(row.epoch.0));
@@ -282,7 +285,7 @@ async fn release(
     Ok(released.answers)
 }
 
-/// A row that is not as it was read was changed on another node.
+/// A row that differs from what was read was changed on another node.
 fn all_changed(rows: &[&LeaseRow], changed: u64) -> Result<(), Fault> {
     if usize::try_from(changed).is_ok_and(|changed| changed == rows.len()) {
         return Ok(());
@@ -290,7 +293,7 @@ fn all_changed(rows: &[&LeaseRow], changed: u64) -> Result<(), Fault> {
     Err(Fault::Conflict("a lease has changed since it was read".to_owned()))
 }
 
-/// Locks rows in the order of their names.
+/// Locks rows ordered by name.
 async fn locked(
     connection: &mut Connection,
     names: impl IntoIterator<Item = LeaseName>,

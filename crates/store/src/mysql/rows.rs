@@ -1,7 +1,7 @@
-//! Rows and what they mean, for those who read and those who write. It knows columns, not rules.
+//! Conversion between rows and core's types, for reads and writes. It knows columns, not rules.
 //!
-//! Counters of occurrences, times, lanes and sessions are `BIGINT`; versions, attempts and epochs are `INT`; enums and
-//! bits are `SMALLINT`. What no honest caller reaches saturates on its way in.
+//! Occurrence numbers, times, lanes and sessions are `BIGINT`; versions, attempts and epochs are `INT`;
+//! enums and bits are `SMALLINT`. Values that no correct caller reaches saturate when they are written.
 
 use crate::codes::{
     Code, ScheduleColumns, SettingsColumns, StateColumns, read_limiter, read_live_ties, read_owner,
@@ -18,7 +18,7 @@ use punctual_core::schedule::ScheduleState;
 use punctual_core::time::Timestamp;
 use std::borrow::Cow;
 
-/// A column of a type that the schema says it has.
+/// A column of the type in the schema.
 pub(crate) fn get<T: FromValue>(row: &Row, column: usize) -> Result<T, Fault> {
     match row.get_opt(column) {
         Some(Ok(value)) => Ok(value),
@@ -27,7 +27,7 @@ pub(crate) fn get<T: FromValue>(row: &Row, column: usize) -> Result<T, Fault> {
     }
 }
 
-/// What a column holds, for messages: its name and kind, not its value.
+/// A column for messages: its name and kind, not its value.
 fn kind_of(row: &Row, column: usize) -> String {
     let name = row.columns_ref().get(column).map(|column| column.name_str().into_owned()).unwrap_or_default();
     let kind = match row.as_ref(column) {
@@ -50,13 +50,13 @@ pub(crate) fn bits(row: &Row, column: usize, what: &'static str) -> Result<u8, F
     u8::try_from(value).map_err(|_| Fault::damaged(what, value))
 }
 
-/// A `BIGINT` that counts.
+/// A `BIGINT` counter.
 pub(crate) fn count(row: &Row, column: usize, what: &'static str) -> Result<u64, Fault> {
     let value: i64 = get(row, column)?;
     u64::try_from(value).map_err(|_| Fault::damaged(what, value))
 }
 
-/// A `BIGINT` that holds a number of an occurrence or the like.
+/// A `BIGINT` that holds an occurrence number or similar.
 pub(crate) fn number(row: &Row, column: usize, what: &'static str) -> Result<u32, Fault> {
     let value: i64 = get(row, column)?;
     u32::try_from(value).map_err(|_| Fault::damaged(what, value))
@@ -88,12 +88,12 @@ pub(crate) fn job_id(row: &Row, column: usize) -> Result<JobId, Fault> {
     Ok(JobId::from_bytes(bytes))
 }
 
-/// The job and number of an occurrence, one after the other.
+/// The job and number of an occurrence, in consecutive columns.
 pub(crate) fn occurrence_id(row: &Row, first: usize) -> Result<OccurrenceId, Fault> {
     Ok(job_id(row, first)?.occurrence(number(row, first + 1, "occurrence")?))
 }
 
-/// Job, number and attempt of an execution, one after the other.
+/// Job, number and attempt of an execution, in consecutive columns.
 pub(crate) fn execution_id(row: &Row, first: usize) -> Result<ExecutionId, Fault> {
     Ok(occurrence_id(row, first)?.attempt(version(row, first + 2, "attempt")?))
 }
@@ -116,22 +116,22 @@ fn priority(row: &Row, column: usize) -> Result<Priority, Fault> {
     Priority::new(bits).ok_or_else(|| Fault::damaged("priority", bits))
 }
 
-/// A counter as a `BIGINT` holds it.
+/// A counter as a `BIGINT`.
 pub(crate) fn counter(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// A limit as SQL takes it.
+/// A limit as an SQL parameter.
 pub(crate) fn limit(value: usize) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// A version, an attempt or an epoch as an `INT` holds it.
+/// A version, an attempt or an epoch as an `INT`.
 pub(crate) fn integer(value: u32) -> i64 {
     i64::from(value.min(i32::MAX as u32))
 }
 
-/// The columns that [`read_settings`] expects one after the other.
+/// The consecutive columns that [`read_settings`] expects.
 macro_rules! settings_columns {
     () => {
         "jobs.schedule_type, jobs.execute_at, jobs.settings"
@@ -144,7 +144,8 @@ pub(crate) fn read_settings(row: &Row, first: usize) -> Result<Settings, Fault> 
     SettingsColumns::read(small(row, first)?, get(row, first + 1)?, document.as_deref())
 }
 
-/// The columns of `jobs` in the order in which [`read_job`] expects them, but for the payload, which is the last.
+/// The columns of `jobs` in the order in which [`read_job`] expects them, without the payload, which is the
+/// last.
 macro_rules! job_columns_but_payload {
     () => {
         "jobs.id, jobs.lane, jobs.mark, jobs.version, jobs.priority, jobs.schedule_type, jobs.execute_at, \
@@ -161,7 +162,7 @@ macro_rules! job_columns {
 }
 pub(crate) use job_columns;
 
-/// A job whose lane has not been named yet.
+/// A job whose lane name is not resolved yet.
 #[derive(Debug)]
 pub(crate) struct UnnamedJob {
     job: Job,
@@ -203,7 +204,7 @@ pub(crate) fn read_job(row: &Row, first: usize) -> Result<UnnamedJob, Fault> {
     Ok(UnnamedJob { job, name: get(row, first + 11)?, lane: get(row, first + 1)? })
 }
 
-/// The columns that [`read_facts`] expects one after the other.
+/// The consecutive columns that [`read_facts`] expects.
 macro_rules! fact_columns {
     () => {
         "jobs.name, jobs.payload, jobs.version, jobs.schedule_type, jobs.execute_at, jobs.settings"
@@ -211,7 +212,7 @@ macro_rules! fact_columns {
 }
 pub(crate) use fact_columns;
 
-/// What an assignment takes from its job; the name of a job that has none is that of its type.
+/// The job's data that an assignment contains; a job without a name has the name of its type.
 pub(crate) fn read_facts(row: &Row, first: usize, lane: &Lane) -> Result<JobFacts, Fault> {
     Ok(JobFacts {
         name: get::<Option<String>>(row, first)?.unwrap_or_else(|| lane.job_type().to_owned()),
@@ -232,7 +233,7 @@ macro_rules! live_columns {
 }
 pub(crate) use live_columns;
 
-/// How many columns [`live_columns`] names.
+/// The number of columns in [`live_columns`].
 pub(crate) const LIVE_COLUMNS: usize = 21;
 
 pub(crate) fn read_live(row: &Row, first: usize) -> Result<LiveRow, Fault> {
@@ -275,7 +276,7 @@ macro_rules! schedule_columns {
 }
 pub(crate) use schedule_columns;
 
-/// A schedule whose lane has not been named yet.
+/// A schedule whose lane name is not resolved yet.
 #[derive(Debug)]
 pub(crate) struct UnnamedSchedule {
     state: ScheduleState,
@@ -337,7 +338,7 @@ macro_rules! history_columns {
 }
 pub(crate) use history_columns;
 
-/// How many columns [`history_columns`] names.
+/// The number of columns in [`history_columns`].
 pub(crate) const HISTORY_COLUMNS: usize = 16;
 
 pub(crate) fn read_finished(row: &Row, first: usize) -> Result<Finished, Fault> {
@@ -369,7 +370,7 @@ macro_rules! dead_letter_columns {
 }
 pub(crate) use dead_letter_columns;
 
-/// How many columns [`dead_letter_columns`] names; the last is the number of the job's lane.
+/// The number of columns in [`dead_letter_columns`]; the last is the number of the job's lane.
 pub(crate) const DEAD_LETTER_COLUMNS: usize = 12;
 
 pub(crate) fn read_dead_letter(row: &Row, first: usize, lane: &Lane) -> Result<DeadLetter, Fault> {

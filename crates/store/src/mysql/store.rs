@@ -1,4 +1,4 @@
-//! The store on MariaDB or MySQL: what writes, what reads and what keeps the house, behind the `Store` port. It must not
+//! The store on MariaDB or MySQL: writers, readers and maintenance behind the `Store` port. It must not
 //! know any rule or table.
 
 use super::house::MySqlHouse;
@@ -15,8 +15,8 @@ use crate::served::{seed, serve_store};
 use punctual_core::ports::{Entries, LogLine, StoreError};
 use std::sync::Arc;
 
-/// A store that several processes may share. Dropping it lets go of its connections; [`Self::close`] also waits until what
-/// was sent is done.
+/// A store that several processes may share. Dropping it releases its connections; [`Self::close`] also
+/// waits until what was sent is done.
 pub struct MySqlStore {
     writers: Writers,
     readers: Readers,
@@ -43,8 +43,8 @@ impl From<MigrateError> for OpenError {
 }
 
 impl MySqlStore {
-    /// Opens a database, which is brought to this binary's version if it is empty. Other versions are refused: nodes
-    /// that are still running may be of that version.
+    /// Opens a database. An empty one is migrated to this binary's version. Other versions are rejected,
+    /// because running nodes may still use that version.
     pub async fn open(options: &MySqlOptions) -> Result<Self, OpenError> {
         let seed = if options.seed == 0 { seed() } else { options.seed };
         let options = &MySqlOptions { seed, ..options.clone() };
@@ -65,12 +65,12 @@ impl MySqlStore {
         })
     }
 
-    /// The id of the database. Whoever shares it belongs to one cluster, however they came to it.
+    /// The id of the database. All nodes that share it belong to one cluster, whatever their URLs.
     pub async fn cluster(&self) -> Result<String, StoreError> {
         Ok(self.register.cluster().await?)
     }
 
-    /// Waits until what was sent is done, and closes all connections.
+    /// Waits until everything that was sent is done, and closes all connections.
     pub async fn close(self) {
         self.writers.close().await;
         self.readers.close().await;

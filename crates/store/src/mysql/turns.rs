@@ -1,8 +1,8 @@
-//! What one process at a time may do: define tables, and move data.
+//! Mutual exclusion for work that one process at a time does: DDL statements, and data migrations.
 //!
-//! On one server a lock says whose turn it is, and ends with its connection. On the nodes of a Galera cluster locks end at
-//! the node. There the turn is a row with the name of who has it, written under the condition that nobody has; it runs out
-//! by itself if it is not renewed, so that a process that was killed keeps nobody waiting for long.
+//! On one server it is a lock that ends with its connection. On the nodes of a Galera cluster locks do not
+//! extend to other nodes. There it is a lease: a row with the name of its holder, written only if there is
+//! none. It expires if it is not renewed, so that a killed process does not block others for long.
 
 use super::connection::Connection;
 use super::options::Target;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 const LOCK: &str = "SELECT cluster FROM punctual WHERE id = 1 FOR UPDATE";
-/// Another node may be at a step that takes long.
+/// Another node may be running a step that takes long.
 const WAIT_LONG: &str = "SET SESSION innodb_lock_wait_timeout = 3600 /*M!, max_statement_time = 0, idle_transaction_timeout = 0 */";
 
 const TAKE: &str = "UPDATE turns SET holder = ?, held_until = UTC_TIMESTAMP(6) + INTERVAL ? SECOND \
@@ -22,24 +22,25 @@ const RENEW: &str =
     "UPDATE turns SET held_until = UTC_TIMESTAMP(6) + INTERVAL ? SECOND WHERE name = ? AND holder = ?";
 const END: &str = "UPDATE turns SET holder = NULL WHERE name = ? AND holder = ?";
 
-/// How long a turn lasts that is not renewed, in seconds. A single definition may take longer: then another process may begin
-/// with the same step, which is why each of its statements can be run again.
+/// How long a lease lasts without renewal, in seconds. A single DDL statement may take longer: then another
+/// process may start the same step, which is why each of its statements can be run again.
 const TURN_S: i64 = 120;
-/// How old a turn is renewed.
+/// The age at which a lease is renewed.
 const RENEWED_AFTER: Duration = Duration::from_secs(20);
-/// How often somebody who waits looks whether it is their turn.
+/// How often a waiting process checks whether it can take the lease.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// How long somebody waits for their turn.
+/// How long to wait for the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {
-    /// For as long as another node migrates.
+    /// As long as another node migrates.
     Long,
-    /// What this one would do, the other is probably doing.
+    /// Hardly at all, because the other process is probably doing the same work.
     Short,
 }
 
-/// The right to define tables, which one node at a time has. It ends with its connection at the latest, or soon after it.
+/// The right to run DDL statements, which one node at a time has. It ends with its connection at the
+/// latest, or soon after it.
 #[derive(Debug)]
 pub(crate) struct Turn {
     connection: Connection,
@@ -47,7 +48,7 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// `None` if another node has it and nobody wants to wait.
+    /// `None` if another node has it and `patience` does not allow waiting.
     pub async fn take(target: &Target, patience: Patience) -> Result<Option<Self>, Fault> {
         let mut connection = Connection::writing(target).await?;
         if connection.node().is_some() {
@@ -78,7 +79,7 @@ impl Turn {
         }
     }
 
-    /// To be called before each definition: the turn may have run out.
+    /// Must be called before each DDL statement: the lease may have expired.
     pub async fn renew(&mut self) -> Result<(), Fault> {
         match &mut self.lease {
             Some(lease) => lease.renew(&mut self.connection).await,
@@ -95,7 +96,7 @@ impl Turn {
     }
 }
 
-/// A turn on a cluster, by its name.
+/// A lease on a cluster, by its name.
 #[derive(Debug)]
 pub(crate) struct Lease {
     name: &'static str,
@@ -104,7 +105,7 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// `None` if another one has it.
+    /// `None` if another process holds it.
     pub async fn take(connection: &mut Connection, name: &'static str) -> Result<Option<Self>, Fault> {
         let row = connection.one("SELECT UUID()", vec![]).await?;
         let holder: String = get(&row.ok_or_else(|| Fault::Missing("a name".to_owned()))?, 0)?;
@@ -112,7 +113,7 @@ impl Lease {
         match written(connection, TAKE, values).await {
             Ok(0) => Ok(None),
             Ok(_) => Ok(Some(Lease { name, holder, renewed_at: Instant::now() })),
-            // On another node somebody was faster.
+            // A process on another node was faster.
             Err(fault) if fault.is_conflict() => {
                 connection.roll_back().await;
                 Ok(None)
@@ -121,7 +122,7 @@ impl Lease {
         }
     }
 
-    /// Says that it is still needed, if it was not said a moment ago. Must not be called within a transaction.
+    /// Renews the lease, unless it was renewed a moment ago. Must not be called within a transaction.
     pub async fn renew(&mut self, connection: &mut Connection) -> Result<(), Fault> {
         if self.renewed_at.elapsed() < RENEWED_AFTER {
             return Ok(());
@@ -144,7 +145,7 @@ impl Lease {
     }
 }
 
-/// Runs one statement as a transaction; how many rows it found.
+/// Runs one statement as a transaction. Returns the number of rows it found.
 async fn written(connection: &mut Connection, sql: &str, values: Vec<Value>) -> Result<u64, Fault> {
     let found = connection.run(sql, values).await?;
     connection.commit().await?;

@@ -1,6 +1,6 @@
-//! Deletes what nothing uses any more: lanes without jobs, counts of lanes that add up to nothing, and workers that neither a
-//! session nor history names. A bounded number is looked at in each step, from where the last one ended. See decision
-//! 0026.
+//! Deletes what nothing uses: lanes without jobs, counters of lanes that sum to zero, and workers that
+//! neither a session nor history refers to. Each step checks a bounded number, starting where the last one
+//! ended. See decision 0026.
 
 use super::connection::{Connection, for_update_of};
 use super::lists::{documents, list, numbers};
@@ -11,11 +11,11 @@ use punctual_core::ports::Horizon;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// Whatever is live or to come in a lane belongs to a job of this lane.
+/// Every live or future occurrence in a lane belongs to a job of this lane.
 pub(crate) const LANES_LOOKED_AT: &str = "SELECT page.id, \
      EXISTS (SELECT 1 FROM jobs FORCE INDEX (jobs_lane) WHERE jobs.lane = page.id) = 0, 1 \
      FROM (SELECT id FROM lanes FORCE INDEX (PRIMARY) WHERE id > ? ORDER BY id LIMIT ?) AS page ORDER BY page.id";
-/// Whoever is about to write the number of a lane holds its row.
+/// A transaction that is about to write the number of a lane has its row locked.
 const LOCK_LANES: &str = concat!(
     "SELECT lanes.id FROM ",
     list!(0 number int),
@@ -23,7 +23,7 @@ const LOCK_LANES: &str = concat!(
     for_update_of!("lanes"),
     " SKIP LOCKED"
 );
-/// A statement of its own, so that it sees what those have written who held the rows before.
+/// A separate statement, so that it sees what earlier holders of the row locks have written.
 const UNUSED_LANES: &str = concat!(
     "SELECT given.number FROM ",
     list!(0 number int),
@@ -74,7 +74,7 @@ const NOTE_WORKERS: &str = concat!(
     " STRAIGHT_JOIN workers FORCE INDEX (PRIMARY) ON workers.id = given.number SET workers.unused_since = given.moment"
 );
 
-/// Up to which number names and counts were looked at. Lost with the process, it begins again.
+/// The numbers up to which names and counters were checked. If the process ends, the check starts over.
 #[derive(Debug, Default)]
 pub(crate) struct UnusedCursors {
     lanes: AtomicI64,
@@ -83,7 +83,7 @@ pub(crate) struct UnusedCursors {
 }
 
 impl UnusedCursors {
-    /// Looks at up to `count` of each kind; whether any was deleted and more are to be looked at.
+    /// Checks up to `count` of each kind. Returns whether any was deleted and more are to be checked.
     pub async fn forget(
         &self,
         connection: &mut Connection,
@@ -121,7 +121,7 @@ impl UnusedCursors {
         for row in &page.rows {
             let (worker, is_noted): (i64, bool) = (get(row, 0)?, !get::<bool>(row, 1)?);
             match (in_use.contains(&worker), is_noted) {
-                // Its name was made before its session was.
+                // A worker's name is created before its session.
                 (true, true) => to_note.push((worker, None)),
                 (false, false) => to_note.push((worker, Some(horizon.now().as_micros()))),
                 (false, true) => unused.push(worker),
@@ -149,8 +149,8 @@ impl UnusedCursors {
     }
 }
 
-/// Those of these lanes go that nothing refers to any more; how many they were. On the nodes of a cluster none goes: locks end
-/// at the node.
+/// Deletes the given lanes that nothing refers to. Returns their number. On the nodes of a cluster it
+/// deletes none, because locks do not extend to other nodes.
 pub(crate) async fn delete_lanes(connection: &mut Connection, unused: Vec<i64>) -> Result<usize, Fault> {
     if unused.is_empty() || connection.node().is_some() {
         return Ok(0);
@@ -172,8 +172,8 @@ pub(crate) async fn delete_lanes(connection: &mut Connection, unused: Vec<i64>) 
     Ok(gone)
 }
 
-/// Deletes rows of counts of these lanes that add up to nothing, as far as nobody holds them: what is left adds up to the
-/// same. How many they were.
+/// Deletes counter rows of these lanes that sum to zero, skipping locked ones: the remaining rows have the
+/// same sum. Returns their number.
 async fn delete_tallies(connection: &mut Connection, lanes: Vec<i64>) -> Result<usize, Fault> {
     if lanes.is_empty() {
         return Ok(0);
@@ -204,14 +204,15 @@ async fn delete_tallies(connection: &mut Connection, lanes: Vec<i64>) -> Result<
     Ok(keys.len())
 }
 
-/// Rows that are looked at in one step.
+/// Rows that one step checks.
 struct Page {
     rows: Vec<Row>,
-    /// Whether there may be more behind them.
+    /// Whether more may follow.
     is_full: bool,
 }
 
-/// The rows after a cursor, which goes on to the last of them, or back to the beginning when there are no more.
+/// The rows after a cursor. Moves the cursor to the last of them, or back to the start if there are no
+/// more.
 async fn next_page(
     connection: &mut Connection,
     sql: &str,
@@ -221,7 +222,7 @@ async fn next_page(
     let bounds = vec![Value::Int(cursor.load(Ordering::Relaxed)), limit(count).into()];
     let rows = connection.all(sql, bounds).await?;
     connection.commit().await?;
-    // The last column says how many rows of the table each is about.
+    // The last column says how many rows of the table each result covers.
     let mut looked_at = 0;
     for row in &rows {
         looked_at += get::<i64>(row, 2)?;
@@ -232,7 +233,7 @@ async fn next_page(
     Ok(Page { rows, is_full })
 }
 
-/// The numbers of rows whose second column says so.
+/// The numbers of rows whose second column is true.
 fn marked(rows: &[Row]) -> Result<Vec<i64>, Fault> {
     let mut numbers = Vec::new();
     for row in rows {

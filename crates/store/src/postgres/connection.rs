@@ -1,4 +1,4 @@
-//! Connections: one by one for those who write and listen, and a pool for those who read.
+//! Connections: single ones for writers and listeners, and a pool for readers.
 
 use super::errors::{denial, described};
 use super::options::Target;
@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::{Client, Config, Connection, Error, Socket};
 
-/// A connection that is served until its client is dropped or the server goes.
+/// A connection that is driven until its client is dropped or the server closes it.
 pub(crate) async fn connect(target: &Target) -> Result<Client, Fault> {
     let (client, connection) = handshake(target).await?;
     tokio::spawn(serve(connection));
@@ -27,7 +27,7 @@ async fn serve(connection: Connection<Socket, TlsStream>) {
     }
 }
 
-/// A connection whose messages the caller reads itself; it does nothing unless it is polled.
+/// A connection whose messages the caller reads; it makes no progress unless it is polled.
 pub(crate) async fn handshake(target: &Target) -> Result<Connected, Fault> {
     match timeout(target.connect_timeout, first_of(target)).await {
         Ok(connected) => connected.map_err(|refusals| refused(target, refusals)),
@@ -40,11 +40,11 @@ pub(crate) async fn handshake(target: &Target) -> Result<Connected, Fault> {
 
 pub(crate) type Connected = (Client, Connection<Socket, TlsStream>);
 
-/// Why each host that was tried could not be used, by its place.
+/// Why each host that was tried could not be used, by its index.
 type Refusals = Vec<(usize, Error)>;
 
-/// Connects to the first host that will do, beginning with the one that did last time. One that hangs is not given up at
-/// once, because it may be slow; it only no longer keeps the others from being tried.
+/// Connects to the first usable host, starting with the one that was used last. A host that does not answer
+/// is not given up at once, because it may be slow; meanwhile the next hosts are tried.
 async fn first_of(target: &Target) -> Result<Connected, Refusals> {
     let (mut untried, mut tried, mut refusals) = (target.places(), FuturesUnordered::new(), Vec::new());
     loop {
@@ -68,7 +68,7 @@ async fn first_of(target: &Target) -> Result<Connected, Refusals> {
     }
 }
 
-/// What is told where no host will do: of each of several, why.
+/// The error if no host is usable; with several hosts it contains the reason for each.
 fn refused(target: &Target, mut refusals: Refusals) -> Fault {
     if refusals.len() == 1
         && let Some((_, error)) = refusals.pop()
@@ -90,7 +90,7 @@ fn refused(target: &Target, mut refusals: Refusals) -> Fault {
 pub(crate) type TlsStream =
     <tokio_postgres_rustls::MakeRustlsConnect as tokio_postgres::tls::MakeTlsConnect<Socket>>::Stream;
 
-/// Up to so many connections, which are made when they are needed.
+/// A pool of up to this many connections, which are opened on demand.
 pub(crate) fn pool(target: &Target, size: usize) -> Result<Pool, Fault> {
     let manager_config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
     let manager = Manager::from_connect(Config::new(), AnyHost(target.clone()), manager_config);
@@ -103,7 +103,7 @@ pub(crate) fn pool(target: &Target, size: usize) -> Result<Pool, Fault> {
         .map_err(|error| Fault::Away(error.to_string()))
 }
 
-/// How a pool connects: as everybody else does.
+/// Connects a pool the same way as single connections.
 struct AnyHost(Target);
 
 impl Connect for AnyHost {
@@ -111,10 +111,10 @@ impl Connect for AnyHost {
         Box::pin(async {
             match first_of(&self.0).await {
                 Ok((client, connection)) => Ok((client, tokio::spawn(serve(connection)))),
-                // A pool has no place for more than one reason.
+                // A pool can report only one reason.
                 Err(mut refusals) => match refusals.pop() {
                     Some((_, error)) => Err(error),
-                    // There was no host to try, and the driver is to say so.
+                    // There was no host to try; the driver returns that error.
                     None => {
                         let (client, connection) = Config::new().connect(self.0.tls.clone()).await?;
                         Ok((client, tokio::spawn(serve(connection))))

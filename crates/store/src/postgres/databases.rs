@@ -1,25 +1,25 @@
-//! Whole databases, for benchmarks and tests that want one of their own.
+//! Creates and drops whole databases, for benchmarks and tests that need their own.
 
 use super::connection::connect;
 use super::migrate::MigrateError;
 use super::options::PostgresOptions;
 use crate::fault::Fault;
 
-/// Makes a database beside the one that the options name, on the same server.
+/// Creates a database on the same server as the one that the options name.
 pub async fn create_database(options: &PostgresOptions, name: &str) -> Result<(), MigrateError> {
     let name = checked(name)?;
     Ok(connect(&options.target()?).await?.batch_execute(&format!("CREATE DATABASE {name}")).await?)
 }
 
-/// Drops it with all that is in it, if it is there, whoever is connected to it. The one that the options name cannot be
-/// dropped.
+/// Drops the database with everything in it, if it exists, and disconnects its users. The database that the
+/// options name cannot be dropped.
 pub async fn drop_database(options: &PostgresOptions, name: &str) -> Result<(), MigrateError> {
     let name = checked(name)?;
     let drop = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
     Ok(connect(&options.target()?).await?.batch_execute(&drop).await?)
 }
 
-/// The name as SQL takes it.
+/// The name as an SQL identifier.
 fn checked(name: &str) -> Result<String, Fault> {
     let is_plain = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_';
     if name.is_empty() || !name.chars().all(is_plain) {

@@ -1,4 +1,4 @@
-//! Counts that differ from their rows, found and mended beside a cluster that runs: see [`crate::drift`].
+//! Finds and repairs counter mismatches while a cluster is running: see [`crate::drift`].
 
 use super::connection::connect;
 use super::migrate::{MigrateError, VERSION, version};
@@ -9,7 +9,8 @@ use crate::fault::Fault;
 use punctual_core::limits;
 use tokio_postgres::{Client, Row};
 
-/// Those who mend take turns, and what they read afterwards was written before: nobody else waits for this row.
+/// Serializes repairs, so that each reads what the one before has written. No other transaction waits for
+/// this row.
 const TAKE_TURNS: &str = "SELECT id FROM punctual WHERE id = 1 FOR UPDATE";
 const ADD_TO_LANE: &str = "INSERT INTO lane_tallies (lane, shard, waiting, queued, running) VALUES ($1, 0, $2, $3, $4) \
      ON CONFLICT (lane, shard) DO UPDATE SET waiting = lane_tallies.waiting + excluded.waiting, \
@@ -24,7 +25,8 @@ const ADD_TO_JOBS: &str = "INSERT INTO job_tally (shard, active, paused, complet
      failed = job_tally.failed + excluded.failed, cancelled = job_tally.cancelled + excluded.cancelled, \
      dead_letters = job_tally.dead_letters + excluded.dead_letters";
 
-/// The counts that are not those of their rows. Reads all that is live and all jobs, beside whatever else is going on.
+/// The counters that differ from their rows. Reads all live rows and all jobs, without blocking other
+/// transactions.
 pub async fn find(options: &PostgresOptions) -> Result<Vec<Drift>, MigrateError> {
     let client = patient(options).await?;
     let names = names(&client).await?;
@@ -35,7 +37,7 @@ pub async fn find(options: &PostgresOptions) -> Result<Vec<Drift>, MigrateError>
     Ok(drifts)
 }
 
-/// Mends them; what was changed.
+/// Repairs them. Returns the changes.
 pub async fn mend(options: &PostgresOptions) -> Result<Vec<Drift>, MigrateError> {
     let client = patient(options).await?;
     let names = names(&client).await?;
@@ -53,7 +55,8 @@ pub async fn mend(options: &PostgresOptions) -> Result<Vec<Drift>, MigrateError>
     Ok(mended)
 }
 
-/// A connection for statements that read whole tables, to a database that this binary understands.
+/// A connection for statements that read whole tables, to a database of a version that this binary
+/// supports.
 pub(super) async fn patient(options: &PostgresOptions) -> Result<Client, MigrateError> {
     let options = PostgresOptions { statement_timeout: limits::DATABASE_CHECK_TIMEOUT, ..options.clone() };
     let client = connect(&options.target()?).await?;

@@ -1,4 +1,4 @@
-//! The errors of PostgreSQL, sorted by what can be done about them.
+//! Classifies the errors of PostgreSQL by what can be done about them.
 
 use crate::fault::Fault;
 use punctual_core::ports::Denial;
@@ -23,10 +23,10 @@ impl From<Error> for Fault {
     }
 }
 
-/// What the driver says where the server wants a password and the URL has none.
+/// The driver's message if the server requires a password and the URL has none.
 const NO_PASSWORD: &str = "password missing";
 
-/// What the server refuses, if it refuses something that trying again does not give.
+/// What the server denies, if it is something that a retry does not change.
 pub(crate) fn denial(error: &Error) -> Option<Denial> {
     match error.code() {
         Some(code) => denial_of_state(code),
@@ -43,14 +43,16 @@ fn denial_of_state(code: &SqlState) -> Option<Denial> {
     } else if *code == SqlState::INVALID_CATALOG_NAME {
         Some(Denial::NoDatabase)
     } else {
-        // Whatever a login can fail with.
+        // All errors of a login.
         code.code().starts_with("28").then_some(Denial::Login)
     }
 }
 
-/// The database has undone the transaction in favour of another one: run again, it may see the other's rows.
+/// The database rolled back the transaction in favour of another one. If it is run again, it may see the
+/// other's rows.
 fn is_conflict(error: &Error) -> bool {
-    // A check is violated where a row finds no partition: it was dropped since this connection last looked.
+    // A check violation occurs if a row finds no partition: it was dropped since this connection last
+    // checked.
     let conflicts = [
         SqlState::T_R_SERIALIZATION_FAILURE,
         SqlState::T_R_DEADLOCK_DETECTED,
@@ -61,11 +63,11 @@ fn is_conflict(error: &Error) -> bool {
     error.code().is_some_and(|code| conflicts.contains(code))
 }
 
-/// The database cannot be reached or cannot write now.
+/// The database is unreachable or cannot write now.
 fn is_outage(error: &Error) -> bool {
     match error.code() {
         Some(code) => is_outage_state(code),
-        // What is not the server's word is the network's, unless a value was of the wrong type.
+        // An error that is not from the server is from the network, unless a value had the wrong type.
         None => {
             let source = error.source();
             error.is_closed() || source.is_none_or(|source| source.is::<std::io::Error>())
@@ -74,7 +76,7 @@ fn is_outage(error: &Error) -> bool {
 }
 
 fn is_outage_state(code: &SqlState) -> bool {
-    // Connections, resources, operators' doings, disks.
+    // Connections, resources, operator intervention, disks.
     let classes = ["08", "53", "57", "58"];
     let single = [
         SqlState::READ_ONLY_SQL_TRANSACTION,
@@ -89,16 +91,16 @@ fn is_corruption(code: &SqlState) -> bool {
     [SqlState::DATA_CORRUPTED, SqlState::INDEX_CORRUPTED].contains(code)
 }
 
-/// Whether this is only what follows from an error before it in the same transaction.
+/// Whether this only follows from an earlier error in the same transaction.
 pub(crate) fn is_aftermath(error: &Error) -> bool {
     error.code() == Some(&SqlState::IN_FAILED_SQL_TRANSACTION)
 }
 
-/// What the driver says of a server that cannot be written to, where one is wanted that can.
+/// The driver's message if a server is read-only and a writable one is required.
 const READ_ONLY: &str = "database does not allow writes";
 const READ_ONLY_ADVICE: &str = "it is a standby or set to read only: give the address of the primary";
 
-/// What happened, for people to read: the server's own words without the values that it quotes.
+/// The error for users: the server's message without the values that it quotes.
 pub(crate) fn described(error: &Error) -> String {
     let Some(said) = error.as_db_error() else {
         return match error.source() {

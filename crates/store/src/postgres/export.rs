@@ -1,4 +1,4 @@
-//! PostgreSQL as one side of a move.
+//! PostgreSQL as one side of a data migration.
 
 use super::connection::connect;
 use super::guard::{Duty, Guard};
@@ -20,19 +20,19 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
 use uuid::Uuid;
 
-/// Moves take as long as they take.
+/// Migrations have no time limit.
 const PATIENCE: &str =
     "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; SET lock_timeout = 0";
-/// Connections of other processes of ours.
+/// Connections of other Punctual processes.
 const OTHERS: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
      AND pid <> pg_backend_pid() AND application_name = current_setting('application_name')";
-/// Sessions that have beaten within their lease, by the clock of the database.
+/// Sessions that sent a heartbeat within their lease, by the database's clock.
 const BEATING: &str = "SELECT count(*) FROM sessions WHERE NOT lost \
      AND beaten_at + lease_us > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
-/// Queues that something was ever submitted to.
+/// Queues to which jobs were ever submitted.
 const PAUSE_USED: &str = "INSERT INTO queues (queue, paused_at) SELECT DISTINCT queue, $1::bigint FROM lanes \
      ON CONFLICT (queue) DO NOTHING";
-/// Whoever was in the cluster of the original is not in that of the copy.
+/// Members of the original's cluster are not members of the copy's.
 const FORGET_CLUSTER: &str = "DELETE FROM cluster_members; DELETE FROM cluster_leases";
 const HAS_NOTES: &str = "SELECT to_regclass($1) IS NOT NULL";
 const MAKE_NOTES: &str = "CREATE TABLE IF NOT EXISTS moving (name text PRIMARY KEY, value text NOT NULL)";
@@ -49,13 +49,13 @@ const NUMBERS: &str = "(SELECT 'history_given'::text AS name, greatest(given, re
      UNION ALL SELECT 'history_retained', retained FROM history_bounds \
      UNION ALL SELECT 'session', CASE WHEN is_called THEN last_value ELSE 0 END FROM session_numbers) AS given";
 
-/// Tables whose numbers the database gives.
+/// Tables whose numbers the database assigns.
 const NUMBERED: [(&str, &str); 4] =
     [("lanes", "id"), ("workers", "id"), ("dead_letters", "number"), ("skipped", "number")];
 
 pub(crate) struct PostgresSide {
     client: Client,
-    /// Nobody else moves from or to this database.
+    /// No other migration uses this database.
     guard: Guard,
     partitions: Partitions,
     prepared: BTreeMap<String, Statement>,
@@ -75,7 +75,7 @@ pub(crate) async fn open(options: &PostgresOptions, end: End) -> Result<Postgres
     Ok(PostgresSide { client, guard, partitions, prepared: BTreeMap::new() })
 }
 
-/// An empty target gets its tables.
+/// Creates the tables of an empty target.
 async fn prepare_tables(client: &Client, end: End) -> Result<(), MoveError> {
     let failed = |error: MigrateError| match error {
         MigrateError::Store(source) => MoveError::Store { end, source },
@@ -98,12 +98,12 @@ async fn prepare_tables(client: &Client, end: End) -> Result<(), MoveError> {
     }
 }
 
-/// Whether a database may not be opened because it is the target of a move that is not complete.
+/// Whether the database must not be opened because it is the target of an unfinished data migration.
 pub(crate) async fn is_unfinished(client: &Client) -> Result<bool, Fault> {
     get(&client.query_one(HAS_NOTES, &[&NOTES_TABLE]).await?, 0)
 }
 
-/// Where rows of a table are read from.
+/// The source from which a table's rows are read.
 pub(super) fn read_from(table: &Layout) -> &'static str {
     match table.name {
         "lane_tallies" => LANE_TALLIES,
@@ -113,7 +113,7 @@ pub(super) fn read_from(table: &Layout) -> &'static str {
     }
 }
 
-/// All that have rows of their own, as a list.
+/// All tables that are stored, as a list.
 fn stored_tables() -> String {
     let names = TABLES.iter().map(|table| table.name).filter(|name| *name != "numbers");
     names.collect::<Vec<_>>().join(", ")
@@ -137,7 +137,7 @@ const fn type_of(kind: Kind) -> &'static str {
 
 type Parameter<'a> = Box<dyn ToSql + Sync + Send + 'a>;
 
-/// `WHERE` the key is behind another one, in the order of the key.
+/// A `WHERE` clause for keys after another one, in the order of the key.
 pub(super) fn behind(table: &Layout, after: Option<&[Cell]>) -> String {
     let key = columns(table.key_columns());
     let condition = after.map(|_| {
@@ -235,7 +235,7 @@ pub(super) fn read(table: &Layout, row: &Row) -> Result<Cells, Fault> {
     table.columns.iter().enumerate().map(cell).collect()
 }
 
-/// The statement that writes rows of a table, each column as an array.
+/// The statement that writes rows of a table, with an array for each column.
 fn insertion(table: &Layout) -> String {
     let count = table.columns.len();
     let arrays: Vec<String> = table
@@ -245,7 +245,7 @@ fn insertion(table: &Layout) -> String {
         .map(|(column, n)| format!("${n}::{}[]", type_of(column.kind)))
         .collect();
     let names = columns(table.columns);
-    // Counts go to one of those who count; which one makes no difference.
+    // Counters go to a single shard; it does not matter which.
     let (names, shard) = match table.name {
         "lane_tallies" => (format!("{names}, shard"), ", 0"),
         "job_tally" => (names.replace("\"id\"", "shard"), ""),
@@ -278,7 +278,7 @@ impl PostgresSide {
         get(&self.client.query_one(sql, &[]).await?, 0)
     }
 
-    /// How many of the next rows make a page: their sizes are asked for first where a row may be large.
+    /// How many of the next rows make a page. Their sizes are queried first if rows may be large.
     async fn rows_of_page(&mut self, table: &Layout, after: Option<&[Cell]>) -> Result<usize, Fault> {
         let sizes: Vec<String> = table
             .documents()
@@ -327,7 +327,7 @@ impl PostgresSide {
         Ok(())
     }
 
-    /// Makes the partitions that these rows fall into.
+    /// Creates the partitions for these rows.
     async fn make_partitions(&mut self, table: &Layout, rows: &[Cells]) -> Result<(), Fault> {
         let (parent, by) = match table.name {
             "history" => (Parent::History, "completed_at"),
@@ -422,7 +422,7 @@ impl Side for PostgresSide {
             );
             self.client.execute(&sql, &[]).await?;
         }
-        // Whoever plans the first statements of the new store should know how large it is.
+        // The planner needs the table sizes for the first statements of the new store.
         Ok(self.client.batch_execute(&format!("ANALYZE {}", stored_tables())).await?)
     }
 

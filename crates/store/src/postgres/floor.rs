@@ -1,6 +1,6 @@
-//! What PostgreSQL can do at best: the rows of no-ops in the tables of a database of its own, written in batches by as many
-//! plain connections as a store has writers. Only what differs from row to row is sent. And a small commit, the room that
-//! the database takes up, and a past, for benchmarks.
+//! The baseline of PostgreSQL: the rows of no-op jobs in the tables of a separate database, written in
+//! batches by as many plain connections as a store has writers. Only columns that differ from row to row
+//! are sent. Also a small commit, the size of the database, and a past, for benchmarks.
 
 use super::connection::connect;
 use super::migrate::{self, MigrateError};
@@ -43,16 +43,16 @@ const INSERT_SCHEDULES: &str = "INSERT INTO schedules (job, lane, fired, version
      SELECT job, $4, 0, 1, 1, segment, 5, 0, 0, due_at \
      FROM unnest($1::uuid[], $2::bigint[], $3::smallint[]) AS new(job, due_at, segment)";
 
-/// Beside the row that readiness is found out with.
+/// Uses another row than the readiness probe.
 const COMMIT: &str =
     "INSERT INTO probe (id, at) VALUES (2, $1) ON CONFLICT (id) DO UPDATE SET at = excluded.at";
 const SIZE: &str = "SELECT pg_database_size(current_database()), \
      (SELECT coalesce(sum(n_dead_tup), 0)::bigint FROM pg_stat_user_tables)";
 
-/// Whether the server says that it was reached without a network.
+/// Whether the server reports that it was reached without a network.
 const IS_NEAR: &str = "SELECT inet_server_addr() IS NULL OR inet_server_addr() <<= inet '127.0.0.0/8' \
      OR inet_server_addr() = inet '::1'";
-/// Over the time that such a past takes to come about, the server's own sweeper would have come by many times.
+/// Over the time that such a past takes to build up, autovacuum would have run many times.
 const SWEEP: &str = "VACUUM (ANALYZE) jobs, history";
 
 /// A database with the tables of this version, and a connection to it.
@@ -63,7 +63,7 @@ pub struct BarePostgres {
 }
 
 impl BarePostgres {
-    /// Connects, and makes the tables if they are not there.
+    /// Connects, and creates the tables if they do not exist.
     pub async fn open(options: &PostgresOptions) -> Result<Self, MigrateError> {
         migrate::up(options).await?;
         let client = connect(&options.target()?).await?;
@@ -124,7 +124,7 @@ impl BareDatabase for BarePostgres {
 
     async fn keep_past(&mut self, past: Past, progress: Progress) -> Result<(), StoreError> {
         past::keep(&self.shared()?, self.options.writers, past, progress).await?;
-        // It may take longer than a statement of the store may.
+        // It may take longer than the store's statement timeout.
         self.client.batch_execute("SET statement_timeout = 0").await.map_err(Fault::from)?;
         self.client.batch_execute(SWEEP).await.map_err(Fault::from)?;
         Ok(())
@@ -137,7 +137,7 @@ enum Kind {
     Future,
 }
 
-/// The columns of a batch that differ from row to row, made before the time is taken.
+/// The columns of a batch that differ from row to row, built before the measurement starts.
 struct Batch {
     ids: Vec<Uuid>,
     segments: Vec<i16>,
@@ -148,7 +148,7 @@ struct Batch {
 
 impl Batch {
     fn all(options: FloorOptions, kind: Kind) -> Arc<Vec<Batch>> {
-        // Those of the future come after the others in the same table.
+        // Future jobs come after the others in the same table.
         let first = if kind == Kind::Future { options.jobs } else { 0 };
         let row = |number: usize| match kind {
             Kind::Due => (due_job(number, 0).0, None),
@@ -218,7 +218,7 @@ enum Phase {
     Hold,
 }
 
-/// Each connection takes the next batch until none is left; the rate over all, and the connections.
+/// Each connection takes the next batch until none is left. Returns the overall rate, and the connections.
 async fn run(wires: Vec<Wire>, batches: &Arc<Vec<Batch>>, phase: Phase) -> Result<(f64, Vec<Wire>), Fault> {
     let next = Arc::new(AtomicUsize::new(0));
     let started = Instant::now();
@@ -268,7 +268,7 @@ mod tests {
     #[tokio::test]
     async fn a_database_with_a_past_is_whole() {
         TestDatabase::with(|options| async move {
-            // Other tests have narrow partitions, of which this past would have half a million.
+            // Other tests have narrow partitions, of which this past would need half a million.
             let options = PostgresOptions { partition_width: limits::PARTITION_WIDTH, ..options };
             let mut bare = BarePostgres::open(&options).await.unwrap();
             let empty = bare.size().await.unwrap().bytes;

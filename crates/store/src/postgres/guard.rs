@@ -1,16 +1,17 @@
-//! Being the only one at something that is more than one transaction: dropping partitions, and moving house.
+//! Mutual exclusion for work that spans several transactions: dropping partitions, and data migrations.
 //!
-//! Whoever is at it holds a lock in a transaction that does nothing else, on a connection of its own; the work is done on
-//! another one. The lock goes with the connection, so nobody has to clean up after one who died. It is on a small table and
-//! in the way of nobody who reads or writes that table. A lock on a row would not do: it gives the transaction a number, and
-//! whoever follows history is shown nothing that comes after an open transaction with a number.
+//! The process that does the work holds a lock in a transaction that does nothing else, on a separate
+//! connection. The work is done on another one. The lock ends with the connection, so no cleanup is needed
+//! after a crash. It is a lock on a small table, and does not block readers or writers of that table. A row
+//! lock would not do: it assigns a number to the transaction, and readers of history see nothing that comes
+//! after an open transaction with a number.
 
 use super::connection::connect;
 use super::options::Target;
 use crate::fault::Fault;
 use tokio_postgres::Client;
 
-/// What only one at a time does with a database.
+/// Work that only one process at a time does on a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Duty {
     Retention,
@@ -18,7 +19,7 @@ pub(crate) enum Duty {
 }
 
 impl Duty {
-    /// The table whose lock stands for it. Both are written once in the life of a version.
+    /// The table that is locked for it. Both tables are written once in the life of a version.
     const fn table(self) -> &'static str {
         match self {
             Duty::Retention => "migrations",
@@ -26,8 +27,8 @@ impl Duty {
         }
     }
 
-    /// How long somebody else is waited for. Retention comes round again; of a move that broke off, the server may take a
-    /// moment to notice that it is gone.
+    /// How long to wait for another process. Retention runs again later. After an interrupted migration,
+    /// the server may take a moment to notice the closed connection.
     const fn patience(self) -> &'static str {
         match self {
             Duty::Retention => "1ms",
@@ -36,16 +37,17 @@ impl Duty {
     }
 }
 
-/// The lock, as long as its connection lives.
+/// The lock, held as long as its connection lives.
 pub(crate) struct Guard {
     client: Client,
 }
 
 impl Guard {
-    /// `None`, if somebody else is at it.
+    /// `None` if another process holds the lock.
     pub async fn take(target: &Target, duty: Duty) -> Result<Option<Self>, Fault> {
         let client = connect(target).await?;
-        // Under another name than those who use the database, among whom a move looks for others than itself.
+        // Under another application name than ordinary users of the database, because a migration looks for
+        // users other than itself.
         let (table, patience) = (duty.table(), duty.patience());
         let lock = format!(
             "SET application_name = 'punctual-guard'; BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0; \
@@ -58,12 +60,12 @@ impl Guard {
         }
     }
 
-    /// To be asked before each piece of work: a connection that is gone has taken the lock with it.
+    /// Must be called before each piece of work: a lost connection has released the lock.
     pub async fn must_be_held(&self) -> Result<(), Fault> {
         Ok(self.client.batch_execute("SELECT 1").await?)
     }
 
-    /// Lets the next one have it now, rather than when the server notices that the connection is closed.
+    /// Releases the lock now, rather than when the server notices that the connection is closed.
     pub async fn release(self) -> Result<(), Fault> {
         Ok(self.client.batch_execute("ROLLBACK").await?)
     }

@@ -1,20 +1,22 @@
-//! Where claims begin to look in each lane.
+//! Claim cursors: where claims start to scan each lane.
 //!
-//! What was claimed stays in the claim index until it is vacuumed, which may be a minute, or for as long as somebody's
-//! transaction lasts. A claim that began at the head of its lane would walk over all of it, so it begins where the last one
-//! found work. That is only a guess: another process may have queued something before it, and what another one had locked
-//! may be free again. So now and then, and whenever less is found than was wanted, claims look from the very beginning.
+//! Claimed rows stay in the claim index until they are vacuumed, which may take a minute, or as long as any
+//! transaction is open. A claim that started at the head of its lane would scan all of them, so it starts
+//! where the last one found work. That is only a guess: another process may have queued an execution before
+//! that position, or released a lock on one. So from time to time, and whenever fewer rows are found than
+//! requested, claims scan from the start.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// How long what other processes have queued before the rest may go unseen while there is enough to claim.
+/// How long executions that other processes queue before the cursor may go unseen while there is enough to
+/// claim.
 const WHOLE_LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// Looks from the beginning take at most one part of so many of the time, however long one takes.
+/// Scans from the start take at most one part in this many of the time, however long one takes.
 const WHOLE_LOOK_REST: u32 = 10;
 
-/// Lanes of which it is remembered. Beyond, claims look from the beginning once.
+/// Lanes whose cursors are remembered. Beyond this, claims scan from the start once.
 const LANES_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
@@ -26,21 +28,21 @@ pub(crate) struct Heads {
 struct Known {
     /// By lane, the lowest rank that was last found.
     least: BTreeMap<i64, i64>,
-    /// `None`: at once.
+    /// `None` means at once.
     next_whole_look: Option<Instant>,
 }
 
-/// How a claim looks.
+/// The scope of a claim's scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Look {
     /// From where work was last found.
     Onward,
-    /// From the beginning of each lane.
+    /// From the start of each lane.
     Whole,
 }
 
 impl Heads {
-    /// How the next claim is to look.
+    /// The scope of the next claim's scan.
     pub fn next_look(&self, now: Instant) -> Look {
         match self.known().next_whole_look {
             Some(at) if now < at => Look::Onward,
@@ -48,20 +50,20 @@ impl Heads {
         }
     }
 
-    /// The rank from which to look, for each of these lanes.
+    /// The rank at which to start, for each of these lanes.
     pub fn least(&self, look: Look, lanes: &[i64]) -> Vec<i64> {
         let known = self.known();
         let least = |lane| known.least.get(lane).copied().filter(|_| look == Look::Onward);
         lanes.iter().map(|lane| least(lane).unwrap_or(i64::MIN)).collect()
     }
 
-    /// Whether looking so leaves anything out of these lanes.
+    /// Whether this scope skips anything in these lanes.
     pub fn leaves_out(&self, look: Look, lanes: &[i64]) -> bool {
         let known = self.known();
         look == Look::Onward && lanes.iter().any(|lane| known.least.contains_key(lane))
     }
 
-    /// Notes that nothing is left in these lanes: what comes next is found from the beginning.
+    /// Records that these lanes are empty: the next scan starts at the beginning.
     pub fn emptied(&self, lanes: &[i64]) {
         let mut known = self.known();
         for lane in lanes {
@@ -69,7 +71,7 @@ impl Heads {
         }
     }
 
-    /// Notes what was found to be claimed: lanes and ranks.
+    /// Records the lanes and ranks of claimable executions that were found.
     pub fn found(&self, rows: impl IntoIterator<Item = (i64, i64)>) {
         let mut found: BTreeMap<i64, i64> = BTreeMap::new();
         for (lane, rank) in rows {
@@ -82,13 +84,13 @@ impl Heads {
         known.least.extend(found);
     }
 
-    /// Notes that everything was looked at.
+    /// Records a complete scan.
     pub fn looked_whole(&self, began: Instant, ended: Instant) {
         let rest = WHOLE_LOOK_INTERVAL.max(ended.duration_since(began).saturating_mul(WHOLE_LOOK_REST));
         self.known().next_whole_look = Some(ended + rest);
     }
 
-    /// Notes what this process has queued: lanes and ranks.
+    /// Records the lanes and ranks of executions that this process has queued.
     pub fn queued(&self, rows: impl IntoIterator<Item = (i64, i64)>) {
         let mut known = self.known();
         for (lane, rank) in rows {

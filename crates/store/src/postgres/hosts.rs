@@ -1,13 +1,13 @@
-//! Several hosts of one database: one configuration for each of them.
+//! Splits a configuration with several hosts into one configuration per host.
 
 use punctual_core::limits;
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
-/// Where PostgreSQL listens unless it is told otherwise.
+/// PostgreSQL's default port.
 const PORT_DEFAULT: u16 = 5432;
 
-/// The name of a host that was taken apart.
+/// The name of the host in a single-host configuration.
 pub(super) fn host_name(host: &Config) -> String {
     match host.get_hosts().first() {
         Some(Host::Tcp(name)) => name.clone(),
@@ -23,7 +23,8 @@ pub(super) fn address(host: &Config) -> String {
     format!("{}:{port}", host_name(host))
 }
 
-/// Takes several hosts apart: the driver would try one after the other, and a host that hangs would keep it from the next.
+/// Splits several hosts: the driver would try them one after the other, and a host that does not answer
+/// would delay the next.
 pub(super) fn apart(config: &Config) -> Result<Vec<Config>, String> {
     let (names, addresses, ports) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
     let count = names.len().max(addresses.len());

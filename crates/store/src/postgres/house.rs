@@ -1,5 +1,5 @@
-//! Housekeeping: retention, what is left of old and deleted jobs, readiness and tokens. It has a connection of its own,
-//! so that it never waits in line with what is urgent.
+//! Maintenance: retention, deletion of old and deleted jobs, readiness and tokens. It has its own
+//! connection, so that it never waits for a writer.
 
 use super::guard::{Duty, Guard};
 use super::partitions::{Parent, Partition};
@@ -24,7 +24,7 @@ use std::collections::BTreeSet;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-/// The database's time, by which all nodes go.
+/// The database's time, which all nodes use.
 pub(crate) const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 
 const RETAIN_SKIPPED: &str = "DELETE FROM skipped WHERE number IN \
@@ -32,14 +32,15 @@ const RETAIN_SKIPPED: &str = "DELETE FROM skipped WHERE number IN \
 const RETAIN_REQUESTS: &str = "DELETE FROM requests USING \
      (SELECT token, key FROM requests WHERE begun_at < $1 ORDER BY begun_at LIMIT $2 FOR UPDATE SKIP LOCKED) AS old \
      WHERE requests.token = old.token AND requests.key = old.key RETURNING 1";
-/// A start as long ago as that paces nothing: no span is longer. There may be as many as there are keys, and an index would be
-/// written with every start: a part of them is looked at, from another place each time.
+/// A start that long ago no longer affects a rate limit: no interval is longer. There may be one row per
+/// key, and an index would be written with every start. So each step reads a part of the table, from a
+/// different position.
 pub(crate) const RETAIN_PACES: &str = "DELETE FROM limiter_paces WHERE limiter = ANY(ARRAY(\
        SELECT limiter FROM limiter_paces WHERE limiter = ANY(ARRAY(\
            (SELECT limiter FROM limiter_paces WHERE limiter >= $3 ORDER BY limiter LIMIT $2) \
            UNION ALL (SELECT limiter FROM limiter_paces WHERE limiter < $3 ORDER BY limiter LIMIT $2))) \
        AND last_at < $1 FOR UPDATE SKIP LOCKED))";
-/// Whoever follows history is told of what is missing by it.
+/// Tells readers of history up to where it is deleted.
 const KEEP_RETAINED: &str =
     "UPDATE history_bounds SET retained = greatest(retained, $1) WHERE id = 1 AND retained < $1";
 const KEEP_GIVEN: &str = "UPDATE history_bounds SET given = greatest(given, $1) WHERE id = 1 AND given < $1";
@@ -48,8 +49,8 @@ const JOBS_AFTER: &str = "SELECT id, coalesce(updated_at, created_at), mark FROM
      WHERE id > $1 ORDER BY id LIMIT $2";
 const LOCK_JOBS: &str = "SELECT id FROM jobs WHERE id = ANY($1) AND mark <> 4 \
      AND coalesce(updated_at, created_at) < $2 ORDER BY id FOR UPDATE SKIP LOCKED";
-/// Of locked jobs those of which nothing is open, to come, dead, or ended since. Each is looked up by itself: a plan that
-/// joins would read whole tables for a handful of jobs.
+/// Of locked jobs, those without open, future or dead occurrences and without an end since then. Each is
+/// looked up separately: a plan with joins would read whole tables for a handful of jobs.
 const OVER: &str = "SELECT id, mark FROM jobs WHERE id = ANY($1) \
      AND (SELECT count(*) FROM (SELECT 1 FROM schedules WHERE schedules.job = jobs.id LIMIT 1) AS one) = 0 \
      AND (SELECT count(*) FROM (SELECT 1 FROM live WHERE live.job = jobs.id LIMIT 1) AS one) = 0 \
@@ -78,13 +79,14 @@ const PURGE_SKIPPED: &str = "DELETE FROM skipped WHERE number IN \
 const PURGE_TAGS: &str = "DELETE FROM job_tags WHERE job = ANY($1)";
 const PURGE_JOBS: &str = "DELETE FROM jobs WHERE id = ANY($1) RETURNING lane";
 
-/// The session cannot go meanwhile, so that what it said is not kept beyond it; its beats are not in the way.
+/// The session cannot be deleted meanwhile, so the condition does not outlive it. Heartbeats are not
+/// blocked.
 const KEEP_CONDITION: &str = "INSERT INTO session_conditions (session, document) \
      SELECT id, $2::text FROM sessions WHERE id = $1 AND NOT lost FOR KEY SHARE \
      ON CONFLICT (session) DO UPDATE SET document = excluded.document";
 const MARK: &str =
     "INSERT INTO probe (id, at) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET at = excluded.at";
-/// As `MARK`, for numbers that never fall.
+/// Like `MARK`, for numbers that never decrease.
 pub(super) const RAISE_MARK: &str = "INSERT INTO probe (id, at) VALUES ($1, $2) \
      ON CONFLICT (id) DO UPDATE SET at = greatest(probe.at, excluded.at)";
 const PUT_TOKEN: &str = "INSERT INTO tokens (id, secret_sha256, role, created_at) VALUES ($1, $2, $3, $4) \
@@ -93,11 +95,11 @@ const PUT_TOKEN: &str = "INSERT INTO tokens (id, secret_sha256, role, created_at
 const ADD_TOKEN: &str = "INSERT INTO tokens (id, secret_sha256, role, created_at) VALUES ($1, $2, $3, $4) \
      ON CONFLICT (id) DO NOTHING";
 
-/// Keeps the house in order.
+/// Runs the maintenance.
 pub(crate) struct House {
     shared: Shared,
     own: OwnWire,
-    /// Apart from the rest, so that readiness does not wait for a partition to be dropped.
+    /// Separate, so that readiness does not wait for a partition to be dropped.
     probe: OwnWire,
     unused: UnusedCursors,
 }
@@ -108,8 +110,8 @@ impl House {
         House { shared, own, probe, unused: UnusedCursors::default() }
     }
 
-    /// To be called before anything is written: makes the partitions of today, and sees to it that places in history
-    /// go on where they were, should the database have come from another server.
+    /// Must be called before anything is written. Creates today's partitions. Makes positions in history
+    /// continue after the existing ones, in case the database comes from another server.
     pub async fn open(&self) -> Result<(), Fault> {
         let mut used = self.own.take().await?;
         keep_places_growing(&mut used.wire).await?;
@@ -119,8 +121,9 @@ impl House {
         Ok(())
     }
 
-    /// Drops the partitions of history and lines that are older as a whole, until so many rows are gone, and deletes old
-    /// skipped ranges and answers to requests. What shares a partition with newer rows stays until these are old, too.
+    /// Drops partitions of history and log lines that are completely older, until this many rows are gone,
+    /// and deletes old skipped ranges and request replies. Rows that share a partition with newer ones stay
+    /// until these are old, too.
     pub async fn retain(&self, horizon: Horizon, count: usize) -> Result<Retained, Fault> {
         let mut used = self.own.take().await?;
         let now = clock(&mut used.wire).await?;
@@ -147,8 +150,8 @@ impl House {
         })
     }
 
-    /// Drops old partitions, unless another node is at it: two that drop the same one would take each other's for their
-    /// own, or one that was made anew meanwhile.
+    /// Drops old partitions, unless another node does so now: two nodes that drop the same partition could
+    /// mistake each other's work, or a partition that was created again meanwhile, for their own.
     async fn retain_partitions(
         &self,
         wire: &mut Wire,
@@ -194,7 +197,8 @@ impl House {
             }
             match partitions.remove(wire.client(), &partition).await {
                 Ok(()) => dropped.rows += rows,
-                // A backup, for one, reads for hours. Nobody is shown the partition any more; the rest waits.
+                // A backup, for example, reads for hours. The partition is no longer visible; the rest
+                // waits.
                 Err(fault) if fault.is_conflict() => {
                     tracing::info!(partition = partition.name, %fault, "an old partition is still being read");
                     break;
@@ -205,7 +209,7 @@ impl House {
         Ok(dropped)
     }
 
-    /// Marks finished jobs for deletion that have been kept long enough.
+    /// Marks finished jobs for deletion after their retention time.
     pub async fn retire(&self, now: Timestamp, step: Retirement) -> Result<Retired, Fault> {
         let mut used = self.own.take().await?;
         let after = step.after.map_or(Uuid::nil(), uuid);
@@ -230,9 +234,9 @@ impl House {
         Ok(retired)
     }
 
-    /// Deletes what is left of deleted jobs of which nothing is live: up to `count` rows of each kind. One of which
-    /// something ended later than `before` stays: whoever follows history may not have been told of it yet. Whether
-    /// there is more.
+    /// Deletes the rest of deleted jobs without live executions: up to `count` rows of each kind. A job
+    /// with an execution that ended after `before` stays, because readers of history may not have seen the
+    /// end yet. Returns whether there is more.
     pub async fn purge(&self, before: Timestamp, count: usize) -> Result<bool, Fault> {
         let mut used = self.own.take().await?;
         let bounds = [value(before.as_micros()), value(limit(count))];
@@ -272,11 +276,11 @@ impl House {
         Ok(())
     }
 
-    /// Keeps a token unless there is one with its id; whichever is there then.
+    /// Stores a token unless one with its id exists. Returns the stored one.
     pub async fn add_token(&self, token: &Token) -> Result<Token, Fault> {
         let mut used = self.probe.take().await?;
         used.wire.run_one(Call::new(ADD_TOKEN, token_values(token))).await?;
-        // What is read after the commit is what counts for all.
+        // The state after the commit is the same for all nodes.
         let kept = used.wire.run_one(Call::new(TOKEN, [value(token.id.as_str())])).await?;
         used.keep();
         read_token(kept.first().ok_or_else(|| Fault::Missing(format!("the token {}", token.id)))?)
@@ -292,7 +296,7 @@ fn token_values(token: &Token) -> [Parameter<'_>; 4] {
     ]
 }
 
-/// Partitions that may go.
+/// Partitions to drop.
 #[derive(Clone, Copy)]
 struct Old {
     parent: Parent,
@@ -301,7 +305,7 @@ struct Old {
     count: usize,
 }
 
-/// Partitions that are gone.
+/// Partitions that were dropped.
 #[derive(Clone, Copy, Default)]
 struct Dropped {
     rows: u64,
@@ -313,8 +317,9 @@ pub(crate) async fn clock(wire: &mut Wire) -> Result<Timestamp, Fault> {
     rows.first().map_or_else(|| Err(Fault::Missing("the time".to_owned())), |row| time(row, 0))
 }
 
-/// Transactions are numbered by the server. A database that was restored on another one finds lower numbers there: what
-/// is added to them is raised so far that new places come after all that were ever given.
+/// The server numbers transactions. A database that was restored on another server finds lower numbers
+/// there. The offset that is added to them is raised so far that new positions come after all that were
+/// ever assigned.
 async fn keep_places_growing(wire: &mut Wire) -> Result<(), Fault> {
     let sql = "UPDATE punctual SET place_base = given.last + 1 - pg_current_xact_id()::text::bigint \
          FROM (SELECT greatest((SELECT max(place) FROM history), max(given), max(retained)) >> 20 AS last \
@@ -328,7 +333,7 @@ async fn keep_places_growing(wire: &mut Wire) -> Result<(), Fault> {
     Ok(())
 }
 
-/// How many rows go with a partition; of very many, what the database thinks.
+/// How many rows are dropped with a partition; an estimate of the database if there are very many.
 pub(super) async fn count_rows(wire: &Wire, partition: &Partition) -> Result<u64, Fault> {
     let (client, name) = (wire.client(), &partition.name);
     if client.query_one("SELECT to_regclass($1) IS NULL", &[name]).await?.try_get(0)? {
@@ -345,7 +350,7 @@ pub(super) async fn count_rows(wire: &Wire, partition: &Partition) -> Result<u64
     Ok(rows.unsigned_abs())
 }
 
-/// Notes, before a partition of history goes, up to which place it reached.
+/// Records the last position of a partition of history before it is dropped.
 async fn note_retained(wire: &mut Wire, partition: &Partition) -> Result<(), Fault> {
     let client = wire.client();
     if client.query_one("SELECT to_regclass($1) IS NULL", &[&partition.name]).await?.try_get(0)? {
@@ -357,7 +362,7 @@ async fn note_retained(wire: &mut Wire, partition: &Partition) -> Result<(), Fau
     Ok(())
 }
 
-/// Marks those of the jobs that are over; how many they were.
+/// Marks the jobs that are finished. Returns their number.
 async fn retire_jobs(wire: &mut Wire, old: &[Uuid], before: Timestamp, now: Timestamp) -> Result<u64, Fault> {
     let bounds = || [value(old), value(before.as_micros())];
     let locked = wire.run(Frame::Begin, vec![Call::new(LOCK_JOBS, bounds())]).await?.remove(0);
@@ -383,7 +388,7 @@ async fn retire_jobs(wire: &mut Wire, old: &[Uuid], before: Timestamp, now: Time
     Ok(jobs.len() as u64)
 }
 
-/// Deletes up to `count` rows of each kind of what is left of these jobs; whether that was all.
+/// Deletes up to `count` rows of each kind of what is left of these jobs. Returns whether that was all.
 async fn purge_rows(wire: &mut Wire, jobs: &[Uuid], count: usize) -> Result<bool, Fault> {
     if jobs.is_empty() {
         return Ok(true);

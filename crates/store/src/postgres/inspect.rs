@@ -1,5 +1,5 @@
-//! Whether the tables of a database are those that our steps make. What they make is found out by running them, as tables
-//! of a transaction that is undone.
+//! Compares the tables of a database with those that our migrations create. To find out what these are, it
+//! runs the migrations in a transaction that is rolled back.
 
 use super::rows::get;
 use crate::fault::Fault;
@@ -11,17 +11,17 @@ const COLUMNS: &str = "SELECT class.relname, attribute.attname, \
      FROM pg_attribute AS attribute JOIN pg_class AS class ON class.oid = attribute.attrelid \
      WHERE class.relnamespace = $1 AND class.relkind IN ('r', 'p') AND attribute.attnum > 0 \
      AND NOT attribute.attisdropped";
-/// Without the name of the table, which names its schema as well.
+/// Without the name of the table, which includes its schema.
 const INDEXES: &str = "SELECT class.relname, index_class.relname, \
      regexp_replace(pg_get_indexdef(index.indexrelid), '^CREATE (UNIQUE )?INDEX .* USING ', '\\1') \
      FROM pg_index AS index JOIN pg_class AS class ON class.oid = index.indrelid \
      JOIN pg_class AS index_class ON index_class.oid = index.indexrelid \
      WHERE class.relnamespace = $1 AND index.indisvalid";
-/// Where our tables are.
+/// The schema of our tables.
 const OURS: &str = "SELECT relnamespace FROM pg_class WHERE oid = to_regclass('punctual')";
 const SCRATCH: &str = "SELECT pg_my_temp_schema()";
 
-/// What differs from the tables that these scripts make.
+/// The differences from the tables that these scripts create.
 pub(super) async fn problems(
     client: &Client,
     scripts: impl Iterator<Item = &str>,

@@ -1,5 +1,5 @@
-//! What processes tell each other over the database: `NOTIFY` on one connection, outside of the transactions that write
-//! (inside, it would make their commits take turns), and `LISTEN` on another, which is made anew after it broke.
+//! Notifications between processes: `NOTIFY` on one connection, outside of the writing transactions
+//! (inside, it would serialize their commits), and `LISTEN` on another, which is reopened after it breaks.
 
 use super::connection::{TlsStream, handshake};
 use super::options::Target;
@@ -15,11 +15,12 @@ use std::task::{Context, Poll, ready};
 use tokio::sync::Mutex;
 use tokio_postgres::{AsyncMessage, Client, Connection, Notification, Socket};
 
-/// The channel on which lanes with work are told.
+/// The channel for lanes with work.
 pub(crate) const CHANNEL: &str = "punctual_queued";
 const LISTEN: &str = "LISTEN punctual_queued";
 const NOTIFY: &str = "SELECT pg_notify($1, $2)";
-/// Bytes of a notification; PostgreSQL takes fewer than 8000. What is longer is told as [`ANYTHING`].
+/// The size limit of a notification in bytes; PostgreSQL accepts fewer than 8000. A longer one is sent as
+/// [`ANYTHING`].
 const PAYLOAD_BYTES_MAX: usize = 7_999;
 /// There may be work in any lane.
 const ANYTHING: &str = "*";
@@ -27,14 +28,14 @@ const ANYTHING: &str = "*";
 pub(crate) struct PostgresWakes {
     target: Target,
     telling: OwnWire,
-    /// The process at the server that tells for us: what it says need not be heard.
+    /// The server process that sends our notifications: these can be ignored.
     teller: AtomicI32,
     listening: Mutex<Option<Listening>>,
 }
 
-/// A connection that listens. It is polled by whoever waits for what is heard, and by nobody else.
+/// A connection that listens. Only the task that waits for notifications polls it.
 struct Listening {
-    /// Whoever drops it ends the connection.
+    /// Dropping it closes the connection.
     _client: Client,
     connection: Connection<Socket, TlsStream>,
 }
@@ -93,8 +94,8 @@ impl Listening {
         {
             let mut listen = pin!(client.batch_execute(LISTEN));
             poll_fn(|context| {
-                // The statement is sent by its first poll, and gets on only if the connection does. What is told
-                // meanwhile does not matter: whoever begins to listen looks everywhere.
+                // The first poll sends the statement, and it progresses only if the connection does.
+                // Notifications in between do not matter: a process that starts to listen scans everything.
                 let listened = listen.as_mut().poll(context).map_err(Fault::from);
                 match poll_notification(&mut connection, context) {
                     Poll::Ready(Err(fault)) if listened.is_pending() => Poll::Ready(Err(fault)),
@@ -132,7 +133,7 @@ fn payload(lanes: &BTreeSet<Lane>) -> Result<String, Fault> {
     Ok(if text.len() > PAYLOAD_BYTES_MAX { ANYTHING.to_owned() } else { text })
 }
 
-/// What cannot be read may be anything: a newer version of us has said it.
+/// A payload that cannot be parsed may mean anything: a newer version has sent it.
 fn understood(payload: &str) -> Heard {
     match serde_json::from_str::<Vec<(String, String)>>(payload) {
         Ok(names) => {

@@ -1,5 +1,5 @@
-//! Keeps all log lines together within their limit: drops the oldest partitions as a whole, then removes the logs of the
-//! executions that ended first. One process at a time; it has a connection of its own.
+//! Keeps the total size of log lines within its limit: drops the oldest partitions completely, then removes
+//! the logs of the executions that ended first. One process at a time does so, on its own connection.
 
 use super::guard::{Duty, Guard};
 use super::house::{RAISE_MARK, count_rows};
@@ -28,7 +28,7 @@ const REMOVE_LINES: &str = "WITH gone AS (DELETE FROM lines \
        RETURNING octet_length(lines.message) AS bytes) \
      SELECT count(*), coalesce(sum(bytes), 0)::bigint FROM gone";
 
-/// Removes old lines when there are too many.
+/// Removes old lines when the limit is exceeded.
 pub(crate) struct Remover {
     shared: Shared,
     own: OwnWire,
@@ -40,7 +40,7 @@ impl Remover {
         Remover { own: OwnWire::new(shared.target.clone()), shared, quota: LogQuota::new(bytes_max) }
     }
 
-    /// Sees to it that the lines are within the limit; the newest of them has this number.
+    /// Brings the lines within the limit; `newest` is the number of the newest line.
     pub async fn keep_within(&self, look: QuotaLook, newest: i64) -> Result<(), Fault> {
         let mut used = self.own.take().await?;
         if let Some(freed) = self.remove(&mut used.wire, look, newest).await? {
@@ -50,7 +50,7 @@ impl Remover {
         Ok(())
     }
 
-    /// Bytes of executions that were removed; `None` while somebody else is at it.
+    /// Bytes of executions that were removed; `None` while another process does so.
     async fn remove(&self, wire: &mut Wire, look: QuotaLook, newest: i64) -> Result<Option<u64>, Fault> {
         let mut sizes = sizes(wire).await?;
         let total = |sizes: &[(Partition, u64)]| sizes.iter().map(|(_, bytes)| bytes).sum::<u64>();
@@ -75,7 +75,8 @@ impl Remover {
         Ok(Some(freed))
     }
 
-    /// Removes at least so many bytes of the logs of executions, those that ended first before others; how many.
+    /// Removes at least this many bytes of the logs of ended executions, in the order of their ends.
+    /// Returns how many.
     async fn remove_ended(&self, wire: &mut Wire, guard: &Guard, owed: u64) -> Result<u64, Fault> {
         let mark = wire.run_one(Call::new(MARK, [value(Mark::LogsRemovedPlace.id())])).await?;
         let mut place: i64 = mark.first().map_or(Ok(0), |row| get(row, 0))?;

@@ -1,4 +1,4 @@
-//! Rows that cannot be read, for `punctual check`: see [`crate::malformed_check`].
+//! Finds malformed rows, for `punctual check`: see [`crate::malformed_check`].
 
 use super::drift::patient;
 use super::export::{behind, columns, key_values, read, read_from};
@@ -10,7 +10,8 @@ use crate::malformed_check::{NAMED_MAX, PAGE_ROWS, REFERENCES, problems};
 use tokio_postgres::Client;
 use tokio_postgres::types::ToSql;
 
-/// What is wrong with rows, a sentence for each. Reads all tables but log lines, page by page, beside whatever else is going on.
+/// One sentence for each problem. Reads all tables except log lines, page by page, without blocking other
+/// transactions.
 pub async fn find(options: &PostgresOptions) -> Result<Vec<String>, MigrateError> {
     Ok(malformed_rows(&patient(options).await?).await?)
 }

@@ -1,7 +1,8 @@
-//! Brings a database to the version that this binary knows, one numbered step at a time, and only forward.
+//! Migrates a database to the version that this binary knows, one numbered step at a time, and only
+//! forward.
 //!
-//! Each step is a transaction that holds the one row of `punctual`: nodes that start at the same time take turns, and
-//! those that come later find nothing left to do.
+//! Each step is a transaction that locks the single row of `punctual`: nodes that start at the same time
+//! take turns, and later ones find nothing left to do.
 
 use super::connection::connect;
 use super::export;
@@ -16,7 +17,7 @@ use std::collections::BTreeMap;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
 
-/// A numbered step; its number is its place in the list, from 1.
+/// A numbered step; its number is its index in the list, from 1.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Step {
     pub name: &'static str,
@@ -30,26 +31,26 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "0003_limits", sql: include_str!("schema/0003_limits.sql") },
     Step { name: "0004_unused", sql: include_str!("schema/0004_unused.sql") },
 ];
-/// The version that this binary brings a database to.
+/// The version to which this binary migrates a database.
 pub const VERSION: usize = STEPS.len();
 const BOOTSTRAP: &str = include_str!("schema/0000_bootstrap.sql");
-/// Times that the first tables are tried to be made beside others who do the same.
+/// How often the creation of the first tables is retried when others create them at the same time.
 const BOOTSTRAP_TRIES: usize = 10;
 
-/// How a database stands to this binary.
+/// The version of a database compared with this binary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MigrationStatus {
     /// The version of the database; zero if it is empty.
     pub version: usize,
-    /// The version that this binary brings it to.
+    /// The version to which this binary migrates it.
     pub version_known: usize,
-    /// The names of the steps that were applied.
+    /// The names of the applied steps.
     pub applied: Vec<String>,
-    /// The names of the steps that are missing.
+    /// The names of the missing steps.
     pub pending: Vec<String>,
 }
 
-/// A database cannot be used or changed as asked.
+/// A database cannot be used or changed as requested.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MigrateError {
     #[error(transparent)]
@@ -63,7 +64,7 @@ pub enum MigrateError {
         "the database has version {found}, but this binary needs version {needed}: run `punctual migrate up`"
     )]
     Older { found: usize, needed: usize },
-    /// It is the target of a move that is not complete.
+    /// It is the target of an unfinished data migration.
     #[error("{}", crate::unfinished::UNFINISHED)]
     Unfinished,
     #[error(transparent)]
@@ -82,7 +83,7 @@ impl From<Error> for MigrateError {
     }
 }
 
-/// How a database stands, without a change to it.
+/// The version of a database; changes nothing.
 pub async fn status(options: &PostgresOptions) -> Result<MigrationStatus, MigrateError> {
     let client = connect(&options.target()?).await?;
     let applied = applied(&client).await?;
@@ -95,14 +96,14 @@ pub async fn status(options: &PostgresOptions) -> Result<MigrationStatus, Migrat
     })
 }
 
-/// Applies the steps that are missing; their names.
+/// Applies the missing steps. Returns their names.
 pub async fn up(options: &PostgresOptions) -> Result<Vec<String>, MigrateError> {
     let client = connect(&options.target()?).await?;
     apply(&client, STEPS).await
 }
 
-/// What is wrong with the steps that were applied: those that this binary has otherwise, and those that are missing
-/// among them. Nothing, if all is well.
+/// The problems of the applied steps: steps that differ in this binary, and missing ones between them.
+/// Empty if there are none.
 pub async fn verify(options: &PostgresOptions) -> Result<Vec<String>, MigrateError> {
     let client = connect(&options.target()?).await?;
     let applied = applied(&client).await?;
@@ -126,7 +127,7 @@ pub async fn verify(options: &PostgresOptions) -> Result<Vec<String>, MigrateErr
     Ok(problems)
 }
 
-/// Brings an empty database up, and refuses one that another version has written or that is not complete.
+/// Migrates an empty database. Rejects a database that another version has written or that is incomplete.
 pub(crate) async fn prepare(target: &Target) -> Result<(), MigrateError> {
     let client = connect(target).await?;
     if export::is_unfinished(&client).await? {
@@ -145,7 +146,7 @@ pub(crate) async fn version(client: &Client) -> Result<usize, Fault> {
     Ok(applied(client).await?.last_key_value().map_or(0, |(version, _)| *version))
 }
 
-/// Brings the database up by these steps.
+/// Migrates the database with these steps.
 pub(crate) async fn apply(client: &Client, steps: &[Step]) -> Result<Vec<String>, MigrateError> {
     bootstrap(client).await?;
     let mut done = Vec::new();
@@ -166,7 +167,7 @@ pub(crate) async fn apply(client: &Client, steps: &[Step]) -> Result<Vec<String>
                 return Ok(done);
             }
             Err(error) => {
-                // What failed is what is told; a connection that cannot even roll back is dropped by the caller.
+                // The original error is reported; the caller drops a connection that cannot even roll back.
                 let _ = client.batch_execute("ROLLBACK").await;
                 return Err(error);
             }
@@ -174,9 +175,9 @@ pub(crate) async fn apply(client: &Client, steps: &[Step]) -> Result<Vec<String>
     }
 }
 
-/// Applies the next step under the lock; its name, or `None` if there is none.
+/// Applies the next step under the lock. Returns its name, or `None` if there is none.
 async fn apply_next(client: &Client, steps: &[Step]) -> Result<Option<&'static str>, MigrateError> {
-    // Another node may be at a step that takes long, and a step may itself.
+    // Another node may be running a step that takes long, and so may this step.
     client.batch_execute("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0").await?;
     let row = client.query_one("SELECT schema_version FROM punctual WHERE id = 1 FOR UPDATE", &[]).await?;
     let version: i32 = row.try_get(0)?;
@@ -198,8 +199,8 @@ async fn apply_next(client: &Client, steps: &[Step]) -> Result<Option<&'static s
     Ok(Some(step.name))
 }
 
-/// Makes the tables that the steps are counted in. `IF NOT EXISTS` does not keep two who make them at the same moment
-/// from each other, so whoever comes second tries again and finds them.
+/// Creates the tables that record the steps. `IF NOT EXISTS` does not protect two processes that create
+/// them at the same moment, so the second one tries again and finds them.
 async fn bootstrap(client: &Client) -> Result<(), MigrateError> {
     for _ in 1..BOOTSTRAP_TRIES {
         match client.batch_execute(BOOTSTRAP).await {
@@ -221,7 +222,7 @@ struct Applied {
     sha256: Vec<u8>,
 }
 
-/// By version; none in a database that was never ours.
+/// By version; empty for a database that Punctual has never used.
 async fn applied(client: &Client) -> Result<BTreeMap<usize, Applied>, Fault> {
     let rows = match client.query("SELECT version, name, sha256 FROM migrations ORDER BY version", &[]).await
     {

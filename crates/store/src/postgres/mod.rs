@@ -1,5 +1,5 @@
-//! PostgreSQL, version 14 or later: the statements, the schema and the connections. What the verbs do is in `verbs/`, how
-//! their rows come together is in `draft/`; here is only how PostgreSQL keeps them.
+//! PostgreSQL, version 14 or later: the statements, the schema and the connections. The verbs are in
+//! `verbs/`, and the unit of work is in `draft/`; this module knows only how PostgreSQL stores the rows.
 
 mod connection;
 mod databases;

@@ -1,4 +1,4 @@
-//! Names of lanes in the database, and which of them claims ask: see [`KnownLanes`].
+//! Names of lanes in the database, and which of them claims query: see [`KnownLanes`].
 
 use super::rows::{get, limit};
 use super::wire::{Call, Frame, Parameter, Wire, column, value};
@@ -15,20 +15,21 @@ pub(crate) const LANES_BY_NUMBER: &str = "SELECT id, queue, job_type FROM lanes 
 pub(crate) const LANES_BY_NAME: &str = "SELECT lanes.id, lanes.queue, lanes.job_type \
      FROM unnest($1::text[], $2::text[]) AS wanted(queue, job_type) CROSS JOIN LATERAL \
      (SELECT * FROM lanes WHERE lanes.queue = wanted.queue AND lanes.job_type = wanted.job_type LIMIT 1) AS lanes";
-/// The claim index is entered once for each lane in which something is queued, whatever was ever queued elsewhere.
+/// Searches the claim index once for each lane with queued executions, no matter how many other lanes were
+/// ever used.
 pub(crate) const LANES_WITH_WORK: &str = "WITH RECURSIVE busy(lane) AS (\
        (SELECT lane FROM live WHERE state = 1 ORDER BY lane LIMIT 1) \
        UNION ALL SELECT (SELECT live.lane FROM live WHERE live.state = 1 AND live.lane > busy.lane \
          ORDER BY live.lane LIMIT 1) FROM busy WHERE busy.lane IS NOT NULL) \
      SELECT lanes.id, lanes.queue, lanes.job_type FROM busy \
      CROSS JOIN LATERAL (SELECT * FROM lanes WHERE lanes.id = busy.lane LIMIT 1) AS lanes";
-/// Numbers are given under the lock, so that a lower one is never committed after a higher one.
+/// Numbers are assigned under the lock, so that a lower one is never committed after a higher one.
 const LOCK_LANES: &str = "LOCK TABLE lanes IN SHARE ROW EXCLUSIVE MODE";
 const INSERT_LANES: &str = "INSERT INTO lanes (queue, job_type) \
      SELECT queue, job_type FROM unnest($1::text[], $2::text[]) AS new(queue, job_type) \
      ON CONFLICT (queue, job_type) DO NOTHING";
 
-/// Looks up lanes that are not known. Those that are not there are left out.
+/// Looks up unknown lanes. Lanes that do not exist are left out.
 pub(crate) async fn look_up(
     known: &KnownLanes,
     wire: &mut Wire,
@@ -39,7 +40,7 @@ pub(crate) async fn look_up(
     Ok(lanes)
 }
 
-/// The numbers of these lanes, of which those that are new are made in a transaction of their own.
+/// The numbers of these lanes; new ones are created in a separate transaction.
 pub(crate) async fn intern(
     known: &KnownLanes,
     wire: &mut Wire,
@@ -61,7 +62,7 @@ pub(crate) async fn intern(
     Ok(lanes)
 }
 
-/// The lanes that claims are to ask; `None` if it is too early to look again.
+/// The lanes that claims query; `None` if it is too early to read them again.
 pub(crate) async fn to_ask(known: &KnownLanes, wire: &mut Wire) -> Result<Option<LanesToAsk>, Fault> {
     let began = Instant::now();
     let mut reading = known.to_read(began);

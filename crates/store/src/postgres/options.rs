@@ -1,4 +1,4 @@
-//! How a database is reached: what people write into a URL, and what this adapter asks of every connection.
+//! How a database is reached: what users write into a URL, and the settings of every connection.
 
 use super::hosts::{address, apart, host_name};
 use super::tls::{self, Verification};
@@ -13,7 +13,7 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// Where the database is and how much of it may be used. The URLs hold passwords and are never shown.
+/// The location of the database and the resources to use. The URLs contain passwords and are never shown.
 #[derive(Clone)]
 pub struct PostgresOptions {
     /// `postgres://user:password@host:port/database?sslmode=verify-full&sslrootcert=ca.pem`.
@@ -24,13 +24,14 @@ pub struct PostgresOptions {
     pub readers: usize,
     /// Connections that write.
     pub writers: usize,
-    /// How long a connection may take to be made, greetings included.
+    /// How long opening a connection may take, including the handshake.
     pub connect_timeout: Duration,
-    /// How long one statement may take before the database ends it.
+    /// How long one statement may take before the database cancels it.
     pub statement_timeout: Duration,
-    /// How much time one partition of history and logs covers; retention drops whole ones.
+    /// The time span of one partition of history and logs; retention drops whole partitions.
     pub partition_width: Duration,
-    /// Bytes that all log lines together may take up; `None` for any number. Beyond it the oldest go.
+    /// The limit on the total size of log lines in bytes; `None` for no limit. Beyond it the oldest are
+    /// removed.
     pub log_bytes_max: Option<u64>,
 }
 
@@ -48,7 +49,7 @@ impl PostgresOptions {
         }
     }
 
-    /// The database that is written to, as drivers want it.
+    /// The database for writes, in the form that drivers expect.
     pub(crate) fn target(&self) -> Result<Target, OptionsError> {
         Target::parse(Use::Primary, &self.url, self)
     }
@@ -71,7 +72,7 @@ impl fmt::Debug for PostgresOptions {
     }
 }
 
-/// What is wrong with the options. It never repeats the URL, which may hold a password.
+/// The problem with the options. It never repeats the URL, which may contain a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError {
     #[error("{field}: must begin with postgres:// or postgresql://")]
@@ -88,13 +89,13 @@ pub enum OptionsError {
     RootCertificate { field: &'static str, problem: String },
 }
 
-/// What a URL is for.
+/// The purpose of a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Use {
-    /// Whatever is written or decided by. Of its hosts only one that can be written to is used, be there one or several: a
-    /// standby would answer what was true a while ago.
+    /// All writes and decisions. Whether it names one host or several, only a writable one is used: a
+    /// standby would return outdated rows.
     Primary,
-    /// What people look at.
+    /// What users view.
     Replica,
 }
 
@@ -106,7 +107,7 @@ impl Use {
         }
     }
 
-    /// Which sessions will do, by libpq's words.
+    /// Which servers are acceptable, in libpq's terms.
     fn sessions(self, word: Option<&str>) -> Result<TargetSessionAttrs, OptionsError> {
         match (self, word) {
             (Use::Primary, None | Some("any" | "read-write" | "primary")) => {
@@ -120,7 +121,7 @@ impl Use {
     }
 }
 
-/// A database and how to speak to it.
+/// A database and its connection settings.
 #[derive(Clone)]
 pub(crate) struct Target {
     /// One for each host that was named.
@@ -145,24 +146,24 @@ impl Target {
         format!("{}/{}", hosts.join(","), database.unwrap_or_default())
     }
 
-    /// The hosts by their places, the likeliest first.
+    /// The indexes of the hosts, the most likely first.
     pub fn places(&self) -> impl ExactSizeIterator<Item = usize> + use<> {
         let (count, latest) = (self.hosts.len(), self.latest.load(Ordering::Relaxed));
         (0..count).map(move |step| (latest + step) % count)
     }
 
-    /// The host at this place, and its name with its port.
+    /// The host with this index, and its name with its port.
     pub fn host(&self, place: usize) -> (&Config, String) {
         let host = &self.hosts[place];
         (host, address(host))
     }
 
-    /// Others begin with the host at this place.
+    /// Makes other connections start with this host.
     pub fn prefer(&self, place: usize) {
         self.latest.store(place, Ordering::Relaxed);
     }
 
-    /// The same with a setting for every connection.
+    /// The same with an additional setting for every connection.
     pub fn with_setting(mut self, setting: &str) -> Self {
         for host in &mut self.hosts {
             let options = format!("{} -c {setting}", host.get_options().unwrap_or_default());
@@ -189,17 +190,18 @@ impl Target {
     }
 }
 
-/// What the URL says of TLS and of the servers that will do, by libpq's words; the driver knows only some of them.
+/// What the URL says about TLS and acceptable servers, in libpq's terms; the driver knows only some of
+/// them.
 struct Words {
     ssl_mode: SslMode,
     verification: Verification,
     root_certificate: Option<PathBuf>,
-    /// Which servers will do.
+    /// Which servers are acceptable.
     sessions: Option<String>,
 }
 
 impl Words {
-    /// Takes what it knows out of the URL.
+    /// Takes the parameters that it knows out of the URL.
     fn split_off(field: &'static str, url: &str) -> Result<(String, Self), OptionsError> {
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
         let mut mode = "prefer";
@@ -213,7 +215,7 @@ impl Words {
                 _ => rest.push(pair),
             }
         }
-        // As libpq has it: who names an authority wants it to count.
+        // As in libpq: naming an authority enables its verification.
         let encrypted =
             if root_certificate.is_some() { Verification::Authority } else { Verification::Nothing };
         let (ssl_mode, verification) = match mode {
@@ -229,7 +231,7 @@ impl Words {
     }
 }
 
-/// A path out of a URL.
+/// A path from a URL.
 fn decoded(field: &'static str, value: &str) -> Result<PathBuf, OptionsError> {
     percent_encoding::percent_decode_str(value)
         .decode_utf8()
@@ -237,12 +239,12 @@ fn decoded(field: &'static str, value: &str) -> Result<PathBuf, OptionsError> {
         .map_err(|_| OptionsError::RootCertificate { field, problem: "is not UTF-8".to_owned() })
 }
 
-/// How statements are answered. Each of ours looks for rows that it knows by a key or takes the first few of an index,
-/// and every other way to answer it is a wrong guess, made when the statistics of a table are not there yet or no longer
-/// true: a backlog that has just come would be sorted for each claim. Compiling plans takes longer than to run them.
+/// How statements are planned. Each of ours searches rows by key or takes the first few of an index. Any
+/// other plan is a wrong guess, made when the statistics of a table are missing or outdated: a new backlog
+/// would be sorted for each claim. JIT compilation takes longer than running the plans.
 const PLANS: &str = "-c enable_seqscan=off -c enable_bitmapscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c jit=off";
 
-/// What every connection is set to, whoever made it: nothing may wait or run for ever.
+/// The settings of every connection: nothing may wait or run forever.
 fn configure(config: &mut Config, options: &PostgresOptions) {
     let millis = |duration: Duration| duration.as_millis();
     let settings = format!(
@@ -258,14 +260,14 @@ fn configure(config: &mut Config, options: &PostgresOptions) {
     if config.get_application_name().is_none() {
         config.application_name("punctual");
     }
-    // A server that is gone without a word is noticed.
+    // Detects a server that has disappeared without closing the connection.
     config.keepalives_idle(limits::DATABASE_SILENCE_MAX);
     config.keepalives_interval(limits::DATABASE_SILENCE_MAX / 3);
     config.keepalives_retries(3);
     config.tcp_user_timeout(limits::DATABASE_SILENCE_MAX);
 }
 
-/// The driver's word on a URL without what it quotes of it.
+/// The driver's message about a URL, without the parts that it quotes.
 fn url_problem(error: &tokio_postgres::Error) -> String {
     let source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
     let unquoted = source.split(['`', '\'', '"']).next().unwrap_or_default().trim();

@@ -1,8 +1,9 @@
-//! The partitions of history and log lines: made ahead of time, made at once where a row needs one that is not there, and
-//! dropped as a whole when all of it is old.
+//! The partitions of history and log lines: created ahead of time, created immediately if a row needs a
+//! missing one, and dropped as a whole when everything in them is old.
 //!
-//! Both ways take only locks that let readers and writers go on: a new partition is attached, an old one is detached
-//! concurrently. The table `partitions` says what there is; whoever makes one holds a lock on it.
+//! Neither operation blocks readers and writers: a new partition is attached, an old one is detached
+//! concurrently. The table `partitions` lists the existing ones; the process that creates one holds a lock
+//! on it.
 
 use super::connection::connect;
 use super::options::Target;
@@ -33,11 +34,11 @@ impl Parent {
     }
 }
 
-/// Which partitions there are, as all connections of a process know it.
+/// The known partitions, shared by all connections of a process.
 pub(crate) struct Partitions {
     target: Target,
     width_us: i64,
-    /// By parent and first microsecond: the first one behind.
+    /// By parent and first microsecond: the end, exclusive.
     known: Mutex<BTreeMap<(Parent, i64), i64>>,
 }
 
@@ -56,18 +57,18 @@ impl Partitions {
         Partitions { target, width_us, known: Mutex::default() }
     }
 
-    /// Sees to it that rows with these times find a partition. What is known to be there costs nothing.
+    /// Makes sure that rows with these times have a partition. Known partitions cost nothing.
     pub async fn ensure(&self, parent: Parent, times: impl IntoIterator<Item = i64>) -> Result<(), Fault> {
         let missing: Vec<i64> = times.into_iter().filter(|time| !self.is_known(parent, *time)).collect();
         if missing.is_empty() {
             return Ok(());
         }
-        // Not on a connection that is in the middle of a transaction: others must see it at once.
+        // Not on a connection with an open transaction: others must see the partition at once.
         let client = connect(&self.target).await?;
         self.make(&client, parent, missing).await
     }
 
-    /// Makes those of the near future.
+    /// Creates the partitions of the near future.
     pub async fn make_ahead(&self, client: &Client, now: Timestamp) -> Result<(), Fault> {
         for parent in Parent::ALL {
             let ahead =
@@ -80,12 +81,12 @@ impl Partitions {
         Ok(())
     }
 
-    /// Forgets what is known: a row has found no partition, so one of them was dropped.
+    /// Discards the known partitions: a row found no partition, so one of them was dropped.
     pub fn forget(&self) {
         self.known().clear();
     }
 
-    /// Those of which everything is older than this, oldest first.
+    /// The partitions that are completely older than this, oldest first.
     pub async fn older_than(
         &self,
         client: &Client,
@@ -101,7 +102,7 @@ impl Partitions {
         rows.iter().map(read).collect()
     }
 
-    /// Drops one. What another node or an earlier try has begun is brought to its end.
+    /// Drops one. Completes what another node or an earlier attempt has begun.
     pub async fn remove(&self, client: &Client, partition: &Partition) -> Result<(), Fault> {
         self.known().remove(&(partition.parent, partition.starts));
         client.execute("UPDATE partitions SET leaves = true WHERE name = $1", &[&partition.name]).await?;
@@ -136,7 +137,7 @@ impl Partitions {
         Ok(())
     }
 
-    /// Makes what is missing; all that there are then.
+    /// Creates the missing partitions. Returns all existing ones.
     async fn make_locked(
         &self,
         client: &Client,
@@ -176,7 +177,8 @@ fn covering(ranges: &BTreeMap<i64, i64>, time: i64) -> Option<(i64, i64)> {
     (time < *ends).then_some((*starts, *ends))
 }
 
-/// The range of this width that a time falls into, as far as no other is in the way: widths change over the years.
+/// The range of this width that contains a time, cut where other partitions begin: the width may change
+/// over the years.
 fn gap_around(time: i64, width: i64, taken: impl Iterator<Item = (i64, i64)>) -> (i64, i64) {
     let aligned = time - time.rem_euclid(width);
     taken.fold((aligned, aligned.saturating_add(width)), |(starts, ends), (other_starts, other_ends)| {
@@ -187,7 +189,8 @@ fn gap_around(time: i64, width: i64, taken: impl Iterator<Item = (i64, i64)>) ->
     })
 }
 
-/// A table like its parent, attached to it: unlike `PARTITION OF` this does not lock out those who use the parent.
+/// Creates a table like its parent and attaches it: unlike `PARTITION OF`, this does not block users of the
+/// parent.
 async fn attach(client: &Client, parent: Parent, starts: i64, ends: i64) -> Result<(), Fault> {
     let table = parent.table();
     let named =

@@ -1,7 +1,7 @@
-//! Connections for those who read: a pool on the primary, and one on a replica for lists if there is one.
+//! Connections for reads: a pool on the primary, and one on a replica for lists if there is one.
 //!
-//! A replica is behind by some time. So nothing is decided by what it says: it serves what people look at, and while it
-//! cannot be read from or is too far behind, the primary does.
+//! A replica lags behind. So no decision depends on it: it serves what users view. While it is unreachable
+//! or too far behind, the primary serves that.
 
 use super::connection;
 use super::options::Target;
@@ -13,7 +13,7 @@ use punctual_core::limits;
 use punctual_core::ports::StoreError;
 use tokio_postgres::IsolationLevel;
 
-/// Reads over a connection to the primary: each statement sees what was committed before it.
+/// Reads from the primary: each statement sees what was committed before it.
 macro_rules! read {
     ($readers:expr, $reads:ident => $verb:expr) => {
         crate::postgres::readers::read_from!($readers.primary(), $readers.lanes(), $reads => $verb)
@@ -21,7 +21,7 @@ macro_rules! read {
 }
 pub(super) use read;
 
-/// Reads from the primary at one moment, whatever is committed meanwhile.
+/// Reads from the primary in one snapshot.
 macro_rules! read_at_once {
     ($readers:expr, $reads:ident => $verb:expr) => {
         crate::postgres::readers::snapshot_of!($readers.primary(), $readers.lanes(), $reads => $verb)
@@ -29,7 +29,7 @@ macro_rules! read_at_once {
 }
 pub(super) use read_at_once;
 
-/// Reads at one moment, from the replica if there is one that can be read from.
+/// Reads in one snapshot, from the replica if there is one that can be used.
 macro_rules! list {
     ($readers:expr, $reads:ident => $verb:expr) => {{
         if let Some(pool) = $readers.replica().await {
@@ -70,7 +70,7 @@ macro_rules! snapshot_of {
 }
 pub(super) use snapshot_of;
 
-/// All connections that read, and the names that they have learned.
+/// All connections for reads, and the names that they have cached.
 pub(super) struct Readers {
     primary: Pool,
     replica: Option<Replica>,
@@ -78,7 +78,7 @@ pub(super) struct Readers {
 }
 
 impl Readers {
-    /// Connections are made when they are needed.
+    /// Connections are opened on demand.
     pub fn new(primary: &Target, replica: Option<&Target>, count: usize) -> Result<Self, Fault> {
         let replica = match replica {
             Some(target) => Some(Replica::new(reading_pool(target, count)?)),
@@ -95,12 +95,12 @@ impl Readers {
         &self.lanes
     }
 
-    /// The replica, unless there is none, it is far behind, or it could not be read from a moment ago.
+    /// The replica, unless there is none, it is too far behind, or it failed a moment ago.
     pub async fn replica(&self) -> Option<&Pool> {
         self.replica.as_ref()?.near(&self.primary).await
     }
 
-    /// Leaves the replica alone for a while.
+    /// Does not use the replica for a while.
     pub fn rest_replica(&self, reason: &str) {
         if let Some(replica) = &self.replica {
             replica.rest(reason);
@@ -108,8 +108,8 @@ impl Readers {
     }
 }
 
-/// A pool whose statements are planned for the values that they are called with: how much of a table a list looks at
-/// depends on its cursor, and a plan for any cursor would be one for a third of the table.
+/// A pool whose statements are planned for their actual values: how much of a table a list reads depends on
+/// its cursor, and a generic plan would expect a third of the table.
 fn reading_pool(target: &Target, count: usize) -> Result<Pool, Fault> {
     let target = target.clone().with_setting("plan_cache_mode=force_custom_plan");
     connection::pool(&target, count)
@@ -119,13 +119,14 @@ pub(super) async fn connection_of(pool: &Pool) -> Result<Client, StoreError> {
     Ok(pool.get().await.map_err(Fault::from)?)
 }
 
-/// A transaction that sees one moment. It needs no end: dropping it lets go of the moment.
+/// A transaction with one snapshot. It needs no commit: dropping it releases the snapshot.
 pub(super) async fn snapshot(client: &mut Client) -> Result<Transaction<'_>, StoreError> {
     let begin = client.build_transaction().isolation_level(IsolationLevel::RepeatableRead).read_only(true);
     Ok(begin.start().await.map_err(Fault::from)?)
 }
 
-/// What was seen, if it took no longer than it may. Otherwise nobody knows what the connection is at, and it goes.
+/// The result, if it took no longer than allowed. Otherwise the state of the connection is unknown, and it
+/// is closed.
 pub(super) fn in_time<T>(
     seen: Result<Result<T, StoreError>, tokio::time::error::Elapsed>,
     client: Client,

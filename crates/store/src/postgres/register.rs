@@ -1,7 +1,7 @@
-//! The register on PostgreSQL. It has a connection of its own, so that a beat never waits in line with work: a node that is
-//! busy is not dead. It knows its two tables and no rule.
+//! The membership table on PostgreSQL. It has its own connection, so that a heartbeat never waits for other
+//! work: a busy node is not dead. It knows its two tables and no rule.
 //!
-//! Members are locked before leases, and each in the order of their names.
+//! Members are locked before leases, each ordered by name.
 
 use super::options::Target;
 use super::rows::{clean, counter, get};
@@ -32,20 +32,20 @@ const LOCK_HELD: &str =
     "SELECT name FROM cluster_leases WHERE holder = ANY($1) ORDER BY name COLLATE \"C\" FOR UPDATE";
 const FREE_ALL: &str = "UPDATE cluster_leases SET holder = NULL WHERE holder = ANY($1)";
 const LOCK_LEASES: &str = "SELECT name, epoch, holder FROM cluster_leases WHERE name = ANY($1) ORDER BY name COLLATE \"C\" FOR UPDATE";
-/// Somebody else may have made the same row meanwhile: then all is undone and run again.
+/// Another process may have inserted the same row meanwhile: then everything is rolled back and run again.
 const MAKE: &str = "INSERT INTO cluster_leases (name, epoch, holder) \
      SELECT name, epoch, $3 FROM unnest($1::text[], $2::bigint[]) AS new(name, epoch)";
 const HOLD: &str = "UPDATE cluster_leases SET epoch = new.epoch, holder = $3 \
      FROM unnest($1::text[], $2::bigint[]) AS new(name, epoch) WHERE cluster_leases.name = new.name";
 const FREE: &str = "UPDATE cluster_leases SET holder = NULL WHERE name = ANY($1)";
-/// Of leases whose rows are odd.
+/// For leases whose rows are malformed.
 const MEND: &str = "UPDATE cluster_leases SET epoch = new.epoch, holder = NULL \
      FROM unnest($1::text[], $2::bigint[]) AS new(name, epoch) WHERE cluster_leases.name = new.name";
-/// Both tables at one moment.
+/// Both tables in one snapshot.
 const ENTRIES: &str = "SELECT 0::bigint, id, beat, ttl_us, card FROM cluster_members \
      UNION ALL SELECT 1, holder, epoch, 0, name FROM cluster_leases WHERE holder IS NOT NULL";
 
-/// How often a call is run that was undone in favour of another one, and how long it pauses, times its tries so far.
+/// How often a call is retried after a conflict, and the pause, multiplied by the tries so far.
 const TRIES: u32 = 12;
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -78,7 +78,7 @@ impl Register {
         }
     }
 
-    /// The id of the database, which is that of the cluster on it.
+    /// The id of the database, which is also the id of its cluster.
     pub async fn cluster(&self) -> Result<String, Fault> {
         let mut used = self.own.take().await?;
         let rows = used.wire.run_one(Call::new(CLUSTER, [])).await?;
@@ -154,7 +154,7 @@ async fn give_up(wire: &mut Wire, silent: &[MemberPulse]) -> Result<Vec<bool>, F
     Ok(answers)
 }
 
-/// Ends a transaction that has locked them and what they hold.
+/// Completes a transaction that has locked the members and their leases.
 async fn remove(wire: &mut Wire, members: Vec<&str>) -> Result<(), Fault> {
     let ids = || column(members.iter().copied());
     let calls = vec![Call::new(REMOVE, [ids()]), Call::new(FREE_ALL, [ids()])];

@@ -1,7 +1,7 @@
-//! Rows and what they mean, for those who read and those who write. It knows columns, not rules.
+//! Conversion between rows and core's types, for reads and writes. It knows columns, not rules.
 //!
-//! Counters of occurrences, times, lanes and sessions are `bigint`; versions, attempts and epochs are `integer`; enums
-//! and bits are `smallint`. What no honest caller reaches saturates on its way in.
+//! Occurrence numbers, times, lanes and sessions are `bigint`; versions, attempts and epochs are `integer`;
+//! enums and bits are `smallint`. Values that no correct caller reaches saturate when they are written.
 
 use crate::codes::{
     Code, ScheduleColumns, SettingsColumns, StateColumns, read_limiter, read_live_ties, read_owner,
@@ -19,7 +19,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 use uuid::Uuid;
 
-/// A column of a type that the schema says it has.
+/// A column of the type in the schema.
 pub(crate) fn get<'row, T: FromSql<'row>>(row: &'row Row, column: usize) -> Result<T, Fault> {
     row.try_get(column).map_err(|error| {
         let name = row.columns().get(column).map_or("a column", |column| column.name());
@@ -38,13 +38,13 @@ pub(crate) fn bits(row: &Row, column: usize, what: &'static str) -> Result<u8, F
     u8::try_from(value).map_err(|_| Fault::damaged(what, value))
 }
 
-/// A `bigint` that counts.
+/// A `bigint` counter.
 pub(crate) fn count(row: &Row, column: usize, what: &'static str) -> Result<u64, Fault> {
     let value: i64 = get(row, column)?;
     u64::try_from(value).map_err(|_| Fault::damaged(what, value))
 }
 
-/// A `bigint` that holds a number of an occurrence or the like.
+/// A `bigint` that holds an occurrence number or similar.
 pub(crate) fn number(row: &Row, column: usize, what: &'static str) -> Result<u32, Fault> {
     let value: i64 = get(row, column)?;
     u32::try_from(value).map_err(|_| Fault::damaged(what, value))
@@ -73,12 +73,12 @@ pub(crate) fn job_id(row: &Row, column: usize) -> Result<JobId, Fault> {
     Ok(JobId::from_bytes(get::<Uuid>(row, column)?.into_bytes()))
 }
 
-/// The job and number of an occurrence, one after the other.
+/// The job and number of an occurrence, in consecutive columns.
 pub(crate) fn occurrence_id(row: &Row, first: usize) -> Result<OccurrenceId, Fault> {
     Ok(job_id(row, first)?.occurrence(number(row, first + 1, "occurrence")?))
 }
 
-/// Job, number and attempt of an execution, one after the other.
+/// Job, number and attempt of an execution, in consecutive columns.
 pub(crate) fn execution_id(row: &Row, first: usize) -> Result<ExecutionId, Fault> {
     Ok(occurrence_id(row, first)?.attempt(version(row, first + 2, "attempt")?))
 }
@@ -106,32 +106,32 @@ pub(crate) fn uuid(job: JobId) -> Uuid {
     Uuid::from_bytes(*job.as_bytes())
 }
 
-/// A counter as a `bigint` holds it.
+/// A counter as a `bigint`.
 pub(crate) fn counter(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// A limit as SQL takes it.
+/// A limit as an SQL parameter.
 pub(crate) fn limit(value: usize) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// A version, an attempt or an epoch as an `integer` holds it.
+/// A version, an attempt or an epoch as an `integer`.
 pub(crate) fn integer(value: u32) -> i32 {
     i32::try_from(value).unwrap_or(i32::MAX)
 }
 
-/// A text as PostgreSQL takes it: it knows no NUL, which handlers may well write.
+/// A text that PostgreSQL accepts: it cannot store NUL, which handlers may write.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
     if text.contains('\0') { Cow::Owned(text.replace('\0', "\u{FFFD}")) } else { Cow::Borrowed(text) }
 }
 
-/// An enum as a `smallint` holds it.
+/// An enum as a `smallint`.
 pub(crate) fn code(value: impl Code) -> i16 {
     i16::try_from(value.code()).unwrap_or(i16::MAX)
 }
 
-/// The columns that [`read_settings`] expects one after the other.
+/// The consecutive columns that [`read_settings`] expects.
 macro_rules! settings_columns {
     () => {
         "jobs.schedule_type, jobs.execute_at, jobs.settings"
@@ -143,7 +143,8 @@ pub(crate) fn read_settings(row: &Row, first: usize) -> Result<Settings, Fault> 
     SettingsColumns::read(small(row, first)?, get(row, first + 1)?, get(row, first + 2)?)
 }
 
-/// The columns of `jobs` in the order in which [`read_job`] expects them, but for the payload, which is the last.
+/// The columns of `jobs` in the order in which [`read_job`] expects them, without the payload, which is the
+/// last.
 macro_rules! job_columns_but_payload {
     () => {
         "jobs.id, jobs.lane, jobs.mark, jobs.version, jobs.priority, jobs.schedule_type, jobs.execute_at, \
@@ -160,10 +161,10 @@ macro_rules! job_columns {
 }
 pub(crate) use job_columns;
 
-/// How many columns [`job_columns`] names.
+/// The number of columns in [`job_columns`].
 pub(crate) const JOB_COLUMNS: usize = 15;
 
-/// A job whose lane has not been named yet.
+/// A job whose lane name is not resolved yet.
 #[derive(Debug)]
 pub(crate) struct UnnamedJob {
     job: Job,
@@ -205,7 +206,7 @@ pub(crate) fn read_job(row: &Row, first: usize) -> Result<UnnamedJob, Fault> {
     Ok(UnnamedJob { job, name: get(row, first + 11)?, lane: get(row, first + 1)? })
 }
 
-/// The columns that [`read_facts`] expects one after the other.
+/// The consecutive columns that [`read_facts`] expects.
 macro_rules! fact_columns {
     () => {
         "jobs.name, jobs.payload, jobs.version, jobs.schedule_type, jobs.execute_at, jobs.settings"
@@ -213,7 +214,7 @@ macro_rules! fact_columns {
 }
 pub(crate) use fact_columns;
 
-/// What an assignment takes from its job; the name of a job that has none is that of its type.
+/// The job's data that an assignment contains; a job without a name has the name of its type.
 pub(crate) fn read_facts(row: &Row, first: usize, lane: &Lane) -> Result<JobFacts, Fault> {
     Ok(JobFacts {
         name: get::<Option<String>>(row, first)?.unwrap_or_else(|| lane.job_type().to_owned()),
@@ -234,7 +235,7 @@ macro_rules! live_columns {
 }
 pub(crate) use live_columns;
 
-/// How many columns [`live_columns`] names.
+/// The number of columns in [`live_columns`].
 pub(crate) const LIVE_COLUMNS: usize = 21;
 
 pub(crate) fn read_live(row: &Row, first: usize) -> Result<LiveRow, Fault> {
@@ -277,7 +278,7 @@ macro_rules! schedule_columns {
 }
 pub(crate) use schedule_columns;
 
-/// A schedule whose lane has not been named yet.
+/// A schedule whose lane name is not resolved yet.
 #[derive(Debug)]
 pub(crate) struct UnnamedSchedule {
     state: ScheduleState,
@@ -338,7 +339,7 @@ macro_rules! history_columns {
 }
 pub(crate) use history_columns;
 
-/// How many columns [`history_columns`] names.
+/// The number of columns in [`history_columns`].
 pub(crate) const HISTORY_COLUMNS: usize = 16;
 
 pub(crate) fn read_finished(row: &Row, first: usize) -> Result<Finished, Fault> {
@@ -370,7 +371,7 @@ macro_rules! dead_letter_columns {
 }
 pub(crate) use dead_letter_columns;
 
-/// How many columns [`dead_letter_columns`] names; the last is the number of the job's lane.
+/// The number of columns in [`dead_letter_columns`]; the last is the number of the job's lane.
 pub(crate) const DEAD_LETTER_COLUMNS: usize = 12;
 
 pub(crate) fn read_dead_letter(row: &Row, first: usize, lane: &Lane) -> Result<DeadLetter, Fault> {

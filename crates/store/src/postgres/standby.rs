@@ -1,9 +1,11 @@
-//! A standby that lists may be read from: whether it answers, and whether it is near enough to its primary.
+//! A standby from which lists may be read: whether it answers, and whether it is close enough to its
+//! primary.
 //!
-//! How far behind a standby is cannot be asked of it: where nothing is written its latest change is old, and yet it lacks
-//! nothing; where its primary is gone from it, it does not know what it lacks. So the primary is asked now and then how far
-//! it has written, and the standby how far it has come. It is behind by no more than the age of the latest of these marks
-//! that it has passed, on our own clock and nobody else's. A standby that has passed none that is recent is not read from.
+//! A standby cannot say how far behind it is. If nothing is written, its latest change is old although it
+//! lacks nothing. If it has lost its primary, it does not know what it lacks. So the primary is asked from
+//! time to time how far it has written, and the standby how far it has replayed. The lag is at most the age
+//! of the latest of these marks that the standby has passed, by our own clock. A standby that has passed no
+//! recent mark is not used.
 
 use crate::fault::Fault;
 use deadpool_postgres::Pool;
@@ -15,8 +17,8 @@ use tokio::time::{Instant, timeout};
 
 /// How far a primary has written, in bytes since its beginning.
 const WRITTEN: &str = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint";
-/// How far a standby has come in that. Nothing where it is no standby: its databases may be kept alike by other means, of
-/// which nothing is known.
+/// How far a standby has replayed. NULL if it is not a standby: its databases may be replicated by other
+/// means, about which nothing is known.
 const REPLAYED: &str = "SELECT pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0')::bigint";
 
 pub(super) struct Replica {
@@ -26,9 +28,9 @@ pub(super) struct Replica {
 
 #[derive(Default)]
 struct State {
-    /// Nobody tries it before.
+    /// It is not tried before this.
     rests_until: Option<Instant>,
-    /// When it was last looked whether it is near.
+    /// When its lag was last checked.
     looked_at: Option<Instant>,
     is_near: bool,
     /// The earliest comes first.
@@ -47,7 +49,7 @@ impl Replica {
         Replica { pool, state: Mutex::default() }
     }
 
-    /// Its connections, unless it is too far behind or could not be read from a moment ago.
+    /// Its connection pool, unless it is too far behind or failed a moment ago.
     pub async fn near(&self, primary: &Pool) -> Option<&Pool> {
         let now = Instant::now();
         let must_look = {
@@ -64,7 +66,7 @@ impl Replica {
         self.state().is_near.then_some(&self.pool)
     }
 
-    /// Leaves it alone for a while.
+    /// Does not use it for a while.
     pub fn rest(&self, reason: &str) {
         tracing::warn!(
             reason,
@@ -76,13 +78,13 @@ impl Replica {
     }
 
     async fn look(&self, primary: &Pool) -> Result<(), Fault> {
-        // A primary that is away adds no mark, and those that are there grow old.
+        // If the primary is unreachable, no mark is added, and the existing ones age.
         if let Ok(Some(written)) = number(primary, WRITTEN).await {
             self.state().marks.push_back(Mark { at: Instant::now(), written });
         }
         let replayed = match number(&self.pool, REPLAYED).await {
             Ok(replayed) => replayed,
-            // A server that does not know the question, or answers it to others only, cannot be judged by it.
+            // A server that does not know the function, or denies access to it, cannot be judged by it.
             Err(Fault::Postgres(_) | Fault::Denied(Denial::Right, _)) => None,
             Err(fault) => return Err(fault),
         };
@@ -96,7 +98,7 @@ impl Replica {
 }
 
 impl State {
-    /// Whether whoever asks is the one to look. Others go by what is known meanwhile.
+    /// Whether this caller must run the check. Others use the last result meanwhile.
     fn must_look(&mut self, now: Instant) -> bool {
         let is_due = self.looked_at.is_none_or(|looked_at| now >= looked_at + limits::REPLICA_LOOK_INTERVAL);
         if is_due {

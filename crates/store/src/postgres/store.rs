@@ -1,5 +1,5 @@
-//! The store behind the port: writers that share transactions, connections that read, and the house that is kept
-//! beside them. It must not know any rule or table.
+//! The store behind the port: writers that share transactions, connections for reads, and maintenance. It
+//! must not know any rule or table.
 
 use super::house::House;
 use super::listen::PostgresWakes;
@@ -17,7 +17,7 @@ use crate::served::{seed, serve_store};
 use punctual_core::ports::{Entries, LogLine, StoreError, Wakes};
 use std::sync::Arc;
 
-/// A store that several nodes share. Dropping it finishes what was sent.
+/// A store that several nodes share. Dropping it completes what was sent.
 pub struct PostgresStore {
     writers: Writers,
     readers: Readers,
@@ -32,7 +32,7 @@ pub struct PostgresStore {
 pub enum OpenError {
     #[error(transparent)]
     Options(#[from] OptionsError),
-    /// It is of another version, or it cannot be brought to this one.
+    /// It has another version, or cannot be migrated to this one.
     #[error("the database {database} cannot be used")]
     Schema { database: String, source: MigrateError },
     #[error("the database {database} cannot be opened")]
@@ -40,8 +40,8 @@ pub enum OpenError {
 }
 
 impl PostgresStore {
-    /// Opens a database, which is brought to this binary's version if it is empty. Other versions are refused: nodes
-    /// that are still running may be of that version.
+    /// Opens a database. An empty one is migrated to this binary's version. Other versions are rejected,
+    /// because running nodes may still use that version.
     pub async fn open(options: &PostgresOptions) -> Result<Self, OpenError> {
         let shared = Shared::new(options)?;
         let replica = options.replica()?;
@@ -72,17 +72,17 @@ impl PostgresStore {
         })
     }
 
-    /// What the nodes that share this store tell each other.
+    /// The notifications between the nodes that share this store.
     pub fn wakes(&self) -> Arc<dyn Wakes> {
         self.wakes.clone()
     }
 
-    /// The id of the database. Whoever shares it belongs to one cluster, however they came to it.
+    /// The id of the database. All nodes that share it belong to one cluster, whatever their URLs.
     pub async fn cluster(&self) -> Result<String, StoreError> {
         Ok(self.register.cluster().await?)
     }
 
-    /// Waits until all that was sent is written.
+    /// Waits until everything that was sent is written.
     pub async fn close(self) {
         self.writers.close().await;
     }

@@ -1,4 +1,4 @@
-//! The rows of a draft, fetched from and written to one connection.
+//! Loads and writes the rows of a unit of work on one connection.
 
 pub(crate) mod changed;
 pub(crate) mod found;
@@ -28,10 +28,10 @@ const INSERT_WORKERS: &str = "INSERT INTO workers (name) SELECT * FROM unnest($1
      DO UPDATE SET unused_since = NULL WHERE workers.unused_since IS NOT NULL";
 const WORKERS: &str = "SELECT name, id FROM workers WHERE name = ANY($1)";
 const SESSION_NUMBERS: &str = "SELECT nextval('session_numbers') FROM generate_series(1, $1::bigint)";
-/// Those who change what is set for queues take turns, because nothing else locks it.
+/// Serializes changes of queue settings, because nothing else locks them.
 const LOCK_QUEUES: &str = "LOCK TABLE queues IN SHARE ROW EXCLUSIVE MODE";
 
-/// What all connections of a process share: where the database is, and what never changes in it.
+/// What all connections of a process share: the location of the database, and what never changes in it.
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub target: Target,
@@ -55,26 +55,26 @@ impl Connect for Shared {
     }
 }
 
-/// One connection that writes.
+/// One connection for writes.
 pub(crate) struct PostgresTables {
     shared: Shared,
-    /// None after it broke, until it is needed again.
+    /// `None` after it broke, until it is needed again.
     wire: Option<Wire>,
     stage: Stage,
-    /// What was set for queues when this transaction read it.
+    /// The settings of queues as this transaction read them.
     queues: Option<BTreeMap<String, QueueRow>>,
-    /// Those whose rows it had locked by then.
+    /// The queues whose rows were locked at that time.
     held_queues: BTreeSet<String>,
 }
 
-/// Times that a claim looks for twice as many rows because some cannot be read.
+/// How often a claim doubles the number of requested rows because some are malformed.
 const ROUNDS_PAST_MALFORMED_MAX: usize = 8;
 
-/// Where a transaction stands.
+/// The state of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Idle,
-    /// To be begun with its first statement.
+    /// It will begin together with its first statement.
     Begun,
     Open,
 }
@@ -85,7 +85,7 @@ impl PostgresTables {
         Ok(PostgresTables { shared, wire, stage: Stage::Idle, queues: None, held_queues: BTreeSet::new() })
     }
 
-    /// The connection, with no transaction of an earlier caller on it.
+    /// The connection, without an open transaction of an earlier caller.
     async fn idle_wire(&mut self) -> Result<&mut Wire, Fault> {
         if self.stage == Stage::Open {
             self.abandon().await;
@@ -97,7 +97,7 @@ impl PostgresTables {
         self.wire()
     }
 
-    /// The connection in whatever state it is: one that broke in the middle of a transaction is not made anew.
+    /// The connection in its current state: one that broke in the middle of a transaction is not reopened.
     fn wire(&mut self) -> Result<&mut Wire, Fault> {
         self.wire.as_mut().ok_or_else(|| Fault::Away("the connection was lost".to_owned()))
     }
@@ -118,7 +118,7 @@ impl PostgresTables {
         Ok(())
     }
 
-    /// Looks at the whole of those lanes in which fewer were found than are wanted, and notes what was found.
+    /// Scans lanes from the start if fewer rows were found than requested, and records what was found.
     async fn look_again(
         &mut self,
         wants: &Wants,
@@ -139,7 +139,7 @@ impl PostgresTables {
         Ok(())
     }
 
-    /// Looks further in lanes at whose head are rows that cannot be read.
+    /// Reads further in lanes whose first rows are malformed.
     async fn look_past_malformed(&mut self, wants: &Wants, gathering: &mut Gathering) -> Result<(), Fault> {
         let heads = Arc::clone(&self.shared.heads);
         let mut wider = wants.claims.clone();
@@ -162,7 +162,7 @@ impl PostgresTables {
         Ok(())
     }
 
-    /// The names of these lanes; those that had to be looked up are found for the draft as well.
+    /// The names of these lanes; names that had to be looked up are also passed to the unit of work.
     async fn name_lanes(
         &mut self,
         numbers: &BTreeSet<i64>,
@@ -178,7 +178,7 @@ impl PostgresTables {
         Ok(named)
     }
 
-    /// Whether what this transaction has read of queues still holds, now that nobody else can change it.
+    /// Whether the settings that this transaction has read are still valid, now that they are locked.
     async fn check_queues(&mut self, changes: &Changes) -> Result<(), Fault> {
         if changes.queues_deleted.is_empty()
             && changes.queues_put.iter().all(|row| self.held_queues.contains(&row.queue))
@@ -255,7 +255,7 @@ impl Tables for PostgresTables {
             self.look_again(wants, look, &mut gathering).await?;
             self.look_past_malformed(wants, &mut gathering).await?;
         }
-        // What may be claimed is known only now, and whoever claims it wants to know what to run.
+        // The claimable executions are known only now, and the claims need their jobs' data.
         let jobs: BTreeSet<JobId> = gathering.claimed().map(|id| id.job).collect();
         let unknown: Vec<JobId> = jobs.difference(&wants.facts).copied().collect();
         if !unknown.is_empty() {
@@ -286,7 +286,7 @@ impl Tables for PostgresTables {
         self.stage = Stage::Open;
         let written = self.wire()?.run(frame, calls).await;
         if matches!(&written, Err(fault) if fault.is_conflict()) {
-            // It may be that a partition is gone.
+            // A partition may have been dropped.
             self.shared.partitions.forget();
         }
         written?;

@@ -1,4 +1,4 @@
-//! TLS to the database: with rustls and `ring`, as everywhere in the house.
+//! TLS to the database, with rustls and `ring` as everywhere in Punctual.
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -10,17 +10,17 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// How much of the server's certificate has to be true.
+/// How strictly the server's certificate is verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verification {
-    /// Nobody can listen, but the server may be anybody's.
+    /// The connection is encrypted, but the server is not authenticated.
     Nothing,
-    /// An authority has signed it, for whatever name.
+    /// An authority has signed it, for any name.
     Authority,
     AuthorityAndName,
 }
 
-/// What speaks TLS by these rules. Authorities are those of the file, or else the well-known ones.
+/// A TLS connector with these rules. The authorities are those of the file, or else the well-known ones.
 pub(crate) fn connector(
     verification: Verification,
     root_certificate: Option<&Path>,
@@ -64,7 +64,7 @@ fn roots(file: Option<&Path>) -> Result<RootCertStore, String> {
     if roots.is_empty() { Err(unreadable(&"no certificate is in it")) } else { Ok(roots) }
 }
 
-/// Takes every certificate, for those who asked for encryption and nothing else.
+/// Accepts every certificate, for users who requested only encryption.
 #[derive(Debug)]
 struct Unverified {
     provider: Arc<CryptoProvider>,
@@ -105,7 +105,7 @@ impl ServerCertVerifier for Unverified {
     }
 }
 
-/// Asks for a known authority, and takes the certificate for any name: servers behind one address have one of theirs.
+/// Requires a known authority and accepts any name: servers behind one address each have their own name.
 #[derive(Debug)]
 struct AnyName(Arc<WebPkiServerVerifier>);
 

@@ -1,6 +1,6 @@
-//! Deletes what nothing uses any more: lanes without jobs, counts of lanes that add up to nothing, and workers that neither a
-//! session nor history names. A bounded number is looked at in each step, from where the last one ended. See decision
-//! 0026.
+//! Deletes what nothing uses: lanes without jobs, counters of lanes that sum to zero, and workers that
+//! neither a session nor history refers to. Each step checks a bounded number, starting where the last one
+//! ended. See decision 0026.
 
 use super::rows::{get, limit};
 use super::wire::{Call, Frame, Wire, column, value};
@@ -11,14 +11,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use tokio_postgres::Row;
 
-/// Whatever is live or to come in a lane belongs to a job of this lane. Each is looked up by itself: a plan that joins would
-/// read all jobs.
+/// Every live or future occurrence in a lane belongs to a job of this lane. Each lane is looked up
+/// separately: a plan with joins would read all jobs.
 pub(crate) const LANES_LOOKED_AT: &str = "SELECT page.id, (SELECT count(*) FROM \
      (SELECT 1 FROM jobs WHERE jobs.lane = page.id LIMIT 1) AS one) = 0, 1::bigint \
      FROM (SELECT id FROM lanes WHERE id > $1 ORDER BY id LIMIT $2) AS page ORDER BY page.id";
-/// Whoever is about to write the number of a lane holds its row.
+/// A transaction that is about to write the number of a lane has its row locked.
 const LOCK_LANES: &str = "SELECT id FROM lanes WHERE id = ANY($1) ORDER BY id FOR UPDATE SKIP LOCKED";
-/// A statement of its own, so that it sees what those have written who held the rows before.
+/// A separate statement, so that it sees what earlier holders of the row locks have written.
 const DELETE_LANES: &str = "DELETE FROM lanes WHERE id = ANY($1) \
      AND (SELECT count(*) FROM (SELECT 1 FROM jobs WHERE jobs.lane = lanes.id LIMIT 1) AS one) = 0 \
      AND (SELECT coalesce(sum(waiting), 0) = 0 AND coalesce(sum(queued), 0) = 0 AND coalesce(sum(running), 0) = 0 \
@@ -38,11 +38,11 @@ const DELETE_WORKERS: &str = "DELETE FROM workers WHERE id = ANY($1) AND unused_
      AND id NOT IN (SELECT worker FROM sessions) RETURNING id";
 const NOTE_UNUSED_WORKERS: &str = "UPDATE workers SET unused_since = $2 WHERE id = ANY($1) AND unused_since IS NULL \
      AND id NOT IN (SELECT worker FROM sessions)";
-/// Its name was made before its session was.
+/// A worker's name is created before its session.
 const NOTE_USED_WORKERS: &str = "UPDATE workers SET unused_since = NULL WHERE id = ANY($1) \
      AND unused_since IS NOT NULL AND id IN (SELECT worker FROM sessions)";
 
-/// Up to which number names and counts were looked at. Lost with the process, it begins again.
+/// The numbers up to which names and counters were checked. If the process ends, the check starts over.
 #[derive(Debug, Default)]
 pub(crate) struct UnusedCursors {
     lanes: AtomicI64,
@@ -51,7 +51,7 @@ pub(crate) struct UnusedCursors {
 }
 
 impl UnusedCursors {
-    /// Looks at up to `count` of each kind; whether any was deleted and more are to be looked at.
+    /// Checks up to `count` of each kind. Returns whether any was deleted and more are to be checked.
     pub async fn forget(
         &self,
         wire: &mut Wire,
@@ -89,7 +89,7 @@ impl UnusedCursors {
     }
 }
 
-/// Those of these lanes go that nothing refers to any more; how many they were.
+/// Deletes the given lanes that nothing refers to. Returns their number.
 pub(crate) async fn delete_lanes(
     wire: &mut Wire,
     known: &KnownLanes,
@@ -108,8 +108,8 @@ pub(crate) async fn delete_lanes(
     Ok(gone.len())
 }
 
-/// Deletes rows of counts of these lanes that add up to nothing, as far as nobody holds them: what is left adds up to the
-/// same. How many they were.
+/// Deletes counter rows of these lanes that sum to zero, skipping locked ones: the remaining rows have the
+/// same sum. Returns their number.
 async fn delete_tallies(wire: &mut Wire, lanes: Vec<i64>) -> Result<usize, Fault> {
     if lanes.is_empty() {
         return Ok(0);
@@ -133,14 +133,15 @@ async fn delete_tallies(wire: &mut Wire, lanes: Vec<i64>) -> Result<usize, Fault
     Ok(keys.len())
 }
 
-/// Rows that are looked at in one step.
+/// Rows that one step checks.
 struct Page {
     rows: Vec<Row>,
-    /// Whether there may be more behind them.
+    /// Whether more may follow.
     is_full: bool,
 }
 
-/// The rows after a cursor, which goes on to the last of them, or back to the beginning when there are no more.
+/// The rows after a cursor. Moves the cursor to the last of them, or back to the start if there are no
+/// more.
 async fn next_page(
     wire: &mut Wire,
     sql: &'static str,
@@ -149,7 +150,7 @@ async fn next_page(
 ) -> Result<Page, Fault> {
     let bounds = [value(cursor.load(Ordering::Relaxed)), value(limit(count))];
     let rows = wire.run_one(Call::new(sql, bounds)).await?;
-    // The last column says how many rows of the table each is about.
+    // The last column says how many rows of the table each result covers.
     let mut looked_at = 0;
     for row in &rows {
         looked_at += get::<i64>(row, row.len() - 1)?;
@@ -160,7 +161,7 @@ async fn next_page(
     Ok(Page { rows, is_full })
 }
 
-/// The numbers of rows whose second column says so.
+/// The numbers of rows whose second column is true.
 fn marked(rows: &[Row]) -> Result<Vec<i64>, Fault> {
     let mut numbers = Vec::new();
     for row in rows {

@@ -1,5 +1,5 @@
-//! One connection and its prepared statements. Statements that do not need each other's rows are sent together and
-//! waited for once.
+//! One connection and its prepared statements. Statements that do not depend on each other's rows are sent
+//! together and awaited once.
 
 use super::connection::connect;
 use super::errors::is_aftermath;
@@ -12,10 +12,10 @@ use std::task::Poll;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row, Statement};
 
-/// What a statement is given for one of its `$n`.
+/// The value of one of a statement's `$n`.
 pub(crate) type Parameter<'a> = Box<dyn ToSql + Sync + Send + 'a>;
 
-/// A statement and what it is given.
+/// A statement and its parameters.
 pub(crate) struct Call<'a> {
     pub sql: &'static str,
     pub parameters: Vec<Parameter<'a>>,
@@ -49,17 +49,17 @@ pub(crate) enum Frame {
     BeginAndCommit,
 }
 
-/// A connection. It is not for two callers at once.
+/// A connection, for one caller at a time.
 pub(crate) struct Wire {
     client: Client,
     prepared: BTreeMap<&'static str, Statement>,
-    /// The number of the process that serves it.
+    /// The number of the server process.
     pub process: i32,
-    /// Which of the rows of a count this connection adds to.
+    /// The shard of each counter to which this connection adds.
     pub shard: i16,
 }
 
-/// Rows over which each count is spread.
+/// Shards of each counter.
 const SHARDS: i32 = 64;
 
 impl Wire {
@@ -74,12 +74,12 @@ impl Wire {
         self.client.is_closed()
     }
 
-    /// For what is not prepared.
+    /// For statements that are not prepared.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Undoes whatever is open.
+    /// Rolls back an open transaction.
     pub async fn roll_back(&self) -> Result<(), Fault> {
         Ok(self.client.batch_execute("ROLLBACK").await?)
     }
@@ -88,10 +88,10 @@ impl Wire {
         Ok(self.run(Frame::None, vec![call]).await?.pop().unwrap_or_default())
     }
 
-    /// Runs statements in their order and answers with the rows of each.
+    /// Runs statements in order and returns the rows of each.
     ///
-    /// Every answer is looked at: a `COMMIT` that comes after a failure is answered as if all were well. Of several errors
-    /// the first is told, because the others follow from it.
+    /// Every result is checked: a `COMMIT` after a failed statement reports success. Of several errors the
+    /// first is returned, because the others follow from it.
     pub async fn run(&mut self, frame: Frame, calls: Vec<Call<'_>>) -> Result<Vec<Vec<Row>>, Fault> {
         self.prepare(&calls).await?;
         let (client, prepared) = (&self.client, &self.prepared);
@@ -118,7 +118,7 @@ impl Wire {
         Ok(rows.map(Result::unwrap_or_default).collect())
     }
 
-    /// Statements are prepared when they are first needed, and once.
+    /// Prepares statements on first use.
     async fn prepare(&mut self, calls: &[Call<'_>]) -> Result<(), Fault> {
         let mut missing: Vec<&'static str> =
             calls.iter().map(|call| call.sql).filter(|sql| !self.prepared.contains_key(sql)).collect();
@@ -153,8 +153,8 @@ fn first_error(results: &mut Vec<Result<Vec<Row>, Error>>) -> Option<Error> {
     results.swap_remove(first).err()
 }
 
-/// Waits for all. A statement is sent when its future is first polled, so they are polled in their order; `join_all`
-/// promises none.
+/// Awaits all futures. A statement is sent when its future is first polled, so they are polled in order;
+/// `join_all` does not promise any.
 async fn all_in_order<F: Future + ?Sized>(futures: Vec<Pin<Box<F>>>) -> Vec<F::Output> {
     let mut results: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
     let mut futures = futures;
@@ -174,13 +174,14 @@ async fn all_in_order<F: Future + ?Sized>(futures: Vec<Pin<Box<F>>>) -> Vec<F::O
     .await
 }
 
-/// A connection that one kind of work has for itself, made when it is needed and again after it broke.
+/// A connection reserved for one kind of work, opened on demand and again after it broke.
 pub(crate) struct OwnWire {
     target: Target,
     wire: tokio::sync::Mutex<Option<Wire>>,
 }
 
-/// The connection while it is used. Unless it is kept, it is closed: whatever was under way on it is undone.
+/// The connection while it is in use. Unless it is kept, it is closed, and an open transaction is rolled
+/// back.
 pub(crate) struct Used<'a> {
     place: tokio::sync::MutexGuard<'a, Option<Wire>>,
     pub wire: Wire,
@@ -191,7 +192,7 @@ impl OwnWire {
         OwnWire { target, wire: tokio::sync::Mutex::new(None) }
     }
 
-    /// Waits until nobody else uses it.
+    /// Waits until it is free.
     pub async fn take(&self) -> Result<Used<'_>, Fault> {
         let mut place = self.wire.lock().await;
         let wire = match place.take() {
@@ -203,7 +204,7 @@ impl OwnWire {
 }
 
 impl Used<'_> {
-    /// All went well: the next one may have it.
+    /// Keeps the connection for the next user, after everything has succeeded.
     pub fn keep(self) {
         let Used { mut place, wire } = self;
         *place = Some(wire);

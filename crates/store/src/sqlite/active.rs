@@ -1,9 +1,10 @@
-//! Lanes in use, as the writer knows them: how much was live in each when counts were last written, and whether anything
-//! may be queued there. All that a claim, a full queue or a limit looks at is here, and nothing of lanes in which
-//! nothing is live: their number must not matter.
+//! The writer's view of lanes in use: the counters of each as last written, and whether executions may be
+//! queued there. Claims, full queues and limits need only this. It contains no lane without live
+//! executions: the number of such lanes must not matter.
 //!
-//! Counts are those of `lane_tallies`. Whether something is queued is not taken from counts: a lane is marked when a row
-//! becomes queued in it, and the mark goes when a look at the claim index finds nothing. So a wrong count delays no work.
+//! The counters are those of `lane_tallies`. Whether executions are queued does not follow from the
+//! counters: a lane is marked when a row becomes queued in it, and unmarked when a read of the claim index
+//! finds nothing. So a wrong counter delays no work.
 
 use super::names::Lanes;
 use super::rows::{all, one};
@@ -35,7 +36,8 @@ struct ActiveLane {
 }
 
 impl ActiveLanes {
-    /// Reads what is in use, unless that is known. `changed` are lanes that the transaction under way has changed.
+    /// Reads the lanes in use, unless they are known. `changed` are lanes that the current transaction has
+    /// changed.
     pub fn load_once(
         &mut self,
         conn: &Connection,
@@ -71,7 +73,7 @@ impl ActiveLanes {
         Ok(())
     }
 
-    /// A lane whose name is missing or cannot be read affects no other lane: a check of the database reports it.
+    /// A lane whose name is missing or malformed affects no other lane: `punctual check` reports it.
     fn insert_named(
         &mut self,
         conn: &Connection,
@@ -85,13 +87,13 @@ impl ActiveLanes {
         Ok(())
     }
 
-    /// Forgets everything; the next look reads the tables again.
+    /// Discards everything; the next lookup reads the tables again.
     pub fn forget(&mut self) {
         *self = ActiveLanes::default();
     }
 
-    /// A row has come to this lane, or has changed there. Before anything was read there is nothing to note: what is read
-    /// will hold it.
+    /// A row was added to this lane, or has changed there. Does nothing before the first read, which will
+    /// include the row.
     pub fn touch(
         &mut self,
         conn: &Connection,
@@ -111,7 +113,7 @@ impl ActiveLanes {
         Ok(())
     }
 
-    /// How much of this lane was waiting, queued and running when counts were last written.
+    /// The waiting, queued and running executions of this lane as last written.
     pub fn counts(&self, id: i64) -> LaneCounts {
         self.known(id).unwrap_or_default()
     }
@@ -121,14 +123,14 @@ impl ActiveLanes {
         self.lanes.get(&id).map(|active| active.counts)
     }
 
-    /// Lanes through this queue in which anything is live, or was before the transaction under way.
+    /// Lanes of this queue that have live executions, or had some before the current transaction.
     pub fn through(&self, queue: &str) -> Vec<(i64, Lane)> {
         let ids = self.by_queue.get(queue).into_iter().flatten();
         ids.filter_map(|id| Some((*id, self.lanes.get(id)?.lane.clone()))).collect()
     }
 
-    /// The numbers of lanes in which something may be queued and that lead through these queues (all, if none is named) to
-    /// these job types, in order.
+    /// The numbers, in order, of lanes with these queues (all queues if none is named) and these job types
+    /// in which executions may be queued.
     pub fn matching(&self, queues: &[String], job_types: &[String]) -> Vec<i64> {
         let is_served = |active: &ActiveLane| {
             active.may_have_work && job_types.iter().any(|served| served == active.lane.job_type())
@@ -142,14 +144,14 @@ impl ActiveLanes {
         served.copied().collect::<BTreeSet<i64>>().into_iter().collect()
     }
 
-    /// Nothing is queued in this lane, as the transaction under way sees it.
+    /// No execution is queued in this lane, as seen by the current transaction.
     pub fn emptied(&mut self, id: i64) {
         if let Some(active) = self.lanes.get_mut(&id) {
             active.may_have_work = false;
         }
     }
 
-    /// These counts were written. A lane in which nothing is left is forgotten.
+    /// These counters were written. A lane without live executions is removed.
     pub fn written(
         &mut self,
         conn: &Connection,
@@ -174,7 +176,7 @@ impl ActiveLanes {
         self.lanes.len()
     }
 
-    /// Whether something is queued in a lane, by its rows.
+    /// Whether the rows show queued executions in a lane.
     pub fn has_work(&mut self, conn: &Connection, id: i64) -> Result<bool, Fault> {
         let Some(active) = self.lanes.get_mut(&id).filter(|active| active.may_have_work) else {
             return Ok(false);

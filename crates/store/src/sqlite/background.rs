@@ -1,8 +1,9 @@
-//! The check of all files in the background: it starts with the server, uses a small part of one processor, and begins
-//! again after an interval.
+//! The background check of all files: it starts with the server, uses a small part of one CPU, and repeats
+//! at an interval.
 //!
-//! SQLite's own check needs one view of the file for as long as it takes, and meanwhile the write-ahead log cannot be reset.
-//! So it is used only where it is short; everything else is read in steps (`scan.rs`), each with a view of its own.
+//! SQLite's own check needs a single snapshot of the file while it runs, and meanwhile the write-ahead log
+//! cannot be reset. So it is used only where it is short. Everything else is read in steps (`scan.rs`),
+//! each with its own snapshot.
 
 use super::connection::open_for_reading;
 use super::damage::{Scope, Until, as_problem, structure};
@@ -20,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// What checks have found so far.
+/// What the checks have found so far.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     problems: Mutex<Vec<String>>,
@@ -38,7 +39,7 @@ impl Findings {
         self.completed.load(Ordering::Relaxed)
     }
 
-    /// Notes at once what a check has found; it stays until a later check has covered everything and not found it.
+    /// Records a finding at once. It stays until a later check has covered everything without finding it.
     fn add(&self, problem: &str) {
         let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
         if problems.len() < limits::DAMAGE_LISTED_MAX && !problems.iter().any(|known| known == problem) {
@@ -53,7 +54,7 @@ impl Findings {
     }
 }
 
-/// The thread that checks. Ends when this value is dropped, in the middle of a check if there is one.
+/// The thread that runs the checks. It ends when this value is dropped, even in the middle of a check.
 #[derive(Debug)]
 pub(crate) struct BackgroundCheck {
     stop: Option<Sender<()>>,
@@ -86,17 +87,17 @@ impl Drop for BackgroundCheck {
     }
 }
 
-/// How hard a check works.
+/// The load that a check may cause.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
-    /// How long SQLite may check the structure of a file or table at once.
+    /// How long SQLite may check the structure of a file or table at a time.
     pub structure_max: Duration,
-    /// How long to rest after work, as a multiple of it.
+    /// How long to rest after work, as a multiple of the work time.
     pub rest_factor: u32,
 }
 
 impl Pace {
-    /// Beside a server that works.
+    /// Next to a running server.
     const GENTLE: Pace =
         Pace { structure_max: limits::CHECK_STRUCTURE_MAX, rest_factor: limits::CHECK_REST_FACTOR };
 }
@@ -118,7 +119,7 @@ struct Stopped;
 /// Why a file was not covered.
 enum Broken {
     Off(Stopped),
-    /// It could not be checked, which says nothing about damage.
+    /// It could not be checked, which is no sign of damage.
     Failed(Fault),
 }
 
@@ -199,7 +200,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Whether there was time for it.
+    /// Returns whether there was enough time.
     fn check_structure(
         &mut self,
         conn: &mut Connection,
@@ -235,7 +236,7 @@ impl Checker {
                 }
             }
             drop(snapshot);
-            // What is in the cache is what was read before; the next step is to read the disk.
+            // The cache holds what was read before; the next step must read the disk.
             conn.release_memory().map_err(Fault::from)?;
             self.rest(started)?;
             if last.is_none() {
@@ -253,7 +254,7 @@ impl Checker {
         }
     }
 
-    /// Rests in proportion to the work since then.
+    /// Rests in proportion to the work since `started`.
     fn rest(&self, started: Instant) -> Result<(), Stopped> {
         self.wait(started.elapsed().saturating_mul(self.pace.rest_factor))
     }

@@ -1,7 +1,7 @@
-//! Copying a store while it is in use.
+//! Copies a store while it is in use.
 //!
-//! Files are written under names that end in `.partial`, verified, synced, and only then given their own names, the main
-//! database last. A directory in which a backup was interrupted is recognised by these names
+//! Files are written under names that end in `.partial`, verified and synced. Only then they get their
+//! final names, the main database last. These names identify a directory in which a backup was interrupted
 //! ([`super::refuse_incomplete`]).
 
 use super::connection::{beside, create_private, open_for_reading, open_unchanged};
@@ -18,10 +18,10 @@ use std::path::{Path, PathBuf};
 
 /// Pages copied between two reports of progress.
 const STEP_PAGES: i32 = 1_024;
-/// Files of a store that must not lie beside a copy: SQLite would take them for its own.
+/// Files of a store that must not exist next to a copy: SQLite would treat them as belonging to it.
 const SUFFIXES: [&str; 3] = ["", "-wal", "-journal"];
 
-/// How far a backup has come.
+/// The progress of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackupProgress {
     /// The file being copied, by its name in the data directory.
@@ -30,7 +30,7 @@ pub struct BackupProgress {
     pub pages_total: u64,
 }
 
-/// A backup was not made.
+/// The backup failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     #[error("{} is there already and is not overwritten", .0.display())]
@@ -56,12 +56,12 @@ pub enum BackupError {
     Damaged { path: PathBuf, problems: Vec<String> },
 }
 
-/// Copies the store of one directory into another, which can then be opened as one. It only reads, so the
-/// server of the directory, in this process or another, goes on meanwhile. The copy is verified; what cannot be
-/// completed is deleted again.
+/// Copies the store of one directory into another, which can then be opened as a store. It only reads, so a
+/// server of the directory, in this process or another, continues to run. The copy is verified; an
+/// incomplete copy is deleted.
 ///
-/// Blocks the calling thread. Each database is copied as it stands at one moment; the write-ahead log cannot be
-/// cut back while its copy is under way.
+/// Blocks the calling thread. Each database is copied as of a single moment. The write-ahead log cannot be
+/// truncated during the copy.
 pub fn backup(from: &Path, to: &Path, mut progress: impl FnMut(BackupProgress)) -> Result<(), BackupError> {
     refuse_incomplete(from).map_err(BackupError::Source)?;
     let is_new = !to.exists();
@@ -84,7 +84,7 @@ pub fn backup(from: &Path, to: &Path, mut progress: impl FnMut(BackupProgress)) 
     copies.complete()
 }
 
-/// Refuses a directory that holds a store or something of one.
+/// Rejects a directory that contains a store or parts of one.
 fn refuse_taken(to: &Path) -> Result<(), BackupError> {
     for file in FILES {
         if let Some(there) =
@@ -109,16 +109,16 @@ fn cannot_write(path: &Path) -> impl FnOnce(io::Error) -> BackupError + use<> {
     move |source| BackupError::Io { path, source }
 }
 
-/// Copies that are not complete, and are deleted unless they become so.
+/// Incomplete copies, which are deleted unless they are completed.
 struct Partial<'a> {
     dir: &'a Path,
-    /// Whether the directory was made for them.
+    /// Whether the directory was created for them.
     is_new: bool,
 }
 
 impl Partial<'_> {
-    /// Gives the files their names when all of them are on disk. The main file comes last: without it the directory is
-    /// no store.
+    /// Renames the files after all of them are on disk. The main file comes last: without it the directory
+    /// is not a store.
     fn complete(self) -> Result<(), BackupError> {
         for file in FILES {
             sync(&partial(self.dir, file))?;
@@ -143,7 +143,7 @@ impl Drop for Partial<'_> {
             let _ = fs::remove_file(file);
         }
         if self.is_new && !is_complete {
-            // Stays if anything else is in it.
+            // The directory stays if it contains anything else.
             let _ = fs::remove_dir(self.dir);
         }
     }
@@ -155,12 +155,12 @@ fn sync(path: &Path) -> Result<(), BackupError> {
 
 fn copy(from: &Path, to: &Path, mut progress: impl FnMut(u64, u64)) -> Result<(), Fault> {
     let source = open_for_reading(from)?;
-    // An open snapshot: without it every commit beside the copy would make SQLite start over.
+    // An open snapshot: without it every concurrent commit would make SQLite restart the copy.
     let snapshot = source.unchecked_transaction()?;
     snapshot.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
     create_private(to)?;
     let mut target = Connection::open(to)?;
-    // Nothing can be undone and nothing needs to be: what is not complete is deleted, and what is complete is synced.
+    // No journal is needed: an incomplete copy is deleted, and a complete one is synced.
     target.query_row("PRAGMA journal_mode = OFF", [], |_| Ok(()))?;
     target.pragma_update(None, "synchronous", "OFF")?;
     let backup = Backup::new(&snapshot, &mut target)?;
@@ -172,7 +172,7 @@ fn copy(from: &Path, to: &Path, mut progress: impl FnMut(u64, u64)) -> Result<()
         match step {
             StepResult::Done => break,
             StepResult::More => {}
-            // Nobody else has the target open, and the source is held in a snapshot.
+            // No other process has the target open, and the source is held in a snapshot.
             busy => return Err(Fault::damaged("the backup's target", format!("{busy:?}"))),
         }
     }
@@ -182,7 +182,7 @@ fn copy(from: &Path, to: &Path, mut progress: impl FnMut(u64, u64)) -> Result<()
     Ok(())
 }
 
-/// What is wrong with a copy.
+/// The problems of a copy.
 fn verify(copy: &Path) -> Result<Vec<String>, Fault> {
     match open_unchanged(copy).and_then(|conn| integrity::file_problems(&conn)) {
         Err(fault) => as_problem(fault).map(|problem| vec![problem]),

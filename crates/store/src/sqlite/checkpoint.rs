@@ -1,8 +1,9 @@
-//! Moving the write-ahead log into the database file beside the writer, so that no commit waits for it.
+//! Checkpoints the write-ahead log into the database file on a separate thread, so that no commit waits for
+//! it.
 //!
-//! A checkpoint that runs while the writer appends never reaches the end of the log, so this alone would let it
-//! grow. The writer's own checkpoint, at [`super::connection::WRITER_CHECKPOINT_PAGES`], finishes the job: by
-//! then little is left to copy, and the log starts over.
+//! A checkpoint that runs while the writer appends never reaches the end of the log, so the log would grow
+//! without bound. The writer's own checkpoint, at [`super::connection::WRITER_CHECKPOINT_PAGES`], completes
+//! it: by then little is left to copy, and the log restarts.
 
 use super::connection::open_for_checkpoints;
 use super::figures::Figures;
@@ -14,12 +15,12 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-/// Row changes after which it is worth moving the log. A page holds some ten rows of ours.
+/// Row changes after which a checkpoint is worthwhile. A page holds about ten of our rows.
 const CHANGES: u64 = 10_000;
-/// What a commit counts for beside its rows: it writes some pages however few its rows are.
+/// The cost of a commit in addition to its rows: it writes some pages even if it has few rows.
 const CHANGES_PER_COMMIT: u64 = 20;
 
-/// The thread that moves the log. Ends when this value is dropped.
+/// The checkpoint thread. It ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Checkpointer {
     wake: Option<SyncSender<()>>,
@@ -45,7 +46,7 @@ impl Checkpointer {
         Ok(Checkpointer { wake: Some(wake), thread: Some(thread), changes_seen: 0, pressure: 0 })
     }
 
-    /// Told after every commit how many rows the writer has changed so far.
+    /// Called after every commit with the total number of rows that the writer has changed.
     pub fn committed(&mut self, total_changes: u64) {
         let changes = total_changes.saturating_sub(self.changes_seen);
         self.changes_seen = total_changes;
@@ -54,7 +55,7 @@ impl Checkpointer {
         }
         if self.pressure >= CHANGES {
             self.pressure = 0;
-            // A full channel means that it has not even begun with the last one.
+            // If the channel is full, the thread has not started the last request yet.
             let _ = self.wake.as_ref().map(|wake| wake.try_send(()));
         }
     }
@@ -71,7 +72,7 @@ impl Drop for Checkpointer {
     }
 }
 
-/// Copies what is committed by now; waits for nobody.
+/// Copies what is committed by now; waits for no reader or writer.
 fn checkpoint(conn: &Connection) -> Result<(), Fault> {
     Ok(conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?)
 }

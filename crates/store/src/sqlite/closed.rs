@@ -1,5 +1,5 @@
-//! The check of a store that no server has open. It changes and creates nothing, and works in a directory that cannot be
-//! written.
+//! The check of a store that no server has open. It changes and creates nothing, and works in a read-only
+//! directory.
 
 use super::connection::{beside, open_unchanged};
 use super::damage::as_problem;
@@ -15,16 +15,17 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// What was found in the files of a data directory.
+/// The result of a check of a data directory's files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FileCheck {
-    /// What is wrong; empty when all is well.
+    /// The problems; empty if there are none.
     pub problems: Vec<String>,
-    /// What is worth knowing and not wrong.
+    /// Information that is not a problem.
     pub notes: Vec<String>,
 }
 
-/// Checks the files of a store, reading all of them. What the last process left in the write-ahead log counts.
+/// Checks the files of a store by reading all of them, including what the last process left in the
+/// write-ahead log.
 pub fn check_files(dir: &Path) -> Result<FileCheck, OpenError> {
     refuse_incomplete(dir)?;
     let main = dir.join(MAIN_FILE);
@@ -77,7 +78,7 @@ fn steps(file: &str) -> &'static [&'static str] {
     if file == MAIN_FILE { migrate::MAIN } else { migrate::LOGS }
 }
 
-/// Whether this binary may use the file, however whole it is.
+/// Whether this binary may use the file, even if it is intact.
 fn whether_usable(conn: &Connection, file: &str) -> Result<Result<(), StoreError>, Fault> {
     let (found, known) = (migrate::version(conn)?, steps(file).len());
     if found > known {

@@ -1,6 +1,6 @@
-//! The synchronous core: one connection, one transaction per batch, the rules of `punctual_core` between the
-//! reads and the writes. It must know no thread, clock or randomness, so that the simulator runs the very SQL
-//! that users run.
+//! The synchronous core: one connection, one transaction per batch, and the rules of `punctual_core`
+//! between the reads and the writes. It must not know threads, clocks or randomness, so that the simulator
+//! runs exactly the SQL that users run.
 
 use super::active::ActiveLanes;
 use super::connection::{self, Durability};
@@ -28,7 +28,8 @@ use std::path::Path;
 pub struct SqliteCore {
     conn: Connection,
     memory: Memory,
-    /// Whether all rows could be read and all counts agreed when it was opened: then they do after every transaction.
+    /// Whether all rows were readable and all counters correct when it was opened: then they must be after
+    /// every transaction.
     #[cfg(test)]
     is_sound: bool,
 }
@@ -49,7 +50,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Forgets what may have been learned in a transaction that did not commit.
+    /// Discards what may have been learned in a transaction that did not commit.
     fn forget(&mut self) {
         self.lanes.forget();
         self.active.forget();
@@ -65,18 +66,18 @@ impl Memory {
         Ok(&mut self.active)
     }
 
-    /// Notes that a row has come to this lane or has changed there.
+    /// Records that a row was added to this lane or has changed there.
     pub fn touch_lane(&mut self, conn: &Connection, lane: i64, live: &Live) -> Result<(), Fault> {
         self.active.touch(conn, &mut self.lanes, lane, live.state == LiveState::Queued)
     }
 
-    /// Writes the counts that have changed.
+    /// Writes the counters that have changed.
     pub fn write_counts(&mut self, conn: &Connection) -> Result<(), Fault> {
         let counts = self.tally.take();
         self.add_counts(conn, counts)
     }
 
-    /// Adds to counts.
+    /// Adds to the counters.
     pub fn add_counts(&mut self, conn: &Connection, counts: Counts) -> Result<(), Fault> {
         if !counts.lanes.is_empty() {
             self.active(conn)?;
@@ -86,7 +87,7 @@ impl Memory {
 }
 
 impl SqliteCore {
-    /// Opens or creates the database file and brings it to this binary's version.
+    /// Opens or creates the database file and migrates it to this binary's version.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let conn = connection::open_for_writing(path, Durability::PowerLoss)?;
         Self::migrated(conn)
@@ -99,7 +100,7 @@ impl SqliteCore {
         Self::migrated(conn)
     }
 
-    /// Brings an open database to this binary's version.
+    /// Migrates an open database to this binary's version.
     pub(crate) fn migrated(mut conn: Connection) -> Result<Self, StoreError> {
         if is_unfinished(&conn)? {
             return Err(StoreError::Broken(UNFINISHED.to_owned()));
@@ -114,10 +115,10 @@ impl SqliteCore {
         })
     }
 
-    /// Carries out all calls in one transaction and answers each in its place.
+    /// Executes all calls in one transaction and returns a reply for each.
     ///
-    /// One that fails by itself is undone alone. When the disk or the machine fails, none of them took
-    /// effect and all answers say so.
+    /// A call that fails on its own is rolled back alone. If the disk or the machine fails, none of the
+    /// calls takes effect and all replies say so.
     pub fn apply(&mut self, calls: &[Call]) -> Vec<Result<Reply, StoreError>> {
         let count = calls.len();
         match self.try_apply(calls) {
@@ -130,23 +131,23 @@ impl SqliteCore {
         }
     }
 
-    /// Forgets all that is held in memory beside the tables, as the end of a process does.
+    /// Discards everything held in memory, as the end of a process does.
     pub fn restart(&mut self) {
         self.memory = Memory::default();
     }
 
-    /// Reads of what is committed.
+    /// Reads of committed data.
     pub fn reads(&mut self) -> Reads<'_> {
         Reads::new(&self.conn, &mut self.memory.lanes)
     }
 
-    /// Everything that is wrong with the file or between its tables; empty when all is well.
+    /// Every problem in the file or between its tables; empty if there are none.
     pub fn integrity_check(&self) -> Result<Vec<String>, StoreError> {
         Ok(super::integrity::problems(&self.conn)?)
     }
 
-    /// What is wrong with the counts that are kept; empty when all is well. A part of [`Self::integrity_check`] that
-    /// is cheap enough to be asked again and again.
+    /// The problems of the stored counters; empty if there are none. A part of [`Self::integrity_check`]
+    /// that is cheap enough to run often.
     pub fn tally_check(&self) -> Result<Vec<String>, StoreError> {
         Ok(super::integrity::tally_problems(&self.conn)?)
     }
@@ -156,7 +157,7 @@ impl SqliteCore {
         self.conn.total_changes()
     }
 
-    /// Undoes whatever a panic or an outage left behind.
+    /// Rolls back what a panic or an outage left open.
     pub(crate) fn abandon(&mut self) {
         if !self.conn.is_autocommit()
             && let Err(error) = self.conn.execute_batch("ROLLBACK")
@@ -167,7 +168,7 @@ impl SqliteCore {
         self.memory.tally.forget();
     }
 
-    /// The bare connection, set and migrated.
+    /// The connection, configured and migrated.
     pub(crate) fn into_connection(self) -> Connection {
         self.conn
     }
@@ -188,7 +189,7 @@ impl SqliteCore {
         let mut replies = Vec::with_capacity(calls.len());
         for call in calls {
             if *call == Call::Upkeep(Upkeep::MendCounts) {
-                // Rows are compared with what is written of their counts.
+                // The check compares rows with the written counters.
                 tx.memory.write_counts(tx.conn)?;
             }
             replies.push(apply_one(&mut tx, call)?);
@@ -203,7 +204,7 @@ impl SqliteCore {
     }
 }
 
-/// One call by itself. The outer error is an outage, which ends the whole transaction.
+/// Executes one call. The outer error is an outage, which ends the whole transaction.
 fn apply_one(tx: &mut Tx<'_>, call: &Call) -> Result<Result<Reply, StoreError>, Fault> {
     Ok(match call {
         Call::Write(write) => apply_write(tx, write)?.map(Reply::Write),
@@ -214,7 +215,7 @@ fn apply_one(tx: &mut Tx<'_>, call: &Call) -> Result<Result<Reply, StoreError>, 
     })
 }
 
-/// A write in which one item fails is run again in parts, so that only that one fails.
+/// Runs a write again in parts if one item fails, so that only that item fails.
 fn apply_write(tx: &mut Tx<'_>, write: &Write) -> Result<Result<WriteReply, StoreError>, Fault> {
     let error = match within_savepoint(tx, |tx| verbs::perform(tx, write))? {
         Ok(reply) => return Ok(Ok(reply)),
@@ -229,7 +230,7 @@ fn apply_write(tx: &mut Tx<'_>, write: &Write) -> Result<Result<WriteReply, Stor
     })
 }
 
-/// What fails is undone alone.
+/// Rolls back only the part that fails.
 fn within_savepoint<T>(
     tx: &mut Tx<'_>,
     act: impl FnOnce(&mut Tx<'_>) -> Result<T, Fault>,

@@ -1,5 +1,5 @@
-//! Damage of files: what a start looks for before it trusts them, and how much of SQLite's own check fits into a given
-//! time. It must not know rules between tables; `integrity.rs` does.
+//! Damage of files: what a start checks before it trusts them, and how much of SQLite's own check fits into
+//! a time limit. It must not know rules between tables; `integrity.rs` does.
 
 use super::migrate;
 use super::rows::all;
@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// Instructions of SQLite, or pages that it checks, between two looks at the clock.
+/// SQLite instructions, or pages that it checks, between two reads of the clock.
 const OPERATIONS_PER_LOOK: i32 = 100;
 
-/// Failures of the disk to read a page; those to write have other reasons, such as a disk that is full.
+/// Errors of the disk when reading a page. Write errors have other causes, such as a full disk.
 const UNREADABLE: [i32; 4] = [
     ffi::SQLITE_IOERR_READ,
     ffi::SQLITE_IOERR_SHORT_READ,
@@ -23,7 +23,7 @@ const UNREADABLE: [i32; 4] = [
     ffi::SQLITE_IOERR_CORRUPTFS,
 ];
 
-/// Until when something may go on, unless it is stopped before.
+/// The deadline of some work, which may also be stopped earlier.
 #[derive(Debug, Clone)]
 pub(crate) struct Until {
     pub deadline: Instant,
@@ -47,7 +47,7 @@ pub(crate) enum Scope<'a> {
     Table(&'a str),
 }
 
-/// What SQLite finds wrong, if it can tell in time.
+/// The problems that SQLite finds, if it finishes in time.
 pub(crate) fn structure(
     conn: &mut Connection,
     scope: Scope<'_>,
@@ -78,8 +78,8 @@ fn read_structure(conn: &Connection, scope: Scope<'_>) -> Result<Vec<String>, Fa
     Ok(lines)
 }
 
-/// A failure that says that the file is damaged, in words; any other one as it is. A disk that cannot read a page has
-/// damaged it, too.
+/// Turns a fault that means damage of the file into a sentence; returns any other fault unchanged. A page
+/// that the disk cannot read counts as damage.
 pub(crate) fn as_problem(fault: Fault) -> Result<String, Fault> {
     let is_damage = match &fault {
         Fault::Sqlite(error) => match error.sqlite_error() {
@@ -87,7 +87,7 @@ pub(crate) fn as_problem(fault: Fault) -> Result<String, Fault> {
                 matches!(error.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::TooBig)
                     || UNREADABLE.contains(&error.extended_code)
             }
-            // Not SQLite's own: a value that is not what its column holds.
+            // Not an error of SQLite: a value that does not fit its column.
             None => true,
         },
         Fault::Damaged { .. } => true,
@@ -96,8 +96,8 @@ pub(crate) fn as_problem(fault: Fault) -> Result<String, Fault> {
     if is_damage { Ok(fault.to_string()) } else { Err(fault) }
 }
 
-/// What is wrong with a file, as far as a start can tell: its header, its schema, its structure if it is small enough, and
-/// some rows of every table. Nothing is changed. `steps` are the migrations of the file.
+/// The problems of a file that a start can find: in its header, its schema, its structure if it is small
+/// enough, and some rows of every table. Nothing is changed. `steps` are the migrations of the file.
 pub(crate) fn at_start(conn: &mut Connection, steps: &[&str]) -> Result<Vec<String>, Fault> {
     match look(conn, steps) {
         Err(fault) => as_problem(fault).map(|problem| vec![problem]),
@@ -107,7 +107,7 @@ pub(crate) fn at_start(conn: &mut Connection, steps: &[&str]) -> Result<Vec<Stri
 
 fn look(conn: &mut Connection, steps: &[&str]) -> Result<Vec<String>, Fault> {
     let version = migrate::version(conn)?;
-    // One that a newer binary has written is refused for that.
+    // A file that a newer binary has written is rejected elsewhere for that reason.
     let Some(applied) = steps.get(..version) else { return Ok(vec![]) };
     let problems = missing(conn, applied)?;
     if !problems.is_empty() {
@@ -122,7 +122,7 @@ fn look(conn: &mut Connection, steps: &[&str]) -> Result<Vec<String>, Fault> {
     sample(conn, &until)
 }
 
-/// What of the schema is not there.
+/// The missing parts of the schema.
 fn missing(conn: &Connection, applied: &[&str]) -> Result<Vec<String>, Fault> {
     let found = schema(conn)?;
     if applied.is_empty() {
@@ -139,13 +139,13 @@ fn missing(conn: &Connection, applied: &[&str]) -> Result<Vec<String>, Fault> {
 }
 
 fn schema(conn: &Connection) -> Result<BTreeSet<(String, String)>, Fault> {
-    // SQLite's own tables come and go.
+    // SQLite creates and drops its own tables.
     let sql = "SELECT type, name FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'";
     Ok(all(&mut conn.prepare(sql)?, [], |row| Ok((row.get(0)?, row.get(1)?)))?.into_iter().collect())
 }
 
-/// Reads both ends of every table, and places in between where rows have numbers. Always the ends of all tables; the
-/// places only while there is time.
+/// Reads both ends of every table, and samples in between if rows have numbers. It always reads the ends of
+/// all tables; it reads samples only while there is time.
 fn sample(conn: &Connection, until: &Until) -> Result<Vec<String>, Fault> {
     let rows = limits::START_SAMPLE_ROWS;
     let snapshot = conn.unchecked_transaction()?;
@@ -168,7 +168,7 @@ fn sample(conn: &Connection, until: &Until) -> Result<Vec<String>, Fault> {
     Ok(problems)
 }
 
-/// Places between two numbers, equally far apart; none where the ends cover everything.
+/// Evenly spaced positions between two numbers; none if the ends cover everything.
 fn places((first, last): (i64, i64)) -> impl Iterator<Item = i64> {
     let parts = limits::START_SAMPLE_PLACES + 1;
     let width = last.saturating_sub(first) / parts;

@@ -1,4 +1,4 @@
-//! Counts that differ from their rows: see [`crate::drift`].
+//! Counter mismatches: see [`crate::drift`].
 
 use super::core::Memory;
 use super::rows::all;
@@ -8,8 +8,8 @@ use crate::tally::Counts;
 use punctual_core::limiter::LimiterId;
 use rusqlite::Connection;
 
-/// Mends them within the transaction that is open, in which all counts are written; what was changed. What was remembered of
-/// them may be as wrong as they are.
+/// Repairs the counters within the open transaction, in which all counters are written. Returns the
+/// changes. The cached counters may be as wrong as the stored ones.
 pub(super) fn mend(conn: &Connection, memory: &mut Memory) -> Result<Vec<Drift>, Fault> {
     memory.written.forget();
     memory.active.forget();

@@ -1,4 +1,4 @@
-//! The embedded store as one side of a move.
+//! The embedded store as one side of a data migration.
 
 use super::connection::{Durability, open_for_writing};
 use super::lock::DirectoryLock;
@@ -16,12 +16,12 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-/// Queues that something was ever submitted to.
+/// Queues to which jobs were ever submitted.
 const PAUSE_USED: &str = "INSERT INTO queues (queue, paused_at) SELECT DISTINCT queue, ?1 FROM lanes WHERE true \
      ON CONFLICT (queue) DO NOTHING";
-/// Whoever was in the cluster of the original is not in that of the copy.
+/// Members of the original's cluster are not members of the copy's.
 const FORGET_CLUSTER: &str = "DELETE FROM cluster_members; DELETE FROM cluster_leases";
-/// The next number for a line of this execution that no other line has.
+/// Together these find the next line number of an execution that no other line has.
 const LAST_LINE: &str = "SELECT max(number) FROM lines WHERE job = ?1 AND occurrence = ?2 AND attempt = ?3";
 const LINE_AT: &str = "SELECT 1 FROM lines WHERE number = ?1";
 
@@ -58,7 +58,7 @@ pub(crate) fn open(directory: &Path, end: End) -> Result<SqliteSide, MoveError> 
     Ok(SqliteSide { main, logs, identity: format!("sqlite:{}", path.display()), _lock: lock })
 }
 
-/// Opens a file, which gets its tables if it is new.
+/// Opens a file, and creates its tables if it is new.
 fn open_file(path: &Path, steps: &[&str], end: End) -> Result<Connection, MoveError> {
     let mut conn = open_for_writing(path, Durability::PowerLoss).map_err(MoveError::at(end))?;
     let (found, needed) = (migrate::version(&conn).map_err(MoveError::at(end))?, steps.len());
@@ -126,7 +126,8 @@ fn insert(transaction: &Transaction<'_>, table: &Layout, rows: &[Cells]) -> Resu
     Ok(())
 }
 
-/// Numbers are those of all lines here: where two executions wrote at the same time, the later row takes the next one.
+/// Line numbers are unique across all executions here: if two executions wrote at the same time, the later
+/// row takes the next number.
 fn insert_lines(transaction: &Transaction<'_>, table: &Layout, rows: &[Cells]) -> Result<(), Fault> {
     let Some(place) = table.position("number") else { return Ok(()) };
     for row in rows {
@@ -169,7 +170,7 @@ impl Side for SqliteSide {
         Ok(self.identity.clone())
     }
 
-    /// The lock on the directory is held.
+    /// The lock on the directory is held, so there are none.
     async fn users(&mut self) -> Result<Option<String>, Fault> {
         Ok(None)
     }
@@ -242,7 +243,7 @@ impl Side for SqliteSide {
         Ok(transaction.commit()?)
     }
 
-    /// SQLite goes on above the highest number of a table by itself.
+    /// SQLite continues above the highest number of a table by itself.
     async fn settle(&mut self) -> Result<(), Fault> {
         Ok(())
     }

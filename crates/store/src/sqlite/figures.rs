@@ -1,5 +1,5 @@
-//! How the shell has fared since it was opened: transactions, checkpoints, the sizes of its files. For metrics;
-//! nothing is decided by it.
+//! Statistics since the store was opened: transactions, checkpoints, file sizes. For metrics; no rule
+//! depends on them.
 
 use super::open::{LOGS_FILE, MAIN_FILE};
 use crate::fault::Fault;
@@ -33,20 +33,20 @@ impl Default for Figures {
 }
 
 impl Figures {
-    /// What the writer of log lines has removed so far.
+    /// The total of what the log writer has removed.
     pub fn note_removed(&self, removed: RemovedLines) {
         self.log_lines_removed.store(removed.lines, Ordering::Relaxed);
         self.log_bytes_removed.store(removed.bytes, Ordering::Relaxed);
     }
 
-    /// What was counted, and what the files of this directory take up.
+    /// The statistics, and the sizes of the files in this directory.
     pub fn read(&self, main: &Connection, dir: &Path) -> Result<StoreFigures, Fault> {
         let pragma = |sql: &str| -> Result<u64, Fault> {
             let value: i64 = main.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
             Ok(u64::try_from(value).unwrap_or(0))
         };
         let page_bytes = pragma("PRAGMA page_size")?;
-        // A file that is not there takes up nothing.
+        // A missing file has size zero.
         let file_bytes = |name: &str| std::fs::metadata(dir.join(name)).map_or(0, |file| file.len());
         Ok(StoreFigures {
             transaction_time: self.transaction_time.snapshot(),

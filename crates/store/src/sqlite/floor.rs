@@ -1,6 +1,6 @@
-//! What this disk and SQLite can do at best: the same rows as ours through the same settings, without rules,
-//! threads or answers. A benchmark states its own figures as a share of these, so that they mean something on
-//! any machine.
+//! The baseline of this disk and SQLite: the same rows as ours with the same settings, without rules,
+//! threads or replies. A benchmark reports its results relative to these, so that they are comparable
+//! across machines.
 
 use super::core::SqliteCore;
 use super::names::last_history_number;
@@ -22,7 +22,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The floor cannot be measured.
+/// The baseline cannot be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum FloorError {
     #[error("{} cannot be used", path.display())]
@@ -31,7 +31,7 @@ pub enum FloorError {
     Store(#[from] StoreError),
 }
 
-/// Measures in a directory of its own below `dir`, which is removed afterwards.
+/// Measures in a new directory below `dir`, which is removed afterwards.
 pub fn measure_floor(dir: &Path, options: FloorOptions) -> Result<Floor, FloorError> {
     let place = dir.join(format!("floor-{}", std::process::id()));
     let io_error = |source| FloorError::Io { path: place.clone(), source };
@@ -71,7 +71,7 @@ fn measure_in(place: &Path, options: FloorOptions) -> Result<Floor, FloorError> 
     })
 }
 
-/// Counts only the time within the database: making the rows' content is no part of the floor.
+/// Counts only the time in the database: creating the rows' content is not part of the baseline.
 #[derive(Default)]
 struct Pace {
     jobs: usize,
@@ -96,7 +96,7 @@ fn insert(conn: &Connection, jobs: &[(Job, LiveRow)]) -> Result<(), Fault> {
     let transaction = conn.unchecked_transaction()?;
     let mut job_insert = conn.prepare_cached(INSERT_JOB)?;
     let mut live_insert = conn.prepare_cached(INSERT_LIVE)?;
-    // The counts of a transaction are not part of the floor.
+    // The counters of a transaction are not part of the baseline.
     let mut tally = Tally::default();
     for (job, row) in jobs {
         write_job(&mut job_insert, job, LANE)?;
@@ -125,7 +125,7 @@ fn claim(conn: &Connection, lives: &[LiveRow]) -> Result<(), Fault> {
     while rows.next()?.is_some() {}
     drop(rows);
     let mut update = conn.prepare_cached(UPDATE_LIVE)?;
-    // The counts of a transaction are not part of the floor.
+    // The counters of a transaction are not part of the baseline.
     let mut tally = Tally::default();
     for row in lives {
         let claimed = row.live.claimed(SESSION, 1, row.live.available_at)?;

@@ -1,4 +1,5 @@
-//! Housekeeping: retention, readiness and tokens. Each database does it in its own way, so it is no part of the verbs.
+//! Maintenance: retention, readiness and tokens. Each database does it differently, so it is not part of
+//! the verbs.
 
 use super::reads::{TOKEN, read_token};
 use super::rows::{all, bound, decode, job_id, limit, one, one_readable, time, up_to};
@@ -18,8 +19,8 @@ use punctual_core::time::Timestamp;
 use rusqlite::params;
 use std::collections::BTreeSet;
 
-/// History is appended in the order of completion, so the oldest rows are the first: as many are looked at as
-/// may be deleted, never the whole table.
+/// History is appended in the order of completion, so the oldest rows come first. The statement reads only
+/// as many rows as it may delete, never the whole table.
 const RETAIN_HISTORY: &str = "DELETE FROM history WHERE completed_at < ?1 \
      AND seq IN (SELECT seq FROM history ORDER BY seq LIMIT ?2) RETURNING seq";
 const KEEP_BOUNDS: &str =
@@ -28,8 +29,9 @@ const RETAIN_SKIPPED: &str =
     "DELETE FROM skipped WHERE last < ?1 AND seq IN (SELECT seq FROM skipped ORDER BY seq LIMIT ?2)";
 pub(crate) const RETAIN_REQUESTS: &str = "DELETE FROM requests WHERE (token, key) IN \
      (SELECT token, key FROM requests WHERE begun_at < ?1 ORDER BY begun_at LIMIT ?2)";
-/// A start as long ago as that paces nothing: no span is longer. There may be as many as there are keys, and an index would be
-/// written with every start: a part of them is looked at, from another place each time.
+/// A start that long ago no longer affects a rate limit: no interval is longer. There may be one row per
+/// key, and an index would be written with every start. So each step reads a part of the table, from a
+/// different position.
 pub(crate) const RETAIN_PACES: &str = "DELETE FROM limiter_paces WHERE last_at < ?1 AND limiter IN \
      (SELECT limiter FROM (SELECT limiter FROM limiter_paces WHERE limiter >= ?3 ORDER BY limiter LIMIT ?2) \
       UNION ALL SELECT limiter FROM (SELECT limiter FROM limiter_paces WHERE limiter < ?3 ORDER BY limiter LIMIT ?2))";
@@ -39,7 +41,8 @@ pub(crate) const LAST_COMPLETED: &str = "SELECT completed_at FROM history WHERE 
      ORDER BY occurrence DESC, attempt DESC LIMIT 1";
 pub(crate) const PURGEABLE: &str = "SELECT id FROM jobs WHERE mark = 4 AND mark <> 0 \
      AND coalesce(updated_at, created_at) < ?2 AND NOT EXISTS (SELECT 1 FROM live WHERE job = id) LIMIT ?1";
-/// Whether one of the latest executions ended at this time or later. Of all that ever ran, it looks at a bounded number.
+/// Whether one of the latest executions ended at this time or later. It reads a bounded number of
+/// executions.
 const ENDED_SINCE: &str = "SELECT 1 FROM (SELECT completed_at FROM history WHERE job = ?1 \
      ORDER BY occurrence DESC, attempt DESC LIMIT 1000) WHERE completed_at >= ?2";
 const KEEP_CONDITION: &str = "INSERT OR REPLACE INTO session_conditions (session, document) \
@@ -103,7 +106,7 @@ fn retain(tx: &mut Tx<'_>, horizon: Horizon, count: usize) -> Result<Retained, F
     })
 }
 
-/// Deletes old history, and notes how far: whoever follows it is told what is missing.
+/// Deletes old history, and records how far, so that readers of events learn what is missing.
 fn retain_history(tx: &mut Tx<'_>, before: Timestamp, count: usize) -> Result<usize, Fault> {
     let given = tx.memory.history.given(tx.conn)?;
     let mut delete = tx.conn.prepare_cached(RETAIN_HISTORY)?;
@@ -115,7 +118,7 @@ fn retain_history(tx: &mut Tx<'_>, before: Timestamp, count: usize) -> Result<us
     Ok(deleted.len())
 }
 
-/// Marks finished jobs for deletion that have been kept long enough.
+/// Marks finished jobs for deletion after their retention time.
 fn retire(tx: &mut Tx<'_>, now: Timestamp, step: Retirement) -> Result<Retired, Fault> {
     let after: &[u8] = step.after.as_ref().map_or(&[], |id| id.as_bytes());
     let mut select = tx.conn.prepare_cached(JOBS_AFTER)?;
@@ -149,8 +152,8 @@ fn is_over(tx: &mut Tx<'_>, job: JobId, changed_at: Timestamp, before: Timestamp
     Ok(last.is_none_or(|last| last < before) && !dead.exists([job.as_bytes()])?)
 }
 
-/// Deletes what is left of deleted jobs of which nothing is live: up to `count` rows in all. One of which
-/// something ended later than `before` stays: whoever follows history may not have been told of it yet.
+/// Deletes the rest of deleted jobs without live executions: up to `count` rows in all. A job with an
+/// execution that ended after `before` stays, because readers of events may not have seen the end yet.
 fn purge(tx: &mut Tx<'_>, before: Timestamp, count: usize) -> Result<Purged, Fault> {
     let mut select = tx.conn.prepare_cached(PURGEABLE)?;
     let bounds = params![bound(count), before.as_micros()];
@@ -182,7 +185,7 @@ fn purge(tx: &mut Tx<'_>, before: Timestamp, count: usize) -> Result<Purged, Fau
         purged.jobs.push(job);
     }
     unused::forget_these_lanes(tx, lanes)?;
-    // If nothing could go, it is not yet old enough, and asking again at once would not help.
+    // If nothing could be deleted, the jobs are not old enough, and an immediate retry would not help.
     purged.more = is_cut_off && left < count;
     Ok(purged)
 }

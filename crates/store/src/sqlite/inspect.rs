@@ -1,4 +1,5 @@
-//! A look at a store from outside that changes nothing: no lock is held, no log is recovered, no file is made.
+//! Inspects a store from outside and changes nothing: it holds no lock, recovers no log and creates no
+//! file.
 
 use super::connection::open_unchanged;
 use super::lock::DirectoryLock;
@@ -11,29 +12,29 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// How a store stands.
+/// The state of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreState {
-    /// A process has it open, and so nobody else can look at it.
+    /// A process has it open, so that no other process can inspect it.
     InUse,
-    /// Its last process did not close it. The next start brings it in order.
+    /// Its last process did not close it. The next start recovers it.
     NotClosed {
         log_bytes: u64,
     },
     Closed(Inspection),
 }
 
-/// What was found in a closed store.
+/// The result of inspecting a closed store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inspection {
     pub version: usize,
-    /// The version that this binary brings it to.
+    /// The version to which this binary migrates it.
     pub version_known: usize,
-    /// What SQLite finds wrong with the file.
+    /// The problems that SQLite finds in the file.
     pub problems: Vec<String>,
 }
 
-/// Looks at the store in a directory. Reads all of its file.
+/// Inspects the store in a directory. Reads its whole file.
 pub fn inspect(dir: &Path) -> Result<StoreState, OpenError> {
     refuse_incomplete(dir)?;
     let main = dir.join(MAIN_FILE);
@@ -47,7 +48,7 @@ pub fn inspect(dir: &Path) -> Result<StoreState, OpenError> {
     let database =
         |source: Fault| OpenError::Database { path: main.clone(), source: StoreError::from(source) };
     let inspection = read(&main).map_err(database);
-    // Whoever has opened it meanwhile has changed it under our eyes.
+    // A process that has opened it meanwhile may have changed it during the read.
     let again = Seen::of(dir)?;
     if again != seen {
         return Ok(StoreState::InUse);
@@ -55,7 +56,7 @@ pub fn inspect(dir: &Path) -> Result<StoreState, OpenError> {
     inspection.map(StoreState::Closed)
 }
 
-/// What tells from outside whether a process has a store open.
+/// What shows from outside whether a process has a store open.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     in_use: bool,
@@ -72,7 +73,8 @@ impl Seen {
     }
 }
 
-/// Tries the locks and gives them back at once. Shared, so that two who look do not see each other.
+/// Tries the locks and releases them at once. They are shared, so that two inspections do not detect each
+/// other.
 fn is_in_use(dir: &Path) -> Result<bool, OpenError> {
     match DirectoryLock::share(dir) {
         Ok(_) => Ok(false),
@@ -81,7 +83,7 @@ fn is_in_use(dir: &Path) -> Result<bool, OpenError> {
     }
 }
 
-/// Reads the file as one that nobody changes: SQLite then makes neither locks nor files beside it.
+/// Reads the file as immutable: SQLite then creates neither locks nor files.
 fn read(main: &Path) -> Result<Inspection, Fault> {
     let conn = open_unchanged(main)?;
     let version = migrate::version(&conn)?;

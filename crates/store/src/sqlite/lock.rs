@@ -1,13 +1,13 @@
-//! One process per data directory: SQLite would let two share the file, but each would hand out work by what
-//! it alone remembers, and lose the other's embedded workers at its start.
+//! One process per data directory. SQLite would let two processes share the file, but each would hand out
+//! work according to its own memory, and would lose the other's embedded workers at its start.
 //!
-//! The lock is an `flock` on the main database file: it cannot be removed without removing the data. SQLite's own locks
-//! are of another kind (`fcntl`) and do not meet it. The kernel drops all `fcntl` locks that a process holds on a file
-//! when the process closes any descriptor of that file. So the descriptor that is locked here is opened before SQLite opens
-//! the file, and closed after SQLite has closed it.
+//! The lock is an `flock` on the main database file: it cannot be removed without removing the data.
+//! SQLite's own locks are of another kind (`fcntl`) and do not conflict with it. The kernel drops all
+//! `fcntl` locks that a process holds on a file when the process closes any descriptor of that file. So the
+//! locked descriptor is opened before SQLite opens the file, and closed after SQLite has closed it.
 //!
-//! `punctual.lock` is locked as well: earlier versions lock nothing else, and it still refuses a second process when
-//! the database file has been replaced.
+//! `punctual.lock` is locked as well: earlier versions lock nothing else, and it still rejects a second
+//! process if the database file was replaced.
 
 use super::connection::create_private;
 use super::open::{LOCK_FILE, MAIN_FILE, OpenError, identity, refuse_emptied, refuse_incomplete};
@@ -22,13 +22,13 @@ use std::path::Path;
 #[derive(Debug)]
 pub(crate) struct DirectoryLock {
     _main: File,
-    /// Absent where a process that only reads finds none.
+    /// Absent if a process that only reads finds no such file.
     _lock: Option<File>,
 }
 
 impl DirectoryLock {
-    /// For a process that writes. Creates the main file if the directory holds no store, and refuses a directory whose
-    /// store is incomplete or was emptied.
+    /// For a process that writes. Creates the main file if the directory contains no store. Rejects a
+    /// directory whose store is incomplete or was emptied.
     pub fn take(dir: &Path) -> Result<Self, OpenError> {
         refuse_incomplete(dir)?;
         let lock = dir.join(LOCK_FILE);
@@ -44,8 +44,8 @@ impl DirectoryLock {
         Ok(DirectoryLock { _main: main_file, _lock: Some(file) })
     }
 
-    /// For a process that only reads a store that no server has open. Creates nothing, and does not need a directory
-    /// that can be written.
+    /// For a process that only reads a store that no server has open. Creates nothing, and works in a
+    /// read-only directory.
     pub fn share(dir: &Path) -> Result<Self, OpenError> {
         let lock = dir.join(LOCK_FILE);
         let file = match File::open(&lock) {
@@ -69,7 +69,7 @@ fn locked(file: io::Result<File>, path: &Path, operation: FlockOperation) -> Res
     }
 }
 
-/// Somebody may have put another file in its place between opening and locking it.
+/// Another process may have replaced the file between opening and locking it.
 fn must_be_at(file: &File, path: &Path) -> Result<(), OpenError> {
     let in_file = |source| OpenError::Io { path: path.to_owned(), source };
     let [open, there] = [file.metadata(), std::fs::metadata(path)].map(|metadata| metadata.map_err(in_file));

@@ -1,5 +1,5 @@
-//! Log lines: a database of their own, so that chatty handlers neither slow down commits of jobs nor share
-//! their file. Synchronous like [`super::SqliteCore`].
+//! Log lines have their own database, so that handlers with much output neither delay commits of jobs nor
+//! share their file. Synchronous like [`super::SqliteCore`].
 
 use super::connection::{self, Durability};
 use super::migrate;
@@ -37,20 +37,21 @@ const NOTE_REMOVED: &str =
 pub struct LogCore {
     conn: Connection,
     kept: BTreeMap<ExecutionId, Kept>,
-    /// Bytes that the database may take up; `None` for any number.
+    /// The size limit of the database in bytes; `None` for no limit.
     bytes_max: Option<u64>,
     removed: RemovedLines,
 }
 
-/// Bytes that one step removes at least, so that a step is worth its transaction.
+/// The minimum that one step removes in bytes, so that a step is worth its transaction.
 const REMOVED_BYTES_MIN: u64 = 64 * 1024;
-/// Executions of which it is remembered how much is kept; beyond that all are counted anew when they write.
+/// Executions whose log size is remembered. Beyond this, all are discarded and counted again on their next
+/// write.
 const EXECUTIONS_REMEMBERED_MAX: usize = 10_000;
 const COUNT_LINES: &str = "SELECT count(*), coalesce(sum(length(CAST(message AS BLOB))), 0) FROM lines \
      WHERE job = ?1 AND occurrence = ?2 AND attempt = ?3";
 
 impl LogCore {
-    /// Opens or creates the database file and brings it to this binary's version.
+    /// Opens or creates the database file and migrates it to this binary's version.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         Self::migrated(connection::open_for_writing(path, Durability::ProcessDeath)?)
     }
@@ -62,13 +63,13 @@ impl LogCore {
         Self::migrated(conn)
     }
 
-    /// Brings an open database to this binary's version.
+    /// Migrates an open database to this binary's version.
     pub(crate) fn migrated(mut conn: Connection) -> Result<Self, StoreError> {
         migrate::migrate(&mut conn, migrate::LOGS)?;
         Ok(LogCore { conn, kept: BTreeMap::new(), bytes_max: None, removed: RemovedLines::default() })
     }
 
-    /// Limits what the database may take up. The oldest lines go as soon as more is appended.
+    /// Limits the size of the database. The oldest lines are removed after each append that exceeds it.
     pub fn with_bytes_max(self, bytes_max: Option<u64>) -> Self {
         LogCore { bytes_max, ..self }
     }
@@ -80,23 +81,24 @@ impl LogCore {
 
     /// Appends lines in one transaction; the store numbers them.
     ///
-    /// Of each execution only so much is kept, whatever its worker sends: a line says where the rest was dropped.
+    /// The log of each execution is limited, whatever its worker sends: a line marks where the rest was
+    /// dropped.
     pub fn append(&mut self, lines: &[LogLine]) -> Result<(), StoreError> {
         let appended = self.try_append(lines);
         if appended.is_err() {
-            // What was counted of a transaction that did not commit is not there.
+            // The counts of a transaction that did not commit are wrong.
             self.kept.clear();
         }
         appended?;
-        // The lines are there: whoever sent them must not send them again because others could not be removed.
+        // The lines are stored: the sender must not send them again because others could not be removed.
         if let Err(error) = self.keep_within_limit().map_err(StoreError::from) {
             tracing::warn!(%error, "old log lines could not be removed; the next append tries again");
         }
         Ok(())
     }
 
-    /// Removes the oldest lines, a step at a time, until the pages in use are within the limit. Freed pages are used again,
-    /// so that the file does not grow beyond it.
+    /// Removes the oldest lines, a step at a time, until the pages in use are within the limit. Freed pages
+    /// are reused, so that the file does not grow beyond the limit.
     fn keep_within_limit(&mut self) -> Result<(), Fault> {
         let Some(most) = self.bytes_max else { return Ok(()) };
         loop {
@@ -107,7 +109,7 @@ impl LogCore {
         }
     }
 
-    /// Removes about so many bytes of the oldest lines; whether there were any.
+    /// Removes about this many bytes of the oldest lines. Returns whether there were any.
     fn remove_oldest(&mut self, wanted: u64) -> Result<bool, Fault> {
         let transaction = self.conn.transaction()?;
         let mut removed = RemovedLines::default();
@@ -132,7 +134,7 @@ impl LogCore {
         Ok(true)
     }
 
-    /// The lines of one execution in the order of their numbers.
+    /// The lines of one execution, ordered by number.
     pub fn lines(
         &self,
         execution: ExecutionId,
@@ -155,14 +157,14 @@ impl LogCore {
         Ok(())
     }
 
-    /// Deletes up to `wanted` of the oldest lines, if they are older than `before`; says how many.
+    /// Deletes up to `wanted` of the oldest lines, if they are older than `before`. Returns their number.
     pub fn retain(&mut self, before: Timestamp, wanted: usize) -> Result<u64, StoreError> {
         let mut delete = self.conn.prepare_cached(RETAIN_LINES).map_err(Fault::from)?;
         let deleted = delete.execute(params![before.as_micros(), limit(wanted)]).map_err(Fault::from)?;
         Ok(deleted as u64)
     }
 
-    /// Undoes whatever a panic left behind.
+    /// Rolls back what a panic left open.
     pub(crate) fn abandon(&mut self) {
         if !self.conn.is_autocommit()
             && let Err(error) = self.conn.execute_batch("ROLLBACK")
@@ -196,7 +198,7 @@ impl LogCore {
     }
 }
 
-/// What the database takes up, without pages that are free to be used again.
+/// The size of the database, without free pages.
 fn used_bytes(conn: &Connection) -> Result<u64, Fault> {
     let pragma = |sql: &str| -> Result<u64, Fault> {
         let value: i64 = conn.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
@@ -265,7 +267,7 @@ fn try_read_lines(
     page(&mut *conn.prepare_cached(LINES_OF_EXECUTION)?, bounds, Room::of(wanted), read_item)
 }
 
-/// The last lines of one execution, in their order: as many as a page has room for.
+/// The last lines of one execution, in order: as many as fit into a page.
 pub(crate) fn read_last_lines(
     conn: &Connection,
     execution: ExecutionId,

@@ -1,4 +1,4 @@
-//! Rows of the files that cannot be read, for `punctual check`: see [`crate::malformed_check`].
+//! Finds malformed rows in the files, for `punctual check`: see [`crate::malformed_check`].
 
 use super::rows::all;
 use crate::fault::Fault;
@@ -7,12 +7,12 @@ use crate::malformed_check::{NAMED_MAX, PAGE_ROWS, REFERENCES, problems};
 use rusqlite::types::{ToSql, ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, Row, params_from_iter};
 
-/// The last numbers that were given.
+/// The last numbers that were assigned.
 pub(super) const NUMBERS: &str = "(SELECT 'history_given' AS name, max(given, retained) AS given FROM history_bounds \
      UNION ALL SELECT 'history_retained', retained FROM history_bounds \
      UNION ALL SELECT 'session', coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'sessions'), 0))";
 
-/// What is wrong with rows of the main database, a sentence for each.
+/// One sentence for each problem in the rows of the main database.
 pub(crate) fn malformed_rows(conn: &Connection) -> Result<Vec<String>, Fault> {
     let mut told = Vec::new();
     for table in TABLES.iter().filter(|table| table.name != "lines") {
@@ -61,7 +61,7 @@ fn of_table(conn: &Connection, table: &Layout) -> Result<Vec<String>, Fault> {
     }
 }
 
-/// Where rows of a table are read from.
+/// The source from which a table's rows are read.
 pub(super) fn read_from(table: &Layout) -> &'static str {
     match table.name {
         "numbers" => NUMBERS,
@@ -69,7 +69,7 @@ pub(super) fn read_from(table: &Layout) -> &'static str {
     }
 }
 
-/// The name of a column here.
+/// The name of a column in SQLite's schema.
 fn column(table: &Layout, name: &'static str) -> &'static str {
     match (table.name, name) {
         ("history", "place") | ("skipped", "number") => "seq",
@@ -97,7 +97,7 @@ impl ToSql for Cell {
     }
 }
 
-/// What a row holds, whatever it means. A text that is none is bytes.
+/// The values of a row without interpretation. Text that is not valid is returned as bytes.
 fn read(row: &Row<'_>, count: usize) -> Result<Cells, Fault> {
     let cell = |place| {
         Ok(match row.get_ref(place)? {

@@ -1,4 +1,4 @@
-//! Brings a database to the version that this binary knows, one numbered step at a time.
+//! Migrates a database to the version that this binary knows, one numbered step at a time.
 
 use crate::fault::Fault;
 use punctual_core::ports::StoreError;
@@ -17,7 +17,7 @@ pub(crate) const MAIN: &[&str] = &[
 pub(crate) const LOGS: &[&str] =
     &[include_str!("migrations/logs_0001_initial.sql"), include_str!("migrations/logs_0002_removed.sql")];
 
-/// The database cannot be brought to this binary's version.
+/// The database cannot be migrated to this binary's version.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MigrateError {
     #[error(
@@ -38,8 +38,8 @@ impl From<MigrateError> for StoreError {
     }
 }
 
-/// Applies the steps that are missing, each in a transaction with its version number, so that a crash leaves
-/// a whole step or none of it.
+/// Applies the missing steps, each in one transaction with its version number, so that a crash leaves a
+/// step either complete or not applied.
 pub(crate) fn migrate(conn: &mut Connection, steps: &[&str]) -> Result<(), MigrateError> {
     let found = version(conn)?;
     if found > steps.len() {

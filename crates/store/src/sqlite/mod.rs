@@ -1,7 +1,7 @@
 //! The embedded store: SQLite with one writer.
 //!
-//! [`SqliteCore`] and [`LogCore`] are synchronous and know no thread, clock or randomness; the simulator drives
-//! them directly. [`SqliteStore`] puts them on threads of their own behind the `Store` port.
+//! [`SqliteCore`] and [`LogCore`] are synchronous and know no threads, clocks or randomness; the simulator
+//! drives them directly. [`SqliteStore`] runs them on their own threads behind the `Store` port.
 
 mod active;
 mod background;
@@ -54,12 +54,12 @@ pub use reads::Reads;
 pub use store::SqliteStore;
 pub use write::{Call, Purged, Reply, Upkeep, UpkeepReply};
 
-/// Row writes that a no-op job costs from submit to success: insert the job, insert its live row, claim it,
-/// delete it, append to history. What a transaction shares, such as a session's turn and the counts of
-/// `tally.rs`, is not counted.
+/// Row writes of a no-op job from submit to success: insert the job, insert its live row, claim it, delete
+/// it, append to history. Writes that a transaction shares, such as a session's poll sequence number and
+/// the counters of `tally.rs`, are not included.
 pub const ROW_WRITES_PER_JOB: u64 = 5;
-/// The same for a job that is leased to an offer in the commit of its submit.
+/// The same for a job that the commit of its submit leases to a slot reservation.
 pub const ROW_WRITES_PER_OFFERED_JOB: u64 = 4;
-/// Row writes of counts that a transaction adds at most, however many jobs of one lane it is about: one for the
-/// lane, one for jobs by status.
+/// The maximum of counter writes that a transaction adds, no matter how many jobs of one lane it contains:
+/// one for the lane, one for jobs by status.
 pub const TALLY_WRITES_PER_TRANSACTION: u64 = 2;

@@ -1,6 +1,6 @@
-//! Names that rows refer to by number: lanes, and the workers of sessions; and what is set for queues. The
-//! writer is the only one to change these tables, so what is remembered of committed rows stays true until the writer
-//! deletes them; what was learned in a transaction that did not commit must be forgotten.
+//! Names that rows refer to by number (lanes, and the workers of sessions), and the settings of queues.
+//! Only the writer changes these tables, so cached committed rows stay valid until the writer deletes them.
+//! Entries cached in a transaction that did not commit must be discarded.
 
 use super::rows::{all, count, located, one, text_or_none, time_or_none};
 use crate::codes::{queue_row, read_limits, read_placing};
@@ -12,15 +12,16 @@ use punctual_core::queue::QueueSettings;
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 
-/// Lanes whose names are remembered at once. There may be as many as there ever were queues and job types; when it is
-/// more, all are forgotten and looked up again. The writer knows those in use beside them, see `active.rs`.
+/// Lanes whose names are remembered at once. There may be as many lanes as combinations of queue and job
+/// type were ever used. Beyond this limit, all are discarded and looked up again. The writer separately
+/// knows the lanes in use, see `active.rs`.
 const LANES_REMEMBERED_MAX: usize = 10_000;
 
 pub(crate) const LANE_BY_NAME: &str = "SELECT id FROM lanes WHERE queue = ?1 AND job_type = ?2";
 pub(crate) const LANE_BY_NUMBER: &str = "SELECT queue, job_type FROM lanes WHERE id = ?1";
 
-/// Names of lanes by number, and numbers by name, as far as they were looked up. A number is never given twice, so a
-/// reader that remembers a lane which the writer has deleted is wrong about nothing.
+/// A cache of lane names by number and numbers by name. Numbers are never reused, so a reader that
+/// remembers a lane that the writer has deleted is still correct.
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
     by_id: BTreeMap<i64, Lane>,
@@ -60,7 +61,7 @@ impl Lanes {
         Ok(lane)
     }
 
-    /// Forgets a lane whose row is deleted.
+    /// Removes a lane whose row is deleted.
     pub fn remove(&mut self, id: i64) {
         let Some(lane) = self.by_id.remove(&id) else { return };
         if let Some(types) = self.by_name.get_mut(lane.queue()) {
@@ -71,7 +72,7 @@ impl Lanes {
         }
     }
 
-    /// Forgets everything; the next look-up reads the table again.
+    /// Discards everything; the next lookup reads the table again.
     pub fn forget(&mut self) {
         *self = Lanes::default();
     }
@@ -97,7 +98,7 @@ impl Lanes {
     }
 }
 
-/// What is set for queues.
+/// The settings of queues.
 #[derive(Debug, Default)]
 pub(crate) struct QueueTable(Option<BTreeMap<String, QueueRow>>);
 
@@ -106,7 +107,7 @@ impl QueueTable {
         Ok(self.rows(conn)?.get(queue))
     }
 
-    /// Forgets everything; the next look-up reads the table again.
+    /// Discards everything; the next lookup reads the table again.
     pub fn forget(&mut self) {
         self.0 = None;
     }
@@ -119,7 +120,7 @@ impl QueueTable {
     }
 }
 
-/// All queues of which something is set, by name. One whose settings cannot be read says so.
+/// All queues that have settings, by name. A row whose settings cannot be read carries the reason.
 pub(crate) fn read_queues(conn: &Connection) -> Result<Vec<QueueRow>, Fault> {
     let mut select = conn
         .prepare_cached("SELECT queue, paused_at, max_depth, limits, unplaced FROM queues ORDER BY queue")?;
@@ -137,7 +138,7 @@ pub(crate) fn read_queues(conn: &Connection) -> Result<Vec<QueueRow>, Fault> {
     })
 }
 
-/// The numbers of history: each is given once, although the latest rows may be deleted.
+/// The numbers of history: each is assigned once, although the latest rows may be deleted.
 #[derive(Debug, Default)]
 pub(crate) struct HistoryNumbers(Option<i64>);
 
@@ -149,7 +150,7 @@ impl HistoryNumbers {
         Ok(next)
     }
 
-    /// The last number that was given.
+    /// The last number that was assigned.
     pub fn given(&mut self, conn: &Connection) -> Result<i64, Fault> {
         if let Some(given) = self.0 {
             return Ok(given);
@@ -159,15 +160,15 @@ impl HistoryNumbers {
         Ok(given)
     }
 
-    /// Forgets it; the next look-up reads the tables again.
+    /// Discards it; the next lookup reads the tables again.
     pub fn forget(&mut self) {
         self.0 = None;
     }
 }
 
-/// The last number of history that was given.
+/// The last number of history that was assigned.
 pub(crate) fn last_history_number(conn: &Connection) -> Result<i64, Fault> {
-    // A number that no honest history reaches is damage, and the next one does not follow from it.
+    // An impossibly high number is damage; the next number does not continue from it.
     let mut select = conn.prepare_cached(
         "SELECT max(CASE WHEN given < 1 << 62 THEN given ELSE 0 END, \
          coalesce((SELECT max(seq) FROM history WHERE seq < 1 << 62), 0)) FROM history_bounds WHERE id = 1",
@@ -175,12 +176,12 @@ pub(crate) fn last_history_number(conn: &Connection) -> Result<i64, Fault> {
     one(&mut select, [], |row| Ok(row.get(0)?))?.ok_or_else(|| Fault::Missing("history_bounds".to_owned()))
 }
 
-/// Which worker each session belongs to.
+/// The worker of each session.
 #[derive(Debug, Default)]
 pub(crate) struct SessionWorkers(BTreeMap<SessionId, i64>);
 
 impl SessionWorkers {
-    /// The number of the session's worker; `None` if the session is gone.
+    /// The number of the session's worker; `None` if the session no longer exists.
     pub fn worker(&mut self, conn: &Connection, session: SessionId) -> Result<Option<i64>, Fault> {
         if let Some(worker) = self.0.get(&session) {
             return Ok(Some(*worker));
@@ -193,18 +194,18 @@ impl SessionWorkers {
         Ok(worker)
     }
 
-    /// Forgets a session whose row is deleted.
+    /// Removes a session whose row is deleted.
     pub fn remove(&mut self, session: SessionId) {
         self.0.remove(&session);
     }
 
-    /// Forgets everything.
+    /// Discards everything.
     pub fn forget(&mut self) {
         self.0.clear();
     }
 }
 
-/// The number of a worker's name, which is created if it is new. It counts as used from here on.
+/// The number of a worker's name, which is created if it is new. From here on it counts as used.
 pub(crate) fn intern_worker(conn: &Connection, name: &str) -> Result<i64, Fault> {
     let mut select = conn.prepare_cached("SELECT id, unused_since IS NULL FROM workers WHERE name = ?1")?;
     if let Some((id, is_used)) = one(&mut select, [name], |row| Ok((row.get(0)?, row.get::<_, bool>(1)?)))? {

@@ -1,4 +1,4 @@
-//! Where a store lives on disk and how it is opened.
+//! The location of a store on disk, and how it is opened.
 
 use crate::fault::Fault;
 use crate::unfinished::NOTES_TABLE;
@@ -11,34 +11,35 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The main database within the data directory.
+/// The main database in the data directory.
 pub(crate) const MAIN_FILE: &str = "punctual.db";
 /// The database of log lines.
 pub(crate) const LOGS_FILE: &str = "logs.db";
 /// Both, in the order in which they are opened and copied.
 pub(crate) const FILES: [&str; 2] = [MAIN_FILE, LOGS_FILE];
-/// What SQLite has written to the main database last.
+/// The latest writes of SQLite to the main database.
 pub(crate) const WAL_FILE: &str = "punctual.db-wal";
-/// What SQLite appends to the name of a file for its rollback journal. The server uses none: one that is left belongs to
-/// a copy that was not finished.
+/// The suffix that SQLite appends to a file name for its rollback journal. The server uses none: an
+/// existing journal belongs to an unfinished copy.
 const JOURNAL_SUFFIX: &str = "-journal";
-/// What the names of files end in until a backup is complete.
+/// The suffix of file names until a backup is complete.
 pub(crate) const PARTIAL_SUFFIX: &str = ".partial";
-/// A main file that was being created when its process was killed is not larger than this.
+/// The maximum size of a main file whose process was killed while creating it.
 const CREATED_BYTES_MAX: u64 = 64 * 1024;
-/// The file whose lock says that a process has the directory open.
+/// The file whose lock shows that a process has the directory open.
 pub(crate) const LOCK_FILE: &str = "punctual.lock";
 
 /// How to open a [`super::SqliteStore`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SqliteOptions {
-    /// The data directory; created if it is not there.
+    /// The data directory; created if it does not exist.
     pub dir: PathBuf,
-    /// Connections that read beside the writer, each on a thread of its own.
+    /// Connections for reads, each on its own thread.
     pub reader_count: usize,
     /// How often the files are checked in the background; never if absent.
     pub check_interval: Option<Duration>,
-    /// Bytes that the database of log lines may take up; `None` for any number. Beyond it the oldest lines go.
+    /// The size limit of the log database in bytes; `None` for no limit. Beyond it the oldest lines are
+    /// removed.
     pub log_bytes_max: Option<u64>,
 }
 
@@ -82,8 +83,8 @@ fn in_short(problems: &[String]) -> String {
     }
 }
 
-/// A file that is in use, to notice when it is deleted or replaced under its path: SQLite would go on writing to
-/// what nobody can open again.
+/// A file in use, to detect when it is deleted or replaced under its path: SQLite would continue to write
+/// to a file that no process can open again.
 pub(crate) struct OpenFile {
     path: PathBuf,
     identity: (u64, u64),
@@ -119,8 +120,9 @@ pub(crate) fn identity(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-/// Refuses a directory in which a backup was interrupted: files have their names only when all of them are whole. A backup
-/// of earlier versions is recognised by its journal, which would undo it as soon as anybody opened it.
+/// Rejects a directory in which a backup was interrupted: files get their final names only when all of them
+/// are complete. A backup by an earlier version is recognised by its journal, which would undo it at the
+/// next open.
 pub fn refuse_incomplete(dir: &Path) -> Result<(), OpenError> {
     let bytes = |name: &str| fs::metadata(dir.join(name)).map_or(0, |metadata| metadata.len());
     let is_there = |name: &str| dir.join(name).exists();
@@ -136,15 +138,15 @@ pub fn refuse_incomplete(dir: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Refuses to begin anew where a store has been: the main file is empty or gone, but the log lines of its jobs, or its
-/// own latest writes, are there. SQLite would throw those writes away.
+/// Refuses to create a new store where one has existed: the main file is empty or missing, but the log
+/// lines of its jobs, or its latest writes, exist. SQLite would discard those writes.
 pub(crate) fn refuse_emptied(dir: &Path) -> Result<(), OpenError> {
     let (main, logs) = (dir.join(MAIN_FILE), dir.join(LOGS_FILE));
     let is_filled = |path: &Path| fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0);
     let what = match fs::metadata(&main) {
         Ok(metadata) if metadata.len() == 0 => "is empty",
         Err(error) if error.kind() == io::ErrorKind::NotFound => "is gone",
-        // What else is wrong with it is found out by opening it.
+        // Opening the file detects other problems.
         _ => return Ok(()),
     };
     let beside = [logs, dir.join(WAL_FILE)];
@@ -159,7 +161,7 @@ pub(crate) fn refuse_emptied(dir: &Path) -> Result<(), OpenError> {
     Err(OpenError::Database { path: main, source: StoreError::Broken(reason) })
 }
 
-/// Whether a store may not be opened because it is the target of a move that is not complete.
+/// Whether the store must not be opened because it is the target of an unfinished data migration.
 pub(crate) fn is_unfinished(conn: &Connection) -> Result<bool, Fault> {
     let sql = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?1";
     Ok(conn.query_row(sql, [NOTES_TABLE], |_| Ok(())).optional()?.is_some())

@@ -12,7 +12,8 @@ use punctual_core::ports::StoreError;
 use rusqlite::Connection;
 use std::path::Path;
 
-/// Writes what executions of the past have left into the store of this directory, which is created if it is not there.
+/// Writes the rows of past executions into the store of this directory, which is created if it does not
+/// exist.
 pub fn keep_past(dir: &Path, past: Past, progress: &Progress) -> Result<(), StoreError> {
     let conn = SqliteCore::open(&dir.join(MAIN_FILE))?.into_connection();
     let (lane, _) = Lanes::default().intern(&conn, "default", "noop")?;

@@ -1,4 +1,4 @@
-//! The register in the embedded store. It knows its two tables and no rule.
+//! The membership table in the embedded store. It knows its two tables and no rule.
 
 use super::reads::Reads;
 use super::rows::{all, counter};
@@ -25,9 +25,9 @@ const LEASES: &str = "SELECT name, epoch, holder FROM cluster_leases";
 const HOLD: &str = "INSERT INTO cluster_leases (name, epoch, holder) VALUES (?1, ?2, ?3) \
      ON CONFLICT (name) DO UPDATE SET epoch = ?2, holder = ?3";
 const FREE: &str = "UPDATE cluster_leases SET holder = NULL WHERE name = ?1";
-/// Of a lease whose row is odd.
+/// For a lease whose row is malformed.
 const MEND: &str = "UPDATE cluster_leases SET epoch = ?2, holder = NULL WHERE name = ?1";
-/// Both tables at one moment.
+/// Both tables in one snapshot.
 const ENTRIES: &str = "SELECT 0, id, beat, ttl_us, card FROM cluster_members \
      UNION ALL SELECT 1, holder, epoch, 0, name FROM cluster_leases WHERE holder IS NOT NULL";
 
@@ -128,7 +128,7 @@ fn leases(conn: &Connection) -> Result<Leases, Fault> {
     Ok(read::leases(rows))
 }
 
-/// Also where it is none: SQLite takes any bytes for text.
+/// Also reads invalid text: SQLite accepts any bytes as text.
 fn text(row: &Row<'_>, column: usize) -> Result<String, Fault> {
     match row.get_ref(column)? {
         ValueRef::Text(bytes) => Ok(String::from_utf8_lossy(bytes).into_owned()),
@@ -137,7 +137,7 @@ fn text(row: &Row<'_>, column: usize) -> Result<String, Fault> {
 }
 
 impl Reads<'_> {
-    /// Who is in the cluster and who holds what, at one moment.
+    /// The members of the cluster and the leases they hold, in one snapshot.
     pub fn register(&self) -> Result<Entries, StoreError> {
         Ok(entries(self.conn())?)
     }

@@ -1,4 +1,4 @@
-//! How counts are kept in tables: see [`crate::tally`]. `integrity.rs` counts the rows and compares.
+//! How counters are stored in tables: see [`crate::tally`]. `integrity.rs` counts the rows and compares.
 
 use super::active::ActiveLanes;
 use super::names::Lanes;
@@ -14,7 +14,8 @@ use punctual_core::time::Timestamp;
 use rusqlite::{Connection, Row, params};
 use std::collections::BTreeMap;
 
-/// Limiters that are remembered at once: as many as there are keys may come along. When it is more, all are looked up again.
+/// Limiters that are remembered at once: there may be as many as keys. Beyond this, all are looked up
+/// again.
 const LIMITERS_REMEMBERED_MAX: usize = 10_000;
 
 const LANE: &str = "SELECT waiting, queued, running FROM lane_tallies WHERE lane = ?1";
@@ -26,7 +27,7 @@ const PUT_LIMITER: &str = "INSERT INTO limiter_tallies (limiter, waiting, in_use
 const LAST_START: &str = "SELECT last_at FROM limiter_paces WHERE limiter = ?1";
 const PUT_LAST_START: &str = "INSERT INTO limiter_paces (limiter, last_at) VALUES (?1, ?2) \
      ON CONFLICT (limiter) DO UPDATE SET last_at = ?2";
-/// A count that was damaged must not overflow: that would undo the transaction of everybody.
+/// A damaged counter must not overflow: that would roll back the whole transaction.
 const ADD_TO_JOBS: &str = "UPDATE job_tally SET active = min(active, 1 << 62) + ?1, paused = min(paused, 1 << 62) + ?2, \
      completed = min(completed, 1 << 62) + ?3, failed = min(failed, 1 << 62) + ?4, \
      cancelled = min(cancelled, 1 << 62) + ?5, dead_letters = min(dead_letters, 1 << 62) + ?6 WHERE id = 1";
@@ -36,14 +37,14 @@ pub(crate) const LANE_TALLIES: &str = "SELECT lane, waiting, queued, running FRO
 pub(crate) const JOB_TALLY: &str =
     "SELECT active, paused, completed, failed, cancelled, dead_letters FROM job_tally WHERE id = 1";
 
-/// What is in the tables, as far as it was looked at. The writer is the only one to change them, so it stays true from one
-/// transaction to the next; after one that did not commit it must be forgotten.
+/// A cache of the stored counters. Only the writer changes them, so the cache stays valid between
+/// transactions. After a transaction that did not commit it must be discarded.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
     limiters: BTreeMap<LimiterId, WrittenLimiter>,
 }
 
-/// What is in the tables of one limiter.
+/// The stored counters of one limiter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WrittenLimiter {
     pub counts: LimiterCounts,
@@ -51,7 +52,7 @@ pub(crate) struct WrittenLimiter {
 }
 
 impl Written {
-    /// How a limiter was used when that was last written.
+    /// The use of a limiter as last written.
     pub fn limiter(&mut self, conn: &Connection, limiter: LimiterId) -> Result<WrittenLimiter, Fault> {
         if let Some(written) = self.limiters.get(&limiter) {
             return Ok(*written);
@@ -64,12 +65,12 @@ impl Written {
         Ok(written)
     }
 
-    /// Forgets everything; the next look-up reads the tables again.
+    /// Discards everything; the next lookup reads the tables again.
     pub fn forget(&mut self) {
         *self = Written::default();
     }
 
-    /// Writes what a transaction has changed. Counts of lanes are known to `active`.
+    /// Writes the changes of a transaction. The counters of lanes are in `active`.
     pub fn add(
         &mut self,
         conn: &Connection,
@@ -90,7 +91,7 @@ impl Written {
             }
         }
         for (lane, changes) in lanes {
-            // Wrong counts of a lane that is not there can be mended as well.
+            // Wrong counters of a lane that does not exist can be repaired as well.
             let mut counts = match active.known(lane) {
                 Some(counts) => counts,
                 None => read_lane(conn, lane)?,
@@ -112,7 +113,7 @@ impl Written {
         Ok(())
     }
 
-    /// A limiter of which nothing is used and in whose line nobody waits has no row.
+    /// A limiter that is unused and whose wait list is empty has no row.
     fn add_to_limiter(
         &mut self,
         conn: &Connection,
@@ -137,7 +138,7 @@ impl Written {
     }
 }
 
-/// A lane in which nothing is left has no row, so that lanes of the past cost nothing.
+/// A lane without live executions has no row, so that unused lanes cost nothing.
 fn put_lane(conn: &Connection, lane: i64, counts: LaneCounts) -> Result<(), Fault> {
     let [waiting, queued, running] = counts;
     if counts == [0; 3] {
@@ -153,7 +154,7 @@ fn read_lane(conn: &Connection, lane: i64) -> Result<LaneCounts, Fault> {
     Ok(written.unwrap_or_default())
 }
 
-/// How a limiter is used.
+/// The use of a limiter.
 pub(crate) fn read_limiter(conn: &Connection, limiter: LimiterId) -> Result<WrittenLimiter, Fault> {
     let mut counts = conn.prepare_cached(LIMITER)?;
     let counts = one(&mut counts, [limiter.number()], |row| Ok([row.get(0)?, row.get(1)?]))?;
@@ -165,7 +166,7 @@ fn lane_counts(row: &Row<'_>, first: usize) -> Result<LaneCounts, Fault> {
     Ok([row.get(first)?, row.get(first + 1)?, row.get(first + 2)?])
 }
 
-/// The status of a job as its rows stand; `None` if it is deleted or not there.
+/// The current status of a job; `None` if it is deleted or does not exist.
 pub(crate) fn status_of(conn: &Connection, job: JobId) -> Result<Option<JobStatus>, Fault> {
     let mut select = conn.prepare_cached(STATUS_OF_JOB)?;
     let found = one_readable(&mut select, [job.as_bytes()], |row| {
@@ -174,7 +175,7 @@ pub(crate) fn status_of(conn: &Connection, job: JobId) -> Result<Option<JobStatu
     Ok(found.flatten())
 }
 
-/// How much is live in one lane.
+/// The counters of one lane.
 pub(crate) struct LaneTally {
     pub lane: i64,
     pub waiting: u64,
@@ -182,7 +183,7 @@ pub(crate) struct LaneTally {
     pub running: u64,
 }
 
-/// All lanes in which anything is live.
+/// All lanes with live executions.
 pub(crate) fn lanes(conn: &Connection) -> Result<Vec<LaneTally>, Fault> {
     all(&mut *conn.prepare_cached(LANE_TALLIES)?, [], |row| {
         let [waiting, queued, running] = lane_counts(row, 1)?.map(shown);

@@ -1,6 +1,6 @@
-//! The threads of the shell: one that takes everything waiting in its channel at once, and a pool that takes
-//! one thing at a time. Neither may die of what it is given: a panic is answered, not passed on to whoever
-//! comes next.
+//! The threads of the store: one that takes everything waiting in its channel at once, and a pool that
+//! takes one request at a time. A request must not kill them: a panic becomes the reply and does not affect
+//! the next caller.
 
 use crate::failures::{self, Failure};
 use punctual_core::ports::StoreError;
@@ -14,8 +14,8 @@ use tokio::sync::{mpsc, oneshot};
 /// Requests that wait for a thread; further callers wait until there is room.
 const WAITING_MAX: usize = 4_096;
 
-/// A thread that handles all waiting requests together. Ends when this value is dropped, after having handled
-/// what was sent before.
+/// A thread that handles all waiting requests together. When this value is dropped, it completes what was
+/// sent before and ends.
 #[derive(Debug)]
 pub(crate) struct Batcher<T> {
     sender: Option<mpsc::Sender<T>>,
@@ -23,7 +23,8 @@ pub(crate) struct Batcher<T> {
 }
 
 impl<T: Send + 'static> Batcher<T> {
-    /// `weight` says how much of `weight_max` a request takes up; what does not fit waits for the next batch.
+    /// `weight` is the part of `weight_max` that a request takes up; requests that do not fit wait for the
+    /// next batch.
     pub fn spawn(
         name: &str,
         weight_max: usize,
@@ -63,7 +64,7 @@ impl<T> Drop for Batcher<T> {
 /// Work for a thread of the pool.
 type Errand<R> = Box<dyn FnOnce(&mut R) + Send>;
 
-/// Threads that each own a `R` and run what they are sent, one thing at a time.
+/// Threads that each own an `R` and run the requests they are sent, one at a time.
 pub(crate) struct Pool<R> {
     sender: Option<mpsc::Sender<Errand<R>>>,
     threads: Vec<JoinHandle<()>>,
@@ -95,7 +96,7 @@ impl<R: Send + 'static> Pool<R> {
         let (answer, answered) = oneshot::channel();
         let errand: Errand<R> = Box::new(move |resource| {
             let result = catch_unwind(AssertUnwindSafe(|| errand(resource)));
-            // Nobody listens any more when the caller was cancelled.
+            // The receiver is gone if the caller was cancelled.
             let _ = answer.send(result.unwrap_or_else(|panic| Err(panicked(&*panic))));
         });
         let sender = self.sender.as_ref().ok_or_else(gone)?;
@@ -113,7 +114,7 @@ impl<R> Drop for Pool<R> {
     }
 }
 
-/// The error for callers whose request ended in a panic: a defect of ours, which trying again will not mend.
+/// The error for callers whose request panicked: a bug that a retry does not fix.
 pub(crate) fn panicked(panic: &(dyn Any + Send)) -> StoreError {
     failures::count(Failure::Panic);
     let text = panic.downcast_ref::<&str>().copied();
@@ -121,7 +122,7 @@ pub(crate) fn panicked(panic: &(dyn Any + Send)) -> StoreError {
     StoreError::Broken(format!("panicked: {}", text.unwrap_or("without a message")))
 }
 
-/// The error for callers whose thread is no longer there.
+/// The error for callers whose thread has ended.
 pub(crate) fn gone() -> StoreError {
     StoreError::Unavailable("it is closed".to_owned())
 }

@@ -1,7 +1,7 @@
-//! Deletes names that nothing refers to any more: lanes without jobs, and workers that neither a session nor history names.
-//! A bounded number is looked at in each step, from where the last one ended. See decision 0026.
+//! Deletes names that nothing refers to: lanes without jobs, and workers that neither a session nor history
+//! refers to. Each step checks a bounded number, starting where the last one ended. See decision 0026.
 //!
-//! The highest number of each table stays, because the next one follows it: no number is given twice.
+//! The highest number of each table stays, because the next one follows it: no number is reused.
 
 use super::rows::{all, limit, one};
 use super::tx::Tx;
@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use punctual_core::ports::Horizon;
 use rusqlite::params;
 
-/// Whatever is live or to come in a lane belongs to a job of this lane.
+/// Every live or future occurrence in a lane belongs to a job of this lane.
 pub(crate) const FORGET_LANES: &str = "DELETE FROM lanes WHERE id > ?1 AND id <= ?2 \
      AND id <> (SELECT max(id) FROM lanes) AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.lane = lanes.id) \
      AND NOT EXISTS (SELECT 1 FROM lane_tallies WHERE lane_tallies.lane = lanes.id) RETURNING id";
@@ -26,14 +26,14 @@ pub(crate) const FORGET_WORKERS: &str = "DELETE FROM workers WHERE id > ?1 AND i
 const WORKERS_LOOKED_AT: &str =
     "SELECT max(id), count(*) FROM (SELECT id FROM workers WHERE id > ?1 ORDER BY id LIMIT ?2)";
 
-/// Up to which number names were looked at. Lost with the process, it begins again.
+/// The numbers up to which names were checked. If the process ends, the check starts over.
 #[derive(Debug, Default)]
 pub(crate) struct UnusedCursors {
     lanes: i64,
     workers: i64,
 }
 
-/// Looks at up to `count` names of each kind; whether any was deleted and more are to be looked at.
+/// Checks up to `count` names of each kind. Returns whether any was deleted and more are to be checked.
 pub(super) fn forget_names(tx: &mut Tx<'_>, horizon: Horizon, count: usize) -> Result<bool, Fault> {
     Ok(forget_lanes(tx, count)? | forget_workers(tx, horizon, count)?)
 }
@@ -50,7 +50,7 @@ fn forget_lanes(tx: &mut Tx<'_>, count: usize) -> Result<bool, Fault> {
     Ok(page.is_full && !gone.is_empty())
 }
 
-/// Those of these lanes go that nothing refers to any more.
+/// Deletes the given lanes that nothing refers to.
 pub(super) fn forget_these_lanes(tx: &mut Tx<'_>, lanes: impl IntoIterator<Item = i64>) -> Result<(), Fault> {
     for lane in lanes {
         if tx.conn.prepare_cached(FORGET_LANE)?.execute([lane])? > 0 {
@@ -71,7 +71,7 @@ fn forget_workers(tx: &mut Tx<'_>, horizon: Horizon, count: usize) -> Result<boo
     Ok(page.is_full && gone > 0)
 }
 
-/// The numbers that a step looks at.
+/// The numbers that a step checks.
 struct Page {
     /// The last of them; zero if there are none.
     last: i64,
@@ -87,7 +87,7 @@ impl Page {
         Ok(Page { last: last.unwrap_or_default(), is_full: rows > 0 && rows == limit(count) })
     }
 
-    /// Where the next step begins: after these, or again with the first.
+    /// Where the next step begins: after these, or at the start again.
     fn next(&self) -> i64 {
         if self.is_full { self.last } else { 0 }
     }

@@ -1,5 +1,5 @@
-//! What the writer of the main database is asked for: the writing verbs, and the housekeeping and the register that share
-//! their transactions.
+//! The calls of the main database's writer: the writing verbs, and the maintenance and membership calls
+//! that share their transactions.
 
 use crate::drift::Drift;
 use crate::register::{RegisterCall, RegisterReply};
@@ -17,10 +17,10 @@ pub enum Call {
     Register(RegisterCall),
 }
 
-/// Housekeeping: what is kept clean rather than decided, each database in its own way.
+/// Maintenance, which each database does differently.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Upkeep {
-    /// All but log lines: they are in a database of their own, see [`super::LogCore`].
+    /// Everything except log lines: they have their own database, see [`super::LogCore`].
     Retain {
         horizon: Horizon,
         limit: usize,
@@ -36,7 +36,7 @@ pub enum Upkeep {
     Probe {
         now: Timestamp,
     },
-    /// Notes that retention has found the clock steady.
+    /// Records that retention has found the clock steady.
     NoteClock {
         at: Timestamp,
     },
@@ -50,12 +50,12 @@ pub enum Upkeep {
     AddToken {
         token: Token,
     },
-    /// Makes counts those of their rows again.
+    /// Repairs counters that differ from their rows.
     MendCounts,
 }
 
 impl Call {
-    /// About how much work this is, in rows: what a transaction may hold is bounded by it.
+    /// The approximate work in rows, which limits the size of a transaction.
     pub fn weight(&self) -> usize {
         match self {
             Call::Write(write) => write.weight(),
@@ -99,7 +99,7 @@ impl From<RegisterCall> for Call {
     }
 }
 
-/// The answer to a [`Call`], of the variant that belongs to it.
+/// The reply to a [`Call`], in the matching variant.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reply {
     Write(WriteReply),
@@ -107,7 +107,7 @@ pub enum Reply {
     Register(RegisterReply),
 }
 
-/// The answer to an [`Upkeep`], of the variant that belongs to it.
+/// The reply to an [`Upkeep`], in the matching variant.
 #[derive(Debug, Clone, PartialEq)]
 pub enum UpkeepReply {
     Retained(Retained),
@@ -117,13 +117,13 @@ pub enum UpkeepReply {
     ClockNoted,
     ConditionKept,
     TokenPut,
-    /// The one that counts.
+    /// The stored token: the new one, or an existing one with the same id.
     TokenAdded(Token),
-    /// What was changed.
+    /// The changes.
     CountsMended(Vec<Drift>),
 }
 
-/// Jobs of which nothing is left.
+/// Jobs that are completely deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Purged {
     pub jobs: Vec<JobId>,

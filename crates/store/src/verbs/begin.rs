@@ -1,5 +1,5 @@
-//! Submitting jobs, and what all beginnings share: placing a new or newly ready execution either in its lane or
-//! with the worker whose offer came along.
+//! Submitting jobs, and what all starts share: a new or newly ready execution either goes into its lane or
+//! is leased to the worker whose slot reservation came with the call.
 
 use super::each::each;
 use super::keys::{self, Admission};
@@ -104,15 +104,16 @@ fn begin_at_once<R: Rows>(
     begun_with(rows, &row.live, lane, offer, |_| Ok(JobFacts::from(job)))
 }
 
-/// The offers of one call: each is looked at once, and one that held for the first item holds for all of them.
+/// The slot reservations of one call: each is checked once, and one that was valid for the first item is
+/// valid for all of them.
 #[derive(Default)]
 pub(super) struct Offers {
     seen: BTreeMap<Offer, bool>,
 }
 
 impl Offers {
-    /// Leases a queued execution to the offer if that still holds and nothing forbids it; otherwise it stays as
-    /// it is.
+    /// Leases a queued execution to the slot reservation if that is still valid and nothing forbids it.
+    /// Otherwise the execution stays as it is.
     pub fn place<R: Rows>(
         &mut self,
         rows: &mut R,
@@ -167,12 +168,13 @@ pub(super) fn assignment(
     }
 }
 
-/// The facts of a job that must be there.
+/// The facts of a job that must exist.
 pub(super) fn facts_of<R: Rows>(rows: &mut R, job: JobId, lane: &Lane) -> Result<JobFacts, Fault> {
     rows.facts_of(job, lane)?.ok_or_else(|| Fault::Missing(format!("job {job}")))
 }
 
-/// What a live row that was just written means to its caller: leased to the offer, queued, or due later.
+/// The commit effects of a live row that was just written: leased to the slot reservation, queued, or due
+/// later.
 pub(super) fn begun_with<R: Rows>(
     rows: &mut R,
     live: &Live,
@@ -188,7 +190,7 @@ pub(super) fn begun_with<R: Rows>(
     Ok(begun(live, lane))
 }
 
-/// What a live row that was just written, and not leased, means to its caller.
+/// The commit effects of a live row that was just written and not leased.
 pub(super) fn begun(live: &Live, lane: &Lane) -> Begun {
     Begun {
         queued: if live.state == LiveState::Queued { vec![lane.clone()] } else { vec![] },

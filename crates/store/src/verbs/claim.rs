@@ -16,7 +16,7 @@ use punctual_core::ports::{Assignment, Begun, Claim, ClaimOutcome};
 use punctual_core::time::Timestamp;
 use std::collections::BTreeSet;
 
-/// Times that a claim looks again because something it found had expired or could not be read.
+/// How often a claim searches again because executions that it found had expired or could not be read.
 const ROUNDS_MAX: usize = 8;
 
 pub(super) fn claim<R: Rows>(
@@ -38,11 +38,12 @@ fn claim_one<R: Rows>(rows: &mut R, now: Timestamp, claim: &Claim) -> Result<Cla
     let lanes = rows.lanes_matching(&claim.queues, &claim.job_types)?;
     let lanes = without_paused(rows, lanes)?;
     let mut taken = Taken { limit: claim.limit.min(limits::POLL_CAPACITY_MAX), ..Taken::default() };
-    // What has expired or cannot be read makes room for what comes after it.
+    // Expired and malformed executions do not use up the claim's limit.
     let mut expired = 0;
     for _ in 0..ROUNDS_MAX {
         let passed_over = taken.malformed.len();
-        // Twice as many as before, so that however many cannot be read, a few rounds get past them.
+        // Asks for two extra rows per skipped row, so that a few rounds get past any number of malformed
+        // rows.
         let keys = rows.lowest(&lanes, taken.left() + 2 * passed_over)?;
         expired = lease(rows, now, claim, &keys, &mut taken)?;
         if expired == 0 && taken.malformed.len() == passed_over {
@@ -50,7 +51,7 @@ fn claim_one<R: Rows>(rows: &mut R, now: Timestamp, claim: &Claim) -> Result<Cla
         }
     }
     if expired > 0 {
-        // There may be more behind what has expired: whoever asked is to ask again.
+        // More work may follow the expired executions: the caller must poll again.
         for lane in &lanes {
             taken.begun.queued.push(rows.lane(*lane)?);
         }
@@ -61,13 +62,13 @@ fn claim_one<R: Rows>(rows: &mut R, now: Timestamp, claim: &Claim) -> Result<Cla
     Ok(ClaimOutcome::Claimed { assignments: taken.assignments, begun: taken.begun })
 }
 
-/// What a claim has brought so far.
+/// The result of a claim so far.
 #[derive(Default)]
 struct Taken {
     limit: usize,
     assignments: Vec<Assignment>,
     begun: Begun,
-    /// What cannot be read, and is passed over.
+    /// Malformed executions, which are skipped.
     malformed: BTreeSet<OccurrenceId>,
 }
 
@@ -88,7 +89,7 @@ fn without_paused<R: Rows>(rows: &mut R, lanes: Vec<i64>) -> Result<Vec<i64>, Fa
     Ok(open)
 }
 
-/// Leases these executions, but for those that have expired: they end here, and how many they were is returned.
+/// Leases these executions. Those that have expired end here; their number is returned.
 fn lease<R: Rows>(
     rows: &mut R,
     now: Timestamp,
@@ -109,7 +110,7 @@ fn lease<R: Rows>(
         }
         left -= 1;
         let found = match find(rows, now, claim, *key) {
-            // Nothing of it was written.
+            // Nothing was written for it.
             Err(fault) if fault.is_malformed() && !gaps.is_any() => {
                 note(&fault);
                 taken.malformed.insert(*key);
@@ -135,13 +136,13 @@ fn lease<R: Rows>(
     gaps.close(expired)
 }
 
-/// What is to become of an execution that was to be claimed.
+/// What to do with an execution that was found for a claim.
 enum Found {
     Claimed { row: LiveRow, claimed: Live, assignment: Assignment },
     Expired { row: LiveRow, settled: Settled },
 }
 
-/// Reads all that a lease needs, and writes nothing: whatever cannot be read is passed over.
+/// Reads everything that a lease needs, and writes nothing: an execution that cannot be read is skipped.
 fn find<R: Rows>(rows: &mut R, now: Timestamp, claim: &Claim, key: OccurrenceId) -> Result<Found, Fault> {
     let found = rows.claimable(key)?;
     let (row, facts) = found.ok_or_else(|| Fault::Missing(format!("job of {key}")))?;

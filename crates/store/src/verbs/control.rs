@@ -1,4 +1,4 @@
-//! What people do to jobs: what stands is read, the rules say what changes, and that is written.
+//! Control verbs on jobs: read the current state, ask the rules what changes, write that.
 
 use super::begin::{begun, schedule_due};
 use super::each::each;
@@ -89,7 +89,7 @@ fn cancel_one<R: Rows>(rows: &mut R, now: Timestamp, execution: ExecutionId) -> 
     };
     let terms = rows.terms_of(id.job)?;
     Ok(match row.live.cancelled(terms.as_ref().map(JobTerms::terms), now) {
-        // It was asked before.
+        // The cancel was requested before.
         Err(_) => CancelOutcome::Asked,
         Ok(Cancelled::Requested(live)) => {
             ask_to_stop(rows, &live)?;
@@ -99,7 +99,8 @@ fn cancel_one<R: Rows>(rows: &mut R, now: Timestamp, execution: ExecutionId) -> 
     })
 }
 
-/// Writes the request to stop, and lets the session's next beat look for it.
+/// Writes the cancel request, and sets the session's attention so that its next heartbeat finds the
+/// request.
 pub(super) fn ask_to_stop<R: Rows>(rows: &mut R, live: &Live) -> Result<(), Fault> {
     rows.update_live_in_state(live)?;
     if let LiveState::Running(lease) = live.state {
@@ -108,7 +109,7 @@ pub(super) fn ask_to_stop<R: Rows>(rows: &mut R, live: &Live) -> Result<(), Faul
     Ok(())
 }
 
-/// The job with all that belongs to it, and the number of its lane.
+/// The job with everything that belongs to it, and the number of its lane.
 fn standing<R: Rows>(rows: &mut R, id: JobId) -> Result<Option<(Standing, i64)>, Fault> {
     let found = rows.job(id)?.filter(|row| row.job.mark != JobMark::Deleted);
     let Some(row) = found else { return Ok(None) };
@@ -189,7 +190,7 @@ fn write<R: Rows>(
         let any_moved = rows.move_open_of_job(id, lane_id)?;
         controlled.begun.queued.extend(any_moved.then(|| lane.clone()));
     }
-    // What a schedule that goes was awaited for, nobody will bring about.
+    // No later occurrence will resolve the jobs that depend on a removed schedule.
     let is_gone = change.schedule == ScheduleChange::Remove;
     let awaited = is_gone && standing.schedule.as_ref().is_some_and(|schedule| schedule.awaited);
     let mut ties = Ties { awaited, ..Ties::default() };
@@ -260,8 +261,8 @@ fn write_live<R: Rows>(
     Ok(())
 }
 
-/// What a deleted job leaves to others at once: its keys, its dead letters with their notes, its place among the
-/// waiting.
+/// Releases everything of a deleted job that others use: its keys, its dead letters with their notes, its
+/// dependencies on parents.
 pub(crate) fn forget<R: Rows>(rows: &mut R, job: JobId) -> Result<(), Fault> {
     rows.free_keys(job)?;
     rows.forget_dead_letters(job)?;

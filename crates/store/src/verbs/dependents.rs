@@ -1,5 +1,6 @@
-//! Jobs that depend on others. The end of a job on which others depend leaves a row in `resolutions`; its
-//! children are told in the same transaction, as many as fit, and the rest by whoever resolves next.
+//! Jobs that depend on others. When a job that others depend on ends, the verb writes a row to
+//! `resolutions`. The same transaction resolves as many of its children as fit; the next call of resolve
+//! handles the rest.
 
 use super::begin::begun;
 use super::each::Gaps;
@@ -38,18 +39,18 @@ fn parent<R: Rows>(rows: &mut R, id: JobId) -> Result<Result<Parent, JobId>, Fau
     }))
 }
 
-/// Lets a child wait for its unfinished parents, and the parents know.
+/// Makes a child wait for its unfinished parents, and flags the parents.
 pub(super) fn tie<R: Rows>(rows: &mut R, child: JobId, parents: &[JobId]) -> Result<(), Fault> {
     for parent in parents {
         rows.insert_dependency(*parent, child)?;
         rows.set_schedule_awaited(*parent)?;
-        // Whichever of its occurrences ends last will tell.
+        // The last occurrence that ends resolves the children.
         rows.tie_open_of_job(*parent, Ties { awaited: true, ..Ties::default() })?;
     }
     Ok(())
 }
 
-/// Notes that an occurrence of a job on which others depend has ended.
+/// Records that an occurrence of a job that others depend on has ended.
 pub(super) fn ended<R: Rows>(rows: &mut R, parent: JobId, succeeded: bool) -> Result<(), Fault> {
     if dependencies::is_told(succeeded, rows.is_unfinished(parent)?) {
         rows.insert_resolution(parent, succeeded)?;
@@ -57,7 +58,7 @@ pub(super) fn ended<R: Rows>(rows: &mut R, parent: JobId, succeeded: bool) -> Re
     Ok(())
 }
 
-/// Tells up to `count` children of finished jobs, and theirs in turn.
+/// Resolves up to `count` children of finished jobs, and their children in turn.
 pub(super) fn resolve<R: Rows>(rows: &mut R, now: Timestamp, count: usize) -> Result<Resolved, Fault> {
     let mut resolved = Resolved::default();
     let mut gaps = Gaps::default();
@@ -92,7 +93,7 @@ fn tell<R: Rows>(
     if rows.has_parent(child)? && !planted(Defect::ReleaseByAnyParent) {
         return Ok(());
     }
-    // A child that is not due yet finds out when it is fired.
+    // A child that is not due yet checks its parents when it fires.
     let Some(row) = rows.first_behind(child, Gate::Dependency)? else { return Ok(()) };
     let lane = rows.lane(row.lane)?;
     let opened = row.live.gate_opened(Gate::Dependency, now)?;
@@ -102,7 +103,7 @@ fn tell<R: Rows>(
     Ok(())
 }
 
-/// A child of a job that did not succeed will not run.
+/// Skips a child of a job that did not succeed.
 pub(super) fn skip<R: Rows>(
     rows: &mut R,
     child: JobId,
@@ -130,7 +131,7 @@ pub(super) fn skip<R: Rows>(
     Ok(())
 }
 
-/// The one occurrence of a child, be it open or still to come; in the latter case its schedule goes.
+/// The only occurrence of a child, open or still to come. In the latter case its schedule is deleted.
 fn unstarted<R: Rows>(rows: &mut R, child: JobId, now: Timestamp) -> Result<Option<LiveRow>, Fault> {
     if let Some(row) = rows.first_behind(child, Gate::Dependency)? {
         return Ok(Some(row));

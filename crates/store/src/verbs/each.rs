@@ -1,10 +1,10 @@
-//! Going on past rows that are not loaded yet, so that one pass finds out all that is missing.
+//! Continues after missing rows, so that one pass finds all rows that have to be loaded.
 
 use crate::fault::Fault;
 use crate::malformed::note;
 
-/// Runs all items of a batch. If rows are missing for one of them, the others are run all the same, to learn what
-/// they miss; what they come to then counts for nothing.
+/// Runs all items of a batch. If rows are missing for one item, the others still run, to find out which
+/// rows they need; their results are then discarded.
 pub(super) fn each<R, T, U>(
     rows: &mut R,
     items: impl IntoIterator<Item = T, IntoIter: ExactSizeIterator>,
@@ -19,15 +19,15 @@ pub(super) fn each<R, T, U>(
     gaps.close(results)
 }
 
-/// Whether anything was missing so far.
+/// Whether any rows were missing so far.
 #[derive(Default)]
 pub(super) struct Gaps {
     any: bool,
 }
 
 impl Gaps {
-    /// The result of one step, or nothing if rows are missing. After the first gap no fault means anything: the rows
-    /// are not what they will be.
+    /// The result of one step, or `None` if rows are missing. After the first gap faults are ignored,
+    /// because they may come from the missing rows.
     pub fn pass<T>(&mut self, result: Result<T, Fault>) -> Result<Option<T>, Fault> {
         match result {
             Ok(value) => Ok(Some(value)),
@@ -39,12 +39,13 @@ impl Gaps {
         }
     }
 
-    /// Whether any rows are missing so far, so that no fault means anything.
+    /// Whether any rows are missing so far, so that faults are meaningless.
     pub fn is_any(&self) -> bool {
         self.any
     }
 
-    /// As [`Gaps::pass`], for a step without which the others go on: where a row cannot be read, it is left out.
+    /// Like [`Gaps::pass`], for a step that the others do not depend on: it is skipped if its row is
+    /// malformed.
     pub fn pass_over<T>(&mut self, result: Result<T, Fault>) -> Result<Option<T>, Fault> {
         match result {
             Err(fault) if fault.is_malformed() && !self.any => {
@@ -65,7 +66,7 @@ impl Gaps {
 mod tests {
     use super::*;
 
-    /// Runs items of which some are not loaded, and some fail; which of them were run, and what came of it.
+    /// Runs items of which some are not loaded and some fail. Returns the items that ran, and the result.
     fn run(items: [&str; 4]) -> (Vec<&str>, Result<Vec<&str>, Fault>) {
         let mut seen = Vec::new();
         let results = each(&mut seen, items, |seen, item| {

@@ -1,4 +1,5 @@
-//! Firing schedules: a compare-and-swap on the schedule's version in the transaction that inserts what it fired.
+//! Firing schedules: a compare-and-swap on the schedule's version, in the transaction that inserts the
+//! fired occurrences.
 
 use super::begin::{Offers, begun_with, facts_of, schedule_due};
 use super::control::ask_to_stop;
@@ -49,14 +50,14 @@ fn fire_one<R: Rows>(
         && !state.is_replay_waiting()
         && plan.next.as_ref().is_some_and(|next| next.is_replay_waiting())
     {
-        // What is opened from here on has the tie from its beginning.
+        // Occurrences that are opened later have the flag from the start.
         rows.tie_open_of_job(fire.job, Ties { followed: true, ..Ties::default() })?;
     }
     let occurrences = plan.fired.iter().map(|live| (live.id, live.scheduled_time)).collect();
     let replaced = replace(rows, &replaceable, plan.replaced, now)?;
     let is_over = plan.next.is_none();
     if is_over && open == 0 && plan.fired.is_empty() {
-        // Nothing fires of a paused job, so it was active.
+        // A paused job does not fire, so the job was active.
         rows.tally().job(Some(JobStatus::Active), Some(JobStatus::Completed));
     }
     let is_sole = is_over && open == 0 && plan.fired.len() == 1;
@@ -67,7 +68,7 @@ fn fire_one<R: Rows>(
     Ok(FireOutcome::Fired { begun, occurrences, skipped })
 }
 
-/// What there is of the job at this moment, as far as any rule cares; and the rows that may be replaced.
+/// The current state of the job, as far as the rules need it, and the rows that may be replaced.
 fn present<R: Rows>(rows: &mut R, state: &ScheduleState) -> Result<(Present, Vec<LiveRow>), Fault> {
     let job = state.job;
     let count = rows.count_open(job)?;
@@ -84,7 +85,7 @@ fn present<R: Rows>(rows: &mut R, state: &ScheduleState) -> Result<(Present, Vec
     Ok((present, replaceable))
 }
 
-/// What gives way: the unstarted ends, the running is asked to stop.
+/// Replaces occurrences: those that have not started end, running ones are asked to stop.
 fn replace<R: Rows>(
     rows: &mut R,
     open: &[LiveRow],
@@ -100,7 +101,7 @@ fn replace<R: Rows>(
                 let row = open.iter().find(|row| row.live.id == id.occurrence);
                 let row = row.ok_or_else(|| Fault::Missing(format!("live row of {id}")))?;
                 begun.freed.extend(lines::freed(rows, row)?);
-                // The one that replaces it keeps the job unfinished.
+                // The occurrence that replaces it keeps the job unfinished.
                 settle::write(rows, row, settled, now)?;
             }
             Cancelled::Requested(live) => ask_to_stop(rows, &live)?,
@@ -109,7 +110,7 @@ fn replace<R: Rows>(
     Ok(begun)
 }
 
-/// Where an occurrence comes to be open, and whether it is all that is left of its job.
+/// The lane of a new occurrence, and whether nothing else is left of its job.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     lane_id: i64,
@@ -117,7 +118,8 @@ struct Place<'a> {
     is_sole: bool,
 }
 
-/// Inserts what fired. An offer is one free place, so it takes the first occurrence and the rest queue.
+/// Inserts the fired occurrences. A slot reservation is for one slot, so the first occurrence takes it and
+/// the others are queued.
 fn open_occurrences<R: Rows>(
     rows: &mut R,
     offers: &mut Offers,
@@ -142,7 +144,7 @@ fn open_occurrences<R: Rows>(
     Ok(all_begun)
 }
 
-/// Moves the schedule on. When it is over, the job keeps what a later one needs to know of it.
+/// Advances the schedule. When it is over, the job keeps what a later schedule needs to know.
 fn advance<R: Rows>(
     rows: &mut R,
     state: &ScheduleState,
@@ -159,9 +161,8 @@ fn advance<R: Rows>(
     Ok(())
 }
 
-/// Records what was skipped. A range whose first occurrence comes right after the last one of a row, for the same
-/// reason, lengthens that row: a job that is skipped every second for a day must not leave a row for every
-/// second.
+/// Records skipped occurrences. A range that directly follows a stored range with the same reason extends
+/// that row: a job that is skipped every second for a day must not leave a row for every second.
 pub(super) fn record_skips<R: Rows>(
     rows: &mut R,
     state: &ScheduleState,

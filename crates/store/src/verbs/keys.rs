@@ -1,5 +1,5 @@
-//! The keys that users give to jobs. A key that is not unique any more, because its job has finished, is found out
-//! when it is wanted again: finishing a job costs nothing for having one.
+//! The keys that users give to jobs. A key whose job has finished is no longer unique. That is only
+//! detected when the key is used again, so finishing a job costs nothing extra.
 
 use crate::fault::Fault;
 use crate::rows::{JobKey, KeyKind, Rows};
@@ -7,12 +7,12 @@ use punctual_core::defects::{Defect, planted};
 use punctual_core::ids::JobId;
 use punctual_core::job::Job;
 
-/// Whether a new job may be kept.
+/// Whether a new job may be stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// It has no keys.
+    /// The job has no keys.
     Plain,
-    /// It may have its keys.
+    /// The job may have its keys.
     Keyed,
     AlreadyThere,
     Existing(JobId),
@@ -25,8 +25,8 @@ pub(super) fn admit<R: Rows>(rows: &mut R, job: &Job) -> Result<Admission, Fault
     if !is_keyed && settings.depends_on.is_empty() {
         return Ok(Admission::Plain);
     }
-    // A repeated submit of this very job must not be taken for another one with its key, nor be refused because a
-    // job that it depends on has gone since.
+    // A repeated submit of the same job must not be taken for another job with the same key. It must not be
+    // rejected because a job that it depends on was deleted since.
     if rows.is_job_there(job.id)? {
         return Ok(Admission::AlreadyThere);
     }
@@ -41,7 +41,7 @@ pub(super) fn admit<R: Rows>(rows: &mut R, job: &Job) -> Result<Admission, Fault
     })
 }
 
-/// Another unfinished job of the owner that has this one's unique key.
+/// Another unfinished job of the owner with the same unique key.
 pub(super) fn rival<R: Rows>(rows: &mut R, job: &Job) -> Result<Option<JobId>, Fault> {
     let Some(key) = key_of(job, KeyKind::Unique) else { return Ok(None) };
     let holder = rows.key_holder(&key)?.filter(|holder| *holder != job.id);
@@ -53,7 +53,7 @@ pub(super) fn rival<R: Rows>(rows: &mut R, job: &Job) -> Result<Option<JobId>, F
     }
 }
 
-/// Notes the job's keys; a finished job's unique key is taken over.
+/// Stores the job's keys. It takes over the unique key of a finished job.
 pub(super) fn hold<R: Rows>(rows: &mut R, job: &Job) -> Result<(), Fault> {
     for kind in [KeyKind::Idempotency, KeyKind::Unique] {
         if let Some(key) = key_of(job, kind) {

@@ -1,4 +1,4 @@
-//! Leases that end without an outcome: work that goes back unstarted.
+//! Leases that end without an outcome: executions that are given back unstarted.
 
 use super::begin::begun;
 use super::each::each;
@@ -50,7 +50,8 @@ pub(super) fn close_session<R: Rows>(
     Ok(ResyncOutcome::GivenBack(begun))
 }
 
-/// Returns all that a session holds but what is named; answers with what follows from each.
+/// Gives back everything that a session holds except the named executions. Returns the commit effects of
+/// each.
 fn return_all_but<R: Rows>(
     rows: &mut R,
     session: SessionId,
@@ -63,7 +64,7 @@ fn return_all_but<R: Rows>(
     each(rows, &returned, |rows, row| return_one(rows, row, now))
 }
 
-/// Returns one execution.
+/// Gives back one execution.
 fn return_one<R: Rows>(rows: &mut R, row: &LiveRow, now: Timestamp) -> Result<Begun, Fault> {
     let terms = rows.terms_of(row.live.id.job)?;
     match row.live.given_back(terms.as_ref().map(JobTerms::terms), now)? {

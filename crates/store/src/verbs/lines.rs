@@ -1,5 +1,6 @@
-//! Limits: what becomes ready goes through the limits of its queue or waits in their lines, and lines move when there is
-//! room (decision 0023). That counts go up and down with the rows is for the tally to see to, not for the verbs.
+//! Limits: a ready execution passes the limits of its queue or joins a wait list, and executions leave the
+//! wait lists when there is room (decision 0023). The adapters update the counters together with the rows;
+//! the verbs do not.
 
 use super::begin::begun;
 use super::each::each;
@@ -14,8 +15,9 @@ use punctual_core::occurrence::{Live, LiveState};
 use punctual_core::ports::{Admitted, Begun, Lane, QueueRow};
 use punctual_core::time::Timestamp;
 
-/// Lets what has become ready go on if the limits of its queue have room, or puts it in line. Queues without limits pay
-/// one look into a map in memory. `key` is asked for the job's `concurrency_key` only where keys are limited.
+/// Lets a ready execution pass if the limits of its queue have room; otherwise puts it on a wait list. A
+/// queue without limits costs one lookup in memory. `key` is called for the job's `concurrency_key` only if
+/// keys are limited.
 pub(super) fn pass<R: Rows>(
     rows: &mut R,
     live: Live,
@@ -41,7 +43,7 @@ pub(super) fn pass<R: Rows>(
     past_key(rows, live, &queue, now)
 }
 
-/// The same for what the wide row of its job has to be asked about.
+/// The same, reading the key from the wide row of the job.
 pub(super) fn pass_by_job<R: Rows>(
     rows: &mut R,
     live: Live,
@@ -54,7 +56,7 @@ pub(super) fn pass_by_job<R: Rows>(
     })
 }
 
-/// The way of what has passed the limit of its key, if there was one.
+/// Continues with an execution that has passed the limit of its key, if there was one.
 fn past_key<R: Rows>(rows: &mut R, live: Live, queue: &QueueRow, now: Timestamp) -> Result<Live, Fault> {
     let line = Line::of_queue(&queue.queue);
     if queue.settings.limits.of_queue().is_none() || goes_through(rows, &line, queue, now)? {
@@ -63,7 +65,7 @@ fn past_key<R: Rows>(rows: &mut R, live: Live, queue: &QueueRow, now: Timestamp)
     Ok(live.in_line(line.id())?)
 }
 
-/// Whether a line may move, has room for one and nobody waits there. Then one more start is counted.
+/// Whether the wait list may move, is empty and its limit has room. If so, counts one more start.
 fn goes_through<R: Rows>(rows: &mut R, line: &Line, queue: &QueueRow, now: Timestamp) -> Result<bool, Fault> {
     if holds_its_lines(queue) {
         return Ok(false);
@@ -80,8 +82,9 @@ fn goes_through<R: Rows>(rows: &mut R, line: &Line, queue: &QueueRow, now: Times
     Ok(true)
 }
 
-/// Where one goes that is given back unstarted: it keeps its place, unless limits have become tighter since it got that, so
-/// that more have one than may or it has none with its key. A start that was spent on it is not spent again.
+/// The state of an execution that is given back unstarted: it keeps its place. It joins a wait list only if
+/// limits have become tighter since, so that the limit is exceeded or it has no place with its key. A start
+/// that was counted for it is not counted again.
 pub(super) fn keep_place<R: Rows>(
     rows: &mut R,
     live: Live,
@@ -106,7 +109,7 @@ pub(super) fn keep_place<R: Rows>(
     Ok(live)
 }
 
-/// Whether more count against a limit than it allows. Where there is none, nothing is looked up.
+/// Whether a limit is exceeded. Without a limit nothing is looked up.
 fn has_too_many<R: Rows>(rows: &mut R, line: &Line, queue: &QueueRow) -> Result<bool, Fault> {
     let limit = queue.settings.limits.of(line);
     Ok(limit.concurrency.is_some() && limit.is_exceeded(&rows.limiter(line)?))
@@ -117,13 +120,13 @@ fn limited<R: Rows>(rows: &mut R, queue: &str) -> Result<Option<QueueRow>, Fault
     Ok(rows.queue(queue)?.filter(|row| row.settings.limits.hold_anything()))
 }
 
-/// Whether nothing goes through the limits of a queue for now, so that none of what they allow is spent.
+/// Whether nothing may pass the limits of a queue for now, so that no start is counted.
 fn holds_its_lines(queue: &QueueRow) -> bool {
     queue.holds_its_lines() && !planted(Defect::MoveWhilePaused)
 }
 
-/// The lines that what follows from the end of this row, or from its going back to wait, may let move. A queue that got
-/// its first limit a moment ago may be missed: whoever looks after all lines finds it.
+/// The wait lists that may move after this row has ended or has gone back to waiting. It may miss a queue
+/// that just got its first limit; the regular scan of all wait lists finds that.
 pub(super) fn freed<R: Rows>(rows: &mut R, row: &LiveRow) -> Result<Vec<Line>, Fault> {
     if !row.live.counts_for_queue() && !row.live.counts_for_key() {
         return Ok(vec![]);
@@ -137,8 +140,8 @@ pub(super) fn freed<R: Rows>(rows: &mut R, row: &LiveRow) -> Result<Vec<Line>, F
     Ok([Line::of_queue(lane.queue())].into_iter().chain(key).collect())
 }
 
-/// What is open of a job that has come to another queue or key and has not started takes its place there. What has run
-/// counts where it is, and does not wait again.
+/// Re-admits the unstarted open occurrences of a job whose queue or key has changed. Occurrences that run
+/// keep counting where they are, and do not wait again.
 pub(super) fn take_place_again<R: Rows>(
     rows: &mut R,
     job: &Job,
@@ -171,8 +174,8 @@ pub(super) fn take_place_again<R: Rows>(
     Ok(all_begun)
 }
 
-/// Lets the heads of these lines go on as far as there is room, up to `count` of each. In a queue whose limits have become
-/// tighter, that waits until everybody has a place.
+/// Admits the heads of these wait lists as far as there is room, up to `count` of each. In a queue whose
+/// limits have become tighter, this happens only after re-admission is complete.
 pub(super) fn admit<R: Rows>(
     rows: &mut R,
     now: Timestamp,
@@ -218,7 +221,7 @@ fn admit_one<R: Rows>(rows: &mut R, now: Timestamp, line: &Line, count: usize) -
     Ok(admitted)
 }
 
-/// Those who go on next.
+/// The executions to admit next.
 fn heads<R: Rows>(rows: &mut R, line: &Line, count: usize) -> Result<Vec<LiveRow>, Fault> {
     if !planted(Defect::AdmitTheLast) {
         return rows.first_in_line(line, count);
@@ -227,7 +230,8 @@ fn heads<R: Rows>(rows: &mut R, line: &Line, count: usize) -> Result<Vec<LiveRow
     Ok(all.into_iter().rev().take(count).collect())
 }
 
-/// The first in line goes on. One that something else holds leaves the line, and comes back when that lets it go.
+/// Admits the first execution of the wait list. If another gate holds it, it leaves the wait list and
+/// returns when that gate opens.
 fn let_out<R: Rows>(
     rows: &mut R,
     row: &LiveRow,

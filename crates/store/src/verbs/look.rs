@@ -1,4 +1,4 @@
-//! Looking at executions for which time has come: their time gates open, or they expire.
+//! Executions whose time has come: their time gates open, or they expire.
 
 use super::begin::{Offers, begun_with, facts_of};
 use super::each::each;

@@ -1,8 +1,9 @@
-//! The writing verbs, each inside a transaction that someone else opens and commits. They read, ask the rules,
-//! and write what the rules said; they decide nothing. They are written once, over [`Rows`], and know no database.
+//! The writing verbs, each inside a transaction that the caller opens and commits. They read rows, ask the
+//! rules, and write what the rules return; they decide nothing. They are written once, over [`Rows`], and
+//! know no database.
 //!
-//! A verb may stop because a row is not loaded yet, and is run again from its beginning when it is. So a verb takes its
-//! write by reference, and keeps nothing but what is in the rows.
+//! A verb stops if a row is not loaded yet, and runs again from its beginning after the row is loaded. So a
+//! verb takes its write by reference, and keeps no state outside the rows.
 
 mod begin;
 mod claim;

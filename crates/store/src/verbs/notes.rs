@@ -1,5 +1,5 @@
-//! What handlers note of their executions. A tie of the live row says that there is something, so that whoever
-//! notes nothing pays for nothing: only then does a lease look for a checkpoint, and an end take the notes away.
+//! Notes of handlers about their executions. A flag in the live row says that there are notes. Without it,
+//! a lease reads no checkpoint and an end deletes no notes, so executions without notes pay nothing.
 
 use super::each::each;
 use crate::fault::Fault;
@@ -26,7 +26,7 @@ fn note_one<R: Rows>(rows: &mut R, now: Timestamp, note: &Note) -> Result<NoteAn
     Ok(answer)
 }
 
-/// The checkpoint that a lease of this occurrence comes with.
+/// The checkpoint to hand out with a lease of this occurrence.
 pub(super) fn checkpoint_of<R: Rows>(rows: &mut R, live: &Live) -> Result<Option<Checkpoint>, Fault> {
     if live.ties.noted { rows.checkpoint(live.id) } else { Ok(None) }
 }

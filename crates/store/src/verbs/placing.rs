@@ -1,5 +1,5 @@
-//! What is queued takes its place again after the limits of its queue have become tighter: a step at a time, the last in
-//! rank first (decision 0023).
+//! Re-admission of queued executions after the limits of their queue have become tighter: in bounded steps,
+//! the last in rank first (decision 0023).
 
 use super::begin::begun;
 use super::each::each;
@@ -11,8 +11,9 @@ use punctual_core::occurrence::{Live, LiveState};
 use punctual_core::placing::{Place, Placing};
 use punctual_core::ports::{Admitted, Begun, QueueRow};
 
-/// One step, of at most `count`. Until the last one is done, the lines of the queue do not move: whoever came out of one
-/// would have to go back, or go before others who do. Who joins which line is told to nobody before.
+/// One step, of at most `count` executions. Until the last step is done, the wait lists of the queue do not
+/// move. Otherwise an admitted execution would have to go back, or would pass others that have to go back.
+/// Until then, joined wait lists are not reported in the commit effects.
 pub(super) fn place_again<R: Rows>(
     rows: &mut R,
     queue: QueueRow,
@@ -54,7 +55,7 @@ pub(super) fn place_again<R: Rows>(
     Ok(admitted)
 }
 
-/// The places of the last that nobody has looked at.
+/// The positions of the last queued executions that no step has handled yet.
 fn last_queued<R: Rows>(
     rows: &mut R,
     queue: &QueueRow,
@@ -67,14 +68,15 @@ fn last_queued<R: Rows>(
     rows.last_queued(&queue.queue, placing.reached.unwrap_or(Place::LAST), count)
 }
 
-/// What has this place if it is still queued there, and the limiter of its key if it has to go back before that.
+/// The execution at this position if it is still queued there, and the limiter of its key if it has to go
+/// back to that limit.
 fn queued<R: Rows>(
     rows: &mut R,
     queue: &QueueRow,
     placing: Placing,
     place: &Place,
 ) -> Result<Option<(LiveRow, Option<LimiterId>)>, Fault> {
-    // Both are asked for before either is needed, so that one round brings them.
+    // Both are requested before either is used, so that one round loads them.
     let found = rows.live(place.occurrence);
     let is_keyed = placing.keys && !queue.settings.limits.of_key().is_none();
     let terms = if is_keyed { rows.terms_of(place.occurrence.job)? } else { None };

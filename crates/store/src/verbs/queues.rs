@@ -1,4 +1,5 @@
-//! Queues: nothing of a paused one is claimed or let through its limits, and one that is full takes in nothing more.
+//! Queues: executions of a paused queue are neither claimed nor admitted through its limits, and a full
+//! queue rejects new jobs.
 
 use crate::fault::Fault;
 use crate::rows::Rows;
@@ -18,7 +19,7 @@ pub(super) fn pause_queue<R: Rows>(
 ) -> Result<Begun, Fault> {
     let row = found_or_unset(rows, queue)?;
     if let Some(reason) = row.unreadable {
-        // To write it would be to forget limits that somebody has set.
+        // Writing the row would lose the limits that a user has set.
         return Err(Fault::damaged(format!("the settings of the queue {queue}"), reason));
     }
     match pausing {
@@ -38,7 +39,7 @@ pub(super) fn set_queue<R: Rows>(rows: &mut R, queue: &str, settings: &QueueSett
     let row = found_or_unset(rows, queue)?;
     let mut placing = Placing::after(row.placing, &row.settings.limits, &settings.limits);
     if placing.is_some() && rows.limiter(&Line::of_queue(queue))?.in_use == 0 {
-        // Nobody has a place.
+        // No execution has a place.
         placing = None;
     }
     keep(rows, QueueRow { settings: settings.clone(), placing, unreadable: None, ..row })
@@ -48,7 +49,7 @@ fn found_or_unset<R: Rows>(rows: &mut R, queue: &str) -> Result<QueueRow, Fault>
     Ok(rows.queue(queue)?.unwrap_or_else(|| QueueRow::unset(queue)))
 }
 
-/// A queue of which nothing is set needs no row.
+/// A queue without settings needs no row.
 fn keep<R: Rows>(rows: &mut R, row: QueueRow) -> Result<(), Fault> {
     if row.paused_at.is_none() && row.settings == QueueSettings::default() {
         rows.delete_queue(&row.queue)
@@ -61,7 +62,8 @@ pub(super) fn is_paused<R: Rows>(rows: &mut R, queue: &str) -> Result<bool, Faul
     Ok(rows.queue(queue)?.is_some_and(|row| row.is_held()))
 }
 
-/// Refuses a new job that would join a full queue at once. Queues without a limit pay nothing for this.
+/// Rejects a new job that would be queued at once in a full queue. Queues without a limit pay nothing for
+/// this.
 pub(super) fn admit<R: Rows>(
     rows: &mut R,
     job: &Job,
@@ -72,14 +74,14 @@ pub(super) fn admit<R: Rows>(
         return Ok(Ok(()));
     }
     let Err(full) = row.settings.admit(rows.unstarted_of(&job.spec.queue)?) else { return Ok(Ok(())) };
-    // A repeated submit whose first try was kept is no new job, however full the queue is by now.
+    // A repeated submit whose first try was stored is not a new job, even if the queue is full by now.
     if rows.is_job_there(job.id)? {
         return Ok(Err(SubmitOutcome::AlreadyThere));
     }
     Ok(Err(SubmitOutcome::QueueFull { queue: job.spec.queue.clone(), full }))
 }
 
-/// Lets the shares of a queue go by the weights of its owners.
+/// Applies the owners' weights to the fair shares of a queue.
 pub(super) fn weigh<R: Rows>(rows: &mut R, queue: &str) -> Result<(), Fault> {
     let weights = rows.queue(queue)?.map(|row| row.settings.limits.weights).unwrap_or_default();
     rows.shares().weigh(queue, weights);

@@ -1,4 +1,4 @@
-//! Taking in outcomes.
+//! Accepting outcomes.
 
 use super::each::each;
 use super::settle::{Recorded, settle};
@@ -33,8 +33,8 @@ fn report_one<R: Rows>(rows: &mut R, now: Timestamp, report: &Report) -> Result<
     Ok(ReportOutcome { answer: ReportAnswer::Accepted, recorded: Some(status), is_retried, begun })
 }
 
-/// Whether this very report was taken in before. What recovery wrote under the same lease is not the worker's
-/// word: a late outcome of a lost attempt counts for nothing.
+/// Whether this very report was accepted before. History that recovery wrote under the same lease is not
+/// the worker's report: a late outcome of a lost attempt is ignored.
 fn was_accepted<R: Rows>(rows: &mut R, session: SessionId, lease: LeaseRef) -> Result<bool, Fault> {
     let ended = rows.ended(lease.execution)?;
     Ok(ended.is_some_and(|ended| {

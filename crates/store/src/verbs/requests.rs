@@ -1,4 +1,4 @@
-//! Requests that carry a key, so that repeating one does nothing twice.
+//! Requests with an idempotency key, so that a repeated request has no second effect.
 
 use crate::fault::Fault;
 use crate::rows::Rows;

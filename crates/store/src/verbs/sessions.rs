@@ -1,4 +1,4 @@
-//! Sessions open, beat and are lost; what the lost ones held is recovered.
+//! Opening sessions, heartbeats and lost sessions; recovery of the executions that lost sessions held.
 
 use super::each::{Gaps, each};
 use super::settle::{Recorded, settle};
@@ -36,7 +36,7 @@ fn beat_one<R: Rows>(rows: &mut R, now: Timestamp, beat: Beat) -> Result<BeatOut
     Ok(BeatOutcome::Counted { turn: place.turn, cancel, drain: mode == SessionMode::Draining })
 }
 
-/// Carries out what people ask of a session.
+/// Executes an order of a user to a session.
 pub(super) fn order<R: Rows>(
     rows: &mut R,
     session: SessionId,
@@ -52,7 +52,7 @@ pub(super) fn order<R: Rows>(
     Ok(Some(ordered))
 }
 
-/// The leases whose cancel is requested. When none is left, the session needs no attention any more.
+/// The leases for which a cancel was requested. If there are none, clears the session's attention.
 fn cancels<R: Rows>(rows: &mut R, session: SessionId) -> Result<Vec<LeaseRef>, Fault> {
     let leases = rows.cancels_of(session)?;
     if leases.is_empty() {
@@ -74,10 +74,10 @@ pub(super) fn recover<R: Rows>(rows: &mut R, now: Timestamp, limit: usize) -> Re
     let mut gaps = Gaps::default();
     for session in rows.lost_sessions()? {
         let left = limit - recovered.ended.len();
-        // One more than may be taken, to know whether that is all.
+        // One more than the limit, to know whether there are more.
         let Some(held) = gaps.pass(rows.held_by(session, left.saturating_add(1)))? else { continue };
         for row in held.iter().take(left) {
-            // Where rows are missing, the verb runs again and only the number of executions matters.
+            // If rows are missing, the verb runs again; only the number of executions matters here.
             let mut recorded = Status::Lost;
             if let Some(Recorded { status, is_retried, begun }) =
                 gaps.pass_over(lose_execution(rows, row, now))?

@@ -1,4 +1,5 @@
-//! The ends of attempts: history, then another attempt or the end of the occurrence, and what follows from that.
+//! The ends of attempts: history, then the next attempt or the end of the occurrence, and what follows from
+//! it.
 
 use super::begin::{begun, schedule_due};
 use super::{dependents, lines};
@@ -16,7 +17,7 @@ use punctual_core::ports::Begun;
 use punctual_core::schedule::Present;
 use punctual_core::time::Timestamp;
 
-/// What became of an attempt that has ended.
+/// The result of an attempt that has ended.
 pub(super) struct Recorded {
     /// The status in history.
     pub status: Status,
@@ -24,7 +25,7 @@ pub(super) struct Recorded {
     pub begun: Begun,
 }
 
-/// Ends a run as the rules say.
+/// Ends an attempt according to the rules.
 pub(super) fn settle<R: Rows>(
     rows: &mut R,
     row: &LiveRow,
@@ -33,13 +34,13 @@ pub(super) fn settle<R: Rows>(
     now: Timestamp,
 ) -> Result<Recorded, Fault> {
     let is_plain_success = end.ending == Ending::Succeeded && !held.cancel_requested;
-    // The common way needs nothing of the wide job row.
+    // The common case needs nothing from the wide job row.
     let terms = if is_plain_success { None } else { rows.terms_of(row.live.id.job)? };
     let settled = row.live.settled(end, terms.as_ref().map(JobTerms::terms), now)?;
     record(rows, row, settled, now)
 }
 
-/// Writes down an attempt that has ended and all that follows from it.
+/// Records an attempt that has ended, and everything that follows from it.
 pub(super) fn record<R: Rows>(
     rows: &mut R,
     row: &LiveRow,
@@ -70,19 +71,19 @@ pub(super) fn record<R: Rows>(
     Ok(Recorded { status, is_retried: false, begun })
 }
 
-/// What became of a live row whose attempt has ended.
+/// The new state of a live row whose attempt has ended.
 pub(super) enum Written {
     Retried(Live),
     Closed(Left),
 }
 
-/// What is left of a job after the end of one of its occurrences.
+/// Whether a job is unfinished after one of its occurrences has ended.
 pub(super) enum Left {
     Something,
     Nothing { before: JobMark, after: JobMark },
 }
 
-/// Writes down an attempt that has ended. Whether the job has another status by it is for the caller to count.
+/// Records an attempt that has ended. The caller must count a change of the job's status.
 pub(super) fn write<R: Rows>(
     rows: &mut R,
     row: &LiveRow,
@@ -111,18 +112,18 @@ pub(super) fn write<R: Rows>(
     }
 }
 
-/// The live row goes, and a one-shot job of which nothing is left is marked if it did not succeed.
+/// Deletes the live row. If nothing is left of a one-shot job that did not succeed, sets its stored status.
 fn close<R: Rows>(rows: &mut R, row: &LiveRow, mark: Option<JobMark>) -> Result<Left, Fault> {
     let job = row.live.id.job;
     rows.delete_live(row)?;
-    // The common way: nothing has to be looked up to know that nothing is left.
+    // The common case: nothing is left, and no lookup is needed to know that.
     if row.is_sole && mark.is_none() {
         return Ok(Left::Nothing { before: JobMark::Active, after: JobMark::Active });
     }
     if rows.is_unfinished(job)? {
         return Ok(Left::Something);
     }
-    // Nothing is known of a job whose row cannot be read, so that its counts stay as they are.
+    // The status of a job with a malformed row is unknown, so its counters stay as they are.
     let Some(before) = rows.mark_of(job)? else { return Ok(Left::Something) };
     if let Some(mark) = mark {
         rows.set_mark(job, mark)?;
@@ -130,8 +131,8 @@ fn close<R: Rows>(rows: &mut R, row: &LiveRow, mark: Option<JobMark>) -> Result<
     Ok(Left::Nothing { before, after: mark.unwrap_or(before) })
 }
 
-/// What follows from the end of an occurrence with these ties: the next one in line may start, a replay that waits for
-/// room is tried again, and jobs that depend on it are told.
+/// Handles the end of an occurrence with these flags: the next waiting occurrence may start, a replay that
+/// waits for room is retried, and dependent jobs are resolved.
 pub(super) fn follow<R: Rows>(
     rows: &mut R,
     job: JobId,
@@ -151,7 +152,7 @@ pub(super) fn follow<R: Rows>(
     Ok(begun)
 }
 
-/// Makes a replay that waits for room due, if there is some.
+/// Makes a replay that waits for room due, if there is room now.
 fn wake_replay<R: Rows>(rows: &mut R, job: JobId, now: Timestamp) -> Result<Begun, Fault> {
     let Some(row) = rows.schedule(job)?.filter(|row| row.state.sleeps(now)) else {
         return Ok(Begun::default());
@@ -163,7 +164,8 @@ fn wake_replay<R: Rows>(rows: &mut R, job: JobId, now: Timestamp) -> Result<Begu
     Ok(Begun { due: schedule_due(&woken, &lane).into_iter().collect(), ..Begun::default() })
 }
 
-/// Opens the overlap gate of the first occurrence in line, unless one is open that is not in line.
+/// Opens the overlap gate of the first occurrence behind it, unless an occurrence is open that does not
+/// wait there.
 pub(super) fn open_next_in_line<R: Rows>(rows: &mut R, job: JobId, now: Timestamp) -> Result<Begun, Fault> {
     if rows.has_open_not_in_line(job)? {
         return Ok(Begun::default());

@@ -1,4 +1,4 @@
-//! What people ask for meets what others ask for, and what workers report.
+//! Races between calls of users, and with reports of workers.
 
 use super::{Hand, Nodes, Round};
 use crate::conformance::fixture::{at, died, succeeded};
@@ -80,7 +80,7 @@ fn created(outcomes: &[SubmitOutcome]) -> Option<usize> {
     outcomes.iter().position(|outcome| matches!(outcome, SubmitOutcome::Created(_)))
 }
 
-/// One submit counts, all others are answered as expected, and one execution can be had.
+/// One submit succeeds, all others get the expected reply, and one execution can be claimed.
 async fn only_one_is_created(
     round: &Round,
     outcomes: &[SubmitOutcome],
@@ -93,7 +93,7 @@ async fn only_one_is_created(
     round.worker(0).await.claim_only().await;
 }
 
-/// The n-th job of a round, with the unique key that all of them have.
+/// The n-th job of a round, with the unique key that all of them share.
 fn unique(round: &Round, n: usize) -> Job {
     round.job_with(n as u32, |spec| spec.settings.unique_key = Some(round.queue()))
 }
@@ -146,7 +146,7 @@ pub(super) async fn a_child_against_the_failure_of_its_parent(nodes: Nodes) {
         .await;
 }
 
-/// Submits a child while its parent ends, and tells it whatever it has not been told.
+/// Submits a child while its parent ends, and resolves the child.
 async fn child_against_end(round: &Round, end: End) -> JobId {
     let (worker, running) = running(round, round.job(0)).await;
     let child = child(round, &[0]);
@@ -249,8 +249,8 @@ pub(super) async fn a_redrive_against_a_discard(nodes: Nodes) {
         .await;
 }
 
-/// The last job of a lane is purged, and the lane with it, while the next one is submitted to it: by a process that knows the
-/// lane from before.
+/// The last job of a lane is purged, and the lane with it, while the next one is submitted to it by a
+/// process that has the lane cached.
 pub(super) async fn a_submit_against_the_deletion_of_its_lane(nodes: Nodes) {
     nodes
         .rounds(|round| async move {
@@ -307,7 +307,7 @@ pub(super) async fn housekeeping_against_all_the_rest(nodes: Nodes) {
                 round.both(sweep(&round), round.there().redrive(at(31), second.execution.occurrence)).await;
             assert!(matches!(redriven, ControlOutcome::Done(_)), "{redriven:?}");
             run_only(&round).await;
-            // What runs of a deleted job keeps it.
+            // A running execution keeps its deleted job.
             let (worker, third) = running(&round, round.job(2)).await;
             let deleted = round.there().done(at(40), third.execution.occurrence.job, Verb::Delete);
             let ((), _) = round.both(sweep(&round), deleted).await;
@@ -315,7 +315,7 @@ pub(super) async fn housekeeping_against_all_the_rest(nodes: Nodes) {
             assert_eq!(round.depth().await, (0, 0, 0));
         })
         .await;
-    // All that was left has finished, and goes.
+    // Everything left has finished, and is deleted.
     let mut after = None;
     loop {
         let step = Retirement { finished_before: at(10_000), after, limit: 100 };
@@ -329,7 +329,7 @@ pub(super) async fn housekeeping_against_all_the_rest(nodes: Nodes) {
     assert_eq!(house.store.finished_after(0, 100).await.unwrap().items.len(), 0);
 }
 
-/// Keeps house as if nothing had to be kept for long.
+/// Runs maintenance with minimal retention times.
 async fn sweep(round: &Round) {
     let store = &round.there().store;
     store.retain(Horizon { history: at(20), requests: at(20) }, 50).await.unwrap();
@@ -338,14 +338,14 @@ async fn sweep(round: &Round) {
     store.purge(at(20_000), 50).await.unwrap();
 }
 
-/// Claims the one execution of the round, and ends it.
+/// Claims the only execution of the round, and ends it.
 async fn run_only(round: &Round) {
     let mut worker = round.worker(1).await;
     let running = worker.claim_only().await;
     worker.end(at(51), &running, succeeded(51)).await;
 }
 
-/// Submits a job and claims it: who has it, and what.
+/// Submits a job and claims it. Returns its worker and the assignment.
 async fn running(round: &Round, job: Job) -> (Hand, Assignment) {
     let mut worker = round.worker(0).await;
     round.here().submit(at(1), job).await;

@@ -1,4 +1,4 @@
-//! Schedules fire while others fire them, people change them, and their last occurrence ends.
+//! Races of fires with other fires, with changes by users, and with the end of the last occurrence.
 
 use super::{Nodes, Round};
 use crate::conformance::fixture::{at, every, failed, succeeded};
@@ -11,7 +11,7 @@ use punctual_core::schedule::OverlapPolicy;
 use punctual_core::time::Timestamp;
 use std::collections::BTreeSet;
 
-/// Schedules that schedulers fire together, and how often.
+/// Schedules that several schedulers fire together, and how often.
 const SCHEDULES: u32 = 20;
 const TIMES: u32 = 8;
 
@@ -49,7 +49,8 @@ async fn schedulers_fire_each_time_once(round: Round, schedulers: usize) {
     }
 }
 
-/// Fires all jobs, in an order of the scheduler's own: the occurrences that it was told to have fired.
+/// Fires all jobs, in a different order for each scheduler. Returns the occurrences that its replies report
+/// as fired.
 async fn fire_all(round: &Round, index: usize, jobs: &[Job], version: u32) -> Vec<(JobId, Timestamp)> {
     let mut fires: Vec<Fire> = jobs.iter().map(|job| Fire { job: job.id, version, offer: None }).collect();
     fires.rotate_left(index % jobs.len());
@@ -138,7 +139,7 @@ pub(super) async fn a_fire_against_a_report_under_queue(nodes: Nodes) {
             let met = fire_against_report(&round, OverlapPolicy::Queue).await;
             assert_eq!((met.fired, met.skipped), (1, 0));
             assert_eq!(round.there().ended(met.job).await, [(1, 1, Status::Succeeded)]);
-            // Whether it had to wait in line or not, by now it is its turn.
+            // Whether it had to wait or not, it can run by now.
             let next = round.worker(1).await.claim_only().await;
             assert_eq!(next.execution, met.job.occurrence(2).attempt(1));
         })
@@ -177,7 +178,7 @@ pub(super) async fn a_fire_against_a_report_under_skip(nodes: Nodes) {
         .await;
 }
 
-/// What came of a fire that met the end of the occurrence before it.
+/// The result of a fire that races with the end of the previous occurrence.
 struct Met {
     job: JobId,
     fired: u64,

@@ -1,4 +1,4 @@
-//! Work is handed out and comes back, to and from several at once.
+//! Races of workers that claim, report and give back work.
 
 use super::{Hand, Nodes, Round, TRIES_MAX};
 use crate::conformance::fixture::{LEASE, at, failed, succeeded};
@@ -11,7 +11,7 @@ use punctual_core::ports::{
 use punctual_core::session::Pulse;
 use std::collections::BTreeSet;
 
-/// Jobs that claimers of one round share.
+/// Jobs that the claimers of one round share.
 const SHARED: u32 = 40;
 
 pub(super) async fn two_claimers_share_all_there_is(nodes: Nodes) {
@@ -33,7 +33,7 @@ async fn claimers_share_all_there_is(round: Round, claimers: usize) {
     assert_eq!(round.depth().await, (0, 0, SHARED.into()));
 }
 
-/// Claims until there is nothing more.
+/// Claims until nothing is left.
 async fn claim_all(round: &Round, index: usize) -> Vec<ExecutionId> {
     let mut worker = round.worker(index).await;
     let mut all = Vec::new();
@@ -73,7 +73,7 @@ pub(super) async fn a_claim_against_a_cancel(nodes: Nodes) {
         .await;
 }
 
-/// Whichever comes first, the answer to the report says what history has.
+/// Whichever comes first, the reply to the report matches history.
 pub(super) async fn a_report_against_a_cancel(nodes: Nodes) {
     nodes
         .rounds(|round| async move {
@@ -126,7 +126,7 @@ pub(super) async fn a_claim_against_a_resync_of_another(nodes: Nodes) {
         .await;
 }
 
-/// What one worker gave back is had by the other one, now if not before, and by nobody else.
+/// The other worker, and only that one, has or can claim what this one gave back.
 async fn goes_to_the_other(round: &Round, one: &Hand, other: &mut Hand, mut claimed: Vec<Assignment>) {
     if claimed.is_empty() {
         claimed = other.claim(10).await;
@@ -198,8 +198,8 @@ pub(super) async fn a_report_against_the_loss_of_its_session(nodes: Nodes) {
         .await;
 }
 
-/// Claims the one execution of its queue. Another round that recovers what is lost may have it locked for a moment, and claims
-/// pass over what others have locked.
+/// Claims the only execution of its queue. Another round that runs recovery may have it locked for a
+/// moment, and claims skip locked rows.
 async fn claim_unlocked(hand: &mut Hand) -> Assignment {
     for _ in 0..TRIES_MAX {
         if let Some(claimed) = hand.claim(10).await.pop() {
@@ -209,7 +209,7 @@ async fn claim_unlocked(hand: &mut Hand) -> Assignment {
     panic!("what was recovered is never claimed");
 }
 
-/// Waits until nothing is held by a session that is lost: another round may be about to recover it.
+/// Waits until no lost session holds anything: another round may be about to recover it.
 async fn recovered(round: &Round) {
     for _ in 0..TRIES_MAX {
         let open = round.there().open(round.job(0).id).await;

@@ -1,5 +1,5 @@
-//! What a transaction has locked, and the rules about it. A single database in maps has nobody to wait for, so it
-//! insists on the locks that would make others wait.
+//! Records the locks of a transaction and asserts the rules about them. An in-memory database has no
+//! concurrent transactions, so it checks the locks that would make them wait.
 
 use super::memory_tables::Database;
 use crate::draft::{Changes, Found, Wants};
@@ -19,7 +19,7 @@ pub(super) struct Locks {
 }
 
 impl Locks {
-    /// Rows are locked kind by kind, and what is said of a job as a whole is read under its lock.
+    /// Rows are locked kind by kind, and data about a job as a whole is read under its lock.
     pub fn fetched(&mut self, wants: &Wants, found: &Found) {
         self.fetches += 1;
         for stage in stages(wants) {
@@ -42,7 +42,7 @@ impl Locks {
         }
     }
 
-    /// What is written is locked, and so is the job of whatever changes it as a whole.
+    /// Written rows are locked, and so is the job of every change that affects the job as a whole.
     pub fn committing(&self, changes: &Changes, database: &Database) {
         let opened: BTreeSet<_> = changes.sessions_inserted.iter().map(|new| new.id).collect();
         for change in &changes.sessions_updated {
@@ -80,7 +80,7 @@ impl Locks {
         }
         for id in &changes.live_deleted {
             let row = &database.live[id];
-            // The one end that needs nothing of its job.
+            // The only end that needs nothing of its job.
             let is_plain = row.is_sole && !row.live.ties.followed && !row.live.ties.awaited;
             assert!(is_plain || self.jobs.contains(&id.job), "{id:?} ends and its job is not locked");
         }

@@ -1,5 +1,5 @@
-//! A database in maps. It holds what its changes say and answers what is wanted, and it insists on what every database
-//! insists on: the order of calls, keys that are there once, rows that are there when they are updated.
+//! An in-memory database. It applies write sets, answers read sets, and checks what every database checks:
+//! the order of calls, unique keys, and that updated rows exist.
 
 use super::locks::Locks;
 use crate::draft::{
@@ -50,9 +50,9 @@ pub(super) struct Database {
     pub counts: Counts,
     /// The calls of transactions.
     pub calls: Vec<Called>,
-    /// Commits that will meet another transaction.
+    /// Commits that will conflict with another transaction.
     pub conflicts: usize,
-    /// Calls that find the database away.
+    /// Calls that will find the database unavailable.
     pub outages: usize,
 }
 
@@ -76,7 +76,7 @@ impl MemoryTables {
         self.shared.lock().unwrap()
     }
 
-    /// The calls since this was asked last, without what was wanted.
+    /// The calls since the last time this was called, without the read sets.
     pub fn calls(&self) -> Vec<&'static str> {
         let calls = std::mem::take(&mut self.database().calls);
         let name = |call: &Called| match call {
@@ -385,7 +385,7 @@ impl Database {
         Ok(())
     }
 
-    /// As a unique index does, before anything is written.
+    /// Like a unique index, before anything is written.
     fn refuse_duplicates(&self, changes: &Changes) -> Result<(), Fault> {
         let is_freed = |key: &JobKey| self.keys.get(key).is_none_or(|job| changes.keys_freed.contains(job));
         let is_fine = changes.jobs_inserted.iter().all(|row| !self.jobs.contains_key(&row.job.id))

@@ -1,4 +1,4 @@
-//! Tests of drafts over a database in maps.
+//! Tests of units of work over an in-memory database.
 
 mod locks;
 mod memory_tables;
@@ -20,7 +20,7 @@ use punctual_core::time::Timestamp;
 
 pub(super) use crate::sqlite::tests::{at, future_job, job, opening};
 
-/// A store of drafts, on one connection.
+/// A store over units of work, on one connection.
 #[derive(Default)]
 struct Store {
     tables: MemoryTables,

@@ -1,4 +1,4 @@
-//! How often the common verbs go to the database, and what is done when rows are wanted out of order.
+//! How many round trips the common verbs need, and what happens when rows are requested out of order.
 
 use super::memory_tables::Called;
 use super::*;
@@ -17,7 +17,7 @@ async fn the_common_verbs_fetch_once_and_a_claim_and_a_fire_twice() {
     store.apply(submit((0..50).map(job))).await;
     assert_eq!(store.tables.calls(), ONE_ROUND);
 
-    // The lanes of other processes are asked for outside of the transaction.
+    // The lanes of other processes are queried outside of the transaction.
     let held = store.claim(session, 1, 30).await;
     assert_eq!(held.len(), 30);
     assert_eq!(store.tables.calls(), ["begin", "fetch", "fetch", "commit"]);
@@ -37,7 +37,7 @@ async fn the_common_verbs_fetch_once_and_a_claim_and_a_fire_twice() {
     assert!(fired.iter().all(|outcome| matches!(outcome, FireOutcome::Fired { .. })), "{fired:?}");
     assert_eq!(store.tables.calls(), ["begin", "fetch", "fetch", "commit"]);
 
-    // A fire that comes too late locks nothing that is open: a claim would pass over it.
+    // A fire that comes too late locks no open occurrence: a claim would skip it.
     let late = vec![Fire { job: later[0].id, version: 1, offer: None }];
     let WriteReply::Fired(fired) = store.apply(Write::Fire { now: at(60), fires: late }).await else {
         panic!()
@@ -65,7 +65,7 @@ async fn final_failures_and_an_empty_lane_take_no_further_rounds() {
 async fn all_that_is_missing_is_fetched_in_one_round() {
     let mut store = Store::default();
     let session = store.open_session().await;
-    // Each has a child, so that the end of each has to be told.
+    // Each has a child, so that the end of each must be resolved.
     let parents: Vec<Job> = (0..20).map(job).collect();
     let child = |(number, parent): (u64, &Job)| {
         let mut child = job(number);
@@ -96,7 +96,8 @@ async fn a_lock_that_comes_earlier_in_the_order_begins_the_transaction_again() {
     store.apply(submit([child.clone()])).await;
     let held = store.claim(session, 1, 1).await;
     store.tables.calls();
-    // Only its row says that the parent is awaited, and its job's row has to be locked before.
+    // Only the live row shows that others depend on the parent, and the row of its job must be locked
+    // before.
     store.report(session, &held, success()).await;
     let calls = std::mem::take(&mut store.tables.database().calls);
     let again = calls.iter().position(|call| *call == Called::Abandon).expect("it begins again");
@@ -105,7 +106,7 @@ async fn a_lock_that_comes_earlier_in_the_order_begins_the_transaction_again() {
     let Called::Fetch(second) = &calls[again + 2] else { panic!("{calls:?}") };
     assert!(second.terms.contains(&parent.id), "{second:?}");
     assert!(second.live.contains(&OccurrenceId { job: parent.id, number: 1 }), "{second:?}");
-    // A child's parents are read with its row locked, or later.
+    // A child's parents are read together with the lock of its row, or later.
     for call in &calls {
         if let Called::Fetch(wants) = call
             && wants.parents_of.contains(&child.id)
@@ -144,7 +145,7 @@ async fn a_conflict_that_does_not_end_is_told() {
 async fn an_outage_is_told_to_all_and_nothing_is_learned_from_it() {
     let mut store = Store::default();
     store.apply(submit([job(0)])).await;
-    // The first may only be a connection that died while nobody used it.
+    // The first may only be a connection that broke while it was idle.
     store.tables.database().outages = 2;
     let replies = store.run(&[submit([job(1)]), submit([job(2)])]).await;
     assert!(replies.iter().all(|reply| matches!(reply, Err(StoreError::Unavailable(_)))), "{replies:?}");

@@ -1,4 +1,4 @@
-//! Writes that share a transaction see what those before them did.
+//! Writes that share a transaction see the changes of the writes before them.
 
 use super::*;
 use punctual_core::control::Verb;
@@ -145,7 +145,7 @@ async fn a_dead_letter_that_is_dug_up_and_dies_again_in_one_batch_takes_two_tran
     let held = store.claim(session, 1, 1).await;
     store.report(session, &held, failure()).await;
     let retry = Write::Control { now: at(4), controls: vec![Control { job: job(0).id, verb: Verb::Retry }] };
-    // What the claim of the same batch will answer is known from a rehearsal.
+    // A rehearsal shows what the claim of the same batch will return.
     let mut rehearsal = Store::default();
     let other = rehearsal.open_session().await;
     rehearsal.apply(submit([job(0)])).await;
@@ -170,7 +170,7 @@ async fn a_broken_write_does_not_take_the_others_with_it() {
     let session = store.open_session().await;
     store.apply(submit([job(0)])).await;
     store.claim(session, 1, 0).await;
-    // A row that our own code cannot have written: a queued execution whose job is gone.
+    // A row that Punctual cannot have written: a queued execution whose job is gone.
     let damaged = job(0).id;
     store.tables.database().jobs.remove(&damaged);
     let replies = store.run(&[submit([job(1)]), claim(session, 1, 5), submit([job(2)])]).await;

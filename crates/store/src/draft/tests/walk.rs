@@ -1,5 +1,5 @@
-//! The same random writes on SQLite and on a draft: every answer and all rows in the end are alike, whichever writes
-//! share a transaction.
+//! The same random writes on SQLite and on a unit of work: every reply and all rows at the end are equal,
+//! no matter which writes share a transaction.
 
 use super::Store;
 use super::memory_tables::Database;
@@ -48,7 +48,7 @@ fn walked(seed: u64, company: Company) -> Walk {
     walk
 }
 
-/// Writes of which the rows are compared after each.
+/// The rows are compared after this many writes.
 const COMPARED_EVERY: usize = 25;
 
 async fn walk_alike(seed: u64, company: Company, together: impl Fn(usize) -> usize) {
@@ -72,8 +72,9 @@ async fn walk_alike(seed: u64, company: Company, together: impl Fn(usize) -> usi
     }
 }
 
-/// The reply without lanes that the embedded store does not have yet: a draft makes those of a whole batch before it
-/// begins, and of jobs that are refused as well. Naming an empty lane wakes a worker in vain, and no more.
+/// The reply without lanes that the embedded store does not have yet. A unit of work creates the lanes of a
+/// whole batch before it begins, including those of rejected jobs. Naming an empty lane only wakes a worker
+/// needlessly.
 fn among_lanes(mut reply: WriteReply, lanes: &BTreeSet<Lane>) -> WriteReply {
     let forget = |begun: &mut Begun| begun.queued.retain(|lane| lanes.contains(lane));
     match &mut reply {
@@ -111,7 +112,7 @@ fn compare(when: &str, core: &mut SqliteCore, database: &Database) {
     }
 }
 
-/// A dead letter is shown with the names that its job has by now.
+/// A dead letter shows the current names of its job.
 fn named_now(letter: &DeadLetter, database: &Database) -> DeadLetter {
     let spec = &database.jobs[&letter.occurrence.job].job.spec;
     let (job_name, job_type, queue) = (spec.name.clone(), spec.job_type.clone(), spec.queue.clone());

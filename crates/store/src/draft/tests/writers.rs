@@ -1,4 +1,4 @@
-//! The shell: what is sent is answered, whatever becomes of the database.
+//! The writers: every write gets a reply, whatever happens to the database.
 
 use super::*;
 use crate::draft::writers::Connect;
@@ -48,7 +48,7 @@ async fn what_waits_shares_transactions_and_all_are_answered() {
     assert!(transactions < 200, "{transactions}");
 }
 
-/// Connections whose transactions begin when two of them do.
+/// Connections whose transactions begin in pairs.
 struct InPairs(MemoryTables, Arc<Barrier>);
 
 #[async_trait]
@@ -63,7 +63,7 @@ impl Connect for InPairs {
 async fn writers_work_at_the_same_time() {
     let connections = Arc::new(InPairs(MemoryTables::default(), Arc::new(Barrier::new(2))));
     let writers = Writers::start(WritersOptions { writers: 2, seed: 7 }, connections);
-    // Each is as much as a transaction may hold, so neither waits for the other's.
+    // Each fills a transaction, so neither waits for the other's.
     let full = |first: u64| submit((first..first + 2_000).map(job));
     let (one, other) = tokio::join!(writers.write(full(0)), writers.write(full(2_000)));
     assert!(one.is_ok() && other.is_ok());
@@ -111,7 +111,7 @@ async fn a_connection_is_made_anew_after_an_outage() {
 async fn callers_that_went_away_do_not_matter_and_what_was_sent_is_done() {
     let (connections, writers) = start(1);
     for number in 0..10 {
-        // It is sent at the first poll; nobody waits for the answer.
+        // It is sent at the first poll; the reply is not awaited.
         assert!(writers.write(submit([job(number)])).now_or_never().is_none());
     }
     writers.close().await;

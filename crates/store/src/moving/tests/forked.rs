@@ -1,4 +1,4 @@
-//! Copies that are made stores of their own.
+//! Copies that are turned into independent stores.
 
 use super::{Walked, home, moved};
 use crate::conformance::register::moved::{be_in_a_cluster, is_forgotten};
@@ -69,7 +69,7 @@ async fn nothing_runs_in_a_mysql_database_that_was_forked() {
     .await;
 }
 
-/// Something is queued in it and nothing of it is handed out, and no worker of the original has a session.
+/// It has queued executions and hands out none of them, and no worker of the original has a session.
 async fn is_harmless(walked: &Walked, store: &dyn Store, paused: &[String]) {
     let depths = store.depths().await.unwrap();
     assert!(depths.iter().any(|depth| depth.queued > 0), "the walk leaves something to claim: {depths:?}");

@@ -1,4 +1,4 @@
-//! Copies that break off, wherever it may be, and go on.
+//! Copies that are interrupted at any point, and continue.
 
 use super::{Walked, home, moved};
 use crate::fault::Fault;
@@ -15,20 +15,20 @@ use punctual_core::limits::MOVING_LEAVE_MAX;
 use punctual_core::time::Timestamp;
 use std::sync::Arc;
 
-/// Rows of a page, so that tables have several.
+/// Rows per page, so that tables have several pages.
 const PAGE_ROWS: usize = 7;
 
 /// A side with small pages, whose connection breaks at the n-th write.
 struct Breaking {
     side: Box<dyn Side>,
-    /// Before the connection breaks.
+    /// Writes before the connection breaks.
     writes: usize,
-    /// Whether what breaks is the answer: the rows are written.
+    /// Whether the reply is lost: the rows are written.
     is_answer: bool,
 }
 
 impl Breaking {
-    /// Counts a write; whether it is to be carried out.
+    /// Counts a write. Returns whether to execute it.
     fn next(&mut self) -> Result<bool, Fault> {
         match self.writes.checked_sub(1) {
             Some(left) => {
@@ -94,7 +94,7 @@ impl Side for Breaking {
     }
 }
 
-/// A move that breaks after so many writes.
+/// A migration that breaks after this many writes.
 async fn try_move(from: &Home, to: &Home, writes: usize, is_answer: bool) -> Result<Moved, MoveError> {
     let source = Breaking { side: from.open(End::Source).await?, writes: 0, is_answer: false };
     let target = Breaking { side: to.open(End::Target).await?, writes, is_answer };
@@ -108,7 +108,7 @@ async fn try_move(from: &Home, to: &Home, writes: usize, is_answer: bool) -> Res
     .await
 }
 
-/// Repeats the move until it is complete; how often it broke.
+/// Repeats the migration until it is complete. Returns how often it broke.
 async fn persist(from: &Home, to: &Home, writes: usize) -> (Moved, usize) {
     for broke in 0..1_000 {
         match try_move(from, to, writes, broke % 2 == 0).await {
@@ -125,7 +125,7 @@ async fn a_move_that_breaks_at_any_write_goes_on_with_the_next_try() {
     let walked = Walked::new(2, 150).await;
     let whole = tempfile::tempdir().unwrap();
     let expected = moved(&walked.home(), &home(whole.path())).await.unwrap();
-    // A beginning takes fewer writes than these; it is tried by itself below.
+    // The start takes fewer writes than these; it is tested separately below.
     for writes in [6, 7, 11, 23] {
         let dir = tempfile::tempdir().unwrap();
         let (moved, broke) = persist(&walked.home(), &home(dir.path()), writes).await;
@@ -164,7 +164,7 @@ async fn a_move_to_mysql_that_breaks_goes_on() {
 async fn breaks_and_goes_on(walked: &Walked, to: &Home) {
     let (there, broke) = persist(&walked.home(), to, 9).await;
     assert!(broke > 1 && there.beginning == Beginning::WentOn, "{there:?}");
-    // And with small pages out of it.
+    // And back from it with small pages.
     let dir = tempfile::tempdir().unwrap();
     let (back, _) = persist(to, &home(dir.path()), 30).await;
     assert_eq!(back.tables, there.tables);
@@ -215,7 +215,7 @@ async fn a_complete_copy_whose_last_answer_was_lost_is_recognised_until_it_has_s
     let walked = Walked::new(10, 60).await;
     let dir = tempfile::tempdir().unwrap();
     let expected = moved(&walked.home(), &home(dir.path())).await.unwrap();
-    // Whoever was not told that it was released repeats the command.
+    // A user who did not get the reply repeats the command.
     let again = moved(&walked.home(), &home(dir.path())).await.unwrap();
     assert_eq!((again.beginning, &again.tables), (Beginning::WentOn, &expected.tables));
     let store = Arc::new(open(dir.path()));
@@ -223,7 +223,7 @@ async fn a_complete_copy_whose_last_answer_was_lost_is_recognised_until_it_has_s
     drop(store);
     let error = moved(&walked.home(), &home(dir.path())).await.unwrap_err();
     assert!(matches!(error, MoveError::TargetServed { .. }), "{error}");
-    // A change that leaves all counts as they were is seen as well, and the store stays one that can be opened.
+    // A change that leaves all row counts the same is found as well, and the store can still be opened.
     let dir = tempfile::tempdir().unwrap();
     moved(&walked.home(), &home(dir.path())).await.unwrap();
     super::change(dir.path(), "UPDATE jobs SET payload = '2' WHERE id = (SELECT min(id) FROM jobs)");

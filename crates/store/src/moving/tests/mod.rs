@@ -1,4 +1,4 @@
-//! Moves between all databases: what arrives, what is refused, and what becomes of those that are interrupted.
+//! Migrations between all databases: what arrives, what is rejected, and what happens to interrupted ones.
 
 mod forked;
 mod interrupted;
@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// An embedded store after a walk of random calls, with whatever happens to be open, running, dead or noted.
+/// An embedded store after a random walk, with executions that happen to be open, running, dead or noted.
 struct Walked {
     dir: TempDir,
     now: Timestamp,
@@ -35,7 +35,7 @@ impl Walked {
         home(self.dir.path())
     }
 
-    /// As it looks after every move: sessions are lost.
+    /// The state after every migration: sessions are lost.
     fn lose_sessions(&self) {
         change(self.dir.path(), "UPDATE sessions SET lost = 1");
     }
@@ -53,7 +53,7 @@ async fn moved(from: &Home, to: &Home) -> Result<Moved, MoveError> {
     move_house(from, to, &mut |_| ()).await
 }
 
-/// Changes the main file behind everybody's back.
+/// Changes the main file directly.
 fn change(dir: &Path, sql: &str) {
     Connection::open(dir.join("punctual.db")).unwrap().execute_batch(sql).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Sources and targets that may not be used, and stores that may not be opened.
+//! Sources and targets that must be rejected, and stores that must not be opened.
 
 use super::{Walked, change, home, moved};
 use crate::moving::copy::Move;
@@ -93,7 +93,7 @@ async fn a_mysql_database_that_is_used_or_unfinished_is_refused() {
     .await;
 }
 
-/// With a store that is open, and a session that beats.
+/// With an open store, and a session that sends heartbeats.
 async fn is_refused_while_used(store: &dyn Store, shared: &Home) {
     let now = store.clock().await.unwrap();
     store.open_session(now, opening()).await.unwrap();
@@ -105,7 +105,7 @@ async fn is_refused_while_used(store: &dyn Store, shared: &Home) {
     assert!(matches!(error, MoveError::InUse { end: End::Target, .. }), "{error}");
 }
 
-/// Without waiting for anybody to leave.
+/// Without waiting for processes to disconnect.
 async fn at_once(from: &Home, to: &Home) -> Result<Moved, MoveError> {
     let (source, target) = (from.open(End::Source).await?, to.open(End::Target).await?);
     Move { source, target, tell: &mut |_| (), leave_max: Duration::ZERO }.run().await

@@ -1,4 +1,4 @@
-//! Through all databases and back.
+//! A migration through all databases and back.
 
 use super::{Walked, home, moved};
 use crate::conformance::{PORTION, counts_agree};
@@ -9,7 +9,7 @@ use crate::sqlite::tests::{open, opening};
 use crate::{mysql, postgres};
 use punctual_core::ports::Store;
 
-/// Enough for everything to happen.
+/// Enough steps for everything to happen.
 const STEPS: usize = 250;
 const RECOVERED_MAX: usize = 1_000;
 
@@ -81,13 +81,13 @@ async fn check_mysql(options: &MySqlOptions, walked: &Walked, expected: &str) {
     client.disconnect().await.unwrap();
 }
 
-/// What has come back goes on as what has stayed.
+/// The returned store continues exactly like the original.
 async fn check_return(walked: &Walked, back: &std::path::Path, expected: &str) {
     let came_back = open(back);
     alike(&walked.seen_in(&came_back).await, expected);
     assert_eq!(came_back.integrity_check().await.unwrap(), Vec::<String>::new());
     drop(came_back);
-    // A copy, because the other servers come after this one.
+    // A copy, because the other servers follow after this one.
     let copy = tempfile::tempdir().unwrap();
     let Moved { beginning, .. } = moved(&walked.home(), &home(copy.path())).await.unwrap();
     assert_eq!(beginning, Beginning::New);

@@ -1,4 +1,4 @@
-//! What falls due.
+//! Due schedules and occurrences.
 
 use super::Reads;
 use crate::fault::Fault;
@@ -9,8 +9,8 @@ use punctual_core::ids::SegmentSet;
 use punctual_core::ports::{Due, DueKind};
 use punctual_core::time::Timestamp;
 
-/// The branch of each segment is bounded by itself. Which segments a process looks after rarely changes, and so does
-/// the statement.
+/// Each segment is a separate branch with its own limit. The segments of a process rarely change, and so
+/// does the statement.
 pub(crate) fn due_schedules(segments: SegmentSet) -> String {
     each(segments, |segment| {
         format!(
@@ -35,7 +35,7 @@ fn each(segments: SegmentSet, branch: impl Fn(u8) -> String) -> String {
 }
 
 impl Reads {
-    /// What falls due in these segments up to `until`, earliest first, at most `count` of each kind and
+    /// What becomes due in these segments up to `until`, earliest first, at most `count` of each kind and
     /// segment.
     pub async fn due(
         &mut self,

@@ -1,14 +1,15 @@
-//! What happens to executions, for those who follow it: what has finished, in the order of its places, and how open
-//! ones stand.
+//! Events of executions for readers that follow them: finished executions ordered by position, and the
+//! state of open ones.
 //!
-//! Places are AUTO_INCREMENT numbers, and these are given before transactions commit: a row may appear below one that is
-//! there already. So nobody is led past a number that is missing until the row behind it has been there for
-//! [`SETTLE_TIME_S`]. By then the number was given up, or its row has been deleted, or its transaction has taken longer than
-//! any of ours should: **what such a transaction appends, a follower may miss**; lists and look-ups show it all the same.
-//! Where Galera hands out every n-th number, each step is such a gap, and everything is told when it has settled.
+//! Positions are AUTO_INCREMENT numbers, which are assigned before transactions commit: a row may appear
+//! below an existing one. So a follower does not go past a missing number until the row after it has
+//! existed for [`SETTLE_TIME_S`]. By then the number was abandoned, or its row was deleted, or its
+//! transaction has taken longer than any of ours should: **a follower may miss what such a transaction
+//! appends**; lists and lookups still show it. Where Galera assigns only every n-th number, each step is
+//! such a gap, and every row is reported after it has settled.
 //!
-//! How long a row has been there is told by the database's own clock (`appended_at`); when its execution ended is what a
-//! worker says.
+//! The database's own clock tells how long a row has existed (`appended_at`). The end time of its execution
+//! comes from a worker.
 
 use super::Reads;
 use super::keys::{json_of_numbers, json_of_occurrences, key};
@@ -27,10 +28,11 @@ use punctual_core::occurrence::LiveState;
 use punctual_core::ports::{FinishedEvent, FinishedPage, HistorySpan, OpenExecution, Page, RunningPlace};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How long a row behind a missing number is held back from followers, in seconds: longer than transactions take.
+/// How long a row after a missing number is held back from followers, in seconds: longer than transactions
+/// take.
 const SETTLE_TIME_S: u32 = 2;
 
-/// Whether a row has been there for the settle time.
+/// Whether a row has existed for the settle time.
 macro_rules! is_settled {
     () => {
         "history.appended_at <= UTC_TIMESTAMP(6) - INTERVAL ? SECOND"
@@ -51,8 +53,9 @@ pub(crate) const RECENT: &str = concat!(
     " FROM history FORCE INDEX (PRIMARY) WHERE history.place < ? ORDER BY history.place DESC LIMIT ?"
 );
 const BOUNDS: &str = "SELECT given, retained FROM history_bounds WHERE id = 1";
-/// Rows of [`RECENT`] that are fetched at a time, and those that are looked at in all. Where more than that have not
-/// settled, history is said to end where the look did: whoever begins there is told some things that are not quite new.
+/// Rows of [`RECENT`] to fetch at a time, and to read in all. If more rows have not settled, the reported
+/// end of history is where the read ended: a follower that starts there gets some events that are not quite
+/// new.
 const RECENT_AT_ONCE: usize = 1_000;
 const RECENT_LOOKED_AT_MAX: usize = 20_000;
 
@@ -62,8 +65,8 @@ pub(crate) const OPEN: &str = concat!(
     " FROM JSON_TABLE(?, '$[*]' COLUMNS (job CHAR(32) PATH '$[0]', number BIGINT PATH '$[1]')) AS wanted \
      STRAIGHT_JOIN live ON live.job = UNHEX(wanted.job) AND live.occurrence = wanted.number"
 );
-/// Only what runs has a session. The comparison of triples is spelled out: neither server searches an index for
-/// `(a, b, c) > (?, ?, ?)`.
+/// Only running executions have a session. The comparison of triples is spelled out: neither server uses an
+/// index for `(a, b, c) > (?, ?, ?)`.
 pub(crate) const RUNNING: &str = concat!(
     "SELECT ",
     live_columns!(),
@@ -82,7 +85,7 @@ pub(crate) const WORKERS_OF_SESSIONS: &str = "SELECT sessions.id, workers.name \
      STRAIGHT_JOIN sessions ON sessions.id = wanted.session STRAIGHT_JOIN workers ON workers.id = sessions.worker";
 
 impl Reads {
-    /// What finished after a place in history, in the order of the places.
+    /// Executions that finished after a position in history, ordered by position.
     pub async fn finished_after(&mut self, after: u64, wanted: usize) -> Result<FinishedPage, Fault> {
         let wanted = wanted.clamp(1, limits::PAGE_ITEMS_MAX);
         let mut page = FinishedPage { items: vec![], looked_to: after, more: false };
@@ -98,7 +101,7 @@ impl Reads {
                 if place > page.looked_to + 1 && !is_settled && self.may_be_filled(&mut gaps, place).await? {
                     return Ok(page);
                 }
-                // Without its row, a job is gone. One that is only marked as deleted has still to be told of.
+                // A job without a row is gone. A job that is only marked as deleted is still reported.
                 let lane = match get::<Option<i64>>(row, HISTORY_COLUMNS + 1)? {
                     Some(lane) => pass_over(self.lane(lane).await)?,
                     None => None,
@@ -124,7 +127,7 @@ impl Reads {
         Ok(page)
     }
 
-    /// Whether a number that is missing before this place may still appear: not if deletion has come past it.
+    /// Whether a missing number before this position may still appear: not if deletion has passed it.
     async fn may_be_filled(&mut self, gaps: &mut Gaps, place: u64) -> Result<bool, Fault> {
         let deleted = match gaps.deleted {
             Some(deleted) => deleted,
@@ -134,7 +137,7 @@ impl Reads {
         Ok(place > deleted + 1)
     }
 
-    /// How far history reaches.
+    /// The range of positions in history.
     pub async fn history_span(&mut self) -> Result<HistorySpan, Fault> {
         self.begin_snapshot().await?;
         let bounds = self.history_bounds().await?;
@@ -152,7 +155,7 @@ impl Reads {
         })
     }
 
-    /// The places after the last row that has settled, and that one.
+    /// The positions after the last settled row, and that row's.
     async fn recent(&mut self) -> Result<Recent, Fault> {
         let (mut recent, mut before) = (Recent::default(), i64::MAX);
         while recent.places.len() < RECENT_LOOKED_AT_MAX {
@@ -174,7 +177,7 @@ impl Reads {
         Ok(recent)
     }
 
-    /// How these occurrences stand, of those that are open.
+    /// The state of these occurrences, if they are open.
     pub async fn open_executions(&mut self, ids: &[OccurrenceId]) -> Result<Vec<OpenExecution>, Fault> {
         if ids.is_empty() {
             return Ok(vec![]);
@@ -189,7 +192,7 @@ impl Reads {
         Ok(ids.iter().filter_map(|id| open.remove(id)).collect())
     }
 
-    /// What runs, a page at a time.
+    /// Running executions, a page at a time.
     pub async fn running(
         &mut self,
         after: Option<RunningPlace>,
@@ -243,20 +246,20 @@ impl Reads {
     }
 }
 
-/// What runs, and how many rows were read of it: some may be malformed.
+/// Running executions, and how many rows were read: some may be malformed.
 pub(super) struct Running {
     pub rows: Vec<LiveRow>,
     pub read: usize,
 }
 
-/// What is known of numbers that are missing.
+/// What is known about missing numbers.
 #[derive(Debug, Default)]
 struct Gaps {
-    /// The last place of a row that was deleted, looked up when the first gap is met.
+    /// The last position of a deleted row, looked up at the first gap.
     deleted: Option<u64>,
 }
 
-/// What is known of rows that were deleted.
+/// What is known about deleted rows.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
     given: u64,
@@ -264,7 +267,8 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// The last place of a row that was deleted. What is deleted has long been there, and so has all before it.
+    /// The last position of a deleted row. A deleted row had existed for long, and so had everything before
+    /// it.
     fn deleted(self) -> u64 {
         self.given.max(self.retained)
     }
@@ -273,13 +277,13 @@ impl Bounds {
 /// The end of history.
 #[derive(Debug, Default)]
 struct Recent {
-    /// A place up to which everything has settled; `None` if all of history is recent.
+    /// A position up to which everything has settled; `None` if all of history is recent.
     base: Option<u64>,
-    /// What follows it.
+    /// The positions after it.
     places: BTreeSet<u64>,
 }
 
-/// The last place before the first number that is missing and may still appear.
+/// The last position before the first missing number that may still appear.
 fn last_settled(deleted: u64, recent: &Recent) -> u64 {
     let mut last = recent.base.unwrap_or(0);
     for place in &recent.places {

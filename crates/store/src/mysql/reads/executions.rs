@@ -1,4 +1,4 @@
-//! Executions: those that are over and the one that is under way.
+//! Finished and open executions.
 
 use super::Reads;
 use super::keys::key;
@@ -17,7 +17,7 @@ use punctual_core::occurrence::Finished;
 use punctual_core::ports::{DeadLetter, DeadLetterQuery, ExecutionView, Page};
 use punctual_core::schedule::SkipRange;
 
-/// The comparison of pairs is spelled out: neither server searches an index for `(a, b) < (?, ?)`.
+/// The comparison of pairs is spelled out: neither server uses an index for `(a, b) < (?, ?)`.
 pub(crate) const HISTORY_OF_JOB: &str = concat!(
     "SELECT ",
     history_columns!(),
@@ -84,7 +84,7 @@ impl Reads {
                 }
                 place = place_of(id);
             }
-            // Where nothing can be read, nothing says how to get on.
+            // If no row can be read, there is no cursor to continue from.
             if rows.len() < at_once || !is_past_any {
                 return Ok(page.ended());
             }
@@ -110,7 +110,7 @@ impl Reads {
     }
 
     pub async fn execution(&mut self, id: ExecutionId) -> Result<Option<ExecutionView>, Fault> {
-        // Within one snapshot, so that an execution that ends meanwhile is seen on one side or the other.
+        // Within one snapshot, so that an execution that ends meanwhile is in one of the two lists.
         self.begin_snapshot().await?;
         let view = self.find_execution(id).await?;
         self.end_snapshot().await?;
@@ -132,7 +132,7 @@ impl Reads {
         row.map(|row| Ok(ExecutionView::Finished(read_finished(&row, 0)?))).transpose()
     }
 
-    /// Ranges of occurrences that did not run, latest first.
+    /// Ranges of skipped occurrences, latest first.
     pub async fn skipped(&mut self, job: JobId, wanted: usize) -> Result<Vec<SkipRange>, Fault> {
         let bounds = (key(job), limit(wanted.min(limits::PAGE_ITEMS_MAX)));
         readable(self.all(SKIPPED, bounds).await?.iter().map(read_skipped))
@@ -167,7 +167,7 @@ impl Reads {
     }
 }
 
-/// Where an execution stands among those of its job.
+/// The position of an execution among those of its job.
 fn place_of(id: ExecutionId) -> (i64, u32) {
     (i64::from(id.occurrence.number), id.attempt)
 }

@@ -86,7 +86,7 @@ impl Reads {
         Ok(if candidates.len() == looked_at_max { page.cut_off() } else { page.ended() })
     }
 
-    /// Those of the candidates that are meant, as far as can be told without their views.
+    /// The candidates that match, as far as that is known without their views.
     async fn meant(
         &mut self,
         query: &JobQuery,
@@ -129,8 +129,8 @@ impl Reads {
         Ok(tags)
     }
 
-    /// The latest jobs before the cursor that may have the status asked for, found without walking over all
-    /// that have another one.
+    /// The latest jobs before the cursor that may have the requested status, found without scanning jobs
+    /// with another status.
     async fn candidates(&mut self, query: &JobQuery, count: usize) -> Result<Vec<Candidate>, Fault> {
         let before = query.before.map_or_else(|| Value::Bytes(AFTER_ALL.to_vec()), key);
         if let Some(id) = query.text.as_ref().and_then(|text| text.parse::<JobId>().ok()) {
@@ -155,7 +155,7 @@ impl Reads {
         rows.iter().map(candidate).collect()
     }
 
-    /// The latest jobs that have something open or still to fire.
+    /// The latest jobs with open or future occurrences.
     async fn active(&mut self, before: Value, count: usize) -> Result<Vec<Candidate>, Fault> {
         let mut ids = BTreeSet::new();
         for sql in [ACTIVE_LIVE, ACTIVE_SCHEDULES] {
@@ -179,7 +179,7 @@ impl Reads {
     }
 }
 
-/// One whose row cannot be read is still a step on the way through the list.
+/// A job that cannot be read still advances the list.
 fn candidate(row: &Row) -> Result<Candidate, Fault> {
     let id = job_id(row, 0)?;
     Ok(pass_over(read_candidate(row))?.unwrap_or_else(|| Candidate::unreadable(id)))

@@ -1,9 +1,10 @@
-//! How many keys become one statement.
+//! How many keys are combined into one statement.
 
 use mysql_async::Value;
 use punctual_core::ids::{JobId, OccurrenceId};
 
-/// Keys of a `UNION ALL`. Few sizes, so that each statement is prepared a few times and not once for every number.
+/// Keys of a `UNION ALL`. Few sizes, so that each statement is prepared a few times and not once for every
+/// number.
 const SIZES: [usize; 3] = [1, 10, VIEWS_AT_ONCE];
 /// Jobs that are looked up together: as many as the largest of [`SIZES`].
 pub(super) const VIEWS_AT_ONCE: usize = 50;
@@ -43,12 +44,12 @@ fn hex(job: JobId) -> String {
     job.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// One of these for each of at least so many keys, which must be no more than [`VIEWS_AT_ONCE`].
+/// This branch for each of at least this many keys, which must be no more than [`VIEWS_AT_ONCE`].
 pub(crate) fn branches(branch: &str, keys: usize) -> String {
     vec![branch; size(keys)].join(" UNION ALL ")
 }
 
-/// The parameters of [`branches`] whose one parameter is the id of a job.
+/// The parameters of [`branches`] whose only parameter is the id of a job.
 pub(crate) fn keys_of_jobs(jobs: &[JobId]) -> Vec<Value> {
     let mut keys: Vec<Value> = jobs.iter().copied().map(key).collect();
     keys.resize(size(jobs.len()), Value::Bytes(NOBODY.to_vec()));

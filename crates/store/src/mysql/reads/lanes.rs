@@ -4,12 +4,13 @@ use punctual_core::ports::Lane;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Lanes whose names are remembered; beyond, all are forgotten and looked up again.
+/// Names of lanes to remember. Beyond this, all are discarded and looked up again.
 const LANES_REMEMBERED_MAX: usize = 10_000;
 
 pub(crate) const LANE: &str = "SELECT queue, job_type FROM lanes WHERE id = ?";
 
-/// What the readers of one process have learned of lanes. A number is never given twice, so that it stays true.
+/// Lanes that the readers of one process have looked up. Numbers are never reused, so a cached name stays
+/// valid.
 #[derive(Debug, Default)]
 pub(crate) struct LaneNames(Mutex<BTreeMap<i64, Lane>>);
 
@@ -28,7 +29,7 @@ impl LaneNames {
         lane
     }
 
-    /// Nothing that is done under the lock leaves it half done.
+    /// No operation under the lock can leave it in an inconsistent state.
     fn known(&self) -> MutexGuard<'_, BTreeMap<i64, Lane>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

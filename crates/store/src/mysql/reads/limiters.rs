@@ -1,4 +1,4 @@
-//! How limiters are used, and in which of their lines anybody waits.
+//! The use of limiters, and which of their wait lists are not empty.
 
 use super::Reads;
 use crate::codes::{WaitedIn, lines_after, lines_to_look_at, read_line};
@@ -17,7 +17,8 @@ const LINES: &str = "SELECT limiter, (SELECT lane FROM live FORCE INDEX (live_cl
      FROM limiter_tallies WHERE waiting > 0 AND limiter > ? ORDER BY limiter LIMIT ?";
 
 impl Reads {
-    /// A page of lines in which somebody waits, and on the first one those whose queue has places taken again.
+    /// A page of wait lists that are not empty. The first page includes those of queues whose re-admission
+    /// is in progress.
     pub async fn waiting_lines(
         &mut self,
         after: Option<LimiterId>,
@@ -35,7 +36,7 @@ impl Reads {
         Ok(lines_to_look_at(after, &self.queues().await?, WaitedIn { lines, last }))
     }
 
-    /// How these limiters are used, in their order.
+    /// The use of these limiters, in the same order.
     pub async fn limiters(&mut self, lines: &[Line]) -> Result<Vec<LimiterUse>, Fault> {
         let queues: BTreeSet<&str> = lines.iter().map(|line| line.queue.as_str()).collect();
         let queues = documents(&queues, |row, queue| {

@@ -1,4 +1,4 @@
-//! Executions of all jobs by how they stand. Each walk follows an index and looks at a bounded number of rows.
+//! Executions of all jobs by state. Each list follows an index and reads a bounded number of rows.
 
 use super::Reads;
 use super::events::{Running, place_of};
@@ -24,14 +24,14 @@ use punctual_core::ports::{
 };
 use std::collections::BTreeMap;
 
-/// The comparison of pairs is spelled out: neither server searches an index for `(a, b) < (?, ?)`.
+/// The comparison of pairs is spelled out: neither server uses an index for `(a, b) < (?, ?)`.
 pub(crate) const OPEN_BEFORE: &str = concat!(
     "SELECT ",
     live_columns!(),
     " FROM live FORCE INDEX (PRIMARY) WHERE live.job < ? OR (live.job = ? AND live.occurrence < ?) \
      ORDER BY live.job DESC, live.occurrence DESC LIMIT ?"
 );
-/// Only what decides whether a row is meant: results and errors are large.
+/// Only the columns that decide whether a row matches: results and errors are large.
 pub(crate) const FINISHED_BEFORE: &str = "SELECT history.place, history.status, workers.name, jobs.lane, jobs.mark, \
      history.job, history.completed_at FROM history FORCE INDEX (PRIMARY) LEFT JOIN workers ON workers.id = history.worker \
      LEFT JOIN jobs ON jobs.id = history.job WHERE history.place < ? ORDER BY history.place DESC LIMIT ?";
@@ -42,7 +42,7 @@ pub(crate) const NAMES_OF_JOBS: &str = concat!(
      STRAIGHT_JOIN jobs ON jobs.id = UNHEX(wanted.job)"
 );
 
-/// A row that was looked at: where the walk stands after it, and what it shows if it is meant.
+/// A row that was read: the cursor after it, and what to show if it matches.
 struct Looked {
     walk: ExecutionWalk,
     meant: Option<Meant>,
@@ -54,26 +54,26 @@ struct Meant {
     shown: Shown,
 }
 
-/// What has ended is read once it is clear that there is room for it: results and errors are large.
+/// A finished execution is read completely only when there is room for it: results and errors are large.
 enum Shown {
     Live(ExecutionView),
     Finished(EndedAt),
 }
 
-/// What a job is called, and how often its executions are tried again.
+/// The name of a job, and how often its executions are retried.
 struct Named {
     name: Option<String>,
     max_retries: u32,
 }
 
-/// What a walk has looked at, and how many rows it has read: some may be malformed.
+/// The rows that a list has read, and their number: some may be malformed.
 struct Walked {
     looked_at: Vec<Looked>,
     rows: usize,
 }
 
 impl Reads {
-    /// Executions that stand in one way, a page at a time.
+    /// Executions in one state, a page at a time.
     pub async fn executions(
         &mut self,
         query: &ExecutionQuery,
@@ -197,7 +197,7 @@ impl Reads {
         query: &ExecutionQuery,
     ) -> Result<Option<Meant>, Fault> {
         let ended: Status = decode(row, 1, "history.status")?;
-        // Without its row, a job is gone; with that mark, it is as good as gone.
+        // A job without a row is gone; a job marked as deleted is treated the same.
         let mark: Option<JobMark> = decode_or_none(row, 4, "jobs.mark")?;
         let is_there = mark.is_some_and(|mark| mark != JobMark::Deleted);
         if !is_there || ended != status {
@@ -211,7 +211,7 @@ impl Reads {
         Ok(Some(Meant { job: job_id(row, 5)?, lane, shown }))
     }
 
-    /// What the jobs of these rows are called; deleted ones are left out.
+    /// The names of these rows' jobs; deleted ones are left out.
     async fn names_of(&mut self, looked_at: &[Looked]) -> Result<BTreeMap<JobId, Named>, Fault> {
         let mut jobs: Vec<JobId> = meant_of(looked_at).map(|meant| meant.job).collect();
         jobs.sort_unstable();
@@ -247,7 +247,7 @@ fn meant_of(looked_at: &[Looked]) -> impl Iterator<Item = &Meant> {
     looked_at.iter().filter_map(|looked| looked.meant.as_ref())
 }
 
-/// Adds what the job is called; `None` if it is deleted.
+/// Adds the names of the job; `None` if it is deleted.
 fn listed(
     meant: Meant,
     names: &BTreeMap<JobId, Named>,

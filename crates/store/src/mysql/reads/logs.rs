@@ -19,7 +19,7 @@ pub(crate) const LAST_LINES: &str = "SELECT log_lines.number, log_lines.timestam
      AND log_lines.number < ? ORDER BY log_lines.number DESC LIMIT ?";
 
 impl Reads {
-    /// The lines of one execution in the order of their numbers.
+    /// The lines of one execution, ordered by number.
     pub async fn logs(
         &mut self,
         execution: ExecutionId,
@@ -30,7 +30,7 @@ impl Reads {
         self.lines(LINES_OF_EXECUTION, execution, from, wanted).await
     }
 
-    /// The last lines of one execution, in their order: as many as a page has room for.
+    /// The last lines of one execution, in order: as many as fit into a page.
     pub async fn last_logs(&mut self, execution: ExecutionId, wanted: usize) -> Result<Vec<LogLine>, Fault> {
         if wanted == 0 {
             return Ok(vec![]);
@@ -64,7 +64,7 @@ impl Reads {
                 }
                 from = counter(number);
             }
-            // Where nothing can be read, nothing says how to get on.
+            // If no row can be read, there is no cursor to continue from.
             if rows.len() < at_once || !is_past_any {
                 return Ok(page.ended());
             }

@@ -1,9 +1,9 @@
-//! What is read without writing: by people and by the loops that look for work. Every list looks at a bounded number of
-//! rows and holds a bounded number of bytes, whatever the size of the database.
+//! Reads: for users and for the loops that look for work. Every list reads a bounded number of rows and
+//! holds a bounded number of bytes, regardless of the size of the database.
 //!
-//! A verb takes a handful of statements, however many items it is about. Where it takes more than one, they see one
-//! snapshot. Many keys go as one JSON document, and where only the first few rows of each key are wanted, as branches of
-//! a `UNION ALL`: MariaDB has no `LATERAL`.
+//! A verb takes a handful of statements, no matter how many items it is about. If it takes more than one,
+//! they see one snapshot. Many keys are sent as one JSON document. If only the first few rows of each key
+//! are needed, they become branches of a `UNION ALL`: MariaDB has no `LATERAL`.
 
 mod due;
 mod events;
@@ -24,7 +24,7 @@ pub(crate) use overview::{TOKEN, read_token};
 
 #[cfg(test)]
 pub(crate) mod statements {
-    //! What the tests of plans look at.
+    //! Exports for the tests of query plans.
     pub(crate) use super::due::{due_live, due_schedules};
     pub(crate) use super::events::{
         FINISHED_AFTER, OPEN, RECENT, RUNNING, RUNNING_FIRST, WORKERS_OF_SESSIONS,
@@ -55,13 +55,14 @@ use punctual_core::ports::{Lane, NotedClock};
 use punctual_core::time::Timestamp;
 use std::sync::Arc;
 
-/// The database's clock, in microseconds. Neither the time zone of the session nor the year 2038 matters to it.
+/// The database's clock, in microseconds. It is independent of the session's time zone and of the year
+/// 2038.
 const CLOCK: &str = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 
 /// The reading verbs over one connection of a pool, which is closed unless it is given back.
 #[derive(Debug)]
 pub(crate) struct Reads {
-    /// Always there, but while it is being given back.
+    /// Always there, except while it is being given back.
     conn: Option<Conn>,
     lanes: Arc<LaneNames>,
 }
@@ -69,8 +70,8 @@ pub(crate) struct Reads {
 impl Drop for Reads {
     fn drop(&mut self) {
         if let Some(conn) = self.conn.take() {
-            // It is marked as closed before the first word is sent, so that the pool throws it away; whether the
-            // server hears of it now or finds the socket closed is all the same.
+            // It is marked as closed before anything is sent, so that the pool discards it. Whether the
+            // server receives the message or finds the socket closed does not matter.
             let _ = conn.disconnect().now_or_never();
         }
     }
@@ -81,7 +82,7 @@ impl Reads {
         Reads { conn: Some(conn), lanes }
     }
 
-    /// Gives the connection back after a verb that has come to its end.
+    /// Gives the connection back after a verb is complete.
     pub fn give_back(mut self) {
         drop(self.conn.take());
     }
@@ -90,7 +91,7 @@ impl Reads {
         self.conn.as_mut().ok_or_else(|| Fault::Missing("a connection".to_owned()))
     }
 
-    /// What the server calls this connection.
+    /// The server's id of this connection.
     #[cfg(test)]
     pub async fn connection_number(&mut self) -> Result<u64, Fault> {
         let row = self.one("SELECT CONNECTION_ID()", ()).await?;
@@ -103,7 +104,7 @@ impl Reads {
         Ok(Timestamp::from_micros(get(&row, 0)?))
     }
 
-    /// The same, with the time at which retention last found it steady.
+    /// The same, with the time at which retention last found the clock steady.
     pub async fn noted_clock(&mut self) -> Result<NotedClock, Fault> {
         let noted = self.mark(Mark::SteadyClock).await?;
         Ok(NotedClock { now: self.clock().await?, noted })
@@ -119,17 +120,17 @@ impl Reads {
         row.map(|row| Ok(Timestamp::from_micros(get(&row, 0)?))).transpose()
     }
 
-    /// All rows of a query that is bounded by its own limit.
+    /// All rows of a query that has its own limit.
     async fn all(&mut self, sql: &str, params: impl Into<Params> + Send) -> Result<Vec<Row>, Fault> {
         Ok(self.conn()?.exec(sql, params.into()).await?)
     }
 
-    /// All rows of a statement whose text is hardly ever the same, so that preparing it would be for nothing.
+    /// All rows of a statement whose text is hardly ever the same, so that preparing it would be useless.
     async fn every(&mut self, sql: &str) -> Result<Vec<Row>, Fault> {
         Ok(self.conn()?.query(sql).await?)
     }
 
-    /// The first row of a query, if it has one.
+    /// The first row of a query, if there is one.
     async fn one(&mut self, sql: &str, params: impl Into<Params> + Send) -> Result<Option<Row>, Fault> {
         Ok(self.conn()?.exec_first(sql, params.into()).await?)
     }
@@ -139,12 +140,12 @@ impl Reads {
         Ok(self.conn()?.query_drop("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY").await?)
     }
 
-    /// What fails before this ends the connection, and the snapshot with it.
+    /// If a statement before this fails, the connection is closed, and the snapshot with it.
     async fn end_snapshot(&mut self) -> Result<(), Fault> {
         Ok(self.conn()?.query_drop("COMMIT").await?)
     }
 
-    /// Learns the names of these lanes at once.
+    /// Looks up the names of these lanes at once.
     async fn learn_lanes(&mut self, lanes: impl Iterator<Item = i64>) -> Result<(), Fault> {
         let unknown: Vec<i64> = lanes.filter(|lane| self.lanes.get(*lane).is_none()).collect();
         for list in numbers(unknown) {

@@ -1,4 +1,4 @@
-//! What handlers have noted.
+//! Notes of handlers.
 
 use super::Reads;
 use super::keys::key;
@@ -20,7 +20,7 @@ const CHECKPOINT: &str =
     "SELECT checkpoints.document FROM checkpoints WHERE checkpoints.job = ? AND checkpoints.occurrence = ?";
 
 impl Reads {
-    /// What is noted of a job's open and dead occurrences up to this number, latest first.
+    /// The notes of a job's open and dead occurrences up to this number, latest first.
     pub async fn notes(&mut self, job: JobId, up_to: u32, wanted: usize) -> Result<Vec<Noted>, Fault> {
         let bounds = (key(job), up_to, limit(wanted.min(limits::PAGE_ITEMS_MAX)));
         readable(self.all(NOTES_OF_JOB, bounds).await?.iter().map(|row| read_noted(job, row)))

@@ -1,4 +1,5 @@
-//! Small tables read whole: sessions, queues, depths of lanes, tokens; and what the database takes up.
+//! Small tables that are read completely: sessions, queues, depths of lanes, tokens; and the size of the
+//! database.
 
 use super::Reads;
 use super::keys::key;
@@ -26,7 +27,7 @@ const SESSIONS: &str = "SELECT sessions.id, sessions.beat, sessions.lease_us, wo
      LEFT JOIN session_conditions ON session_conditions.session = sessions.id WHERE sessions.lost = 0 ORDER BY sessions.id";
 const QUEUES: &str = "SELECT queue, paused_at, max_depth, limits, unplaced FROM queues ORDER BY queue";
 pub(crate) const TOKEN: &str = "SELECT id, secret_sha256, role, created_at FROM tokens WHERE id = ?";
-/// Each writing connection counts in rows of its own.
+/// Each writing connection counts in its own rows.
 pub(crate) const LANE_TALLIES: &str = "SELECT lane, CAST(SUM(waiting) AS SIGNED), CAST(SUM(queued) AS SIGNED), \
      CAST(SUM(running) AS SIGNED) FROM lane_tallies GROUP BY lane ORDER BY lane";
 pub(crate) const JOB_TALLY: &str = "SELECT CAST(COALESCE(SUM(active), 0) AS SIGNED), \
@@ -37,20 +38,21 @@ const HOLDINGS: &str = "SELECT session, COUNT(*) FROM live FORCE INDEX (live_ses
      GROUP BY session ORDER BY session";
 const QUEUED_PLACE: &str =
     "SELECT queued_lane, claim_rank FROM live WHERE job = ? AND occurrence = ? AND queued_lane > 0";
-/// The comparison of triples is spelled out: neither server searches an index for `(a, b, c) < (?, ?, ?)`.
+/// The comparison of triples is spelled out: neither server uses an index for `(a, b, c) < (?, ?, ?)`.
 pub(crate) const AHEAD: &str = "SELECT COUNT(*) FROM (SELECT 1 FROM live FORCE INDEX (live_claim) \
      WHERE queued_lane = ? AND (claim_rank < ? OR (claim_rank = ? AND (job < ? OR (job = ? AND occurrence < ?)))) \
      LIMIT ?) AS ahead";
-/// The tables of this database. What the server says is as old as its statistics, which is near enough.
+/// The tables of this database. The result is as old as the server's statistics, which is accurate enough.
 const SIZES: &str = "SELECT CAST(COALESCE(SUM(data_length + index_length), 0) AS SIGNED), \
      CAST(COALESCE(SUM(data_free), 0) AS SIGNED), \
      CAST(COALESCE(SUM(IF(table_name = 'log_lines', data_length + index_length, 0)), 0) AS SIGNED) \
      FROM information_schema.tables WHERE table_schema = DATABASE()";
 
-/// Lanes whose heads are looked at in one statement.
+/// Lanes whose heads one statement reads.
 const HEADS_AT_ONCE: usize = 50;
 
-/// The branch of each lane is bounded by itself. Lanes are written out: they are numbers of our own.
+/// Each lane is a separate branch with its own limit. Lane numbers are written into the text: they are our
+/// own.
 pub(crate) fn heads(lanes: &[i64], looked_at: usize) -> String {
     let branch = |lane: &i64| {
         format!(
@@ -67,13 +69,13 @@ impl Reads {
         Ok(held_queues(self.queues().await?))
     }
 
-    /// The queues that are paused or have settings of their own, by name.
+    /// The queues that are paused or have settings, by name.
     pub async fn queues(&mut self) -> Result<Vec<QueueRow>, Fault> {
         readable(self.all(QUEUES, ()).await?.iter().map(read_queue))
     }
 
-    /// How many executions of the same lane go before this queued one, counted up to `most`; `None` if it is
-    /// not queued.
+    /// How many executions of the same lane come before this queued one, counted up to `most`; `None` if it
+    /// is not queued.
     pub async fn ahead(&mut self, id: OccurrenceId, most: usize) -> Result<Option<usize>, Fault> {
         let Some(place) = self.one(QUEUED_PLACE, (key(id.job), id.number)).await? else { return Ok(None) };
         let (lane, rank): (i64, i64) = (get(&place, 0)?, get(&place, 1)?);
@@ -82,7 +84,7 @@ impl Reads {
         counted.map(|row| get(&row, 0)).transpose()
     }
 
-    /// How many executions each session holds, of those that hold any.
+    /// How many executions each session holds; sessions that hold none are left out.
     pub async fn holdings(&mut self) -> Result<Vec<(SessionId, u64)>, Fault> {
         let rows = self.all(HOLDINGS, ()).await?;
         rows.iter().map(|row| Ok((SessionId(get(row, 0)?), count(row, 1, "live.session")?))).collect()
@@ -93,9 +95,9 @@ impl Reads {
         readable(self.all(SESSIONS, ()).await?.iter().map(read_session))
     }
 
-    /// How much is live, by lane: the rows of counts and the head of the queue for each lane in use.
+    /// Live executions by lane: the rows of counters and the head of the queue for each lane in use.
     pub async fn depths(&mut self) -> Result<Vec<Depth>, Fault> {
-        // The heads of the queues must be those that were counted.
+        // The heads of the queues must match the counters.
         self.begin_snapshot().await?;
         let tallies = self.lane_tallies().await?;
         let queued: Vec<i64> =
@@ -112,7 +114,7 @@ impl Reads {
         Ok(depths)
     }
 
-    /// All lanes in which anything is live.
+    /// All lanes with live executions.
     async fn lane_tallies(&mut self) -> Result<Vec<LaneTally>, Fault> {
         let mut tallies = Vec::new();
         for row in &self.all(LANE_TALLIES, ()).await? {
@@ -155,7 +157,7 @@ impl Reads {
         })
     }
 
-    /// What the database takes up; what is counted elsewhere is zero.
+    /// The size of the database; statistics that are counted elsewhere are zero.
     pub async fn figures(&mut self) -> Result<StoreFigures, Fault> {
         let row = self.one(SIZES, ()).await?.ok_or_else(|| Fault::Missing("tables".to_owned()))?;
         let log_bytes = shown(get(&row, 2)?);
@@ -173,7 +175,7 @@ impl Reads {
     }
 }
 
-/// How much is live in one lane.
+/// The counters of one lane.
 struct LaneTally {
     lane: i64,
     waiting: u64,

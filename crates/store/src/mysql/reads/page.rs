@@ -1,14 +1,14 @@
-//! A page that is filled with rows as they come.
+//! A page that is filled row by row.
 
 use crate::lists::Room;
 use punctual_core::limits;
 use punctual_core::ports::Page;
 
-/// Rows that are fetched at a time where a row may be large: a page is often full long before its items are counted.
+/// Rows to fetch at a time if a row may be large: a page is often full before it has all its items.
 pub(super) const ROWS_AT_ONCE: usize = 100;
 
-/// So many rows are fetched at a time for a page of which each row is an item: one more than it holds tells whether there
-/// is a next page.
+/// How many rows to fetch at a time for a page in which each row is an item: one more than it holds shows
+/// whether there is a next page.
 pub(super) fn rows_at_once(items: usize) -> usize {
     items.clamp(1, limits::PAGE_ITEMS_MAX).saturating_add(1).min(ROWS_AT_ONCE)
 }
@@ -21,12 +21,13 @@ pub(super) struct Filling<T, C> {
 }
 
 impl<T, C> Filling<T, C> {
-    /// For so many items, or as many as a page may have.
+    /// A page for this many items, at most the maximum of a page.
     pub fn of(items: usize) -> Self {
         Filling { room: Room::of(items), items: Vec::new(), last: None }
     }
 
-    /// Adds an item with so many bytes of text, after which the next page would go on; `false` if it did not fit.
+    /// Adds an item with this many bytes of text; the next page would continue after `cursor`. Returns
+    /// `false` if it did not fit.
     pub fn add(&mut self, item: T, bytes: usize, cursor: C) -> bool {
         let has_room = self.room.take(bytes);
         if has_room {
@@ -36,7 +37,8 @@ impl<T, C> Filling<T, C> {
         has_room
     }
 
-    /// Passes a row that is not meant; `false` if nothing would fit after it, so that the page ends before it.
+    /// Skips a row that does not match. Returns `false` if nothing would fit after it, so that the page
+    /// ends before it.
     pub fn pass(&mut self, cursor: C) -> bool {
         let has_room = !self.room.is_full();
         if has_room {
@@ -45,12 +47,12 @@ impl<T, C> Filling<T, C> {
         has_room
     }
 
-    /// Nothing comes after it.
+    /// Nothing follows.
     pub fn ended(self) -> Page<T, C> {
         Page { items: self.items, next: None }
     }
 
-    /// There is, or may be, more.
+    /// More follows, or may follow.
     pub fn cut_off(self) -> Page<T, C> {
         Page { items: self.items, next: self.last }
     }

@@ -1,4 +1,4 @@
-//! Jobs with what their status is derived from, many at a time.
+//! Jobs with everything that their status is derived from, many at a time.
 
 use super::Reads;
 use super::keys::{VIEWS_AT_ONCE, branches, json_of_jobs, json_of_pairs, keys_of_jobs};
@@ -30,19 +30,19 @@ pub(crate) const SCHEDULES: &str = concat!(
     " FROM JSON_TABLE(?, '$[*]' COLUMNS (job CHAR(32) PATH '$[0]')) AS wanted \
      STRAIGHT_JOIN schedules ON schedules.job = UNHEX(wanted.job)"
 );
-/// A branch for each job: a window function would read all that is open of a job for the sake of a few rows.
+/// A branch for each job: a window function would read all open occurrences of a job to return a few rows.
 pub(crate) const OPEN_OF_JOB: &str = concat!(
     "(SELECT ",
     live_columns!(),
     " FROM live FORCE INDEX (PRIMARY) WHERE live.job = ? ORDER BY live.occurrence DESC LIMIT 10)"
 );
 const _: () = assert!(OPEN_IN_VIEW_MAX == 10, "the limit of OPEN_OF_JOB");
-/// Finished executions among which the last to end is looked for: occurrences that overlap may end in any order. Only
-/// what decides it, because results and errors are large.
+/// Finished executions that are searched for the last to end: overlapping occurrences may end in any order.
+/// Only the columns that decide it, because results and errors are large.
 pub(crate) const LATEST_OF_JOB: &str = "(SELECT history.job, history.occurrence, history.attempt, history.completed_at, \
      history.place FROM history FORCE INDEX (history_job) WHERE history.job = ? \
      ORDER BY history.occurrence DESC, history.attempt DESC LIMIT 8)";
-/// By place and time: the time tells which partition it is in.
+/// By position and time: the time determines the partition.
 pub(crate) const FINISHED_AT: &str = concat!(
     "SELECT ",
     history_columns!(),
@@ -60,14 +60,14 @@ impl Reads {
         self.begin_snapshot().await?;
         let view = self.views(&[id]).await?.remove(&id);
         if view.is_none() {
-            // A job that is there and cannot be read is an error.
+            // A job that exists and cannot be read is an error.
             self.all(JOBS, (json_of_jobs([id]),)).await?.iter().try_for_each(is_readable)?;
         }
         self.end_snapshot().await?;
         Ok(view)
     }
 
-    /// Those of these jobs that are there and not deleted; at most [`VIEWS_AT_ONCE`] are asked for.
+    /// Those of these jobs that exist and are not deleted; the caller passes at most [`VIEWS_AT_ONCE`].
     pub(super) async fn views(&mut self, ids: &[JobId]) -> Result<BTreeMap<JobId, JobView>, Fault> {
         assert!(ids.len() <= VIEWS_AT_ONCE, "{} jobs", ids.len());
         let jobs = self.jobs_there(ids).await?;
@@ -124,12 +124,12 @@ impl Reads {
             let Some(LiveRow { live, .. }) = pass_over(read_live(&row, 0))? else { continue };
             open.entry(live.id.job).or_default().push(live);
         }
-        // What a union puts first is its own affair.
+        // The order of a union is undefined.
         open.values_mut().for_each(|lives| lives.sort_by_key(|live| std::cmp::Reverse(live.id)));
         Ok(open)
     }
 
-    /// The execution of each job that ended last, as far as the latest few can tell.
+    /// The execution of each job that ended last among the latest few.
     async fn last_finished_of(&mut self, ids: &[JobId]) -> Result<BTreeMap<JobId, Finished>, Fault> {
         let mut latest: BTreeMap<JobId, (Timestamp, ExecutionId, u64)> = BTreeMap::new();
         for row in self.all(&branches(LATEST_OF_JOB, ids.len()), keys_of_jobs(ids)).await? {
@@ -147,7 +147,7 @@ impl Reads {
         Ok(finished.into_values().map(|finished| (finished.id.occurrence.job, finished)).collect())
     }
 
-    /// What stands at these places of history.
+    /// The entries at these positions of history.
     pub(super) async fn finished_at(&mut self, places: &[EndedAt]) -> Result<BTreeMap<u64, Finished>, Fault> {
         let mut finished = BTreeMap::new();
         if places.is_empty() {
@@ -163,7 +163,7 @@ impl Reads {
     }
 }
 
-/// A place in history and when what stands there ended, which is the key of its row.
+/// A position in history and the end time of its entry, which are the key of its row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EndedAt {
     pub place: u64,

@@ -1,5 +1,5 @@
-//! What a transaction has changed, as statements: those for each list that is not empty, in the order of the fields of
-//! [`Changes`], so that whoever writes rows that it has not locked takes them in one order.
+//! The write set of a transaction as statements: those for each list that is not empty, in the order of the
+//! fields of [`Changes`], so that rows that are not locked yet are always written in the same order.
 
 mod jobs;
 mod others;
@@ -20,7 +20,7 @@ pub(crate) struct Writing {
 }
 
 impl Writing {
-    /// The statements for these changes; counts go to this shard.
+    /// The statements for these changes; counters go to this shard.
     pub fn of(changes: &Changes, shard: i64) -> Result<Vec<Statement>, Fault> {
         let mut writing = Writing { statements: Vec::new() };
         writing.sessions(changes)?;
@@ -39,7 +39,7 @@ impl Writing {
         Ok(writing.statements)
     }
 
-    /// The statements that add these counts.
+    /// The statements that add to these counters.
     pub fn of_counts(counts: &Counts, shard: i64) -> Vec<Statement> {
         let mut writing = Writing { statements: Vec::new() };
         writing.counts(counts, shard);
@@ -61,7 +61,7 @@ impl Writing {
     }
 }
 
-/// Text as the driver takes it.
+/// Text as a driver value.
 fn text_or_none(text: Option<&str>) -> Value {
     text.map_or(Value::NULL, Value::from)
 }

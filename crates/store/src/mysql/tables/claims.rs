@@ -1,9 +1,9 @@
-//! Claiming from lanes, in two steps: look without locks how the lowest ranks are spread over the lanes, then lock that
-//! many in each. What another transaction holds is left out and replaced by the next in its lane, so that claims never wait
-//! for each other, and no more is locked than was asked for.
+//! Claiming from lanes in two steps: read without locks how the lowest ranks are distributed over the
+//! lanes, then lock that many in each. A row that another transaction has locked is skipped and replaced by
+//! the next in its lane. So claims never wait for each other, and no more is locked than requested.
 //!
-//! Lanes and limits stand in the text of these statements as numbers: a `UNION ALL` of as many lanes as there are cannot
-//! be prepared ahead.
+//! Lanes and limits are written into the text of these statements as numbers: a `UNION ALL` over a variable
+//! number of lanes cannot be prepared ahead.
 
 use super::wanted::{Fetching, Part};
 use crate::draft::WantedClaims;
@@ -14,24 +14,24 @@ use punctual_core::ids::OccurrenceId;
 use punctual_core::placing::Place;
 use std::collections::BTreeMap;
 
-/// Times that a claim looks for twice as many rows because some cannot be read.
+/// How often a claim doubles the number of requested rows because some are malformed.
 const ROUNDS_PAST_MALFORMED_MAX: usize = 8;
 
-/// Lanes that one statement looks at.
+/// Lanes that one statement reads.
 const LANES_AT_ONCE: usize = 64;
 
-/// From one lane, which needs no look before.
+/// From a single lane, which needs no first step.
 pub(crate) const CLAIM: &str = concat!(
     "SELECT ",
     live_columns!(),
     " FROM live FORCE INDEX (live_claim) WHERE live.queued_lane = ? \
      ORDER BY live.claim_rank, live.job, live.occurrence LIMIT ? FOR UPDATE SKIP LOCKED"
 );
-/// All lanes in which anything is queued: the index is entered once for each.
+/// All lanes with queued executions: the index is searched once for each.
 pub(crate) const LANES_WITH_WORK: &str =
     "SELECT DISTINCT queued_lane FROM live FORCE INDEX (live_claim) WHERE queued_lane > 0";
 
-/// The first places of a lane.
+/// The first positions of a lane.
 pub(crate) fn head_of_lane(lane: i64, count: usize) -> String {
     format!(
         "(SELECT queued_lane, claim_rank, job, occurrence FROM live FORCE INDEX (live_claim) \
@@ -40,7 +40,7 @@ pub(crate) fn head_of_lane(lane: i64, count: usize) -> String {
     )
 }
 
-/// Locks the first of a lane that nobody else has locked.
+/// Locks the first rows of a lane that no other transaction has locked.
 pub(crate) fn lock_in_lane(lane: i64, count: usize) -> String {
     format!(
         concat!(
@@ -56,7 +56,7 @@ pub(crate) fn lock_in_lane(lane: i64, count: usize) -> String {
 
 pub(crate) const LANES_OF_QUEUE: &str = "SELECT id FROM lanes FORCE INDEX (lanes_name) WHERE queue = ?";
 
-/// The last places of a lane before one.
+/// The last positions of a lane before one.
 pub(crate) fn end_of_lane(lane: i64, before: Place, count: usize) -> String {
     let Place { rank, occurrence: OccurrenceId { job, number } } = before;
     let key: String = job.as_bytes().iter().map(|byte| format!("{byte:02X}")).collect();
@@ -70,7 +70,7 @@ pub(crate) fn end_of_lane(lane: i64, before: Place, count: usize) -> String {
 }
 
 impl Fetching<'_> {
-    /// The last in rank of what is queued in a queue before a place, the last one first.
+    /// The last queued executions by rank of a queue before a position, the last one first.
     pub(super) async fn last_queued(
         &mut self,
         queue: &str,
@@ -94,7 +94,7 @@ impl Fetching<'_> {
         Ok(places)
     }
 
-    /// Looks further where rows at the head of a lane cannot be read.
+    /// Reads further if the first rows of a lane are malformed.
     pub(super) async fn claim(&mut self, index: usize, wanted: &WantedClaims) -> Result<(), Fault> {
         self.claim_lowest(index, wanted).await?;
         let mut wider = wanted.clone();
@@ -126,9 +126,9 @@ impl Fetching<'_> {
         self.take(part, &rows).await
     }
 
-    /// How the lowest ranks are spread over the lanes.
+    /// How the lowest ranks are distributed over the lanes.
     async fn shares(&mut self, wanted: &WantedClaims) -> Result<BTreeMap<i64, usize>, Fault> {
-        // By rank and key as they are: a key that cannot be read counts, and is looked past later.
+        // By rank and raw key: a key that cannot be read counts, and is skipped later.
         let mut places: Vec<(i64, Vec<u8>, i64, i64)> = Vec::new();
         for some in self.with_work(&wanted.lanes).await?.chunks(LANES_AT_ONCE) {
             let branches: Vec<String> = some.iter().map(|lane| head_of_lane(*lane, wanted.count)).collect();
@@ -145,7 +145,8 @@ impl Fetching<'_> {
         Ok(shares)
     }
 
-    /// Of many lanes those in which anything is queued: what is empty costs nothing, however many were ever used.
+    /// Of many lanes, those with queued executions: empty lanes cost nothing, no matter how many were ever
+    /// used.
     async fn with_work(&mut self, lanes: &[i64]) -> Result<Vec<i64>, Fault> {
         if lanes.len() <= LANES_AT_ONCE {
             return Ok(lanes.to_vec());

@@ -1,4 +1,4 @@
-//! The tables as a draft sees them, through one connection.
+//! Loads and writes the rows of a unit of work on one connection.
 
 mod changed;
 mod claims;
@@ -23,24 +23,24 @@ use std::sync::Arc;
 use wanted::{Fetching, QUEUES};
 pub(crate) use wanted::{LIMITERS, STARTED};
 
-/// Shards of counts. More than a cluster has writers, so that few of them share one.
+/// Shards of counters. More than a cluster has writers, so that few of them share one.
 const SHARDS: usize = 64;
 
-/// The shard of whoever has this number. Two nodes of a cluster never share one: both would write the same row, and the
-/// later one would have to begin again.
+/// The shard for this number. Two nodes of a cluster never share one: both would write the same row, and
+/// the later one would have to restart.
 pub(crate) fn shard_of(number: usize, node: Option<i64>) -> i64 {
     (number % SHARDS) as i64 + node.map_or(0, |node| node.clamp(0, NODES_MAX) * SHARDS as i64)
 }
 
-/// Nodes of a cluster with shards of their own; what a column of shards has room for.
+/// The maximum of nodes with separate shards, limited by the type of the shard column.
 const NODES_MAX: i64 = 500;
 
-/// Makes the connections of writers.
+/// Creates the writers' connections.
 #[derive(Debug)]
 pub(crate) struct MySqlConnect {
     target: Target,
     lanes: Arc<KnownLanes>,
-    /// Where the shards of this process begin; another one in every process.
+    /// The first shard of this process; different in every process.
     first_shard: usize,
 }
 
@@ -70,24 +70,25 @@ impl Connect for MySqlConnect {
     }
 }
 
-/// One connection that writes. When it is dropped its connection is closed, whatever was under way.
+/// One connection for writes. When it is dropped its connection is closed, even in the middle of a
+/// transaction.
 #[derive(Debug)]
 pub(crate) struct MySqlTables {
     target: Target,
     connection: Connection,
     lanes: Arc<KnownLanes>,
-    /// Says which shard of counts is its own.
+    /// Determines its shard of the counters.
     writer: usize,
-    /// What was set for queues when this transaction read it.
+    /// The settings of queues as this transaction read them.
     queues: Option<BTreeMap<String, QueueRow>>,
-    /// Those whose rows it had locked by then.
+    /// The queues whose rows were locked at that time.
     held_queues: BTreeSet<String>,
-    /// What this transaction has locked, on a node of a cluster.
+    /// The rows that this transaction has locked, on a node of a cluster.
     relied: Relied,
 }
 
 impl MySqlTables {
-    /// A connection on which no transaction is under way.
+    /// A connection without an open transaction.
     async fn at_rest(&mut self) -> Result<(), Fault> {
         if self.connection.is_broken() {
             self.connection = Connection::writing(&self.target).await?;
@@ -98,7 +99,7 @@ impl MySqlTables {
         Ok(())
     }
 
-    /// Whether what this transaction has read of queues still holds, now that nobody else can change it.
+    /// Whether the settings that this transaction has read are still valid, now that they are locked.
     async fn check_queues(&mut self, changes: &Changes) -> Result<(), Fault> {
         if changes.queues_deleted.is_empty()
             && changes.queues_put.iter().all(|row| self.held_queues.contains(&row.queue))
@@ -117,8 +118,8 @@ impl MySqlTables {
     }
 }
 
-/// From here on nobody else changes what is set for queues. It is written, because nodes of a cluster do not see each
-/// other's locks but find out when both have written.
+/// From here on no other transaction changes queue settings. The row is written, because nodes of a cluster
+/// do not see each other's locks but detect that both have written.
 const TAKE_QUEUES: &str = "UPDATE numbers SET given = given + 1 WHERE name = 'queue'";
 
 fn queues_by_name(rows: &[Row]) -> Result<BTreeMap<String, QueueRow>, Fault> {
@@ -147,7 +148,7 @@ impl Tables for MySqlTables {
         if wants.new_sessions > 0 {
             found.new_sessions = session_numbers(&mut self.connection, wants.new_sessions).await?;
         }
-        // A look alone has opened a transaction, too.
+        // A read alone has opened a transaction, too.
         self.connection.commit().await?;
         Ok(found)
     }
@@ -173,7 +174,7 @@ impl Tables for MySqlTables {
     async fn commit(&mut self, changes: &Changes) -> Result<(), Fault> {
         let node = self.connection.node();
         if node.is_some() && *changes == Changes::default() {
-            // It was only looked, and what was written to say at what is of no use to anybody.
+            // The transaction has only read, so the rows written to mark its locks are not needed.
             self.connection.roll_back().await;
             return Ok(());
         }
@@ -193,7 +194,7 @@ impl Tables for MySqlTables {
 
 #[cfg(test)]
 pub(crate) mod statements {
-    //! What the tests of plans look at.
+    //! Exports for the tests of query plans.
     pub(crate) use super::changed::statements::*;
     pub(crate) use super::claims::{CLAIM, LANES_OF_QUEUE, end_of_lane, head_of_lane, lock_in_lane};
     pub(crate) use super::wanted::*;

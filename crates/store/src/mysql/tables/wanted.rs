@@ -1,9 +1,9 @@
-//! What a transaction wants, as statements: first those that lock, in the order of the fields of [`Wants`], then those
-//! that only read and must see what was there when the locks were held.
+//! The read set of a transaction as statements: first those that lock, in the order of the fields of
+//! [`Wants`], then those that only read and must see the state while the locks are held.
 //!
-//! A list is visited in the order in which it was sent, so it is sorted before. All rows of one table that a round wants
-//! are locked by one list, because two sorted lists one after the other are not one order: where keys have to be found
-//! first, that is done without locks.
+//! A list is visited in the order in which it was sent, so it is sorted before. One list locks all rows of
+//! a table that a round needs, because two sorted lists one after the other are not one order. If keys have
+//! to be found first, that is done without locks.
 
 use super::claims::CLAIM;
 use super::found::{Gathering, lanes_of};
@@ -23,7 +23,7 @@ use punctual_core::ids::{JobId, OccurrenceId};
 use punctual_core::limits;
 use std::collections::BTreeSet;
 
-/// What the rows of a statement are.
+/// The kind of a statement's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     HeldLanes,
@@ -31,7 +31,7 @@ pub(crate) enum Part {
     Jobs,
     Schedules,
     Live,
-    /// Of the wanted claims with this index.
+    /// For the requested claim with this index.
     Claims(usize),
     Facts,
     Cancels,
@@ -54,7 +54,7 @@ pub(crate) enum Part {
     Requests,
 }
 
-/// Whoever deletes a lane locks its row first, and then looks whether any job is left in it.
+/// A transaction that deletes a lane locks its row first, and then checks whether the lane has jobs.
 pub(crate) const HELD_LANES: &str = concat!(
     "SELECT lanes.id FROM ",
     list!(0 number int),
@@ -96,7 +96,7 @@ pub(crate) const LIVE: &str = concat!(
      AND live.occurrence = given.occurrence",
     for_update_of!("live")
 );
-/// All that is open of some jobs, in the order of the keys.
+/// All open occurrences of some jobs, ordered by key.
 pub(crate) const LIVE_OF_JOBS: &str = concat!(
     "SELECT ",
     live_columns!(),
@@ -128,8 +128,8 @@ pub(crate) const CANCELS: &str = concat!(
 );
 pub(crate) const QUEUES: &str =
     "SELECT queue, paused_at, max_depth, limits, unplaced FROM queues ORDER BY queue";
-/// Whoever wants to know whether a queue is full has it to itself until the answer is used: two who both saw the last free
-/// place must not both take it.
+/// A transaction that checks whether a queue is full locks it until the result is used: two transactions
+/// that saw the last free place must not both take it.
 pub(crate) const LOCK_QUEUES: &str = concat!(
     "SELECT queues.queue FROM ",
     list!(0 queue name),
@@ -233,7 +233,7 @@ pub(crate) const REQUESTS: &str = concat!(
      AND requests.`key` = given.name"
 );
 
-/// One round of fetching.
+/// One round of loading.
 pub(super) struct Fetching<'a> {
     pub connection: &'a mut Connection,
     pub lanes: &'a KnownLanes,
@@ -241,7 +241,7 @@ pub(super) struct Fetching<'a> {
 }
 
 impl<'a> Fetching<'a> {
-    /// Locks and reads all that is wanted.
+    /// Locks and reads the whole read set.
     pub async fn run(
         connection: &'a mut Connection,
         lanes: &'a KnownLanes,
@@ -297,7 +297,7 @@ impl<'a> Fetching<'a> {
         Ok(())
     }
 
-    /// The numbers of all sessions that are wanted, for whatever reason.
+    /// The numbers of all requested sessions, for whatever reason they are requested.
     async fn sessions(&mut self, wants: &Wants) -> Result<BTreeSet<i64>, Fault> {
         let mut sessions: BTreeSet<i64> = wants.sessions.iter().map(|session| session.0).collect();
         for (is_wanted, sql) in
@@ -329,13 +329,13 @@ impl<'a> Fetching<'a> {
     }
 
     async fn read_of_work(&mut self, wants: &Wants) -> Result<(), Fault> {
-        // Whoever claims wants to know what of.
+        // Claims need their jobs' data.
         let mut facts: BTreeSet<JobId> = wants.facts.clone();
         facts.extend(self.gathering.claimed().map(|id| id.job));
         self.ask(Part::Facts, FACTS, jobs(&facts)).await?;
         let sessions = numbers(wants.cancels_of.iter().map(|session| session.0));
         self.ask(Part::Cancels, CANCELS, sessions).await?;
-        // What is set for a queue is read when nobody else can change it.
+        // The settings of a queue are read while the lock prevents changes.
         self.read_limits(wants).await?;
         if wants.queues {
             self.ask_once(Part::Queues, QUEUES, vec![]).await?;
@@ -353,8 +353,8 @@ impl<'a> Fetching<'a> {
         self.ask(Part::Checkpoints, CHECKPOINTS, occurrences(&wants.checkpoints)).await
     }
 
-    /// How limits are used, once the turns of their queues are taken, and the heads of lines: they lie in the claim index
-    /// as if each were a lane.
+    /// The use of limits, after their queues are locked, and the heads of wait lists: in the claim index
+    /// each wait list looks like a lane.
     async fn read_limits(&mut self, wants: &Wants) -> Result<(), Fault> {
         let queues = documents(&wants.limited_queues, |row, queue| {
             row.text(queue);

@@ -1,4 +1,4 @@
-//! Transactions that meet, and connections that break: each is told for what it is.
+//! Conflicting transactions and broken connections: each is reported as what it is.
 
 use super::database::{TestDatabase, client};
 use super::fixture::{at, fetch, id, job, lane, query, queued, run, tables, write};
@@ -194,7 +194,7 @@ async fn readiness_does_not_suffer_from_a_connection_that_has_ended_meanwhile() 
     .await;
 }
 
-/// A server that shows who is connected shows their statements, too, whatever is in them.
+/// A server that lists connections also lists their statements, whatever bytes these contain.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_move_sees_who_is_there_whatever_they_are_saying() {
     TestDatabase::with(async |options| {

@@ -1,4 +1,5 @@
-//! One test per conformance case, each with a database of its own on each server, whose tables must agree at the end.
+//! One test per conformance case, each with its own database on each server, whose tables must agree at the
+//! end.
 
 use super::database::{TestDatabase, client};
 use super::integrity::problems;
@@ -29,7 +30,7 @@ async fn check(case: Case) {
     .await;
 }
 
-/// Waits until nobody uses the database any more, so that the next test finds it at rest.
+/// Waits until the database is no longer in use, so that the next test finds it idle.
 async fn close(store: Arc<MySqlStore>) {
     if let Some(store) = Arc::into_inner(store) {
         store.close().await;

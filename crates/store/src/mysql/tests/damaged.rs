@@ -10,7 +10,8 @@ use crate::mysql::{MySqlOptions, MySqlStore};
 use mysql_async::prelude::Queryable;
 use std::sync::Arc;
 
-/// To open a store on a server takes its time: of all columns one in so many is tried, others in each round.
+/// Opening a store on a server takes time: one in this many columns is tested, different ones in each
+/// round.
 const TRIED_EVERY: usize = 5;
 
 async fn damage_every_column(options: &MySqlOptions, round: usize) {
@@ -23,7 +24,7 @@ async fn damage_every_column(options: &MySqlOptions, round: usize) {
     let mut tried = 0;
     let all = damages(Dialect::MySql, round, rows).await;
     for (number, damage) in all.iter().enumerate().skip(round).step_by(TRIED_EVERY) {
-        // What the database itself refuses cannot come about.
+        // A value that the database itself rejects cannot occur.
         if client.query_drop(&damage.spoil).await.is_err() {
             continue;
         }
@@ -33,7 +34,7 @@ async fn damage_every_column(options: &MySqlOptions, round: usize) {
         let check = async || find(options).await.unwrap();
         is_found_by_check(damage, all_else_goes_on(&store, number as u32), check).await;
         store.close().await;
-        // Where something has taken the place of what was damaged, that stays.
+        // If the damaged row was replaced meanwhile, the replacement stays.
         let _ = client.query_drop(&damage.mend).await;
     }
     assert!(tried > 20, "{tried}");

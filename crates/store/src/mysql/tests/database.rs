@@ -1,8 +1,8 @@
 //! A database for each test, on the servers that the tests were given.
 //!
-//! To make all tables takes these servers a second, to empty them a few hundredths. So there are a few databases, each of
-//! which one test at a time has to itself, and finds as good as new. They stay for the next run; those of another schema
-//! are dropped.
+//! Creating all tables takes these servers a second, emptying them a few hundredths. So there are a few
+//! databases, each of which is used by one test at a time, which finds it as good as new. They stay for the
+//! next run; those of another schema are dropped.
 
 use crate::mysql::MySqlOptions;
 use crate::mysql::migrate;
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Name the servers: URLs of users who may create databases.
 const MARIADB: &str = "PUNCTUAL_TEST_MARIADB";
 const MYSQL: &str = "PUNCTUAL_TEST_MYSQL";
-/// Databases on each server: as many tests run at the same time.
+/// Databases on each server: the maximum of tests that run at the same time.
 const DATABASES: usize = 8;
 /// How long a test waits for one, in seconds.
 const WAIT_MAX_S: u32 = 600;
@@ -27,12 +27,12 @@ const STEPS: &[&str] = &[
     include_str!("../schema/0001_initial.sql"),
     include_str!("../schema/0002_cluster.sql"),
 ];
-/// Tables whose numbers and partitions only a new table has forgotten.
+/// Tables whose numbers and partitions can only be reset by creating them again.
 const MADE_ANEW: &[&str] = &["dead_letters", "history", "log_lines", "moving", "skipped"];
-/// Tables that say which version this is.
+/// Tables that contain the version.
 const KEPT: &[&str] = &["migrations", "punctual"];
 
-/// Which server a test runs on.
+/// The server that a test runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Server {
     MariaDb,
@@ -57,7 +57,7 @@ impl Server {
     }
 }
 
-/// An empty database that nobody else uses for as long as this value lives.
+/// An empty database that is reserved as long as this value lives.
 pub(crate) struct TestDatabase {
     url: String,
     /// Holds the lock.
@@ -65,7 +65,7 @@ pub(crate) struct TestDatabase {
 }
 
 impl TestDatabase {
-    /// Runs a test with a database of its own on each server.
+    /// Runs a test with its own database on each server.
     pub async fn with<F: Future<Output = ()>>(test: impl Fn(MySqlOptions) -> F) {
         for server in Server::given() {
             let database = TestDatabase::on(server).await;
@@ -89,33 +89,33 @@ impl TestDatabase {
         TestDatabase { url: url(&base, &name), holder }
     }
 
-    /// Partitions are narrow, so that retention goes by the second.
+    /// Partitions are narrow, so that retention is precise to the second.
     pub fn options(&self) -> MySqlOptions {
         MySqlOptions { partition_width: Duration::from_secs(1), ..MySqlOptions::new(&self.url) }
     }
 
-    /// Where its server listens.
+    /// The port of its server.
     pub fn port(&self) -> u16 {
         self.holder.opts().tcp_port()
     }
 
-    /// Lets go of it, for the next test.
+    /// Releases it for the next test.
     pub async fn leave(self) {
         self.holder.disconnect().await.unwrap();
     }
 }
 
-/// A connection to a database, besides those that a store has.
+/// A connection to a database, in addition to those of a store.
 pub(crate) async fn client(options: &MySqlOptions) -> Conn {
     Conn::new(options.target().expect("a URL of MariaDB or MySQL").reading().remove(0))
         .await
         .expect("the server answers")
 }
 
-/// The number of a database that nobody uses, which is locked by this connection.
+/// The number of a free database, which this connection has locked.
 async fn take_slot(holder: &mut Conn) -> usize {
     for (slot, wait) in (0..DATABASES).map(|slot| (slot, 0)).chain([(DATABASES, WAIT_MAX_S)]) {
-        // Who finds none free waits for one, and who waits is spread over all.
+        // If none is free, the test waits for one; waiting tests are spread over all.
         let slot = if slot < DATABASES { slot } else { std::process::id() as usize % DATABASES };
         let lock = format!("SELECT GET_LOCK('punctual_case_{slot}', {wait})");
         if holder.query_first::<Option<u8>, _>(lock).await.unwrap() == Some(Some(1)) {
@@ -125,7 +125,7 @@ async fn take_slot(holder: &mut Conn) -> usize {
     panic!("no database for tests was free within {WAIT_MAX_S} s");
 }
 
-/// Drops what an earlier schema has left in this place.
+/// Drops what an earlier schema has left in this slot.
 async fn drop_others(holder: &mut Conn, slot: usize, name: &str) {
     let databases: Vec<String> = holder.query("SHOW DATABASES").await.unwrap();
     let prefix = format!("punctual_case_{slot}_");
@@ -134,7 +134,7 @@ async fn drop_others(holder: &mut Conn, slot: usize, name: &str) {
     }
 }
 
-/// Leaves all tables, if there are any, as their schema made them.
+/// Resets all tables, if there are any, to the state that their schema created.
 async fn empty(conn: &mut Conn) {
     let tables: Vec<String> = conn.query("SHOW TABLES").await.unwrap();
     if tables.is_empty() {
@@ -160,7 +160,7 @@ fn fingerprint() -> String {
 /// A connection to a database, or to one that every server has.
 async fn connect(server: &str, database: Option<&str>) -> Conn {
     let options = MySqlOptions {
-        // Not to be ended while it waits for its turn.
+        // Must not be closed while it waits for its slot.
         statement_timeout: Duration::from_secs(2 * u64::from(WAIT_MAX_S)),
         ..MySqlOptions::new(url(server, database.unwrap_or("information_schema")))
     };

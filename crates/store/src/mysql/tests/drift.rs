@@ -1,4 +1,4 @@
-//! Counts that were made wrong by hand.
+//! Damaged counters.
 
 use super::database::{TestDatabase, client};
 use super::integrity::problems;

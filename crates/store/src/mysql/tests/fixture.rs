@@ -1,4 +1,4 @@
-//! Rows to write and to find again.
+//! Rows to write and to read back.
 
 use super::database::client;
 use crate::draft::{Changes, Found, Tables, Wants};
@@ -37,7 +37,7 @@ pub(super) fn job(number: u32, lane: i64) -> JobRow {
     JobRow { job, lane }
 }
 
-/// Queued, with a rank of its number.
+/// Queued, with its number as rank.
 pub(super) fn queued(number: u32, lane: i64) -> LiveRow {
     let occurrence = id(number).occurrence(1);
     let live = Live::fired(occurrence, at(1), Origin::Schedule, 1, Priority::DEFAULT, at(1), Duration::ZERO);
@@ -64,7 +64,8 @@ pub(super) fn finished(number: u32, completed_at: Timestamp) -> Finished {
     }
 }
 
-/// A connection as writers have, to a database that is ready. Each knows only its own lanes, as in another process.
+/// A connection like those of writers, to a database that is ready. Each knows only its own lanes, as in
+/// another process.
 pub(super) async fn tables(options: &MySqlOptions) -> MySqlTables {
     prepare(options).await.unwrap();
     MySqlConnect::new(options).unwrap().tables(0).await.unwrap()
@@ -85,7 +86,7 @@ pub(super) async fn run(options: &MySqlOptions, sql: &str) {
     client.disconnect().await.unwrap();
 }
 
-/// The number of a lane to the jobs of [`job`].
+/// The number of a lane for the jobs of [`job`].
 pub(super) async fn lane(tables: &mut MySqlTables, queue: &str) -> i64 {
     let name = (queue.to_owned(), "report".to_owned());
     let wants = Wants { lanes: [name].into(), ..Wants::default() };
@@ -93,13 +94,13 @@ pub(super) async fn lane(tables: &mut MySqlTables, queue: &str) -> i64 {
     found.lanes.into_iter().find(|(_, lane)| lane.queue() == queue).unwrap().0
 }
 
-/// Writes in a transaction of their own.
+/// Writes in a separate transaction.
 pub(super) async fn write(tables: &mut MySqlTables, changes: &Changes) {
     tables.begin().await.unwrap();
     tables.commit(changes).await.unwrap();
 }
 
-/// Fetches in a transaction that changes nothing.
+/// Loads in a transaction that changes nothing.
 pub(super) async fn fetch(tables: &mut MySqlTables, wants: &Wants) -> Found {
     tables.begin().await.unwrap();
     let found = tables.fetch(wants).await.unwrap();

@@ -1,4 +1,4 @@
-//! Followers of history are led past no number whose row may still appear.
+//! Followers of history do not go past a number whose row may still appear.
 
 use super::database::{TestDatabase, client};
 use crate::mysql::{MySqlOptions, MySqlStore};
@@ -6,7 +6,7 @@ use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 use punctual_core::ports::{HistorySpan, Store};
 
-/// Appends a row that has been there for so many seconds.
+/// Appends a row that has existed for this many seconds.
 async fn append(conn: &mut Conn, seconds: u32) {
     let sql = "INSERT INTO history (job, occurrence, completed_at, scheduled_time, available_at, attempt, epoch, \
          job_version, status, origin, appended_at) \
@@ -27,7 +27,7 @@ impl House {
         House { store, one: client(options).await, other: client(options).await }
     }
 
-    /// How far a follower gets, and how far history is said to reach.
+    /// How far a follower gets, and the reported end of history.
     async fn check(&self, expected: u64) {
         let page = self.store.finished_after(0, 100).await.unwrap();
         assert_eq!((page.looked_to, page.more), (expected, false));

@@ -1,4 +1,4 @@
-//! Three nodes of a Galera cluster, each with a store of its own: what is kept apart by locks on one server is kept apart
+//! Three nodes of a Galera cluster, each with its own store: what locks isolate on one server is isolated
 //! between nodes.
 
 mod apart;
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Names the nodes: one URL with all hosts, of a user who may do everything.
 const CLUSTER: &str = "PUNCTUAL_TEST_GALERA";
 
-/// The cluster with a database that nobody else uses.
+/// The cluster with a database that only this test uses.
 struct Cluster {
     /// The URL with all hosts.
     url: String,
@@ -25,7 +25,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// Runs a test in a database of its own, in which nothing was ever made.
+    /// Runs a test in its own database without tables.
     async fn with(test: impl AsyncFnOnce(&Cluster)) {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let url = std::env::var(CLUSTER).unwrap_or_else(|_| {
@@ -44,7 +44,7 @@ impl Cluster {
         }
     }
 
-    /// The user with a password, the hosts, and what comes behind the database.
+    /// The user with a password, the hosts, and what comes after the database.
     fn parts(&self) -> (&str, Vec<&str>) {
         let (who, rest) = self.url.rsplit_once('@').expect("a user");
         (who, rest.split('/').next().unwrap_or_default().split(',').collect())
@@ -63,8 +63,8 @@ impl Cluster {
     }
 }
 
-/// Gives the other nodes something to do, so that what this one commits next is ordered there and not there yet: they write
-/// one transaction after the other.
+/// Keeps the other nodes busy, so that what this one commits next is ordered there but has not arrived yet:
+/// they apply one transaction after the other.
 async fn keep_the_others_busy(client: &mut Conn) {
     let make = "CREATE TABLE IF NOT EXISTS ballast (number BIGINT NOT NULL, text VARCHAR(200), PRIMARY KEY (number))";
     client.query_drop(make).await.unwrap();

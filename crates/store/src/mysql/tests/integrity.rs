@@ -1,10 +1,9 @@
-//! What must be true of every database between two transactions, whatever happened before; as `sqlite/integrity.rs` has
-//! it for that database.
+//! Invariants of every database between two transactions; the counterpart of `sqlite/integrity.rs`.
 
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 
-/// Rules between tables, each with a query for what breaks it.
+/// Rules between tables, each with a query that finds violations.
 const RULES: &[(&str, &str)] = &[
     ("a live row without its job", "SELECT COUNT(*) FROM live WHERE job NOT IN (SELECT id FROM jobs)"),
     ("a schedule without its job", "SELECT COUNT(*) FROM schedules WHERE job NOT IN (SELECT id FROM jobs)"),
@@ -171,7 +170,7 @@ const RULES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Everything that is wrong; empty when all is well.
+/// All problems; empty if there are none.
 pub(crate) async fn problems(conn: &mut Conn) -> Vec<String> {
     let mut problems = Vec::new();
     for (rule, query) in RULES {

@@ -1,4 +1,5 @@
-//! The limit on all log lines together: whole days go first, then the logs of executions that ended first.
+//! The limit on the total size of log lines: whole days are dropped first, then the logs of the executions
+//! that ended first.
 
 use super::database::TestDatabase;
 use super::fixture::{finished, id, query, run, tables, write};
@@ -48,7 +49,7 @@ async fn removed_until(options: &MySqlOptions) -> Vec<i64> {
 async fn the_oldest_days_go_as_a_whole() {
     TestDatabase::with(async |options| {
         let options = limited(&options);
-        // Makes the partitions of the next days.
+        // Creates the partitions of the next days.
         drop(tables(&options).await);
         let house = MySqlHouse::new(&options).unwrap();
         let now = now(&options).await;
@@ -56,7 +57,7 @@ async fn the_oldest_days_go_as_a_whole() {
         for number in 0..150 {
             house.append_logs(lines(number, day(number))).await.unwrap();
             if number % 10 == 9 {
-                // The server's own statistics follow later, when nobody waits for them.
+                // The server's own statistics would be updated only later.
                 run(&options, "ANALYZE TABLE log_lines").await;
             }
         }
@@ -80,7 +81,7 @@ async fn within_a_day_the_logs_of_those_go_that_ended_first() {
         let house = MySqlHouse::new(&options).unwrap();
         let now = now(&options).await;
         let ended_at = |number: u32| now.plus(Duration::from_micros(number.into()));
-        // One that runs is left alone, however old its lines are.
+        // The log of a running execution is kept, no matter how old its lines are.
         house.append_logs(lines(500, now)).await.unwrap();
         for number in 1..=120 {
             house.append_logs(lines(number, now)).await.unwrap();

@@ -1,4 +1,4 @@
-//! A database is brought up once, by whoever comes first, and never back.
+//! A database is migrated once, by the first process, and never back.
 
 use super::database::TestDatabase;
 use super::fixture::{query, run};
@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 
-/// Runs a test in a database in which nothing was ever made.
+/// Runs a test in a database without tables.
 async fn with_empty<F: Future<Output = ()>>(name: &str, test: impl Fn(MySqlOptions) -> F) {
     TestDatabase::with(async |options| {
         let name = format!("punctual_empty_{name}_{}", std::process::id());

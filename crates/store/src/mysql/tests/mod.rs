@@ -1,4 +1,4 @@
-//! Tests of this adapter: the conformance suite, and what only these servers can be asked.
+//! Tests of this adapter: the conformance suite, and tests that only these servers can run.
 
 mod alike;
 mod conflicts;

@@ -1,4 +1,4 @@
-//! Partitions are there before they are needed, and go as a whole.
+//! Partitions are created before they are needed, and dropped as a whole.
 
 use super::database::TestDatabase;
 use super::fixture::{at, finished, id, query, run, tables, write};
@@ -55,7 +55,7 @@ async fn partitions_are_made_ahead_and_once() {
     .await;
 }
 
-/// As on a cluster, where a look may not have seen what another node had just done.
+/// As on a cluster, where a check may not have seen what another node had just done.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_another_one_has_defined_meanwhile_is_no_error() {
     TestDatabase::with(async |options| {
@@ -112,7 +112,7 @@ async fn old_partitions_are_dropped_and_places_are_never_given_twice() {
         assert_eq!(query::<i64>(&options, "SELECT retained FROM history_bounds").await, [last]);
         let next = "SELECT auto_increment FROM information_schema.tables \
              WHERE table_schema = DATABASE() AND table_name = 'history'";
-        // MySQL tells what it has cached unless it is asked anew.
+        // MySQL returns cached values unless it analyzes the table again.
         run(&options, "ANALYZE TABLE history").await;
         assert!(query::<i64>(&options, next).await[0] > last);
         write(&mut tables, &ended(4, later)).await;
@@ -131,7 +131,7 @@ async fn a_table_that_is_in_use_keeps_its_partitions_for_now() {
         write(&mut tables, &ended(1, now)).await;
         let mut reader = super::database::client(&options).await;
         use mysql_async::prelude::Queryable;
-        // It idles for as long as the house waits for it, which MariaDB would end.
+        // It is idle as long as maintenance waits for it, which MariaDB would end.
         reader.query_drop("SET @waits = 1 /*M!, idle_transaction_timeout = 0 */").await.unwrap();
         reader.query_drop("BEGIN").await.unwrap();
         let _: Vec<i64> = reader.query("SELECT place FROM history").await.unwrap();
@@ -150,7 +150,7 @@ async fn lines_are_numbered_by_their_time_and_never_twice() {
         prepare(&options).await.unwrap();
         let (one, other) = (MySqlHouse::new(&options).unwrap(), MySqlHouse::new(&options).unwrap());
         one.append_logs(vec![line(1, at(5)), line(1, at(5)), line(1, at(4))]).await.unwrap();
-        // Another node takes over in the same microsecond, and then the first one goes on.
+        // Another node takes over in the same microsecond, and then the first one continues.
         other.append_logs(vec![line(1, at(5))]).await.unwrap();
         one.append_logs(vec![line(1, at(5))]).await.unwrap();
         let numbers: Vec<i64> = query(&options, "SELECT number FROM log_lines ORDER BY number").await;

@@ -1,4 +1,4 @@
-//! Every list and look-up searches an index, on each server, in a database that holds much of everything.
+//! Every list and lookup searches an index, on each server, in a database with many rows in every table.
 
 use super::database::{TestDatabase, client};
 use crate::mysql::MySqlStore;
@@ -117,7 +117,7 @@ async fn check(conn: &mut Conn, search: &Search) {
     let shown: Vec<_> =
         steps.iter().map(|step| ["table", "type", "key", "Extra"].map(|column| text(step, column))).collect();
     for [name, access, _, extra] in &shown {
-        // A list that was sent, and the few rows of a bounded subquery, are walked over.
+        // A list that was sent, and the few rows of a bounded subquery, are scanned.
         let is_ours =
             name == "wanted" || name == "head" || name == "ahead" || name.starts_with('<') || name.is_empty();
         assert!(is_ours || !["ALL", "index"].contains(&access.as_str()), "{sql}\n{shown:#?}");

@@ -1,4 +1,4 @@
-//! What happens to connections that read: when there are none, when all are taken, and when a caller gives up.
+//! Connections for reads: when the server is unreachable, when all are in use, and when a caller gives up.
 
 use super::database::{TestDatabase, client};
 use crate::fault::Fault;
@@ -12,7 +12,7 @@ use punctual_core::time::Timestamp;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-/// A port on which nobody listens: it was free a moment ago.
+/// A port on which nothing listens: it was free a moment ago.
 fn nowhere() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     format!("mysql://u:p@127.0.0.1:{}/nothing", listener.local_addr().unwrap().port())
@@ -125,7 +125,7 @@ async fn a_table_that_is_defined_anew_under_a_snapshot_is_a_conflict() {
     .await;
 }
 
-/// A verb that meets with so many conflicts before it gets through.
+/// A verb that gets this many conflicts before it succeeds.
 async fn hindered(conflicts: &AtomicU32) -> Result<u32, Fault> {
     let left = conflicts.load(Relaxed);
     conflicts.store(left.saturating_sub(1), Relaxed);
@@ -170,7 +170,7 @@ async fn lists_are_read_from_a_replica_and_nothing_else_is() {
         MySqlStore::open(&options).await.unwrap().close().await;
         let mut conn = client(&options).await;
         conn.query_drop("INSERT INTO job_tally VALUES (63, 7, 0, 0, 0, 0, 0)").await.unwrap();
-        // As a primary, one that cannot be reached: whatever is answered came from the replica.
+        // The primary is unreachable: every reply comes from the replica.
         let options = MySqlOptions { replica_url: Some(options.url), ..MySqlOptions::new(nowhere()) };
         let readers = readers_of(&options, 2);
         assert_eq!(job_counts(&readers).await.unwrap().active, 7);

@@ -1,4 +1,4 @@
-//! What is written is what is found, table by table.
+//! Everything that is written can be read back, table by table.
 
 use super::database::TestDatabase;
 use super::fixture::{self, at, fetch, finished, id, job, lane, query, queued, tables, write};
@@ -272,7 +272,7 @@ async fn open_occurrences_are_found_by_key_job_session_and_rank() {
     .await;
 }
 
-/// Few kinds of leases are written by a statement each, many by one list.
+/// A few kinds of leases are written with one statement each, many with one list.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leases_are_kept_however_many_kinds_there_are() {
     TestDatabase::with(async |options| {

@@ -1,4 +1,5 @@
-//! TLS with real servers: how much of a certificate has to be true, by the words of the URL, and what is said if it is not.
+//! TLS with real servers: how strictly a certificate is verified, by the parameters of the URL, and the
+//! error if it is rejected.
 
 use super::database::{Server, TestDatabase};
 use crate::mysql::MySqlOptions;
@@ -15,7 +16,7 @@ struct Certificates {
 }
 
 impl Certificates {
-    /// One for this machine, and one that has nothing to do with it.
+    /// One for this machine, and one for another name.
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         open_to_all(folder.path(), 0o755);
@@ -35,7 +36,7 @@ impl Certificates {
         self.folder.path().join(format!("{name}-{kind}.pem"))
     }
 
-    /// The words of a URL that names an authority.
+    /// The parameters of a URL that names an authority.
     fn authority(&self, name: &str) -> String {
         format!("ssl-ca={}", self.file(name, "cert").display())
     }
@@ -46,7 +47,7 @@ fn open_to_all(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// A place at which a server answers.
+/// An address at which a server answers.
 struct Place {
     port: u16,
 }
@@ -56,7 +57,7 @@ impl Place {
         Place { port: Opts::from_url(&server.all()[0].url).unwrap().tcp_port() }
     }
 
-    /// What a connection with these words in its URL comes to: the cipher, or what is wrong.
+    /// The result of a connection with these parameters in its URL: the cipher, or the error.
     async fn cipher(&self, words: &str) -> Result<String, String> {
         let url = format!("mysql://punctual:punctual@localhost:{}/information_schema?{words}", self.port);
         let target = MySqlOptions::new(url).target().unwrap();
@@ -85,11 +86,11 @@ impl Place {
         }
     }
 
-    /// The certificate is of another name.
+    /// The certificate is for another name.
     async fn is_not_believed_under_another_name(&self, certificates: &Certificates) {
         assert!(!self.cipher("ssl-mode=required").await.unwrap().is_empty());
         let authority = certificates.authority("elsewhere");
-        // The driver looks at the name whichever of the two is asked for: it errs on the safe side.
+        // The driver verifies the name in both modes, which is the safe side.
         for mode in ["verify-identity", "verify-ca"] {
             let error = self.cipher(&format!("ssl-mode={mode}&{authority}")).await.unwrap_err();
             assert!(error.contains("must name the host as the certificate does"), "{mode}: {error}");
@@ -97,7 +98,7 @@ impl Place {
     }
 }
 
-/// MySQL takes other certificates while it runs. The other tests speak to it without.
+/// MySQL loads other certificates at run time. The other tests connect without TLS.
 #[tokio::test]
 async fn mysql_is_believed_as_the_url_says() {
     if !Server::given().contains(&Server::MySql) {
@@ -124,7 +125,7 @@ async fn present(client: &mut Conn, certificates: &Certificates, name: &str) {
     client.query_drop("ALTER INSTANCE RELOAD TLS").await.unwrap();
 }
 
-/// MariaDB takes its certificates when it starts, so these servers are the test's own.
+/// MariaDB loads its certificates at start, so the test has its own servers.
 #[tokio::test]
 async fn mariadb_is_believed_as_the_url_says() {
     let certificates = Certificates::new();

@@ -24,7 +24,7 @@ fn key(number: u128) -> String {
     format!("{number:032x}")
 }
 
-/// A list of two rows that begin with the id of a job, and go on with as many numbers.
+/// A list of two rows that begin with the id of a job, followed by this many numbers.
 fn list(numbers: usize) -> Value {
     let rest = ",1".repeat(numbers);
     Value::from(format!("[[\"{}\"{rest}],[\"{}\"{rest}]]", key(4_000), key(90_000)))
@@ -131,7 +131,7 @@ async fn what_locks_and_writes_searches_an_index() {
         for search in searches() {
             check(&mut conn, &search).await;
         }
-        // They add up, which takes a table of a few rows, but of no more than are named.
+        // They compute sums, which takes a temporary table of a few rows, but no more than are named.
         for (sql, values, table) in [
             (UNSTARTED, "[[1],[2]]".to_owned(), "lane_tallies"),
             (COUNT_LINES, format!("[[\"{}\",1,1]]", key(1)), "log_lines"),
@@ -155,7 +155,7 @@ async fn a_claim_reads_what_it_takes_and_no_more() {
         conn.query_drop("BEGIN").await.unwrap();
         for lanes in [1_i64, 4] {
             let branches: Vec<String> = (1..=lanes).map(|lane| lock_in_lane(lane, 50)).collect();
-            // Plans are made before what they read is counted.
+            // Plans are made before the reads are counted.
             conn.query_drop("FLUSH STATUS").await.unwrap();
             let rows: Vec<Row> = conn.query(branches.join(" UNION ALL ")).await.unwrap();
             let read: Vec<(String, u64)> =
@@ -181,7 +181,7 @@ async fn filled(options: &MySqlOptions) -> Conn {
     conn
 }
 
-/// The table, way of access, index and remarks of each step.
+/// The table, access type, index and extra information of each step.
 async fn explain(conn: &mut Conn, sql: &str, values: Vec<Value>) -> Vec<[String; 4]> {
     let params = if values.is_empty() { Params::Empty } else { Params::Positional(values) };
     let steps: Vec<Row> = conn.exec(format!("EXPLAIN FORMAT=TRADITIONAL {sql}"), params).await.unwrap();
@@ -193,8 +193,8 @@ async fn check(conn: &mut Conn, search: &Search) {
     let Search { sql, values, table, index } = search;
     let shown = explain(conn, sql, values.clone()).await;
     for [name, access, _, extra] in &shown {
-        // The list that was sent, and the result of a union, are walked over. What is read in the order of a partitioned
-        // key is merged, which is no scan as long as it is bounded.
+        // The list that was sent, and the result of a union, are scanned. Rows that are read in the order
+        // of a partitioned key are merged, which is not a scan as long as it is bounded.
         let is_ours = name == "given" || name.starts_with('<') || name.is_empty();
         let is_merged = *sql == OLD_HISTORY && access == "index";
         let is_leaping = extra.contains("Using index for group-by");
@@ -220,7 +220,8 @@ macro_rules! fill {
     };
 }
 
-/// A hundred thousand queued in four lanes, as many waiting, but for two thousand that ten sessions hold.
+/// A hundred thousand executions queued in four lanes, as many waiting, except two thousand that ten
+/// sessions hold.
 const FILLING: &[&str] = &[
     "CREATE TEMPORARY TABLE ten_1 AS SELECT 0 AS n UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 \
      UNION SELECT 5 UNION SELECT 6 UNION SELECT 7 UNION SELECT 8 UNION SELECT 9",

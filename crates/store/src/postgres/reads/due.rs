@@ -1,4 +1,4 @@
-//! What falls due.
+//! Due schedules and occurrences.
 
 use super::Reads;
 use crate::fault::Fault;
@@ -23,7 +23,7 @@ pub(crate) const DUE_LIVE: &str = "SELECT due.look_at, due.lane, due.job, due.oc
 type Found = (Timestamp, i64, DueKind);
 
 impl<C: GenericClient> Reads<'_, C> {
-    /// What falls due in these segments up to `until`, earliest first, at most `count` of each kind and
+    /// What becomes due in these segments up to `until`, earliest first, at most `count` of each kind and
     /// segment.
     pub async fn due(
         &self,

@@ -1,8 +1,9 @@
-//! What happens to executions, for those who follow it: what has finished, in the order of its places, and how open
-//! ones stand.
+//! Events of executions for readers that follow them: finished executions ordered by position, and the
+//! state of open ones.
 //!
-//! A place is made of the number of the transaction that wrote the row. Transactions end in another order than their
-//! numbers, so that only what lies below every one that is still open may be shown: a follower never looks back.
+//! A position is built from the number of the transaction that wrote the row. Transactions do not commit in
+//! the order of their numbers. So only positions below every open transaction may be shown: a follower
+//! never goes back.
 
 use super::{PAGE_BYTES, Reads, worker_of_history};
 use crate::fault::Fault;
@@ -26,8 +27,8 @@ use std::collections::BTreeSet;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-/// Rows in the order of their places. Those after the one that fills the page are left out where they are, so that
-/// large results are not sent in vain; how many there were is told with each.
+/// Rows ordered by position. The statement omits rows after the one that fills the page, so that large
+/// results are not sent needlessly. Each row contains the total number of rows.
 pub(crate) const FINISHED_AFTER: &str = concat!(
     "SELECT ",
     history_columns!(),
@@ -40,14 +41,16 @@ pub(crate) const FINISHED_AFTER: &str = concat!(
     "LEFT JOIN LATERAL (SELECT lane FROM jobs WHERE jobs.id = history.job LIMIT 1) AS jobs ON true \
      WHERE coalesce(history.bytes_before, 0) <= $4 ORDER BY history.place"
 );
-/// The transactions under way: lowest, first not yet given, and those in between; and what places add to the numbers.
+/// The open transactions: the lowest, the first unassigned, and those in between; and the offset between
+/// numbers and positions.
 const SNAPSHOT: &str = "SELECT pg_current_snapshot()::text, (SELECT place_base FROM punctual)";
-/// Transactions that are known to be those of another database of the same server: they write nothing here.
+/// Transactions that are known to belong to another database of the same server: they write nothing here.
 const ELSEWHERE: &str = "SELECT backend_xid::text::bigint FROM pg_stat_activity WHERE backend_xid IS NOT NULL \
      AND datid <> (SELECT oid FROM pg_database WHERE datname = current_database())";
 pub(crate) const LAST_PLACE: &str = "SELECT place FROM history WHERE place < $1 ORDER BY place DESC LIMIT 1";
 const BOUNDS: &str = "SELECT given, retained FROM history_bounds WHERE id = 1";
-/// How far a place is above the number of its transaction: below are the rows within it.
+/// The bits by which a transaction's number is shifted in a position; the lower bits number the rows within
+/// it.
 const PLACE_BITS: u32 = 20;
 
 /// The worker that holds a live row.
@@ -76,23 +79,23 @@ pub(crate) const RUNNING: &str = concat!(
 );
 
 impl<C: GenericClient> Reads<'_, C> {
-    /// What finished after a place in history, in the order of the places. Not within a transaction: each statement must
-    /// see what was committed before it.
+    /// Executions that finished after a position in history, ordered by position. Not within a transaction:
+    /// each statement must see what was committed before it.
     pub async fn finished_after(&self, after: u64, wanted: usize) -> Result<FinishedPage, StoreError> {
         Ok(self.page_of_finished(after, wanted.clamp(1, limits::PAGE_ITEMS_MAX)).await?)
     }
 
-    /// How far history reaches. Not within a transaction, as [`Self::finished_after`].
+    /// The range of positions in history. Not within a transaction, like [`Self::finished_after`].
     pub async fn history_span(&self) -> Result<HistorySpan, StoreError> {
         Ok(self.span().await?)
     }
 
-    /// How these occurrences stand, of those that are open.
+    /// The state of these occurrences, if they are open.
     pub async fn open_executions(&self, ids: &[OccurrenceId]) -> Result<Vec<OpenExecution>, StoreError> {
         Ok(self.open_of(ids).await?)
     }
 
-    /// What runs, a page at a time.
+    /// Running executions, a page at a time.
     pub async fn running(
         &self,
         after: Option<RunningPlace>,
@@ -112,7 +115,7 @@ impl<C: GenericClient> Reads<'_, C> {
         let mut room = Room::of(wanted);
         for (row, lane) in rows.iter().zip(&numbers) {
             let place = count(row, HISTORY_COLUMNS, "history.place")?;
-            // Without its row, a job is gone. One that is only marked as deleted has still to be told of.
+            // A job without a row is gone. A job that is only marked as deleted is still reported.
             let told = lane.map(|lane| Ok((lanes.lane(lane)?.queue().to_owned(), read_finished(row, 0)?)));
             if let Some((queue, finished)) = pass_over(told.transpose())?.flatten() {
                 if !room.take(bytes_of(&finished)) {
@@ -136,19 +139,19 @@ impl<C: GenericClient> Reads<'_, C> {
         let last = last.map_or(Ok(0), |row| count(&row, 0, "history.place"))?;
         let (given, retained) =
             (count(&bounds, 0, "history_bounds.given")?, count(&bounds, 1, "history_bounds.retained")?);
-        // The last ones may have been deleted with their job, or by retention.
+        // The last rows may have been deleted with their job, or by retention.
         let ends_at = last.max(given).max(retained).min(u64::try_from(bound - 1).unwrap_or(0));
         Ok(HistorySpan { begins_after: retained, ends_at })
     }
 
-    /// The place below which nothing new can appear: that of the first transaction of this database that is still open.
+    /// The position below which no new row can appear: that of the first open transaction of this database.
     async fn settled_below(&self) -> Result<i64, Fault> {
         let first = self.snapshot().await?;
         if first.running.is_empty() {
             return Ok(first.place_of(first.next));
         }
-        // What runs at both looks, and in between is not seen to be somewhere else, may write history here. What has
-        // ended by the second look is seen by whoever reads after it.
+        // A transaction that is open in both snapshots, and is not seen in another database in between, may
+        // write history here. One that has ended by the second snapshot is visible to later reads.
         let (elsewhere, second) = try_join(self.all(ELSEWHERE, &[]), self.snapshot()).await?;
         let elsewhere: BTreeSet<i64> = elsewhere.iter().map(|row| get(row, 0)).collect::<Result<_, _>>()?;
         let may_write = |number: &&i64| second.is_running(**number) && !elsewhere.contains(&short(**number));
@@ -190,7 +193,7 @@ impl<C: GenericClient> Reads<'_, C> {
         Ok(Running { items: self.named(&rows).await?, rows: rows.len() })
     }
 
-    /// Reads live rows and the worker beside them, and adds the names of their lanes.
+    /// Reads live rows and their workers, and adds the names of their lanes.
     async fn named(&self, rows: &[Row]) -> Result<Vec<OpenExecution>, Fault> {
         let read = |row: &Row| -> Result<(LiveRow, Option<String>), Fault> {
             Ok((read_live(row, 0)?, get(row, LIVE_COLUMNS)?))
@@ -206,13 +209,13 @@ impl<C: GenericClient> Reads<'_, C> {
     }
 }
 
-/// What runs, and how many rows were read of it: some may be malformed.
+/// Running executions, and how many rows were read: some may be malformed.
 pub(super) struct Running {
     pub items: Vec<OpenExecution>,
     pub rows: usize,
 }
 
-/// Where a walk over what runs goes on after this one.
+/// Where a list of running executions continues after this one.
 pub(super) fn place_of(open: &OpenExecution) -> Option<RunningPlace> {
     match open.live.state {
         LiveState::Running(lease) => Some(RunningPlace { session: lease.session, occurrence: open.live.id }),
@@ -220,7 +223,7 @@ pub(super) fn place_of(open: &OpenExecution) -> Option<RunningPlace> {
     }
 }
 
-/// How many rows a statement looked at that tells it with each that it answers.
+/// How many rows a statement read; it returns this number with each row.
 pub(super) fn looked_at(first: Option<&Row>, column: usize) -> Result<usize, Fault> {
     let looked_at = first.map_or(Ok(0), |row| count(row, column, "looked_at"))?;
     Ok(usize::try_from(looked_at).unwrap_or(usize::MAX))
@@ -229,9 +232,9 @@ pub(super) fn looked_at(first: Option<&Row>, column: usize) -> Result<usize, Fau
 /// Transactions as one statement saw them.
 #[derive(Debug, PartialEq, Eq)]
 struct Snapshot {
-    /// Those under way, of numbers below `next`.
+    /// Open transactions with numbers below `next`.
     running: BTreeSet<i64>,
-    /// All from here on had not been given, or had not ended.
+    /// All from here on were not assigned, or had not ended.
     next: i64,
     place_base: i64,
 }
@@ -251,13 +254,13 @@ impl Snapshot {
         number >= self.next || self.running.contains(&number)
     }
 
-    /// The first place that a transaction gives.
+    /// The first position of a transaction.
     fn place_of(&self, number: i64) -> i64 {
         (number + self.place_base) << PLACE_BITS
     }
 }
 
-/// A transaction's number as the table of activity shows it: without the count of how often the numbers went round.
+/// A transaction's number as the activity view shows it: without the wraparound epoch.
 fn short(number: i64) -> i64 {
     number & i64::from(u32::MAX)
 }

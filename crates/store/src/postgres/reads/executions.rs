@@ -1,4 +1,4 @@
-//! Executions: those that are over and the one that is under way.
+//! Finished and open executions.
 
 use super::events::looked_at;
 use super::{PAGE_BYTES, Params, Reads, worker_of_history};
@@ -18,7 +18,7 @@ use punctual_core::schedule::SkipRange;
 use std::collections::BTreeMap;
 use tokio_postgres::Row;
 
-/// Latest first; what comes after the row that fills the page is left out where it is.
+/// Latest first; omits rows after the one that fills the page.
 pub(crate) const HISTORY_OF_JOB: &str = concat!(
     "SELECT ",
     history_columns!(),
@@ -30,7 +30,7 @@ pub(crate) const HISTORY_OF_JOB: &str = concat!(
     worker_of_history!(),
     "WHERE coalesce(history.bytes_before, 0) <= $5 ORDER BY history.occurrence DESC, history.attempt DESC"
 );
-/// Both sides in one statement, so that an execution that ends meanwhile is seen on one of them.
+/// Both sides in one statement, so that an execution that ends meanwhile is in one of them.
 pub(crate) const EXECUTION: &str = concat!(
     "SELECT live.job IS NOT NULL, history.job IS NOT NULL, ",
     live_columns!(),
@@ -46,7 +46,7 @@ pub(crate) const EXECUTION: &str = concat!(
     worker_of_history!(),
     "WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.id = wanted.job AND jobs.mark = 4)"
 );
-/// Where the columns of the finished one begin: after two flags, the live one and its worker.
+/// The first column of the finished execution: after two flags, the live one and its worker.
 const FINISHED_FROM: usize = 2 + LIVE_COLUMNS + 1;
 pub(crate) const OPEN_OF_JOB_BEFORE: &str = concat!(
     "SELECT ",
@@ -59,7 +59,8 @@ pub(crate) const OPEN_OF_JOB_BEFORE: &str = concat!(
 pub(crate) const SKIPPED: &str =
     "SELECT first, last, count, reason FROM skipped WHERE job = $1 ORDER BY last DESC LIMIT $2";
 
-/// All of a dead letter but its error, which may be large: of that its length, and whether it has a text.
+/// All of a dead letter except its error, which may be large: only the error's length, and whether it
+/// contains a text.
 macro_rules! letters_without_error {
     ($which:literal) => {
         concat!(
@@ -79,7 +80,7 @@ macro_rules! letters_without_error {
 }
 pub(crate) const DEAD_LETTERS: &str = letters_without_error!("true");
 pub(crate) const DEAD_LETTERS_OF_JOB: &str = letters_without_error!("job = $4");
-/// The errors of letters that are shown.
+/// The errors of the dead letters that are shown.
 pub(crate) const DEAD_LETTERS_NUMBERED: &str =
     "SELECT number, error FROM dead_letters WHERE number = ANY ($1) AND error IS NOT NULL";
 
@@ -108,12 +109,13 @@ impl<C: GenericClient> Reads<'_, C> {
         Ok(self.find_execution(id).await?)
     }
 
-    /// Ranges of occurrences that did not run, latest first.
+    /// Ranges of skipped occurrences, latest first.
     pub async fn skipped(&self, job: JobId, count: usize) -> Result<Vec<SkipRange>, StoreError> {
         Ok(self.skipped_of(job, count.min(limits::PAGE_ITEMS_MAX)).await?)
     }
 
-    /// Latest first. Within a transaction, because letters and their errors are read one after the other.
+    /// Latest first. Within a transaction, because dead letters and their errors are read one after the
+    /// other.
     pub async fn dead_letters(&self, query: &DeadLetterQuery) -> Result<Page<DeadLetter, u64>, StoreError> {
         Ok(self.page_of_dead_letters(query).await?)
     }
@@ -126,7 +128,7 @@ impl<C: GenericClient> Reads<'_, C> {
     ) -> Result<Page<Finished, ExecutionId>, Fault> {
         let (occurrence, attempt) =
             before.map_or((i64::MAX, 0), |id| (i64::from(id.occurrence.number), integer(id.attempt)));
-        // One more than there is room for tells whether there is a next page.
+        // One more than there is room for shows whether there is a next page.
         let bounds: Params<'_> = &[&uuid(job), &occurrence, &attempt, &limit(wanted + 1), &PAGE_BYTES];
         let rows = self.all(HISTORY_OF_JOB, bounds).await?;
         let (mut items, mut room) = (Vec::with_capacity(rows.len()), Room::of(wanted));
@@ -205,13 +207,13 @@ impl<C: GenericClient> Reads<'_, C> {
         Ok(page)
     }
 
-    /// The letters that are meant, as many as there is room for with their errors, which are still missing.
+    /// The matching dead letters, as many as fit with their errors, which are still missing.
     async fn choose_letters(
         &self,
         query: &DeadLetterQuery,
         rows: &[Row],
     ) -> Result<Page<DeadLetter, u64>, Fault> {
-        // The database has looked for the text.
+        // The database has searched for the text.
         let query = DeadLetterQuery { error: None, ..query.clone() };
         let lane_of = |row: &Row| get::<i64>(row, DEAD_LETTER_COLUMNS - 1);
         let numbers = rows.iter().map(lane_of).collect::<Result<Vec<_>, _>>()?;

@@ -1,4 +1,4 @@
-//! How much room the database takes up, for metrics.
+//! The size of the database, for metrics.
 
 use super::Reads;
 use crate::fault::Fault;
@@ -7,12 +7,12 @@ use crate::postgres::rows::count;
 use deadpool_postgres::GenericClient;
 use punctual_core::ports::{StoreError, StoreFigures};
 
-/// A partition that is dropped meanwhile takes up nothing.
+/// A partition that is dropped meanwhile has size zero.
 const SIZES: &str = "SELECT pg_database_size(current_database()), \
      (SELECT coalesce(sum(pg_total_relation_size(relid)), 0)::bigint FROM pg_partition_tree('lines'))";
 
 impl<C: GenericClient> Reads<'_, C> {
-    /// The sizes; what the writers have counted is to be added.
+    /// The sizes; the writers' statistics must be added.
     pub async fn figures(&self) -> Result<StoreFigures, StoreError> {
         Ok(self.sizes().await?)
     }

@@ -1,5 +1,5 @@
-//! One job, and lists of them. Both within a transaction: a list reads its candidates, what they are filtered by and
-//! their views one after the other.
+//! Single jobs, and lists of jobs. Both within a transaction: a list reads its candidates, the values to
+//! filter by and the views one after the other.
 
 use super::Reads;
 use crate::fault::Fault;
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-/// Views that are read at once, so that few payloads are read in vain when a page is full of bytes.
+/// Views to read at once, so that few payloads are read needlessly when a page is full.
 const VIEWS_AT_ONCE: usize = 32;
 
 macro_rules! candidate_columns {
@@ -24,7 +24,7 @@ macro_rules! candidate_columns {
         "SELECT jobs.id, jobs.lane, jobs.mark, jobs.priority, jobs.owner, jobs.name, jobs.schedule_type "
     };
 }
-/// What candidates were found by, and the jobs themselves.
+/// How candidates were found, and the jobs themselves.
 macro_rules! candidates_of {
     ($found:literal) => {
         concat!(
@@ -44,7 +44,7 @@ pub(crate) const MARKED_JOBS: &str = concat!(
 );
 pub(crate) const TAGGED_JOBS: &str =
     candidates_of!("SELECT job FROM job_tags WHERE tag = $3 AND job < $1 ORDER BY job DESC LIMIT $2");
-/// Jobs that have something open or still to fire.
+/// Jobs with open or future occurrences.
 pub(crate) const ACTIVE_JOBS: &str = candidates_of!(
     "SELECT job FROM ((SELECT DISTINCT job FROM live WHERE job < $1 ORDER BY job DESC LIMIT $2) \
      UNION (SELECT job FROM schedules WHERE job < $1 ORDER BY job DESC LIMIT $2)) AS either \
@@ -52,7 +52,7 @@ pub(crate) const ACTIVE_JOBS: &str = candidates_of!(
 );
 pub(crate) const ONE_JOB: &str = concat!(candidate_columns!(), "FROM jobs WHERE id = $1");
 pub(crate) const TAGS_OF_JOBS: &str = "SELECT job, tag FROM job_tags WHERE job = ANY ($1)";
-/// Whether something of these jobs is open or still to come.
+/// Whether these jobs have open or future occurrences.
 pub(crate) const STANDING_OF_JOBS: &str = "SELECT wanted.job, coalesce(open.job, schedule.job) IS NOT NULL \
      FROM unnest($1::uuid[]) AS wanted (job) \
      LEFT JOIN LATERAL (SELECT job FROM live WHERE live.job = wanted.job LIMIT 1) AS open ON true \
@@ -99,7 +99,7 @@ impl<C: GenericClient> Reads<'_, C> {
         Ok(Page { items, next: last.filter(|_| is_cut_off) })
     }
 
-    /// Those of the candidates that the query means, in their order.
+    /// The candidates that match the query, in their order.
     async fn meant(&self, query: &JobQuery, candidates: &[Candidate]) -> Result<VecDeque<JobId>, Fault> {
         let lanes = self.named_lanes(candidates.iter().map(|candidate| candidate.lane)).await?;
         let wanted = Wanted::of(query);
@@ -137,7 +137,7 @@ impl<C: GenericClient> Reads<'_, C> {
         Ok(tags)
     }
 
-    /// Those of these jobs of which something is open or still to come.
+    /// Those of these jobs with open or future occurrences.
     async fn unfinished_of(&self, ids: &[Uuid]) -> Result<BTreeSet<JobId>, Fault> {
         let mut unfinished = BTreeSet::new();
         for row in self.all(STANDING_OF_JOBS, &[&ids]).await? {
@@ -148,8 +148,8 @@ impl<C: GenericClient> Reads<'_, C> {
         Ok(unfinished)
     }
 
-    /// The latest jobs before the cursor that may have the status asked for, found without walking over all
-    /// that have another one.
+    /// The latest jobs before the cursor that may have the requested status, found without scanning jobs
+    /// with another status.
     async fn candidates(&self, query: &JobQuery, count: usize) -> Result<Vec<Candidate>, Fault> {
         let (before, most) = (query.before.map_or(Uuid::max(), uuid), limit(count));
         let rows = if let Some(id) = query.text.as_ref().and_then(|text| text.parse::<JobId>().ok()) {
@@ -175,7 +175,7 @@ impl<C: GenericClient> Reads<'_, C> {
     }
 }
 
-/// One whose row cannot be read is still a step on the way through the list.
+/// A job that cannot be read still advances the list.
 fn candidate(row: &Row) -> Result<Candidate, Fault> {
     let id = job_id(row, 0)?;
     Ok(pass_over(read_candidate(row))?.unwrap_or_else(|| Candidate::unreadable(id)))

@@ -1,4 +1,4 @@
-//! The names of lanes. A number is never given twice, so that what is known of one stays true.
+//! The names of lanes. Numbers are never reused, so a cached name stays valid.
 
 use super::Reads;
 use crate::fault::Fault;
@@ -10,10 +10,10 @@ use std::sync::{PoisonError, RwLock};
 
 const LANES: &str = "SELECT id, queue, job_type FROM lanes WHERE id = ANY ($1)";
 
-/// Lanes whose names are remembered; beyond, all are forgotten and looked up again.
+/// Names of lanes to remember. Beyond this, all are discarded and looked up again.
 const LANES_REMEMBERED_MAX: usize = 10_000;
 
-/// Lanes by number, as far as the connections of a store have met them.
+/// Lanes by number, as far as the connections of a store have looked them up.
 #[derive(Debug, Default)]
 pub(crate) struct Lanes(RwLock<BTreeMap<i64, Lane>>);
 
@@ -45,7 +45,7 @@ impl Named {
 }
 
 impl<C: GenericClient> Reads<'_, C> {
-    /// Names lanes; those that nobody has met before are looked up.
+    /// Resolves lanes; unknown ones are looked up.
     pub(super) async fn named_lanes(
         &self,
         numbers: impl Iterator<Item = i64> + Clone,

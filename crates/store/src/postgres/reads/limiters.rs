@@ -1,4 +1,4 @@
-//! How limiters are used, and in which of their lines anybody waits.
+//! The use of limiters, and which of their wait lists are not empty.
 
 use super::Reads;
 use crate::codes::{WaitedIn, lines_after, lines_to_look_at, read_line};
@@ -17,7 +17,8 @@ pub(crate) const LINES: &str = "SELECT limiter, (SELECT lane FROM live WHERE liv
      FROM limiter_tallies WHERE waiting > 0 AND limiter > $1 ORDER BY limiter LIMIT $2";
 
 impl<C: GenericClient> Reads<'_, C> {
-    /// A page of lines in which somebody waits, and on the first one those whose queue has places taken again.
+    /// A page of wait lists that are not empty. The first page includes those of queues whose re-admission
+    /// is in progress.
     pub async fn waiting_lines(
         &self,
         after: Option<LimiterId>,
@@ -26,7 +27,7 @@ impl<C: GenericClient> Reads<'_, C> {
         Ok(lines_to_look_at(after, &self.queues().await?, self.waited_in(after, count).await?))
     }
 
-    /// How these limiters are used, in their order.
+    /// The use of these limiters, in the same order.
     pub async fn limiters(&self, lines: &[Line]) -> Result<Vec<LimiterUse>, StoreError> {
         Ok(self.uses_of(lines).await?)
     }

@@ -1,5 +1,5 @@
-//! Executions of all jobs by how they stand. Each walk follows an index and looks at a bounded number of rows; what it
-//! shows of them is read afterwards, within the same transaction.
+//! Executions of all jobs by state. Each list follows an index and reads a bounded number of rows. Details
+//! of the listed ones are read afterwards, within the same transaction.
 
 use super::events::{Running, place_of};
 use super::{Reads, worker_of_history};
@@ -30,7 +30,8 @@ pub(crate) const OPEN_BEFORE: &str = concat!(
     " FROM live WHERE (live.job, live.occurrence) < ($1, $2) \
      ORDER BY live.job DESC, live.occurrence DESC LIMIT $3"
 );
-/// Only what decides whether a row is meant, and how long its result and error are: they are large.
+/// Only the columns that decide whether a row matches, and the lengths of its result and error, which are
+/// large.
 pub(crate) const FINISHED_BEFORE: &str = concat!(
     "SELECT history.place, history.completed_at, history.status, history.bytes, history.job, workers.name, \
      jobs.lane, jobs.mark FROM (SELECT place, completed_at, status, worker, job, \
@@ -40,7 +41,7 @@ pub(crate) const FINISHED_BEFORE: &str = concat!(
     "LEFT JOIN LATERAL (SELECT lane, mark FROM jobs WHERE jobs.id = history.job LIMIT 1) AS jobs ON true \
      ORDER BY history.place DESC"
 );
-/// The time of its end tells in which partition a row is.
+/// The time of its end determines the partition of a row.
 pub(crate) const FINISHED_AT: &str = concat!(
     "SELECT ",
     history_columns!(),
@@ -55,7 +56,7 @@ pub(crate) const NAMES_OF_JOBS: &str = concat!(
     " FROM jobs WHERE jobs.id = ANY ($1)"
 );
 
-/// A row that was looked at: where the walk stands after it, and what it shows if it is meant.
+/// A row that was read: the cursor after it, and what to show if it matches.
 struct Looked {
     walk: ExecutionWalk,
     shown: Option<Shown>,
@@ -65,37 +66,37 @@ struct Shown {
     what: What,
     job: JobId,
     lane: Lane,
-    /// Of its error and result.
+    /// The bytes of its error and result.
     bytes: usize,
 }
 
-/// What has ended is read once it is clear that there is room for it.
+/// A finished execution is read completely only when there is room for it.
 enum What {
     Live(ExecutionView),
     Finished { completed_at: i64, place: u64 },
 }
 
-/// What a job adds to its executions.
+/// The job's data that is shown with its executions.
 struct JobName {
     name: Option<String>,
     max_retries: u32,
 }
 
-/// What is read of those that are shown.
+/// The details of the listed executions.
 struct Details {
-    /// Deleted jobs are not among them.
+    /// Deleted jobs are not included.
     names: BTreeMap<JobId, JobName>,
     finished: BTreeMap<u64, Finished>,
 }
 
-/// What a walk has looked at, and how many rows it has read: some may be malformed.
+/// The rows that a list has read, and their number: some may be malformed.
 struct Walked {
     looked_at: Vec<Looked>,
     rows: usize,
 }
 
 impl<C: GenericClient> Reads<'_, C> {
-    /// Executions that stand in one way, a page at a time. Within a transaction.
+    /// Executions in one state, a page at a time. Within a transaction.
     pub async fn executions(
         &self,
         query: &ExecutionQuery,
@@ -201,7 +202,7 @@ impl<C: GenericClient> Reads<'_, C> {
             let Some(place) = pass_over(count(row, 0, "history.place"))? else { continue };
             let read = || -> Result<Option<Shown>, Fault> {
                 let ended: Status = decode(row, 2, "history.status")?;
-                // Without its row, a job is gone; with that mark, it is as good as gone.
+                // A job without a row is gone; a job marked as deleted is treated the same.
                 let mark: Option<JobMark> = decode_or_none(row, 7, "jobs.mark")?;
                 let is_there = mark.is_some_and(|mark| mark != JobMark::Deleted);
                 let Some(lane) = lane.filter(|_| is_there && ended == status) else { return Ok(None) };
@@ -217,7 +218,7 @@ impl<C: GenericClient> Reads<'_, C> {
         Ok(Walked { looked_at, rows: rows.len() })
     }
 
-    /// Reads what is shown of a portion.
+    /// Reads the details of a portion.
     async fn details(&self, portion: &[Looked]) -> Result<Details, Fault> {
         let shown: Vec<&Shown> = portion.iter().filter_map(|looked| looked.shown.as_ref()).collect();
         if shown.is_empty() {
@@ -259,7 +260,7 @@ impl<C: GenericClient> Reads<'_, C> {
 }
 
 impl Details {
-    /// Adds what the job is called; `None` if it is deleted.
+    /// Adds the names of the job; `None` if it is deleted.
     fn listed(&mut self, shown: Shown) -> Option<ListedExecution> {
         let Shown { what, job, lane, .. } = shown;
         let view = match what {
@@ -277,7 +278,7 @@ impl Details {
     }
 }
 
-/// How many of the rows that were looked at there is room for, those that show nothing included.
+/// How many of the rows that were read fit, including those that show nothing.
 fn fitting(looked_at: &[Looked], mut room: Room) -> usize {
     let mut fits =
         |looked: &Looked| !room.is_full() && looked.shown.as_ref().is_none_or(|shown| room.take(shown.bytes));

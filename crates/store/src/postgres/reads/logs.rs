@@ -12,7 +12,8 @@ use punctual_core::limits;
 use punctual_core::ports::{LogLine, Page, StoreError};
 use tokio_postgres::Row;
 
-/// Lines in an order, without those after the one that fills the page; how many there were is told with each.
+/// Lines in an order, without those after the one that fills the page. Each row contains the total number
+/// of lines.
 macro_rules! lines_in_order {
     ($which:literal, $order:literal, $limit:literal, $bytes:literal) => {
         concat!(
@@ -35,11 +36,11 @@ macro_rules! lines_in_order {
 }
 pub(crate) const LINES_OF_EXECUTION: &str = lines_in_order!("AND number > $4", "ASC", "$5", "$6");
 pub(crate) const LAST_LINES: &str = lines_in_order!("", "DESC", "$4", "$5");
-/// Columns before the one that says how many lines there were.
+/// Columns before the number of lines.
 const LINE_COLUMNS: usize = 7;
 
 impl<C: GenericClient> Reads<'_, C> {
-    /// The lines of one execution in the order of their numbers.
+    /// The lines of one execution, ordered by number.
     pub async fn logs(
         &self,
         execution: ExecutionId,
@@ -49,7 +50,7 @@ impl<C: GenericClient> Reads<'_, C> {
         Ok(self.page_of_lines(execution, after, wanted.clamp(1, limits::PAGE_ITEMS_MAX)).await?)
     }
 
-    /// The last lines of one execution, in their order: as many as a page has room for.
+    /// The last lines of one execution, in order: as many as fit into a page.
     pub async fn last_logs(&self, execution: ExecutionId, wanted: usize) -> Result<Vec<LogLine>, StoreError> {
         Ok(self.last_lines(execution, wanted.min(limits::PAGE_ITEMS_MAX)).await?)
     }
@@ -66,7 +67,7 @@ impl<C: GenericClient> Reads<'_, C> {
             &i64::from(occurrence.number),
             &integer(execution.attempt),
             &after.map_or(0, counter),
-            // One more than there is room for tells whether there is a next page.
+            // One more than there is room for shows whether there is a next page.
             &limit(wanted + 1),
             &PAGE_BYTES,
         ];
@@ -92,7 +93,7 @@ impl<C: GenericClient> Reads<'_, C> {
     }
 }
 
-/// Lines that a page has room for, and how many malformed ones are between them.
+/// Lines that fit into a page, and the number of malformed ones between them.
 struct Fitting {
     items: Vec<LogLine>,
     passed_over: usize,

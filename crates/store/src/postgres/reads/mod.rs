@@ -1,9 +1,9 @@
-//! What is read without writing: by people, and by the loops that look for work. Every list looks at a bounded number
-//! of rows and holds a bounded number of bytes, whatever the size of the database.
+//! Reads: for users, and for the loops that look for work. Every list reads a bounded number of rows and
+//! holds a bounded number of bytes, regardless of the size of the database.
 //!
-//! Statements are prepared once for each connection. What a row refers to is looked up row by row inside of them
-//! (`LATERAL … LIMIT 1`): with a plain join the planner may walk over a whole table, once its statistics let it expect
-//! many rows.
+//! Statements are prepared once for each connection. They look up referenced rows one by one (`LATERAL …
+//! LIMIT 1`): with a plain join the planner may scan a whole table, once its statistics make it expect many
+//! rows.
 
 mod due;
 mod events;
@@ -59,7 +59,8 @@ use worker_of_history;
 /// Values of a statement's parameters.
 type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// The reading verbs over one connection, or over one transaction where several statements must see the same state.
+/// The reading verbs over one connection, or over one transaction if several statements must see the same
+/// state.
 #[derive(Debug)]
 pub(crate) struct Reads<'a, C> {
     client: &'a C,
@@ -71,12 +72,12 @@ impl<'a, C: GenericClient> Reads<'a, C> {
         Reads { client, lanes }
     }
 
-    /// The time by the clock of the database.
+    /// The time by the database's clock.
     pub async fn clock(&self) -> Result<Timestamp, StoreError> {
         Ok(self.time_of_database().await?)
     }
 
-    /// The same, with the time at which retention last found it steady.
+    /// The same, with the time at which retention last found the clock steady.
     pub async fn noted_clock(&self) -> Result<NotedClock, StoreError> {
         let noted = self.mark(Mark::SteadyClock).await?;
         Ok(NotedClock { now: self.time_of_database().await?, noted })
@@ -98,18 +99,18 @@ impl<'a, C: GenericClient> Reads<'a, C> {
         Ok(Timestamp::from_micros(get(&row, 0)?))
     }
 
-    /// All rows of a statement that is bounded by its own limit.
+    /// All rows of a statement that has its own limit.
     async fn all(&self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Fault> {
         let statement = self.client.prepare_cached(sql).await?;
         Ok(self.client.query(&statement, params).await?)
     }
 
-    /// The row of a statement that has one at most.
+    /// The row of a statement that returns at most one.
     async fn one(&self, sql: &str, params: Params<'_>) -> Result<Option<Row>, Fault> {
         let statement = self.client.prepare_cached(sql).await?;
         Ok(self.client.query_opt(&statement, params).await?)
     }
 }
 
-/// The bytes that a page may have, for statements that leave out what would not fit.
+/// The bytes that fit into a page, for statements that omit what would not fit.
 const PAGE_BYTES: i64 = limits::PAGE_BYTES_MAX as i64;

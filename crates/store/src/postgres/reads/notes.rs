@@ -1,4 +1,4 @@
-//! What handlers have noted.
+//! Notes of handlers.
 
 use super::Reads;
 use crate::fault::Fault;
@@ -18,7 +18,7 @@ pub(crate) const NOTES_OF_JOB: &str = "SELECT notes.occurrence, notes.attempt, n
 pub(crate) const CHECKPOINT: &str = "SELECT document FROM checkpoints WHERE job = $1 AND occurrence = $2";
 
 impl<C: GenericClient> Reads<'_, C> {
-    /// What is noted of a job's open and dead occurrences up to this number, latest first.
+    /// The notes of a job's open and dead occurrences up to this number, latest first.
     pub async fn notes(&self, job: JobId, up_to: u32, count: usize) -> Result<Vec<Noted>, StoreError> {
         Ok(self.notes_of(job, up_to, count.min(limits::PAGE_ITEMS_MAX)).await?)
     }

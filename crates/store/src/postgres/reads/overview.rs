@@ -1,4 +1,4 @@
-//! Small tables read whole: sessions, depths of lanes, tokens.
+//! Small tables that are read completely: sessions, depths of lanes, tokens.
 
 use super::Reads;
 use crate::codes::read_condition;
@@ -25,16 +25,17 @@ pub(crate) const SESSIONS: &str = "SELECT sessions.id, sessions.beat, sessions.l
      LEFT JOIN session_conditions ON session_conditions.session = sessions.id \
      CROSS JOIN LATERAL (SELECT name FROM workers WHERE workers.id = sessions.worker LIMIT 1) AS workers \
      WHERE NOT sessions.lost ORDER BY sessions.id";
-/// Names go by their bytes, as everywhere, not by the language of the database.
+/// Names are ordered by their bytes, as everywhere, not by the database's collation.
 const QUEUES: &str =
     "SELECT queue, paused_at, max_depth, limits, unplaced FROM queues ORDER BY queue COLLATE \"C\"";
-/// Session by session, so that a backlog is not walked over for the few that run. Leases name sessions that are there.
+/// Session by session, so that a backlog is not scanned for the few that run. Every lease belongs to an
+/// existing session.
 pub(crate) const HOLDINGS: &str = "SELECT sessions.id, held.count FROM sessions CROSS JOIN LATERAL \
      (SELECT count(*) AS count FROM live WHERE live.session = sessions.id AND live.state = 2) AS held \
      WHERE held.count > 0 ORDER BY sessions.id";
-/// The counts of a lane are spread over several rows, one for each connection that writes. One statement, because the
-/// heads of the queues must be those that were counted. How much of a head is looked at is as
-/// [`crate::lists::heads_looked_at`] says.
+/// The counters of a lane are split into several rows, one for each writing connection. One statement,
+/// because the heads of the queues must match the counters. [`crate::lists::heads_looked_at`] determines
+/// how much of a head is read.
 pub(crate) const DEPTHS: &str = "SELECT tallies.lane, tallies.waiting, tallies.queued, tallies.running, \
      CASE WHEN tallies.queued > 0 THEN (SELECT min(head.available_at) FROM (SELECT available_at FROM live \
      WHERE live.lane = tallies.lane AND state = 1 ORDER BY rank, job, occurrence LIMIT greatest(1, least($2::bigint, $1::bigint / greatest(tallies.busy, 1)))) AS head) END \
@@ -45,7 +46,7 @@ pub(crate) const DEPTHS: &str = "SELECT tallies.lane, tallies.waiting, tallies.q
 const JOB_COUNTS: &str = "SELECT coalesce(sum(active), 0)::bigint, coalesce(sum(paused), 0)::bigint, \
      coalesce(sum(completed), 0)::bigint, coalesce(sum(failed), 0)::bigint, coalesce(sum(cancelled), 0)::bigint, \
      coalesce(sum(dead_letters), 0)::bigint FROM job_tally";
-/// One statement, so that its place and what goes before it are seen at the same moment.
+/// One statement, so that its position and the executions before it are from the same snapshot.
 pub(crate) const AHEAD: &str = "SELECT (SELECT count(*) FROM (SELECT 1 FROM live AS earlier \
      WHERE earlier.lane = live.lane AND earlier.state = 1 \
      AND (earlier.rank, earlier.job, earlier.occurrence) < (live.rank, live.job, live.occurrence) LIMIT $3) AS ahead) \
@@ -57,18 +58,18 @@ impl<C: GenericClient> Reads<'_, C> {
         Ok(held_queues(self.queues().await?))
     }
 
-    /// The queues that are paused or have settings of their own, by name.
+    /// The queues that are paused or have settings, by name.
     pub async fn queues(&self) -> Result<Vec<QueueRow>, StoreError> {
         Ok(self.all_queues().await?)
     }
 
-    /// How many executions of the same lane go before this queued one, counted up to `count`; `None` if it is
-    /// not queued.
+    /// How many executions of the same lane come before this queued one, counted up to `count`; `None` if
+    /// it is not queued.
     pub async fn ahead(&self, id: OccurrenceId, count: usize) -> Result<Option<usize>, StoreError> {
         Ok(self.count_ahead(id, count).await?)
     }
 
-    /// How many executions each session holds, of those that hold any.
+    /// How many executions each session holds; sessions that hold none are left out.
     pub async fn holdings(&self) -> Result<Vec<(SessionId, u64)>, StoreError> {
         Ok(self.all_holdings().await?)
     }
@@ -78,7 +79,7 @@ impl<C: GenericClient> Reads<'_, C> {
         Ok(self.all_sessions().await?)
     }
 
-    /// How much is live, by lane: rows of counts and the head of the queue for each lane in use.
+    /// Live executions by lane: rows of counters and the head of the queue for each lane in use.
     pub async fn depths(&self) -> Result<Vec<Depth>, StoreError> {
         Ok(self.all_depths().await?)
     }

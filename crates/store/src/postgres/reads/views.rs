@@ -1,5 +1,5 @@
-//! Jobs as people see them, with what is to come of them, what is open and what ended last. Read for many jobs at once,
-//! within one transaction, so that all of a view is of the same moment.
+//! Jobs as users see them, with their schedules, open occurrences and last ends. They are read for many
+//! jobs at once, within one transaction, so that a view is of a single snapshot.
 
 use super::{Reads, worker_of_history};
 use crate::fault::Fault;
@@ -27,8 +27,8 @@ pub(crate) const OPEN_OF_JOBS: &str = concat!(
     " FROM unnest($1::uuid[]) AS wanted (job) CROSS JOIN LATERAL (SELECT * FROM live WHERE live.job = wanted.job \
      ORDER BY live.occurrence DESC LIMIT $2) AS live"
 );
-/// The execution of each job that ended last, as far as the latest few can tell: occurrences that overlap may end in
-/// any order.
+/// The execution of each job that ended last among the latest few: overlapping occurrences may end in any
+/// order.
 pub(crate) const LAST_FINISHED: &str = concat!(
     "SELECT ",
     history_columns!(),
@@ -37,11 +37,11 @@ pub(crate) const LAST_FINISHED: &str = concat!(
      ORDER BY completed_at DESC, occurrence DESC, attempt DESC LIMIT 1) AS history",
     worker_of_history!()
 );
-/// Finished executions among which the last to end is looked for.
+/// Finished executions that are searched for the last to end.
 const LATEST_LOOKED_AT: usize = 8;
 
 impl<C: GenericClient> Reads<'_, C> {
-    /// The views of those of these jobs that are there and not deleted.
+    /// The views of those of these jobs that exist and are not deleted.
     pub(super) async fn views(&self, ids: &[JobId]) -> Result<BTreeMap<JobId, JobView>, Fault> {
         let ids: Vec<Uuid> = ids.iter().map(|id| uuid(*id)).collect();
         let (jobs, schedules, open, ended) = try_join4(
@@ -75,7 +75,7 @@ impl<C: GenericClient> Reads<'_, C> {
         Ok(views)
     }
 
-    /// A job that is there and cannot be read is an error.
+    /// A job that exists and cannot be read is an error.
     pub(super) async fn check_readable(&self, id: JobId) -> Result<(), Fault> {
         let rows = self.all(JOBS, &[&vec![uuid(id)]]).await?;
         rows.iter().try_for_each(|row| read_job(row, 0).map(drop))
@@ -97,7 +97,7 @@ impl<C: GenericClient> Reads<'_, C> {
             let Some(LiveRow { live, .. }) = pass_over(read_live(&row, 0))? else { continue };
             open.entry(live.id.job).or_default().push(live);
         }
-        // Latest first, whichever way the rows were joined.
+        // Latest first, however the rows were joined.
         open.values_mut().for_each(|lives| lives.sort_unstable_by_key(|live| std::cmp::Reverse(live.id)));
         Ok(open)
     }

@@ -1,5 +1,5 @@
-//! What a transaction has changed, as statements: one for each list that is not empty, in the order of the fields of
-//! [`Changes`], so that whoever writes rows that it has not locked takes them in one order.
+//! The write set of a transaction as statements: one for each list that is not empty, in the order of the
+//! fields of [`Changes`], so that rows that are not locked yet are always written in the same order.
 
 mod jobs;
 pub(crate) mod others;
@@ -18,7 +18,7 @@ pub(crate) struct Writing<'a> {
 }
 
 impl<'a> Writing<'a> {
-    /// The statements for these changes; counts go to this shard.
+    /// The statements for these changes; counters go to this shard.
     pub fn of(changes: &'a Changes, shard: i16) -> Result<Vec<Call<'a>>, Fault> {
         let mut writing = Writing { calls: Vec::new() };
         writing.sessions(changes)?;
@@ -37,7 +37,7 @@ impl<'a> Writing<'a> {
         Ok(writing.calls)
     }
 
-    /// The statements for these counts alone.
+    /// The statements for these counters alone.
     pub fn of_counts(counts: &Counts, shard: i16) -> Vec<Call<'a>> {
         let mut writing = Writing { calls: Vec::new() };
         writing.counts(counts, shard);

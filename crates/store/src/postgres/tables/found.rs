@@ -1,4 +1,4 @@
-//! Rows that came back, as the draft takes them.
+//! Converts returned rows for the unit of work.
 
 use super::wanted::Part;
 use crate::codes::{queue_row, read_limiter, read_limits, read_placing};
@@ -18,17 +18,17 @@ use punctual_core::queue::QueueSettings;
 use std::collections::{BTreeMap, BTreeSet};
 use tokio_postgres::Row;
 
-/// Gathers the answers of the rounds of one fetch.
+/// Collects the results of the rounds of one fetch.
 #[derive(Debug, Default)]
 pub(crate) struct Gathering {
     found: Found,
-    /// Each row once, whatever it was wanted for.
+    /// Each row once, for whatever reason it was requested.
     live: BTreeMap<OccurrenceId, LiveRow>,
-    /// How many malformed rows there were, for each of the wanted claims.
+    /// The number of malformed rows for each requested claim.
     passed_over: Vec<usize>,
 }
 
-/// The column that holds the number of a lane which has to be known to read the row.
+/// The column with the number of a lane that must be known to read the row.
 fn lane_column(part: Part) -> Option<usize> {
     match part {
         Part::Jobs | Part::Facts => Some(1),
@@ -39,7 +39,7 @@ fn lane_column(part: Part) -> Option<usize> {
     }
 }
 
-/// The lanes that these rows name.
+/// The lanes that these rows refer to.
 pub(crate) fn lanes_of(parts: &[Part], answers: &[Vec<Row>]) -> Result<BTreeSet<i64>, Fault> {
     let mut lanes = BTreeSet::new();
     for (part, rows) in parts.iter().zip(answers) {
@@ -53,7 +53,7 @@ pub(crate) fn lanes_of(parts: &[Part], answers: &[Vec<Row>]) -> Result<BTreeSet<
 }
 
 impl Gathering {
-    /// For so many wanted claims.
+    /// For this many requested claims.
     pub fn new(claims: usize) -> Self {
         Gathering {
             found: Found { claims: vec![vec![]; claims], ..Found::default() },
@@ -62,29 +62,29 @@ impl Gathering {
         }
     }
 
-    /// What may be claimed.
+    /// Claimable executions.
     pub fn claimed(&self) -> impl Iterator<Item = OccurrenceId> {
         self.found.claims.iter().flatten().copied()
     }
 
-    /// Those of the wanted claims of which fewer may be had than were wanted.
+    /// The requested claims for which fewer executions were found than requested.
     pub fn short_claims(&self, wanted: &[WantedClaims]) -> Vec<usize> {
         let is_short = |index: &usize| self.found.claims[*index].len() < wanted[*index].count;
         (0..wanted.len()).filter(is_short).collect()
     }
 
-    /// How many may be claimed, of the wanted claims with this index.
+    /// How many executions were found for the requested claim with this index.
     pub fn found_claims(&self, index: usize) -> usize {
         self.found.claims[index].len()
     }
 
-    /// The lanes and ranks of what may be claimed.
+    /// The lanes and ranks of the claimable executions.
     pub fn claimed_places(&self) -> impl Iterator<Item = (i64, i64)> {
         let row = |id| self.live.get(&id).map(|row| (row.lane, row.live.rank));
         self.claimed().filter_map(row)
     }
 
-    /// Names that were looked up on the way.
+    /// Names that were looked up meanwhile.
     pub fn learn_lanes(&mut self, lanes: Vec<(i64, Lane)>) {
         self.found.lanes.extend(lanes);
     }
@@ -119,8 +119,8 @@ impl Gathering {
         Ok(())
     }
 
-    /// How many rows have to be asked for, to have as many as these claims want although some are malformed; nothing if there
-    /// are no more, or none is malformed.
+    /// The number of rows to request, so that this claim gets enough although some rows are malformed;
+    /// `None` if there are no more rows, or none is malformed.
     pub fn wider(&self, index: usize, wanted: &WantedClaims) -> Option<WantedClaims> {
         let (read, passed_over) = (self.found.claims[index].len(), self.passed_over[index]);
         let is_cut_off = read + passed_over >= wanted.count;
@@ -146,7 +146,7 @@ impl Gathering {
     fn take_of_job(&mut self, part: Part, row: &Row, lanes: &Named) -> Result<(), Fault> {
         let found = &mut self.found;
         match part {
-            // Beside the columns of a job: whether the whole of it was wanted.
+            // After the columns of a job: whether the whole job was requested.
             Part::Jobs if get(row, JOB_COLUMNS)? => {
                 let job = read_job(row, 0)?;
                 let lane = name_in(lanes, job.lane)?;
@@ -200,7 +200,8 @@ impl Gathering {
             Part::Started => found.started.push((get(row, 0)?, get(row, 1)?)),
             Part::Limiters => found.limiters.extend(read_limiter_row(row)?),
             Part::Unstarted => {
-                // Shards are written at different times; a moment's sum below zero is none.
+                // Shards are written at different times; a sum that is below zero for a moment counts as
+                // zero.
                 let unstarted = u64::try_from(get::<i64>(row, 1)?).unwrap_or(0);
                 found.unstarted.push((get(row, 0)?, unstarted));
             }
@@ -236,17 +237,18 @@ impl Gathering {
     }
 }
 
-/// Whether a malformed row is a fault. All others count as not there: whoever looks for them can go on without.
+/// Whether a malformed row is a fault. All others count as missing, because the caller can continue without
+/// them.
 fn is_needed(part: Part, row: &Row) -> Result<bool, Fault> {
     match part {
         Part::Jobs => get(row, JOB_COLUMNS),
-        // To go on without would be to exceed a limit, or to write over what is there.
+        // Continuing without them would exceed a limit, or overwrite existing data.
         Part::Limiters | Part::Started | Part::Unstarted | Part::Keys | Part::Requests => Ok(true),
         _ => Ok(false),
     }
 }
 
-/// A live row in a lane that is there.
+/// A live row in an existing lane.
 fn read_live_of(row: &Row, lanes: &Named) -> Result<LiveRow, Fault> {
     let row = read_live(row, 0)?;
     name_in(lanes, row.lane)?;
@@ -275,7 +277,7 @@ pub(crate) fn read_limiter_row(row: &Row) -> Result<Option<FoundLimiter>, Fault>
     Ok(Some(FoundLimiter { id, counts: [get(row, 1)?, get(row, 2)?], last_at: time_or_none(row, 3)? }))
 }
 
-/// One whose settings cannot be read says so.
+/// A row whose settings cannot be read carries the reason.
 pub(crate) fn read_queue(row: &Row) -> Result<QueueRow, Fault> {
     queue_row(get(row, 0)?, time_or_none(row, 1)?, read_queue_settings(row))
 }

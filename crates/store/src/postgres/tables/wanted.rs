@@ -1,8 +1,8 @@
-//! What a transaction wants, as statements: first those that lock, in the order of the fields of [`Wants`], then those
-//! that only read and must see what was there when the locks were held.
+//! The read set of a transaction as statements: first those that lock, in the order of the fields of
+//! [`Wants`], then those that only read and must see the state while the locks are held.
 //!
-//! Rows are sorted below the lock, and all rows of one table that a round wants are locked by one statement where that
-//! can be, because two sorted lists one after the other are not one order.
+//! Rows are sorted before they are locked. Where possible, one statement locks all rows of a table that a
+//! round needs, because two sorted lists one after the other are not one order.
 
 use crate::draft::{WantedClaims, Wants};
 use crate::postgres::heads::{Heads, Look};
@@ -15,7 +15,7 @@ use punctual_core::ids::{ExecutionId, JobId, OccurrenceId};
 use punctual_core::limits;
 use punctual_core::placing::Place;
 
-/// What the rows of a statement are.
+/// The kind of a statement's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     HeldLanes,
@@ -23,12 +23,12 @@ pub(crate) enum Part {
     Jobs,
     Schedules,
     Live,
-    /// Of the wanted claims with this index.
+    /// For the requested claim with this index.
     Claims(usize),
     Facts,
     Cancels,
     Queues,
-    /// Nothing but locks.
+    /// Only locks.
     FullQueues,
     Started,
     Limiters,
@@ -49,7 +49,7 @@ pub(crate) enum Part {
     Requests,
 }
 
-/// Whoever deletes a lane locks its row first, and then looks whether any job is left in it.
+/// A transaction that deletes a lane locks its row first, and then checks whether the lane has jobs.
 pub(crate) const HELD_LANES: &str = "SELECT id FROM lanes WHERE id = ANY($1) ORDER BY id FOR KEY SHARE";
 macro_rules! session_columns {
     () => {
@@ -80,8 +80,8 @@ pub(crate) const LIVE: &str = concat!(
      JOIN live ON live.job = wanted.job AND live.occurrence = wanted.occurrence \
      ORDER BY live.job, live.occurrence FOR UPDATE OF live"
 );
-/// Named ones, all of some jobs and what some sessions hold. Rows are locked one by one as their keys come up: how many
-/// they are cannot be guessed, and a plan that guesses reads the whole table.
+/// Named ones, all of some jobs, and all that some sessions hold. Rows are locked one by one by key: their
+/// number cannot be estimated, and a plan with a wrong estimate reads the whole table.
 pub(crate) const LIVE_OF: &str = concat!(
     "SELECT ",
     live_columns!(),
@@ -96,8 +96,9 @@ pub(crate) const LIVE_OF: &str = concat!(
      CROSS JOIN LATERAL (SELECT * FROM live WHERE live.job = wanted.job AND live.occurrence = wanted.occurrence \
        FOR UPDATE) AS live"
 );
-/// Looks without locks at the heads of all lanes to see how the best are spread over them, and then locks that many in each:
-/// what another transaction holds is replaced by the next in its lane. Lanes are looked at from a rank of their own on.
+/// Reads the heads of all lanes without locks to see how the lowest ranks are distributed over them, and
+/// then locks that many in each: a row that another transaction has locked is replaced by the next in its
+/// lane. Each lane is scanned from its own rank.
 pub(crate) const CLAIM: &str = concat!(
     "SELECT ",
     live_columns!(),
@@ -117,8 +118,8 @@ const CANCELS: &str = "SELECT session, job, occurrence, attempt, epoch FROM live
      WHERE session = ANY($1) AND state = 2 AND cancel_requested ORDER BY job, occurrence";
 pub(crate) const QUEUES: &str =
     "SELECT queue, paused_at, max_depth, limits, unplaced FROM queues ORDER BY queue";
-/// Those who let anything through the limits of a queue take turns, so that each counts what the one before has let; and so
-/// do those who submit to a queue that may be full.
+/// Serializes transactions that admit executions through the limits of a queue, so that each counts what
+/// the one before has admitted. The same applies to submits to a queue that may be full.
 const LIMITED_QUEUES: &str = "SELECT queue FROM queues WHERE queue = ANY($1) ORDER BY queue FOR UPDATE";
 pub(crate) const STARTED: &str = "SELECT lanes.queue, sum(lane_tallies.queued + lane_tallies.running)::bigint \
      FROM lanes JOIN lane_tallies ON lane_tallies.lane = lanes.id WHERE lanes.queue = ANY($1) GROUP BY lanes.queue";
@@ -133,7 +134,7 @@ pub(crate) const LINES: &str = concat!(
      (SELECT * FROM live WHERE live.line = wanted.line ORDER BY live.rank, live.job, live.occurrence \
       LIMIT wanted.count FOR UPDATE SKIP LOCKED) AS live"
 );
-/// The last in rank of what is queued in a queue before a place.
+/// The last queued executions by rank of a queue before a position.
 pub(crate) const LAST_QUEUED: &str = "SELECT last.rank, last.job, last.occurrence FROM lanes CROSS JOIN LATERAL \
      (SELECT live.rank, live.job, live.occurrence FROM live WHERE live.lane = lanes.id AND live.state = 1 \
       AND (live.rank, live.job, live.occurrence) < ($2::bigint, $3::uuid, $4::bigint) \
@@ -186,14 +187,14 @@ const REQUESTS: &str = "SELECT requests.token, requests.key, requests.fingerprin
      FROM unnest($1::text[], $2::text[]) AS wanted(token, key) \
      JOIN requests ON requests.token = wanted.token AND requests.key = wanted.key";
 
-/// Statements of one round, each with what its rows are.
+/// Statements of one round, each with the kind of its rows.
 pub(crate) struct Round<'a> {
     pub parts: Vec<Part>,
     pub calls: Vec<Call<'a>>,
 }
 
 impl<'a> Round<'a> {
-    /// Claims look from the heads on.
+    /// Claims scan from the claim cursors.
     pub fn of(wants: &'a Wants, heads: &Heads, look: Look) -> Self {
         let mut round = Round { parts: vec![], calls: vec![] };
         round.lock(wants);
@@ -205,14 +206,14 @@ impl<'a> Round<'a> {
         round
     }
 
-    /// What assignments take from these jobs.
+    /// The data of these jobs that assignments contain.
     pub fn facts(jobs: impl IntoIterator<Item = JobId>) -> Self {
         let mut round = Round { parts: vec![], calls: vec![] };
         round.add(Part::Facts, FACTS, [column(jobs.into_iter().map(uuid))]);
         round
     }
 
-    /// These of the wanted claims once more, from the beginning of their lanes.
+    /// Repeats these requested claims, from the start of their lanes.
     pub fn claims(wants: &'a Wants, indexes: &[usize], heads: &Heads) -> Self {
         let mut round = Round { parts: vec![], calls: vec![] };
         for index in indexes {
@@ -275,7 +276,7 @@ impl<'a> Round<'a> {
             let sessions = column(wants.cancels_of.iter().map(|session| session.0));
             self.add(Part::Cancels, CANCELS, [sessions]);
         }
-        // What is set for a queue is read when nobody else can change it.
+        // The settings of a queue are read while the lock prevents changes.
         self.limits(wants);
         if wants.queues {
             self.add(Part::Queues, QUEUES, []);

@@ -1,4 +1,4 @@
-//! PostgreSQL and the embedded store answer the same walk of random calls alike.
+//! PostgreSQL and the embedded store give the same replies to the same random walk.
 
 use super::database::{TestDatabase, client};
 use super::integrity::problems;

@@ -1,4 +1,4 @@
-//! Transactions that meet, and connections that break: each is told for what it is.
+//! Conflicting transactions and broken connections: each is reported as what it is.
 
 use super::database::{TestDatabase, client};
 use super::fixture::{at, fetch, finished, id, job, lane, queued, tables, write};
@@ -117,7 +117,7 @@ async fn a_partition_that_was_dropped_is_a_conflict_and_made_anew() {
             Changes { history, ..Changes::default() }
         };
         write(&mut tables, &ended(1)).await;
-        // Another node, which does not tell.
+        // Another node, which sends no notification.
         let horizon = Horizon { history: at(60), requests: at(0) };
         let retained = House::new(Shared::new(&options).unwrap()).retain(horizon, 100).await.unwrap();
         assert_eq!(retained.history, 1);

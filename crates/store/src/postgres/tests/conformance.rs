@@ -1,4 +1,4 @@
-//! One test per conformance case, each with a database of its own whose tables must agree at the end.
+//! One test per conformance case, each with its own database, whose tables must agree at the end.
 
 use super::database::{TestDatabase, client};
 use super::integrity::problems;

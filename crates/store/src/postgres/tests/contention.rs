@@ -1,5 +1,5 @@
-//! A database that is there and does not do what is asked: locks that cross, statements that take too long, connections
-//! that are all in use, and a server that only reads.
+//! A database that is reachable but does not do what is requested: deadlocks, statements that take too
+//! long, exhausted connections, and a read-only server.
 
 use super::database::{TestDatabase, client};
 use super::fixture::{at, id};
@@ -51,7 +51,7 @@ async fn lock(client: &Client, number: u32) {
     client.query_one(sql, &[&uuid::Uuid::from_bytes(*id(number).as_bytes()).to_string()]).await.unwrap();
 }
 
-/// Waits until somebody waits for a lock in this database.
+/// Waits until a transaction waits for a lock in this database.
 async fn until_somebody_waits(client: &Client) {
     let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     let waits = async || client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) > 0;
@@ -63,7 +63,7 @@ async fn a_call_that_is_undone_in_a_deadlock_is_run_again() {
     TestDatabase::with(async |options| {
         let store = open(&options).await;
         let (other, watcher) = (client(&options).await, client(&options).await);
-        // It leaves it to the store to find out.
+        // The store must detect the deadlock first.
         other.batch_execute("BEGIN; SET LOCAL deadlock_timeout = '60s'").await.unwrap();
         lock(&other, 2).await;
         let call = tokio::spawn({
@@ -130,7 +130,7 @@ async fn a_server_that_only_reads_is_told_with_what_to_do() {
         proxy.cut();
         until_advised(async || store.submit(at(1), vec![new_job(3)]).await).await;
         until_advised(async || store.probe(at(1)).await).await;
-        // It may be a standby that lags behind, and decisions rest on what is read.
+        // It may be a standby that lags behind, and decisions depend on reads.
         until_advised(async || store.job(id(1)).await).await;
         let error = PostgresStore::open(&options).await.map(|_| ()).unwrap_err();
         let source = error.source().map(ToString::to_string).unwrap_or_default();
@@ -139,7 +139,7 @@ async fn a_server_that_only_reads_is_told_with_what_to_do() {
     .await;
 }
 
-/// Calls until it is said that the server only reads: that connections were cut may be noticed first.
+/// Calls until the error says that the server is read-only: the cut connections may be reported first.
 async fn until_advised<T>(call: impl AsyncFn() -> Result<T, StoreError>) {
     eventually("somebody says that it only reads", async || {
         let error = call().await.map(|_| ()).unwrap_err();

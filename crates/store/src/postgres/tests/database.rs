@@ -10,7 +10,7 @@ use tokio_postgres::{Client, Config, NoTls};
 
 /// Names the server: a URL of a user who may create databases.
 pub(crate) const SERVER: &str = "PUNCTUAL_TEST_POSTGRES";
-/// Whoever makes the template holds this lock.
+/// Held while the template is created.
 const TEMPLATE_LOCK: i64 = 0x7075_6e63;
 
 /// An empty database with all tables.
@@ -20,7 +20,7 @@ pub(crate) struct TestDatabase {
 }
 
 impl TestDatabase {
-    /// Runs a test with a database of its own, which is dropped whatever happens.
+    /// Runs a test with its own database, which is dropped in any case.
     pub async fn with<F: Future<Output = ()>>(test: impl FnOnce(PostgresOptions) -> F) {
         let database = TestDatabase::new().await;
         let outcome = AssertUnwindSafe(test(database.options())).catch_unwind().await;
@@ -54,17 +54,17 @@ impl TestDatabase {
     }
 }
 
-/// A connection to a database, besides those that a store has.
+/// A connection to a database, in addition to those of a store.
 pub(crate) async fn client(options: &PostgresOptions) -> Client {
     connect(&options.url, None).await
 }
 
-/// A connection as the store has them, with all that it asks of one.
+/// A connection with the settings of the store's own.
 pub(crate) async fn own_client(options: &PostgresOptions) -> Client {
     crate::postgres::connection::connect(&options.target().unwrap()).await.unwrap()
 }
 
-/// Partitions are narrow, so that retention goes by the second.
+/// Partitions are narrow, so that retention is precise to the second.
 fn options(server: &str, name: &str) -> PostgresOptions {
     let mut options = PostgresOptions::new(url(server, name));
     options.partition_width = Duration::from_secs(1);
@@ -90,7 +90,7 @@ async fn connect(url: &str, name: Option<&str>) -> Client {
     client
 }
 
-/// The name of a database with this schema, which is made once for all tests and processes.
+/// The name of a database with this schema, which is created once for all tests and processes.
 async fn template(server: &str, client: &Client) -> String {
     let name = format!("template_{}", fingerprint());
     client.execute("SELECT pg_advisory_lock($1)", &[&TEMPLATE_LOCK]).await.unwrap();

@@ -1,5 +1,5 @@
-//! A database that breaks in the middle of a call. A caller who repeats the call as the port says loses nothing and does
-//! nothing twice, wherever the connection was cut.
+//! A database that fails in the middle of a call. A caller that repeats the call as the port requires loses
+//! nothing and does nothing twice, wherever the connection was cut.
 
 use super::database::{TestDatabase, client};
 use super::fixture::at;
@@ -23,12 +23,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Messages after which a call that is cut there would never come to its end.
+/// Messages after which a call counts as never ending.
 const MESSAGES_MAX: usize = 500;
-/// Jobs of one step of a walk.
+/// Jobs per step of a walk.
 const JOBS: u32 = 3;
 
-/// A store behind a proxy, with one writer, so that the messages of a call are those of one connection.
+/// A store behind a proxy, with one writer, so that the messages of a call are on one connection.
 struct Stage {
     store: Arc<PostgresStore>,
     proxy: Proxy,
@@ -50,8 +50,8 @@ impl Stage {
         .await;
     }
 
-    /// Cuts a call after every number of messages, from each side, until it comes through untouched. Each step of the walk
-    /// is told its number and prepares, calls and checks by itself.
+    /// Cuts a call after every number of messages, from each side, until it succeeds untouched. Each step
+    /// of the walk gets its number and prepares, calls and checks by itself.
     async fn walk(&self, mut step: impl AsyncFnMut(&Stage, u32, Fault)) {
         let mut number = 0;
         for of in [Sender::Client, Sender::Server] {
@@ -70,7 +70,8 @@ impl Stage {
         }
     }
 
-    /// Makes a call under a fault, and repeats it until it is answered, as a caller does; the first answer, and the last.
+    /// Makes a call under a fault, and repeats it until it gets a reply, like a caller does. Returns the
+    /// first reply, and the last.
     async fn call<T: Clone>(
         &self,
         fault: Fault,
@@ -125,7 +126,7 @@ impl Stage {
     }
 }
 
-/// The n-th job of a step, in a queue of the step's own.
+/// The n-th job of a step, in a separate queue for each step.
 fn job(step: u32, n: u32, change: impl FnOnce(&mut JobSpec)) -> Job {
     let number = step * 16 + n;
     let mut spec = JobSpec::named("report");
@@ -178,7 +179,7 @@ fn end(ending: Ending, retryable: bool) -> End {
 async fn a_submit_that_is_cut_anywhere_can_be_repeated() {
     Stage::with(async |stage| {
         stage.walk(submits).await;
-        // And on a connection that has to be made first.
+        // And on a connection that must be opened first.
         stage
             .walk(async |stage, number, fault| {
                 stage.proxy.cut();
@@ -231,7 +232,7 @@ async fn claims(stage: &Stage, number: u32, fault: Fault) {
     let (_, mut outcomes) = stage.call(fault, call).await;
     let assignments = match outcomes.remove(0) {
         ClaimOutcome::Claimed { assignments, .. } => assignments,
-        // It was granted, and nobody heard of it.
+        // It was granted, and the reply was lost.
         ClaimOutcome::StaleTurn => {
             let resync = Resync { session, turn: 2, held: vec![] };
             let given_back = stage.store.resync(at(3), resync).await.unwrap();
@@ -274,7 +275,7 @@ async fn reports(stage: &Stage, number: u32, fault: Fault) {
 async fn what_was_committed_counts_although_its_answer_is_lost() {
     Stage::with(async |stage| {
         let lost = Fault::LoseCommit;
-        // The name of the queue is committed by itself, before the first job that needs it.
+        // The name of the queue is committed separately, before the first job that needs it.
         stage.store.submit(at(1), vec![NewJob { job: job(1, 9, |_| {}), offer: None }]).await.unwrap();
         let jobs = new_jobs(1);
         let (first, again) = stage.call(lost, async || stage.store.submit(at(1), jobs.clone()).await).await;
@@ -299,7 +300,7 @@ async fn what_was_committed_counts_although_its_answer_is_lost() {
         let (session, assignments) = stage.running(3).await;
         let succeeded =
             |of: &Assignment| Report { session, lease: of.lease(), end: end(Ending::Succeeded, false) };
-        // So is the partition of history, before the first row that it takes.
+        // So is the partition of history, before its first row.
         stage.store.report(at(3), vec![succeeded(&assignments[1])]).await.unwrap();
         let report = succeeded(&assignments[0]);
         let (first, again) =

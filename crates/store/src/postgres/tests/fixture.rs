@@ -1,4 +1,4 @@
-//! Rows to write and to find again.
+//! Rows to write and to read back.
 
 use crate::draft::{Changes, Found, Tables, Wants};
 use crate::postgres::PostgresOptions;
@@ -34,7 +34,7 @@ pub(super) fn job(number: u32, lane: i64) -> JobRow {
     JobRow { job, lane }
 }
 
-/// Queued, with a rank of its number.
+/// Queued, with its number as rank.
 pub(super) fn queued(number: u32, lane: i64) -> LiveRow {
     let occurrence = id(number).occurrence(1);
     let live = Live::fired(occurrence, at(1), Origin::Schedule, 1, Priority::DEFAULT, at(1), Duration::ZERO);
@@ -65,7 +65,7 @@ pub(super) async fn tables(options: &PostgresOptions) -> PostgresTables {
     PostgresTables::connect(Shared::new(options).unwrap()).await.unwrap()
 }
 
-/// The number of a lane to the jobs of [`job`].
+/// The number of a lane for the jobs of [`job`].
 pub(super) async fn lane(tables: &mut PostgresTables, queue: &str) -> i64 {
     let name = (queue.to_owned(), "report".to_owned());
     let wants = Wants { lanes: [name].into(), ..Wants::default() };
@@ -73,13 +73,13 @@ pub(super) async fn lane(tables: &mut PostgresTables, queue: &str) -> i64 {
     found.lanes.into_iter().find(|(_, lane)| lane.queue() == queue).unwrap().0
 }
 
-/// Writes in a transaction of their own.
+/// Writes in a separate transaction.
 pub(super) async fn write(tables: &mut PostgresTables, changes: &Changes) {
     tables.begin().await.unwrap();
     tables.commit(changes).await.unwrap();
 }
 
-/// Fetches in a transaction that changes nothing.
+/// Loads in a transaction that changes nothing.
 pub(super) async fn fetch(tables: &mut PostgresTables, wants: &Wants) -> Found {
     tables.begin().await.unwrap();
     let found = tables.fetch(wants).await.unwrap();

@@ -1,4 +1,4 @@
-//! Claims begin where work was last found, and miss nothing by it.
+//! Claims start where work was last found, and still miss nothing.
 
 use super::database::TestDatabase;
 use super::fixture::{fetch, id, job, lane, queued, tables, write};

@@ -1,4 +1,4 @@
-//! Several hosts in one URL: which of them is used, and what is told when none will do.
+//! Several hosts in one URL: which of them is used, and the error when none is usable.
 
 use super::database::TestDatabase;
 use crate::postgres::connection::{connect, pool};
@@ -7,7 +7,7 @@ use punctual_core::ports::{Store, StoreError};
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// The same database with other hosts before its own.
+/// The same database with other hosts before it.
 fn behind(hosts: &str, options: &PostgresOptions) -> PostgresOptions {
     let url = options.url.replacen('@', &format!("@{hosts},"), 1);
     PostgresOptions { url, ..options.clone() }
@@ -16,7 +16,7 @@ fn behind(hosts: &str, options: &PostgresOptions) -> PostgresOptions {
 #[tokio::test]
 async fn a_host_that_hangs_or_is_gone_keeps_nobody_from_the_next() {
     TestDatabase::with(async |options| {
-        // It takes connections, as the kernel of a machine does whose processes stand still, and never says a word.
+        // It accepts connections, like the kernel of a machine whose processes hang, and never replies.
         let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let hosts = format!("127.0.0.1:9,{}", silent.local_addr().unwrap());
         let store = PostgresStore::open(&behind(&hosts, &options)).await.unwrap();

@@ -1,9 +1,8 @@
-//! What must be true of every database between two transactions, whatever happened before; as `sqlite/integrity.rs` has
-//! it for that database.
+//! Invariants of every database between two transactions; the counterpart of `sqlite/integrity.rs`.
 
 use tokio_postgres::Client;
 
-/// Rules between tables, each with a query for what breaks it.
+/// Rules between tables, each with a query that finds violations.
 const RULES: &[(&str, &str)] = &[
     ("a live row without its job", "SELECT count(*) FROM live WHERE job NOT IN (SELECT id FROM jobs)"),
     ("a schedule without its job", "SELECT count(*) FROM schedules WHERE job NOT IN (SELECT id FROM jobs)"),
@@ -173,7 +172,7 @@ const RULES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Everything that is wrong; empty when all is well.
+/// All problems; empty if there are none.
 pub(crate) async fn problems(client: &Client) -> Vec<String> {
     let mut problems = Vec::new();
     for (rule, query) in RULES {

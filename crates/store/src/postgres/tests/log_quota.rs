@@ -1,4 +1,5 @@
-//! The limit on all log lines together: whole days go first, then the logs of executions that ended first.
+//! The limit on the total size of log lines: whole days are dropped first, then the logs of the executions
+//! that ended first.
 
 use super::database::{TestDatabase, client};
 use super::fixture::{at, finished, id, tables, write};
@@ -30,7 +31,7 @@ fn lines(number: u32) -> Vec<LogLine> {
     (0..LINES).map(line).collect()
 }
 
-/// How many lines there are of each of these executions.
+/// The number of lines of each of these executions.
 async fn kept(client: &Client, numbers: std::ops::RangeInclusive<u32>) -> Vec<i64> {
     let mut kept = Vec::new();
     for number in numbers {
@@ -52,7 +53,7 @@ async fn the_oldest_days_go_as_a_whole() {
             store.append_logs(lines(number)).await.unwrap();
             let sql = "SELECT sum(pg_total_relation_size(to_regclass(name)))::bigint FROM partitions WHERE parent = 'lines'";
             let bytes: i64 = client.query_one(sql, &[]).await.unwrap().get(0);
-            // What is written between two looks at the size is on top of the limit.
+            // Lines that are written between two checks of the size exceed the limit.
             assert!(bytes.unsigned_abs() <= LIMIT + LIMIT / 4, "{bytes} after {number}");
         }
         let kept = kept(&client, 1..=60).await;
@@ -72,7 +73,7 @@ async fn within_a_day_the_logs_of_those_go_that_ended_first() {
         let logs = Logs::new(Shared::new(&options).unwrap(), options.log_bytes_max);
         let mut tables = tables(&options).await;
         let client = client(&options).await;
-        // One that runs is left alone, however old its lines are.
+        // The log of a running execution is kept, no matter how old its lines are.
         logs.append(&lines(500)).await.unwrap();
         for number in 1..=120 {
             logs.append(&lines(number)).await.unwrap();
@@ -85,7 +86,8 @@ async fn within_a_day_the_logs_of_those_go_that_ended_first() {
             gone > 40 && all.is_sorted() && all[119] == LINES as i64,
             "those that ended first went: {all:?}"
         );
-        // As much is kept as was there when the limit was reached, although the database has not freed its pages.
+        // The amount of lines stays what it was when the limit was reached, although the database has not
+        // freed its pages.
         let (least, most) = (LIMIT / 2, LIMIT * 5 / 4);
         let sql = "SELECT sum(octet_length(message) + 100)::bigint FROM lines";
         let bytes: i64 = client.query_one(sql, &[]).await.unwrap().get(0);

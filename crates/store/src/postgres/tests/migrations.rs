@@ -1,4 +1,4 @@
-//! A database is brought up once, by whoever comes first, and never back.
+//! A database is migrated once, by the first process, and never back.
 
 use super::database::{TestDatabase, client};
 use crate::inventory::NO_TABLES;

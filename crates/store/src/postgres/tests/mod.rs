@@ -1,4 +1,4 @@
-//! Tests of this adapter: the conformance suite, and what only PostgreSQL can be asked.
+//! Tests of this adapter: the conformance suite, and tests that only PostgreSQL can run.
 
 mod alike;
 mod conflicts;

@@ -8,12 +8,12 @@ use punctual_core::ports::Store;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// Stores on one database, each with connections and memories of its own.
+/// Stores on one database, each with its own connections and caches.
 const NODES: usize = 3;
 
 type Race = fn(Vec<Arc<dyn Store>>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Picks the races out of all cases.
+/// Selects the races from all cases.
 macro_rules! define {
     (racing { $($case:ident),* $(,)? } $($rest:tt)*) => {
         $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,4 @@
-//! Partitions are there before they are needed, and go as a whole.
+//! Partitions are created before they are needed, and dropped as a whole.
 
 use super::database::{TestDatabase, client};
 use super::fixture::{at, finished, id, tables, write};
@@ -32,7 +32,7 @@ async fn partitions_are_made_ahead_and_once() {
             let made = names(&client, parent).await;
             assert_eq!(made.len() as i64, limits::PARTITIONS_AHEAD + 1, "{made:?}");
         }
-        // A day may have gone by between the two.
+        // A day may have passed between the two.
         House::new(Shared::new(&options).unwrap()).open().await.unwrap();
         let made = names(&client, "history").await.len() as i64;
         assert!(made - limits::PARTITIONS_AHEAD <= 2, "{made}");
@@ -122,7 +122,7 @@ async fn one_node_at_a_time_drops_partitions_and_followers_do_not_wait_for_it() 
         let horizon = Horizon { history: at(60), requests: at(0) };
         let retained = house.retain(horizon, 10).await.unwrap();
         assert_eq!((retained.history, retained.more), (0, false), "somebody else is at it");
-        // What is written meanwhile is shown at once, although the other one's transaction is open.
+        // Rows written meanwhile are visible at once, although the other transaction is open.
         write(&mut tables, &Changes { history: vec![row(2)], ..Changes::default() }).await;
         let latest = client(&options).await.query_one("SELECT max(place) FROM history", &[]).await.unwrap();
         let store = PostgresStore::open(&options).await.unwrap();
@@ -158,7 +158,7 @@ async fn lines_are_numbered_by_their_time_and_never_twice() {
         let shared = || Shared::new(&options).unwrap();
         let (one, other) = (Logs::new(shared(), None), Logs::new(shared(), None));
         one.append(&[line(1, 5, "a\0b"), line(1, 5, "second"), line(1, 4, "back")]).await.unwrap();
-        // Another node takes over in the same microsecond, and then the first one goes on.
+        // Another node takes over in the same microsecond, and then the first one continues.
         other.append(&[line(1, 5, "other")]).await.unwrap();
         one.append(&[line(1, 5, "again")]).await.unwrap();
         let sql = "SELECT number, message FROM lines ORDER BY number";

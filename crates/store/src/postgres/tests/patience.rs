@@ -1,4 +1,4 @@
-//! Waiting for something to come true, with a patience that ends.
+//! Waiting for a condition, with a time limit.
 
 use punctual_core::ports::StoreError;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Asks until it is so.
+/// Checks until the condition is true.
 pub(super) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let start = Instant::now();
     while !condition().await {
@@ -15,7 +15,7 @@ pub(super) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> b
     }
 }
 
-/// Repeats a call, as its callers do, until it is answered.
+/// Repeats a call, like its callers do, until it succeeds.
 pub(super) async fn again<T, F: Future<Output = Result<T, StoreError>>>(call: impl Fn() -> F) -> T {
     let start = Instant::now();
     loop {
@@ -24,7 +24,7 @@ pub(super) async fn again<T, F: Future<Output = Result<T, StoreError>>>(call: im
             Err(error) => {
                 assert!(error.is_retryable(), "{error}");
                 assert!(start.elapsed() < PATIENCE, "never came back: {error}");
-                // The pace of a caller that tries again, not a wait for something.
+                // The pace of a caller that retries, not a wait for something.
                 tokio::time::sleep(PAUSE).await;
             }
         }

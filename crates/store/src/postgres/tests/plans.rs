@@ -1,5 +1,5 @@
-//! How PostgreSQL answers the statements that read: by an index, never by walking over a large table or sorting it.
-//! Costs must follow what is looked at.
+//! Query plans of the reading statements: they must use an index, never scan or sort a large table. Costs
+//! must follow the rows that are read.
 
 use super::database::{TestDatabase, own_client};
 use crate::postgres::PostgresOptions;
@@ -55,7 +55,8 @@ const SEARCHES: &[(&str, &[&str], &str)] = &[
     (SESSIONS, &[], "workers_pkey"),
 ];
 
-/// Many jobs, most of them over; some waiting, queued, running and to come, in several lanes and partitions.
+/// Many jobs, most of them finished; some waiting, queued, running and in the future, in several lanes and
+/// partitions.
 const FILL: &str = "
     INSERT INTO lanes (queue, job_type) SELECT 'queue ' || n, 'noop' FROM generate_series(1, 20) AS n;
     INSERT INTO workers (name) SELECT 'worker ' || n FROM generate_series(1, 2000) AS n;
@@ -111,7 +112,7 @@ async fn what_is_read_is_found_by_an_index() {
     .await;
 }
 
-/// Tables that have a row or a few for each lane in use or worker that is there: they are read whole.
+/// Tables with a few rows for each lane in use or each worker: they are read completely.
 fn is_small(step: &str) -> bool {
     ["lane_tallies", "limiter_tallies", "sessions", "history_bounds", "punctual"]
         .iter()
@@ -135,7 +136,7 @@ async fn filled(options: &PostgresOptions) -> Client {
     client
 }
 
-/// The steps of the plan for these values, which take the places of the parameters.
+/// The steps of the plan for these values, which replace the parameters.
 async fn explain(client: &Client, sql: &str, values: &[&str]) -> Vec<String> {
     let mut sql = sql.to_owned();
     for (index, value) in values.iter().enumerate().rev() {

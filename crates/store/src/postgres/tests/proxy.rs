@@ -1,5 +1,6 @@
-//! A way to the database that breaks where a test says: after so many messages, at the answer to a `COMMIT`, or for
-//! everybody. It reads the frames of the protocol, and nothing in them but how an answer begins.
+//! A fault proxy in front of the database. It breaks connections where a test says: after a number of
+//! messages, at the reply to a `COMMIT`, or all at once. It parses the frames of the protocol, and of their
+//! contents only the start of a reply.
 
 use crate::postgres::PostgresOptions;
 use std::net::SocketAddr;
@@ -9,33 +10,33 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// Where a message comes from.
+/// The sender of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sender {
     Client,
     Server,
 }
 
-/// What is to break next. It happens once, to whichever connection gets there first.
+/// The next fault. It happens once, on the first connection that gets there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// The connection, after so many more messages of this side have come through.
+    /// Cuts the connection after this many more messages of this side have passed.
     CutAfter { messages: usize, of: Sender },
-    /// The connection, when the server says that it has committed.
+    /// Cuts the connection when the server reports a commit.
     LoseCommit,
 }
 
-/// How all connections fare.
+/// Network faults of all connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Weather {
     Fair,
-    /// Nothing comes through, and nobody is told.
+    /// Nothing passes, and no connection is closed.
     Held,
-    /// All are cut, and new ones are cut at once.
+    /// All connections are cut, and new ones are cut at once.
     Away,
 }
 
-/// A listener that passes everything on, and what is to go wrong with it.
+/// A listener that forwards everything, and its faults.
 pub(super) struct Proxy {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -50,7 +51,7 @@ struct Shared {
 }
 
 impl Proxy {
-    /// In front of the database of these options; and options that lead through it.
+    /// A proxy in front of the database of these options, and options that lead through it.
     pub async fn before(options: &PostgresOptions) -> (Self, PostgresOptions) {
         let authority = options.url.split("://").nth(1).and_then(|rest| rest.split('/').next());
         let target = authority.and_then(|authority| authority.rsplit('@').next()).expect("a host").to_owned();
@@ -58,7 +59,7 @@ impl Proxy {
         let address = listener.local_addr().unwrap();
         let through = options.url.replace(&target, &address.to_string());
         let mark = if through.contains('?') { '&' } else { '?' };
-        // Frames can only be read as long as nothing is encrypted.
+        // Frames can only be parsed without encryption.
         let through = PostgresOptions { url: format!("{through}{mark}sslmode=disable"), ..options.clone() };
         let (weather, cuts) = (watch::Sender::new(Weather::Fair), watch::Sender::new(0));
         let shared = Arc::new(Shared { target, fault: Mutex::new(None), weather, cuts });
@@ -66,28 +67,28 @@ impl Proxy {
         (Proxy { address, shared }, through)
     }
 
-    /// Has something break; what was to break before is forgotten.
+    /// Sets the next fault and replaces an earlier one.
     pub fn arm(&self, fault: Fault) {
         *self.shared.fault() = Some(fault);
     }
 
-    /// Has nothing break any more; whether it already has.
+    /// Clears the fault. Returns whether it has happened.
     pub fn disarm(&self) -> bool {
         self.shared.fault().take().is_none()
     }
 
-    /// Cuts all connections that there are; new ones come through.
+    /// Cuts all existing connections; new ones pass.
     pub fn cut(&self) {
         self.shared.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// The database is not there for anybody.
+    /// Makes the database unreachable.
     pub fn go_away(&self) {
         self.shared.weather.send_replace(Weather::Away);
         self.cut();
     }
 
-    /// Nothing comes through until it is fair again.
+    /// Nothing passes until the network recovers.
     pub fn hold(&self) {
         self.shared.weather.send_replace(Weather::Held);
     }
@@ -106,7 +107,7 @@ impl Shared {
         self.fault.lock().unwrap()
     }
 
-    /// Whether the connection breaks instead of passing this message on.
+    /// Whether the connection breaks instead of forwarding this message.
     fn breaks_at(&self, from: Sender, message: &[u8]) -> bool {
         let mut fault = self.fault();
         let breaks = match &mut *fault {
@@ -125,7 +126,7 @@ impl Shared {
     }
 }
 
-/// Whether this is the answer to a `COMMIT` that has taken effect.
+/// Whether this is the reply to a `COMMIT` that has taken effect.
 fn is_commit(message: &[u8]) -> bool {
     message.first() == Some(&b'C') && message.get(5..) == Some(b"COMMIT\0")
 }
@@ -136,7 +137,7 @@ async fn listen(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// Serves one connection until one of its ends is closed or it breaks. Both ends are closed then.
+/// Serves one connection until one of its ends is closed or it breaks. Then both ends are closed.
 async fn pass(client: TcpStream, shared: Arc<Shared>) {
     let mut cuts = shared.cuts.subscribe();
     if *shared.weather.borrow() == Weather::Away {
@@ -157,7 +158,7 @@ async fn pass(client: TcpStream, shared: Arc<Shared>) {
 
 async fn pass_on(from: Sender, mut source: OwnedReadHalf, mut sink: OwnedWriteHalf, shared: &Shared) {
     let mut weather = shared.weather.subscribe();
-    // Only the first message of a client has no letter before its length.
+    // Only the first message of a client has no type byte before its length.
     let mut head = if from == Sender::Client { 0 } else { 1 };
     let mut bytes = Vec::new();
     loop {
@@ -178,7 +179,8 @@ async fn pass_on(from: Sender, mut source: OwnedReadHalf, mut sink: OwnedWriteHa
     }
 }
 
-/// The length of the first message, if all of it is there. A length counts itself, and not the letter before it.
+/// The length of the first message, if it is complete. The length includes itself, and not the type byte
+/// before it.
 fn frame(bytes: &[u8], head: usize) -> Option<usize> {
     let length = bytes.get(head..head + 4)?;
     let length = u32::from_be_bytes(length.try_into().ok()?) as usize + head;

@@ -1,5 +1,5 @@
-//! What only readers of PostgreSQL can be asked: what they may follow while transactions are open, and what becomes of
-//! lists when a replica is there, behind or away.
+//! Reads that only PostgreSQL has: what a follower sees while transactions are open, and lists when a
+//! replica is up to date, behind or unreachable.
 
 use super::database::{TestDatabase, client};
 use crate::postgres::{OpenError, PostgresOptions, PostgresStore};
@@ -34,7 +34,7 @@ async fn finish(store: &PostgresStore, number: u64) -> JobId {
     job
 }
 
-/// The jobs whose executions a follower is told of from the beginning, and the place where a new one begins.
+/// The jobs whose executions a follower gets from the start, and the position where a new follower starts.
 async fn told(store: &PostgresStore) -> (Vec<JobId>, u64) {
     let page = store.finished_after(0, 100).await.unwrap();
     let jobs = page.items.iter().map(|event| event.finished.id.occurrence.job).collect();
@@ -87,7 +87,7 @@ async fn listed(store: &PostgresStore) -> Vec<JobId> {
 #[tokio::test]
 async fn lists_come_from_the_replica_and_everything_else_from_the_primary() {
     TestDatabase::with(async |primary| {
-        // Another database stands for a replica that is far behind.
+        // Another database serves as a replica that is far behind.
         TestDatabase::with(async |replica| {
             let old = submit(&open(&replica).await, 1).await;
             let options = PostgresOptions { replica_url: Some(replica.url.clone()), ..primary.clone() };

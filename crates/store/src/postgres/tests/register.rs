@@ -1,4 +1,4 @@
-//! One test per case of the register, each with several stores on one database.
+//! One test per case of the membership table, each with several stores on one database.
 
 use super::database::TestDatabase;
 use crate::conformance::register::Doors;

@@ -1,4 +1,5 @@
-//! A primary with a real standby: which of the two is written to, and that lists of one are as good as those of the other.
+//! A primary with a real standby: which of the two is used for writes, and that lists of both are equally
+//! good.
 
 use super::patience::eventually;
 use crate::postgres::{OpenError, PostgresOptions, PostgresStore, create_database, drop_database};

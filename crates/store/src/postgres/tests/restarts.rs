@@ -1,4 +1,4 @@
-//! A server that is stopped and started again while everybody works: what was acknowledged runs, and runs once.
+//! A server that is stopped and restarted under load: everything acknowledged runs, and runs once.
 
 use super::integrity::problems;
 use super::patience::{again, eventually};
@@ -20,17 +20,17 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use tokio_postgres::{Client, Config, NoTls};
 
-/// The server that is ended is this test's own.
+/// The test has its own server, which it stops.
 const SERVICE: &str = "postgres";
-/// Those who submit, and those who work.
+/// Submitters and workers.
 const SUBMITTERS: u32 = 3;
 const WORKERS: u32 = 2;
-/// Jobs of one submit.
+/// Jobs per submit.
 const BATCH: u32 = 5;
-/// Jobs that come to their end between two restarts.
+/// Jobs that end between two restarts.
 const JOBS_BETWEEN: u32 = 100;
 
-/// How a server is ended.
+/// How a server is stopped.
 type End = fn(&mut Servers, &str) -> Result<()>;
 
 async fn connect(url: &str) -> Result<Client, tokio_postgres::Error> {
@@ -52,7 +52,7 @@ async fn a_server_that_is_stopped_under_load_loses_and_doubles_nothing() {
     let ends: [End; 4] = [Servers::stop, Servers::kill, Servers::stop, Servers::kill];
     for end in ends {
         work.goes_on().await;
-        // The others go on meanwhile, on threads of their own.
+        // The others continue meanwhile, on their own threads.
         end(&mut servers, SERVICE).unwrap();
         servers.start_again(SERVICE).unwrap();
     }
@@ -82,7 +82,7 @@ async fn a_server_that_is_stopped_under_load_loses_and_doubles_nothing() {
     assert_eq!(problems(&connect(&url).await.unwrap()).await, Vec::<String>::new());
 }
 
-/// What submitters and workers know of each other.
+/// State shared by submitters and workers.
 #[derive(Default)]
 struct Work {
     done: AtomicU32,
@@ -91,7 +91,7 @@ struct Work {
 }
 
 impl Work {
-    /// Waits until more jobs have come to their end.
+    /// Waits until more jobs have ended.
     async fn goes_on(&self) {
         let before = self.done.load(Ordering::Relaxed);
         let is_done = async || self.done.load(Ordering::Relaxed) >= before + JOBS_BETWEEN;
@@ -99,7 +99,7 @@ impl Work {
     }
 }
 
-/// Submits until it is to end, each batch until it is acknowledged: what was.
+/// Submits until the end, and repeats each batch until it is acknowledged. Returns the acknowledged jobs.
 async fn submit(store: Arc<PostgresStore>, work: Arc<Work>, index: u32) -> Vec<JobId> {
     let mut acknowledged = Vec::new();
     let mut number = index;
@@ -117,7 +117,7 @@ async fn submit(store: Arc<PostgresStore>, work: Arc<Work>, index: u32) -> Vec<J
     acknowledged
 }
 
-/// Works until all is done: the executions whose ends were accepted.
+/// Works until everything is done. Returns the executions whose ends were accepted.
 async fn run(store: Arc<PostgresStore>, work: Arc<Work>, index: u32) -> Vec<ExecutionId> {
     let opening = SessionOpening {
         worker: format!("w{index}"),
@@ -148,11 +148,11 @@ async fn run(store: Arc<PostgresStore>, work: Arc<Work>, index: u32) -> Vec<Exec
             }
         };
         if assignments.is_empty() {
-            // Another one may be about to give back what nobody has heard of.
+            // Another worker may be about to give back executions whose assignment was lost.
             if may_end && again(|| store.job_counts()).await.active == 0 {
                 return accepted;
             }
-            // The pace of a worker that asks again, not a wait for something.
+            // The pace of a worker that polls, not a wait for something.
             tokio::time::sleep(Duration::from_millis(5)).await;
             continue;
         }
@@ -166,7 +166,7 @@ async fn run(store: Arc<PostgresStore>, work: Arc<Work>, index: u32) -> Vec<Exec
     }
 }
 
-/// Gives back whatever was granted without an answer; the last turn that was used.
+/// Gives back what was granted without a reply. Returns the last poll sequence number that was used.
 async fn resynced(store: &PostgresStore, session: SessionId, last: u64) -> u64 {
     let mut turn = last;
     loop {
@@ -174,7 +174,7 @@ async fn resynced(store: &PostgresStore, session: SessionId, last: u64) -> u64 {
         let resync = Resync { session, turn, held: vec![] };
         match again(|| store.resync(now(), resync.clone())).await {
             ResyncOutcome::GivenBack(_) => return turn,
-            // The claim had been granted, or this very call was heard before.
+            // The claim was granted, or this very call was accepted before.
             ResyncOutcome::StaleTurn => {}
             ResyncOutcome::SessionLost => panic!("nobody lost it"),
         }

@@ -1,4 +1,4 @@
-//! What is written is what is found, table by table.
+//! Everything that is written can be read back, table by table.
 
 use super::database::{TestDatabase, client};
 use super::fixture::{at, fetch, finished, id, job, lane, queued, tables, write};

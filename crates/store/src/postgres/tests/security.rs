@@ -1,4 +1,4 @@
-//! How much of a server's certificate has to be true, by the words of the URL.
+//! How strictly a server's certificate is verified, by the parameters of the URL.
 
 use crate::postgres::PostgresOptions;
 use crate::postgres::connection::connect;
@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-/// A server that agrees to TLS and says nothing more: whether a client went along.
+/// A server that accepts TLS and then sends nothing. It records whether a client continued.
 struct Greeter {
     listener: TcpListener,
     acceptor: TlsAcceptor,
@@ -34,7 +34,7 @@ impl Greeter {
         Greeter { listener, acceptor: TlsAcceptor::from(Arc::new(config)) }
     }
 
-    /// Whether a client with these words in its URL sends its name over TLS.
+    /// Whether a client with these parameters in its URL sends its user name over TLS.
     async fn is_trusted(&self, words: &str) -> bool {
         let port = self.listener.local_addr().unwrap().port();
         let options = PostgresOptions::new(format!("postgres://ann@localhost:{port}/payroll?{words}"));

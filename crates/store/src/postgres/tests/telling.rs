@@ -1,4 +1,4 @@
-//! What one process tells is heard by the others, and not by itself.
+//! A process' notifications reach the others, and not itself.
 
 use super::database::{TestDatabase, client};
 use crate::postgres::listen::PostgresWakes;

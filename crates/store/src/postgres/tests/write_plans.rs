@@ -1,6 +1,5 @@
-//! How PostgreSQL answers the statements that lock and write: by an index, and touching no more rows than are wanted, with
-//! the plan that it makes for given values and with the one that it keeps for all; before it has counted what came in, and
-//! after.
+//! Query plans of the statements that lock and write: they must use an index and touch no more rows than
+//! requested, with a custom plan and with the generic one, before and after statistics are collected.
 
 use super::database::{TestDatabase, own_client};
 use crate::postgres::house::RETAIN_PACES;
@@ -17,7 +16,7 @@ const KEYS: &str =
     "ARRAY['01234567-0000-7000-8000-000000004000', '01234567-0000-7000-8000-000000090000']::uuid[]";
 const NUMBERS: &str = "ARRAY[1, 1]::bigint[]";
 
-/// Statements, their parameters, and the most rows that one node of the plan may touch in a large table.
+/// Statements, their parameters, and the maximum of rows that one plan node may touch in a large table.
 const STATEMENTS: &[(&str, &[&str], u64)] = &[
     (CLAIM, &["ARRAY[1, 2, 3, 4]::bigint[]", "ARRAY[0, 7, 500, 90000]::bigint[]", "100"], 400),
     (CLAIM, &["ARRAY[1]::bigint[]", "ARRAY[50000]::bigint[]", "1"], 1),
@@ -69,7 +68,8 @@ const STATEMENTS: &[(&str, &[&str], u64)] = &[
     ),
 ];
 
-/// A hundred thousand queued in four lanes, as many waiting, two hundred held by each of some sessions, and history.
+/// A hundred thousand executions queued in four lanes, as many waiting, two hundred held by each of some
+/// sessions, and history.
 const FILL: &str = "
     ALTER TABLE live SET (autovacuum_enabled = off);
     ALTER TABLE jobs SET (autovacuum_enabled = off);

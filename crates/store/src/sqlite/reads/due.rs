@@ -1,4 +1,4 @@
-//! What falls due.
+//! Due schedules and occurrences.
 
 use super::Reads;
 use crate::fault::Fault;
@@ -15,7 +15,7 @@ pub(crate) const DUE_LIVE: &str = "SELECT look_at, lane, job, occurrence, attemp
      WHERE segment = ?1 AND look_at IS NOT NULL AND look_at <= ?2 ORDER BY look_at LIMIT ?3";
 
 impl Reads<'_> {
-    /// What falls due in these segments up to `until`, earliest first, at most `count` of each kind and
+    /// What becomes due in these segments up to `until`, earliest first, at most `count` of each kind and
     /// segment.
     pub fn due(
         &mut self,

@@ -1,5 +1,5 @@
-//! What happens to executions, for those who follow it: what has finished, in the order of the commits, and how
-//! open ones stand.
+//! Events of executions for readers that follow them: finished executions in commit order, and the state of
+//! open ones.
 
 use super::Reads;
 use crate::fault::Fault;
@@ -21,7 +21,7 @@ use punctual_core::ports::{
 use rusqlite::params;
 use std::collections::BTreeMap;
 
-/// Columns before the place and the lane of the job.
+/// Columns before the position in history and the job's lane.
 const HISTORY_COLUMNS: usize = 16;
 pub(crate) const FINISHED_AFTER: &str = concat!(
     "SELECT ",
@@ -37,27 +37,27 @@ pub(crate) const RUNNING: &str = concat!(
     " FROM live WHERE live.state = 2 AND (live.session, live.job, live.occurrence) > (?1, ?2, ?3) \
      ORDER BY live.session, live.job, live.occurrence LIMIT ?4"
 );
-/// A subquery, because in a join SQLite walks over all sessions once statistics have seen few of them.
+/// A subquery, because in a join SQLite scans all sessions once its statistics were taken with few of them.
 pub(crate) const WORKER_OF_SESSION: &str =
     "SELECT name FROM workers WHERE id = (SELECT worker FROM sessions WHERE id = ?1)";
 
 impl Reads<'_> {
-    /// What finished after a place in history, in the order of the commits.
+    /// Executions that finished after a position in history, in commit order.
     pub fn finished_after(&mut self, after: u64, wanted: usize) -> Result<FinishedPage, StoreError> {
         Ok(self.page_of_finished(after, wanted.clamp(1, limits::PAGE_ITEMS_MAX))?)
     }
 
-    /// How far history reaches.
+    /// The range of positions in history.
     pub fn history_span(&mut self) -> Result<HistorySpan, StoreError> {
         Ok(self.span()?)
     }
 
-    /// How these occurrences stand, of those that are open.
+    /// The state of these occurrences, if they are open.
     pub fn open_executions(&mut self, ids: &[OccurrenceId]) -> Result<Vec<OpenExecution>, StoreError> {
         Ok(self.open_of(ids)?)
     }
 
-    /// What runs, a page at a time.
+    /// Running executions, a page at a time.
     pub fn running(
         &mut self,
         after: Option<RunningPlace>,
@@ -74,7 +74,7 @@ impl Reads<'_> {
         let (mut room, mut looked_at) = (Room::of(wanted), 0);
         while let Some(row) = rows.next()? {
             let place = count(row, HISTORY_COLUMNS, "history.seq")?;
-            // Without its row, a job is gone. One that is only marked as deleted has still to be told of.
+            // A job without a row is gone. A job that is only marked as deleted is still reported.
             let told = row.get::<_, Option<i64>>(HISTORY_COLUMNS + 1)?.map(|lane| {
                 let queue = lanes.lane(conn, lane)?.queue().to_owned();
                 Ok((queue, read_finished(row).map_err(|fault| located(fault, row))?))
@@ -141,7 +141,8 @@ impl Reads<'_> {
         Ok(Page { items, next })
     }
 
-    /// Adds the names that rows refer to by number. Few workers run many executions, so each is looked up once.
+    /// Adds the names that rows refer to by number. Few workers run many executions, so each is looked up
+    /// once.
     pub(super) fn named(&mut self, rows: Vec<LiveRow>) -> Result<Vec<OpenExecution>, Fault> {
         let mut workers: BTreeMap<SessionId, Option<String>> = BTreeMap::new();
         let mut open = Vec::with_capacity(rows.len());

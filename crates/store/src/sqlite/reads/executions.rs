@@ -1,4 +1,4 @@
-//! Executions: those that are over and the one that is under way.
+//! Finished and open executions.
 
 use super::Reads;
 use super::jobs::IS_DELETED;
@@ -46,7 +46,7 @@ pub(crate) const OPEN_OF_JOB_BEFORE: &str = concat!(
 );
 const SKIPPED: &str =
     "SELECT first, last, count, reason FROM skipped WHERE job = ?1 ORDER BY last DESC LIMIT ?2";
-/// A cross join, because that makes SQLite begin with the dead letters: they are few, and jobs are many.
+/// A cross join, which makes SQLite start with the dead letters: they are few, and jobs are many.
 macro_rules! dead_letter_columns {
     () => {
         "SELECT dead_letters.number, dead_letters.job, dead_letters.occurrence, dead_letters.attempts, \
@@ -69,7 +69,7 @@ pub(crate) const LATEST_DEAD_LETTER: &str = concat!(
     dead_letter_columns!(),
     "WHERE dead_letters.job = ?1 ORDER BY dead_letters.occurrence DESC LIMIT 1"
 );
-/// Finished executions among which the last to end is looked for.
+/// Finished executions that are searched for the last to end.
 const LATEST_LOOKED_AT: usize = 8;
 
 impl Reads<'_> {
@@ -97,7 +97,7 @@ impl Reads<'_> {
         Ok(self.find_execution(id)?)
     }
 
-    /// Ranges of occurrences that did not run, latest first.
+    /// Ranges of skipped occurrences, latest first.
     pub fn skipped(&mut self, job: JobId, count: usize) -> Result<Vec<SkipRange>, StoreError> {
         Ok(self.skipped_of(job, count.min(limits::PAGE_ITEMS_MAX))?)
     }
@@ -107,8 +107,7 @@ impl Reads<'_> {
         Ok(self.page_of_dead_letters(query)?)
     }
 
-    /// The execution that ended last, as far as the latest few can tell: occurrences that overlap may end in any
-    /// order.
+    /// The execution that ended last among the latest few: overlapping occurrences may end in any order.
     pub(super) fn last_finished(&mut self, job: JobId) -> Result<Option<Finished>, Fault> {
         let latest = self.page_of_history(job, None, LATEST_LOOKED_AT)?.items;
         Ok(latest.into_iter().max_by_key(|finished| (finished.completed_at, finished.id)))
@@ -147,7 +146,7 @@ impl Reads<'_> {
     }
 
     fn find_execution(&mut self, id: ExecutionId) -> Result<Option<ExecutionView>, Fault> {
-        // Within one snapshot, so that an execution that ends meanwhile is seen on one side or the other.
+        // Within one snapshot, so that an execution that ends meanwhile is in one of the two lists.
         let snapshot = self.conn.unchecked_transaction()?;
         if self.conn.prepare_cached(IS_DELETED)?.exists([id.occurrence.job.as_bytes()])? {
             return Ok(None);
@@ -211,7 +210,7 @@ impl Reads<'_> {
     }
 }
 
-/// Reads the columns of [`DEAD_LETTER`] and its like.
+/// Reads the columns of [`DEAD_LETTER`] and similar statements.
 pub(crate) fn read_dead_letter(
     row: &Row<'_>,
     conn: &Connection,

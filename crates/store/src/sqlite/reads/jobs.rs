@@ -1,4 +1,4 @@
-//! One job, and lists of them.
+//! Single jobs, and lists of jobs.
 
 use super::Reads;
 use crate::codes::Code;
@@ -34,7 +34,7 @@ macro_rules! candidate_columns {
 pub(crate) const LATEST_JOBS: &str = concat!(candidate_columns!(), "WHERE id < ?1 ORDER BY id DESC LIMIT ?2");
 pub(crate) const MARKED_JOBS: &str =
     concat!(candidate_columns!(), "WHERE mark = ?3 AND mark <> 0 AND id < ?1 ORDER BY id DESC LIMIT ?2");
-/// A cross join, because that makes SQLite begin with the tag.
+/// A cross join, which makes SQLite start with the tag.
 pub(crate) const TAGGED_JOBS: &str = "SELECT jobs.id, jobs.lane, jobs.mark, jobs.priority, jobs.owner, jobs.name, \
      jobs.schedule_type FROM job_tags CROSS JOIN jobs ON jobs.id = job_tags.job \
      WHERE job_tags.tag = ?3 AND job_tags.job < ?1 ORDER BY job_tags.job DESC LIMIT ?2";
@@ -124,8 +124,8 @@ impl Reads<'_> {
         Ok(candidate.has_tags_and_text(wanted, lane, &tags))
     }
 
-    /// The latest jobs before the cursor that may have the status asked for, found without walking over all
-    /// that have another one.
+    /// The latest jobs before the cursor that may have the requested status, found without scanning jobs
+    /// with another status.
     fn candidates(&mut self, query: &JobQuery, count: usize) -> Result<Vec<Candidate>, Fault> {
         let before = query.before.map_or(AFTER_ALL.to_vec(), |id| id.as_bytes().to_vec());
         let bounds = params![before, bound(count)];
@@ -152,7 +152,7 @@ impl Reads<'_> {
         }
     }
 
-    /// The latest jobs that have something open or still to fire.
+    /// The latest jobs with open or future occurrences.
     fn active(&mut self, before: &[u8], count: usize) -> Result<Vec<Candidate>, Fault> {
         let bounds = params![before, bound(count)];
         let read = |row: &Row<'_>| job_id(row, 0);
@@ -166,7 +166,7 @@ impl Reads<'_> {
         for id in ids {
             let found = one(&mut select, [id.as_bytes()], read_candidate)
                 .and_then(|found| found.ok_or_else(|| Fault::Missing(format!("job {id}"))));
-            // One whose job cannot be read is still a step on the way through the list.
+            // A job that cannot be read still advances the list.
             candidates.push(pass_over(found)?.unwrap_or_else(|| Candidate::unreadable(id)));
         }
         Ok(candidates)

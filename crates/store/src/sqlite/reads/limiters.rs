@@ -1,4 +1,4 @@
-//! How limiters are used, and in which of their lines anybody waits.
+//! The use of limiters, and which of their wait lists are not empty.
 
 use super::Reads;
 use crate::codes::{WaitedIn, lines_after, lines_to_look_at, read_line};
@@ -13,12 +13,13 @@ use punctual_core::ports::{Page, StoreError};
 const LINES: &str = "SELECT limiter, (SELECT lane FROM live WHERE live.line = limiter_tallies.limiter LIMIT 1) \
      FROM limiter_tallies WHERE waiting > 0 AND limiter > ?1 ORDER BY limiter LIMIT ?2";
 
-/// What of a queue is queued or runs.
+/// Queued and running executions of a queue.
 const STARTED: &str = "SELECT CAST(total(lane_tallies.queued) + total(lane_tallies.running) AS INTEGER) \
      FROM lanes JOIN lane_tallies ON lane_tallies.lane = lanes.id WHERE lanes.queue = ?1";
 
 impl Reads<'_> {
-    /// A page of lines in which somebody waits, and on the first one those whose queue has places taken again.
+    /// A page of wait lists that are not empty. The first page includes those of queues whose re-admission
+    /// is in progress.
     pub fn waiting_lines(
         &mut self,
         after: Option<LimiterId>,
@@ -27,7 +28,7 @@ impl Reads<'_> {
         Ok(lines_to_look_at(after, &self.queues()?, self.waited_in(after, count)?))
     }
 
-    /// How these limiters are used, in their order.
+    /// The use of these limiters, in the same order.
     pub fn limiters(&mut self, lines: &[Line]) -> Result<Vec<LimiterUse>, StoreError> {
         Ok(lines.iter().map(|line| self.limiter(line)).collect::<Result<_, Fault>>()?)
     }
@@ -51,7 +52,7 @@ impl Reads<'_> {
         let WrittenLimiter { counts: [waiting, mut in_use], last_at } =
             tally::read_limiter(self.conn, line.id())?;
         if line.key.is_none() {
-            // The lanes that this connection remembers may not be all of them by now.
+            // The lanes that this connection remembers may be incomplete by now.
             let mut select = self.conn.prepare_cached(STARTED)?;
             in_use = one(&mut select, [&line.queue], |row| Ok(row.get(0)?))?.unwrap_or(0);
         }

@@ -1,4 +1,4 @@
-//! Executions of all jobs by how they stand. Each walk follows an index and looks at a bounded number of rows.
+//! Executions of all jobs by state. Each list follows an index and reads a bounded number of rows.
 
 use super::Reads;
 use super::events::RUNNING;
@@ -28,7 +28,7 @@ pub(crate) const OPEN_BEFORE: &str = concat!(
     " FROM live WHERE (live.job, live.occurrence) < (?1, ?2) \
      ORDER BY live.job DESC, live.occurrence DESC LIMIT ?3"
 );
-/// Only what decides whether a row is meant: results and errors are large.
+/// Only the columns that decide whether a row matches: results and errors are large.
 pub(crate) const FINISHED_BEFORE: &str = "SELECT history.seq, history.status, workers.name, jobs.lane, jobs.mark \
      FROM history LEFT JOIN workers ON workers.id = history.worker LEFT JOIN jobs ON jobs.id = history.job \
      WHERE history.seq < ?1 ORDER BY history.seq DESC LIMIT ?2";
@@ -40,20 +40,20 @@ pub(crate) const FINISHED_AT: &str = concat!(
 pub(crate) const NAME_OF_JOB: &str =
     concat!("SELECT jobs.mark, jobs.name, ", settings_columns!(), " FROM jobs WHERE jobs.id = ?1");
 
-/// A row that was looked at: where the walk stands after it, and what it shows if it is meant.
+/// A row that was read: the cursor after it, and what to show if it matches.
 struct Looked {
     walk: ExecutionWalk,
     shown: Option<(Shown, Lane)>,
 }
 
-/// What has ended is read once it is clear that there is room for it: results and errors are large.
+/// A finished execution is read completely only when there is room for it: results and errors are large.
 enum Shown {
     Live(ExecutionView),
     Finished { place: u64 },
 }
 
 impl Reads<'_> {
-    /// Executions that stand in one way, a page at a time.
+    /// Executions in one state, a page at a time.
     pub fn executions(
         &mut self,
         query: &ExecutionQuery,
@@ -178,7 +178,7 @@ impl Reads<'_> {
             let place = count(row, 0, "history.seq")?;
             let ended: Status = decode(row, 1, "history.status")?;
             let worker: Option<String> = row.get(2)?;
-            // Without its row, a job is gone; with that mark, it is as good as gone.
+            // A job without a row is gone; a job marked as deleted is treated the same.
             let mark: Option<JobMark> = decode_or_none(row, 4, "jobs.mark")?;
             let is_there = mark.is_some_and(|mark| mark != JobMark::Deleted);
             let lane = if is_there { Some(row.get::<_, i64>(3)?) } else { None };
@@ -199,7 +199,7 @@ impl Reads<'_> {
         Ok(looked_at)
     }
 
-    /// Adds what the job is called; `None` if it is deleted.
+    /// Adds the names of the job; `None` if it is deleted.
     fn listed(&mut self, view: ExecutionView, lane: &Lane) -> Result<Option<ListedExecution>, Fault> {
         let job: JobId = match &view {
             ExecutionView::Live { live, .. } => live.id.job,

@@ -1,5 +1,5 @@
-//! What is read without writing: by people, by the loops that look for work, and by the simulator. Every list
-//! looks at a bounded number of rows and holds a bounded number of bytes, whatever the size of the database.
+//! Reads: for users, for the loops that look for work, and for the simulator. Every list reads a bounded
+//! number of rows and holds a bounded number of bytes, regardless of the size of the database.
 
 mod due;
 mod events;

@@ -1,4 +1,4 @@
-//! What handlers have noted.
+//! Notes of handlers.
 
 use super::Reads;
 use crate::fault::Fault;
@@ -16,7 +16,7 @@ pub(crate) const NOTES_OF_JOB: &str = "SELECT notes.occurrence, notes.attempt, n
      FROM notes WHERE notes.job = ?1 AND notes.occurrence <= ?2 ORDER BY notes.occurrence DESC LIMIT ?3";
 
 impl Reads<'_> {
-    /// What is noted of a job's open and dead occurrences up to this number, latest first.
+    /// The notes of a job's open and dead occurrences up to this number, latest first.
     pub fn notes(&mut self, job: JobId, up_to: u32, count: usize) -> Result<Vec<Noted>, StoreError> {
         let count = count.min(limits::PAGE_ITEMS_MAX);
         let bounds = params![job.as_bytes(), up_to, bound(count)];

@@ -1,4 +1,4 @@
-//! Small tables read whole: sessions, depths of lanes, tokens.
+//! Small tables that are read completely: sessions, depths of lanes, tokens.
 
 use super::Reads;
 use crate::codes::{held_queues, read_condition, read_names};
@@ -49,13 +49,13 @@ impl Reads<'_> {
         Ok(held_queues(self.queues()?))
     }
 
-    /// The queues that are paused or have settings of their own, by name.
+    /// The queues that are paused or have settings, by name.
     pub fn queues(&mut self) -> Result<Vec<QueueRow>, StoreError> {
         Ok(read_queues(self.conn)?)
     }
 
-    /// How many executions of the same lane go before this queued one, counted up to `count`; `None` if it is
-    /// not queued.
+    /// How many executions of the same lane come before this queued one, counted up to `count`; `None` if
+    /// it is not queued.
     pub fn ahead(&mut self, id: OccurrenceId, count: usize) -> Result<Option<usize>, StoreError> {
         Ok(self.count_ahead(id, count)?)
     }
@@ -71,7 +71,7 @@ impl Reads<'_> {
         one(&mut *self.conn.prepare_cached(AHEAD)?, bounds, |row| Ok(row.get::<_, u32>(0)? as usize))
     }
 
-    /// How many executions each session holds, of those that hold any.
+    /// How many executions each session holds; sessions that hold none are left out.
     pub fn holdings(&mut self) -> Result<Vec<(SessionId, u64)>, StoreError> {
         let mut select = self.conn.prepare_cached(HOLDINGS).map_err(Fault::from)?;
         Ok(all(&mut select, [], |row| Ok((SessionId(row.get(0)?), count(row, 1, "live.session")?)))?)
@@ -83,7 +83,7 @@ impl Reads<'_> {
         Ok(all(&mut select, [], read_session)?)
     }
 
-    /// How much is live, by lane: one row of counts and the head of the queue for each lane in use.
+    /// Live executions by lane: one row of counters and the head of the queue for each lane in use.
     pub fn depths(&mut self) -> Result<Vec<Depth>, StoreError> {
         Ok(self.all_depths()?)
     }
@@ -98,7 +98,7 @@ impl Reads<'_> {
     }
 
     fn all_depths(&mut self) -> Result<Vec<Depth>, Fault> {
-        // The heads of the queues must be those that were counted.
+        // The heads of the queues must match the counters.
         let snapshot = self.conn.unchecked_transaction()?;
         let tallies = tally::lanes(self.conn)?;
         let looked_at = heads_looked_at(tallies.iter().filter(|tally| tally.queued > 0).count());

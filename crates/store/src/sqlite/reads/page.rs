@@ -1,4 +1,4 @@
-//! Rows are read one by one until a page is full, so that no more is held in memory than one page.
+//! Rows are read one by one until a page is full, so that memory holds no more than one page.
 
 use crate::fault::Fault;
 use crate::lists::Room;
@@ -7,17 +7,18 @@ use crate::sqlite::rows::located;
 use punctual_core::ports::Page;
 use rusqlite::{Params, Row, Statement};
 
-/// What one item of a page is made of.
+/// One item of a page.
 pub(crate) struct Item<T, C> {
     pub value: T,
     /// Its bytes of text.
     pub bytes: usize,
-    /// Where the page after it goes on.
+    /// The cursor of the page after it.
     pub cursor: C,
 }
 
-/// Reads a query until the page is full. Malformed rows are passed over. The query must yield one readable row more than
-/// there is room for, if there is one: that tells whether there is a next page. So its limit is a [`bound`](crate::sqlite::rows::bound).
+/// Reads a query until the page is full. Malformed rows are skipped. The query must return one readable row
+/// more than there is room for, if there is one: that row shows whether there is a next page. So its limit
+/// is a [`bound`](crate::sqlite::rows::bound).
 pub(crate) fn page<T, C>(
     statement: &mut Statement<'_>,
     params: impl Params,

@@ -11,12 +11,13 @@ use rusqlite::{Row, Statement, params};
 pub(crate) const INSERT_JOB: &str = "INSERT INTO jobs (id, lane, mark, version, priority, schedule_type, execute_at, created_at, updated_at, \
      owner, name, settings, payload, numbered, fired) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15) ON CONFLICT (id) DO NOTHING";
-/// Writes a job whose row is there, with the parameters of [`INSERT_JOB`].
+/// Writes an existing job, with the parameters of [`INSERT_JOB`].
 pub(crate) const UPDATE_JOB: &str = "UPDATE jobs SET lane = ?2, mark = ?3, version = ?4, priority = ?5, schedule_type = ?6, execute_at = ?7, \
      created_at = ?8, updated_at = ?9, owner = ?10, name = ?11, settings = ?12, payload = ?13, numbered = ?14, fired = ?15 \
      WHERE id = ?1";
 
-/// Writes a job by [`INSERT_JOB`], unless its id is there already, or by [`UPDATE_JOB`]; says whether it did.
+/// Writes a job with [`INSERT_JOB`], unless its id exists already, or with [`UPDATE_JOB`]. Returns whether
+/// it did.
 pub(crate) fn write_job(write: &mut Statement<'_>, job: &Job, lane: i64) -> Result<bool, Fault> {
     let spec = &job.spec;
     let settings = SettingsColumns::of(&spec.settings)?;
@@ -40,7 +41,7 @@ pub(crate) fn write_job(write: &mut Statement<'_>, job: &Job, lane: i64) -> Resu
     Ok(written == 1)
 }
 
-/// The columns that [`read_settings`] expects one after the other.
+/// The consecutive columns that [`read_settings`] expects.
 macro_rules! settings_columns {
     () => {
         "jobs.schedule_type, jobs.execute_at, jobs.settings"
@@ -52,7 +53,7 @@ pub(crate) fn read_settings(row: &Row<'_>, first: usize) -> Result<Settings, Fau
     SettingsColumns::read(row.get(first)?, row.get(first + 1)?, text_or_none(row, first + 2)?)
 }
 
-/// The columns that [`read_facts`] expects one after the other.
+/// The consecutive columns that [`read_facts`] expects.
 macro_rules! job_facts_columns {
     () => {
         concat!("jobs.name, jobs.payload, jobs.version, ", settings_columns!())
@@ -79,7 +80,7 @@ macro_rules! job_columns {
 }
 pub(crate) use job_columns;
 
-/// A job row whose lane has not been named yet.
+/// A job row whose lane name is not resolved yet.
 pub(crate) struct StoredJob {
     job: Job,
     name: Option<String>,

@@ -10,7 +10,7 @@ use punctual_core::occurrence::Live;
 use punctual_core::time::Timestamp;
 use rusqlite::{Row, Statement, params};
 
-/// The columns of `live` in the order in which [`read_live`] expects them first in a row.
+/// The columns of `live` in the order in which [`read_live`] expects them at the start of a row.
 macro_rules! live_columns {
     () => {
         "live.job, live.occurrence, live.lane, live.state, live.gates, live.rank, live.priority, \
@@ -21,7 +21,7 @@ macro_rules! live_columns {
 }
 pub(crate) use live_columns;
 
-/// How many columns [`live_columns`] names: the index of the next one.
+/// The number of columns in [`live_columns`]: the index of the next one.
 pub(crate) const LIVE_COLUMNS: usize = 21;
 
 pub(crate) fn read_live(row: &Row<'_>) -> Result<LiveRow, Fault> {
@@ -63,17 +63,17 @@ macro_rules! whole_live_row {
     };
 }
 pub(crate) const INSERT_LIVE: &str = concat!("INSERT", whole_live_row!());
-/// Writes all of a live row that is there, its lane and times included.
+/// Writes all columns of an existing live row, including its lane and times.
 pub(crate) const REPLACE_LIVE: &str = concat!("REPLACE", whole_live_row!());
 
-/// Writes a row that was not there.
+/// Inserts a new row.
 pub(crate) fn insert_live(insert: &mut Statement<'_>, tally: &mut Tally, row: &LiveRow) -> Result<(), Fault> {
     write_whole(insert, row)?;
     tally.opened(row.lane, &row.live);
     Ok(())
 }
 
-/// Writes all of a row that was there like this, in the same lane.
+/// Writes the whole row, which was `was` before and stays in its lane.
 pub(crate) fn replace_live(
     replace: &mut Statement<'_>,
     tally: &mut Tally,
@@ -85,7 +85,7 @@ pub(crate) fn replace_live(
     Ok(())
 }
 
-/// Takes from all rows of a job the note that they are all that is left of it.
+/// Clears `is_sole` on the job's rows.
 pub(crate) const FORGET_SOLE: &str = "UPDATE live SET ties = ties & 127 WHERE job = ?1 AND ties > 127";
 
 fn write_whole(statement: &mut Statement<'_>, row: &LiveRow) -> Result<(), Fault> {
@@ -119,17 +119,17 @@ fn write_whole(statement: &mut Statement<'_>, row: &LiveRow) -> Result<(), Fault
     Ok(())
 }
 
-/// Writes all of a live row that can change while its occurrence is open, but by what people do to its job.
+/// Writes everything that can change while an occurrence is open, except what control verbs change.
 pub(crate) const UPDATE_LIVE: &str = "UPDATE live SET state = ?3, gates = ?4, rank = ?5, available_at = ?6, \
      attempt = ?7, charged = ?8, epoch = ?9, session = ?10, claimed_at = ?11, cancel_requested = ?12, \
      job_version = ?13, look_at = ?14, limiter = ?15, line = ?16 WHERE job = ?1 AND occurrence = ?2";
 
-/// Writes where a row is that is as it was in all else. What leaves a line does so by the thousand, and indexes of columns that
-/// are not named cost nothing.
+/// Writes only the columns of a row's place; all others are unchanged. Executions leave wait lists by the
+/// thousand, and indexes on columns that are not named cost nothing.
 pub(crate) const PLACE_LIVE: &str =
     "UPDATE live SET state = ?3, gates = ?4, line = ?5 WHERE job = ?1 AND occurrence = ?2";
 
-/// Whether a row that has not started is as it was, but for where it waits.
+/// Whether only the place of a row that has not started has changed.
 pub(crate) fn is_only_placed(was: &Live, live: &Live) -> bool {
     !live.is_running()
         && !was.is_running()
@@ -137,7 +137,7 @@ pub(crate) fn is_only_placed(was: &Live, live: &Live) -> bool {
         && Live { state: live.state, line: live.line, ..was.clone() } == *live
 }
 
-/// As [`update_live`], for one that [`is_only_placed`].
+/// Like [`update_live`], for a row that [`is_only_placed`].
 pub(crate) fn place_live(
     place: &mut Statement<'_>,
     tally: &mut Tally,
@@ -156,7 +156,7 @@ pub(crate) fn place_live(
     Ok(())
 }
 
-/// Writes what became of a row in the same lane.
+/// Writes the changes of a row that stays in its lane.
 pub(crate) fn update_live(
     update: &mut Statement<'_>,
     tally: &mut Tally,
@@ -168,7 +168,7 @@ pub(crate) fn update_live(
     Ok(())
 }
 
-/// As [`update_live`], for a row that stays in the state it was in.
+/// Like [`update_live`], for a row whose state does not change.
 pub(crate) fn update_in_state(update: &mut Statement<'_>, live: &Live) -> Result<(), Fault> {
     let columns = StateColumns::of(live.state);
     update.execute(params![

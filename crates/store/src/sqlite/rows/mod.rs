@@ -1,4 +1,4 @@
-//! Rows and what they mean: the ways from a row to core's types and back. It knows columns, not rules.
+//! Conversion between rows and core's types. It knows columns, not rules.
 
 mod history;
 mod jobs;
@@ -26,10 +26,11 @@ use punctual_core::job::Priority;
 use punctual_core::time::Timestamp;
 use rusqlite::{Params, Row, Statement};
 
-/// Malformed rows that a list passes over before it ends early.
+/// Malformed rows that a list skips before it ends early.
 const PASSED_OVER_MAX: usize = 1_000;
 
-/// The first row of a query, if it has one. A malformed one is a fault: whoever asks for it cannot go on without it.
+/// The first row of a query, if there is one. A malformed row is a fault: the caller cannot continue
+/// without it.
 pub(crate) fn one<T>(
     statement: &mut Statement<'_>,
     params: impl Params,
@@ -39,7 +40,7 @@ pub(crate) fn one<T>(
     rows.next()?.map(|row| read(row).map_err(|fault| located(fault, row))).transpose()
 }
 
-/// As [`one`], for rows without which the caller can go on: a malformed one counts as not there.
+/// Like [`one`], for rows that the caller can do without: a malformed row counts as missing.
 pub(crate) fn one_readable<T>(
     statement: &mut Statement<'_>,
     params: impl Params,
@@ -48,7 +49,7 @@ pub(crate) fn one_readable<T>(
     Ok(pass_over(one(statement, params, read))?.flatten())
 }
 
-/// All rows of a query, but for malformed ones.
+/// All rows of a query except malformed ones.
 pub(crate) fn all<T>(
     statement: &mut Statement<'_>,
     params: impl Params,
@@ -57,8 +58,8 @@ pub(crate) fn all<T>(
     up_to(usize::MAX, statement, params, read)
 }
 
-/// The first `count` rows of a query that can be read. The query is bounded by [`bound`], so that a malformed row does not
-/// make a list look as if it ended.
+/// The first `count` readable rows of a query. The query is limited by [`bound`], so that a malformed row
+/// does not make a list appear to end.
 pub(crate) fn up_to<T>(
     count: usize,
     statement: &mut Statement<'_>,
@@ -79,7 +80,7 @@ pub(crate) fn up_to<T>(
     Ok(items)
 }
 
-/// Names the column of a value that cannot be read.
+/// Adds the column's name to the fault of a value that cannot be read.
 pub(crate) fn located(fault: Fault, row: &Row<'_>) -> Fault {
     use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
     let (column, value) = match &fault {
@@ -95,17 +96,18 @@ pub(crate) fn located(fault: Fault, row: &Row<'_>) -> Fault {
     }
 }
 
-/// A counter as a column holds it; one that no honest caller reaches saturates.
+/// A counter as a column value; values that no correct caller reaches saturate.
 pub(crate) fn counter(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// A limit as SQL takes it.
+/// A limit as an SQL parameter.
 pub(crate) fn limit(value: usize) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// The limit of a query of which [`up_to`] takes so many rows. Rows are read one by one, so that what is left costs nothing.
+/// The limit of a query of which [`up_to`] takes this many rows. Rows are read one by one, so unread rows
+/// cost nothing.
 pub(crate) fn bound(count: usize) -> i64 {
     limit(count.saturating_add(PASSED_OVER_MAX))
 }

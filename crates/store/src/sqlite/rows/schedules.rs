@@ -1,4 +1,4 @@
-//! What is still to come of jobs.
+//! Schedules.
 
 use super::{decode, job_id, priority, text_or_none, time_or_none};
 use crate::codes::{
@@ -11,7 +11,7 @@ use punctual_core::time::Timestamp;
 use rusqlite::{Row, Statement, params};
 use std::borrow::Cow;
 
-/// A schedule row whose lane has not been named yet.
+/// A schedule row whose lane name is not resolved yet.
 pub(crate) struct StoredSchedule {
     state: ScheduleState,
     pub lane: i64,
@@ -97,7 +97,7 @@ pub(crate) fn put_schedule(put: &mut Statement<'_>, state: &ScheduleState, lane:
     Ok(())
 }
 
-/// Moves a schedule on; what a fire does not change stays.
+/// Advances a schedule; columns that a fire does not change stay.
 pub(crate) const ADVANCE_SCHEDULE: &str = "UPDATE schedules SET version = ?2, due_at = ?3, nominal = ?4, \
      fired = ?5, replay = ?6, numbered = ?7 WHERE job = ?1";
 

@@ -1,4 +1,4 @@
-//! What a job costs, counted.
+//! The measured cost of a job.
 
 use super::{apply, at, claim, future_job, job, keep, open_session, report, submit};
 use crate::sqlite::{
@@ -24,7 +24,8 @@ fn a_job_costs_its_row_writes_and_no_more() {
     let spent = core.total_changes() - before;
     // A claim changes no job's status.
     let counts = 3 * TALLY_WRITES_PER_TRANSACTION - 1;
-    // The job that was there before still had its claim, its delete and its history to come; one turn was used.
+    // The job from before still needed its claim, its delete and its history; one poll sequence number was
+    // used.
     assert_eq!(spent, (JOBS - 1) * ROW_WRITES_PER_JOB + 3 + 1 + counts);
 }
 
@@ -69,7 +70,7 @@ fn limit(core: &mut SqliteCore, concurrency: u32) {
     apply(core, Write::SetQueue { queue: "default".to_owned(), settings });
 }
 
-/// Starts each key long enough before the others that their pace holds nobody.
+/// Starts each key long enough before the others that the rate limit delays none of them.
 fn start_keys(core: &mut SqliteCore) {
     let jobs = (0..KEYS).map(|number| NewJob { job: keyed(number), offer: None }).collect();
     apply(core, Write::Submit { now: at(-9), jobs });
@@ -106,7 +107,7 @@ fn whoever_leaves_a_line_costs_one_write() {
     let before = core.total_changes();
     let lines = vec![Line::of_queue("default")];
     apply(&mut core, Write::Admit { now: at(4), lines, limit: JOBS as usize });
-    // The counts of the lane, and of the line.
+    // The counters of the lane and of the wait list.
     assert_eq!(core.total_changes() - before, KEYS + 2);
     assert_eq!(claim(&mut core, session, 2, JOBS as usize).len() as u64, KEYS);
 }
@@ -129,7 +130,7 @@ fn a_future_job_takes_less_than_500_bytes_of_disk() {
     let mut core = SqliteCore::open(&dir.path().join("jobs.db")).unwrap();
     let jobs = 20_000_u64;
     for batch in 0..jobs / 1_000 {
-        // Times in an order of their own, as users choose them.
+        // Times in arbitrary order, as users choose them.
         let later = |n: u64| future_job(n, 1_000 + (n * 7_919 % 100_000) as i64);
         apply(&mut core, submit((batch * 1_000..(batch + 1) * 1_000).map(later)));
     }

@@ -1,4 +1,4 @@
-//! Requested cancels, from the request to the end of the run.
+//! Cancel requests, from the request to the end of the run.
 
 use super::{apply, at, claim, job, open_session, report, submit};
 use crate::sqlite::{SqliteCore, Write, WriteReply};

@@ -1,4 +1,4 @@
-//! Damaged files: found at the start, by the check in the background, by `check_files` and by a backup.
+//! Damaged files: detected at the start, by the background check, by `check_files` and by a backup.
 
 use super::{Still, apply, at, claim, job, open, open_session, report, submit};
 use crate::sqlite::background::{Pace, check_once};
@@ -21,9 +21,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const PAGE: usize = 4_096;
-/// Time for SQLite's own check of any file of these tests.
+/// Enough time for SQLite's own check of any file in these tests.
 const AT_LEISURE: Pace = Pace { structure_max: Duration::from_secs(600), rest_factor: 0 };
-/// As for tables that are too large for SQLite's own check.
+/// The pace for tables that are too large for SQLite's own check.
 const IN_STEPS: Pace = Pace { structure_max: Duration::ZERO, rest_factor: 0 };
 
 /// A store with rows in every kind of page: interior pages, pages of large values, free pages.
@@ -61,7 +61,7 @@ fn line(execution: ExecutionId) -> LogLine {
     LogLine { number: 0, execution, timestamp: at(1), stream: LogStream::Log, message }
 }
 
-/// All rows of all tables, read from the tables and through every index; none if they cannot be read.
+/// All rows of all tables, read from the tables and through every index; `None` if they cannot be read.
 fn dump(path: &Path) -> Option<Vec<Vec<Value>>> {
     fn read(path: &Path) -> rusqlite::Result<Vec<Vec<Value>>> {
         let conn = Connection::open(path)?;
@@ -93,7 +93,7 @@ fn dump(path: &Path) -> Option<Vec<Vec<Value>>> {
     read(path).ok()
 }
 
-/// Numbers that look random and are the same in every run.
+/// Pseudo-random numbers that are the same in every run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -110,7 +110,7 @@ fn found_at_start(path: &Path, steps: &[&str]) -> bool {
     }
 }
 
-/// By the check in the background: as damage, or as values that cannot be read.
+/// By the background check: as damage, or as values that cannot be read.
 fn found_later(path: &Path, pace: Pace) -> bool {
     let has_malformed = || {
         scan_all(&open_for_reading(path).unwrap(), 1_000).is_ok_and(|found| found != ScanReport::default())
@@ -172,7 +172,7 @@ async fn eventually(condition: impl Fn() -> bool) {
     }
 }
 
-/// Damages the root page of a table that holds nothing, so that all else goes on.
+/// Damages the root page of an empty table, so that everything else continues.
 fn damage_table(dir: &Path, table: &str) {
     let path = dir.join("punctual.db");
     let conn = Connection::open(&path).unwrap();
@@ -267,7 +267,7 @@ fn rows_that_an_index_lacks_are_found_in_steps() {
     let dir = tempfile::tempdir().unwrap();
     fill(dir.path());
     let path = dir.path().join("punctual.db");
-    // What the pages of the index hold is made that of an earlier moment.
+    // Makes the pages of the index hold an earlier state.
     let conn = Connection::open(&path).unwrap();
     let sql = "SELECT sql FROM sqlite_schema WHERE name = 'live_claim'";
     let created: String = conn.query_row(sql, [], |row| row.get(0)).unwrap();
@@ -295,7 +295,7 @@ fn a_check_reads_the_log_that_a_killed_server_left_and_changes_nothing() {
     apply(&mut core, submit([job(5_000)]));
     core.connection().execute_batch("DELETE FROM lanes").unwrap();
     let dir = tempfile::tempdir().unwrap();
-    // With the index of the log and without: a copy of files, or a disk that cannot be written, has none.
+    // With and without the index of the log: a copy of files, or a read-only disk, has none.
     for left in
         [&["punctual.db", "punctual.db-wal"][..], &["punctual.db", "punctual.db-wal", "punctual.db-shm"]]
     {
@@ -314,7 +314,7 @@ fn found_note(dir: &Path) -> String {
     check_files(dir).unwrap().notes.join("; ")
 }
 
-/// Only a check names it; the start and the check in the background are about the file.
+/// Only `punctual check` reports it; the start and the background check are about the file.
 #[test]
 fn a_value_that_cannot_be_read_is_no_damage_of_the_file() {
     let dir = tempfile::tempdir().unwrap();
@@ -366,7 +366,7 @@ async fn an_interrupted_backup_is_recognised() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     fill(&data);
-    // Between copying and naming, between the two names, and as versions before left it.
+    // Between copying and renaming, between the two renames, and as earlier versions left it.
     let large = "x".repeat(100_000);
     for left in [
         &[("punctual.db.partial", "x")][..],

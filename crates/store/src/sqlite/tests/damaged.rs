@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Each column is damaged so many times, with different values in different rows.
+/// How often each column is damaged, with different values in different rows.
 const ROUNDS: usize = 5;
 
 fn connection(dir: &Path) -> Connection {
@@ -30,7 +30,7 @@ async fn damage_every_column(round: usize) {
         for file in std::fs::read_dir(dir.path()).unwrap().map(Result::unwrap) {
             std::fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
         }
-        // What the database itself refuses cannot come about.
+        // A value that the database itself rejects cannot occur.
         if connection(copy.path()).execute_batch(&damage.spoil).is_err() {
             continue;
         }

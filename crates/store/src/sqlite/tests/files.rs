@@ -159,7 +159,7 @@ async fn a_backup_is_one_moment_of_a_store_in_use() {
     let writer = Connection::open(dir.path().join("punctual.db")).unwrap();
     let mut commits = 0;
     backup(dir.path(), &to, |_| {
-        // A commit between two steps, as jobs go on while the copy is made.
+        // A commit between two steps, as jobs continue during the copy.
         commits += 1;
         writer.execute("INSERT INTO workers (name) VALUES (?1)", [format!("w{commits}")]).unwrap();
     })

@@ -1,4 +1,4 @@
-//! Looking at a store from outside.
+//! Inspecting a store from outside.
 
 use super::open;
 use crate::sqlite::{Inspection, StoreState, inspect};
@@ -15,7 +15,7 @@ fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
 #[test]
 fn a_look_tells_how_a_store_stands_and_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();
-    // Characters that mean something in a URI.
+    // Characters with a meaning in a URI.
     let dir = directory.path().join("50% of #1?");
     let store = open(&dir);
     assert_eq!(inspect(&dir).unwrap(), StoreState::InUse);
@@ -42,7 +42,7 @@ fn a_look_finds_damage() {
     match inspect(directory.path()) {
         Ok(StoreState::Closed(found)) => assert!(!found.problems.is_empty()),
         Ok(state) => panic!("{state:?}"),
-        // SQLite may not even begin to read it.
+        // SQLite may fail before it reads anything.
         Err(_) => {}
     }
     std::fs::write(&file, "this is not a database, whatever its name says. ".repeat(100)).unwrap();

@@ -1,4 +1,4 @@
-//! The limit on all log lines together: the oldest go, and the file stops growing.
+//! The limit on the total size of log lines: the oldest are removed, and the file stops growing.
 
 use super::{Still, at, job};
 use crate::sqlite::{LogCore, SqliteOptions, SqliteStore};
@@ -8,7 +8,7 @@ use punctual_core::ports::{LogLine, LogStream, Store};
 use std::sync::Arc;
 
 const LIMIT: u64 = limits::LOGS_BYTES_MIN;
-/// Lines of one append, about 200 bytes each.
+/// Lines per append, about 200 bytes each.
 const BATCH: usize = 500;
 const BATCHES: usize = 60;
 
@@ -47,7 +47,8 @@ fn the_oldest_lines_go_and_the_file_stays_within_its_limit() {
         let lines = lines(number);
         written_bytes += lines.iter().map(|line| line.message.len() as u64).sum::<u64>();
         logs.append(&lines).unwrap();
-        // What one append adds before the oldest go is on top of the limit, and once: freed pages are used again.
+        // One append may exceed the limit before the oldest lines are removed, and only once: freed pages
+        // are reused.
         assert!(pages(&logs) * 4_096 <= LIMIT + LIMIT / 4, "{} pages after append {number}", pages(&logs));
     }
     assert!(written_bytes > 5 * LIMIT, "{written_bytes} bytes are several times the limit");

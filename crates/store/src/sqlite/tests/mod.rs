@@ -1,4 +1,4 @@
-//! Tests of this adapter: the conformance suite, and what only SQLite can be asked.
+//! Tests of this adapter: the conformance suite, and tests that only SQLite can run.
 
 mod budget;
 mod cancel;
@@ -32,7 +32,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A clock that stands still.
+/// A clock that does not move.
 pub(crate) struct Still;
 
 impl Clock for Still {
@@ -100,7 +100,7 @@ fn apply_all(core: &mut SqliteCore, writes: Vec<Write>) -> Vec<Result<WriteReply
     replies.into_iter().map(|reply| reply.map(written)).collect()
 }
 
-/// Does some housekeeping that must succeed.
+/// Runs maintenance that must succeed.
 fn keep(core: &mut SqliteCore, upkeep: Upkeep) -> UpkeepReply {
     match core.apply(&[upkeep.into()]).pop().unwrap().unwrap() {
         Reply::Upkeep(reply) => reply,

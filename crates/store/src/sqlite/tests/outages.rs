@@ -1,4 +1,4 @@
-//! What a full disk, a damaged row or a panic does to the calls around it.
+//! The effect of a full disk, a damaged row or a panic on the calls around it.
 
 use super::{apply, apply_all, at, claim, job, open, open_session, submit};
 use crate::sqlite::{SqliteCore, Write, WriteReply};
@@ -88,7 +88,7 @@ async fn a_panic_is_answered_and_the_writer_lives_on() {
     let claim = Claim { session, turn: 1, limit: 1, queues: vec![], job_types: vec!["noop".to_owned()] };
     let claimed = store.claim(at(2), vec![claim]).await.unwrap();
     assert!(matches!(&claimed[0], ClaimOutcome::Claimed { assignments, .. } if assignments.len() == 1));
-    // Counting this attempt on overflows, which panics in the rules.
+    // Incrementing this attempt overflows, which panics in the rules.
     let conn = Connection::open(dir.path().join("punctual.db")).unwrap();
     conn.execute("UPDATE live SET attempt = 4294967295", []).unwrap();
     let lease = LeaseRef { execution: job(1).id.occurrence(1).attempt(u32::MAX), epoch: Epoch(1) };

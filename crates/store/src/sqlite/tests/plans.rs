@@ -1,5 +1,5 @@
-//! How SQLite answers the statements that run all the time: by searching an index, never by walking a table or
-//! sorting. Costs must follow the work that is due.
+//! Query plans of the frequent statements: they must search an index, never scan a table or sort. Costs
+//! must follow the work that is due.
 
 use super::{apply, claim, future_job, job, open_session, report, submit};
 use crate::sqlite::active::{HAS_WORK, NEXT_LANE_WITH_WORK};
@@ -24,7 +24,7 @@ use crate::sqlite::{LogCore, SqliteCore};
 use punctual_core::ports::Outcome;
 use rusqlite::Connection;
 
-/// Statements of the main database and what each must search.
+/// Statements of the main database, and the index that each must search.
 const SEARCHES: &[(&str, &str)] = &[
     (FIRST_OF_LANE, "live USING COVERING INDEX live_claim (lane=?)"),
     (HAS_WORK, "live USING COVERING INDEX live_claim (lane=?)"),
@@ -102,7 +102,7 @@ fn statistics_do_not_lead_the_planner_astray() {
     }
 }
 
-/// All that a look at the whole house reads: tables that hold a row for each lane in use, or one row.
+/// Everything that an overview reads: tables with one row for each lane in use, or with one row.
 #[test]
 fn a_glance_at_everything_reads_counts_and_no_rows() {
     let mut core = SqliteCore::open_in_memory().unwrap();
@@ -137,7 +137,7 @@ fn the_oldest_log_lines_are_read_in_the_order_of_the_table() {
     assert_eq!(steps, ["SCAN lines"], "its first rows, and no sorting");
 }
 
-/// Many waiting behind gates, running, queued, finished, dead and still to come.
+/// Many executions that wait behind gates, run, are queued, finished or dead, and future ones.
 fn fill(core: &mut SqliteCore) {
     let session = open_session(core);
     let workers = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100) \
@@ -163,7 +163,7 @@ fn check(conn: &Connection, sql: &str, expected: &str) {
     let nothing = rusqlite::params_from_iter(std::iter::repeat_n(rusqlite::types::Null, parameters));
     let steps = explain.query_map(nothing, |row| row.get::<_, String>(3)).unwrap();
     let steps: Vec<String> = steps.map(Result::unwrap).collect();
-    // Counting the rows of a bounded subquery walks over its result, not over a table.
+    // Counting the rows of a bounded subquery scans its result, not a table.
     let walks = |step: &String| step.starts_with("SCAN") && !step.starts_with("SCAN (subquery");
     let sorts = |step: &String| step.contains("TEMP B-TREE");
     assert!(!steps.iter().any(|step| walks(step) || sorts(step)), "{sql}\n{steps:#?}");

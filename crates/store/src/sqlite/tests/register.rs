@@ -1,4 +1,4 @@
-//! One test per case of the register.
+//! One test per case of the membership table.
 
 use crate::conformance::register::Doors;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ define_odd!(
     a_lease_whose_row_cannot_be_read_is_taken_and_is_in_nobodys_way,
 );
 
-/// SQLite takes any bytes for text.
+/// SQLite accepts any bytes as text.
 #[tokio::test]
 async fn an_id_that_is_not_even_text_is_passed_over() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Counts that are kept beside the rows: exact after every transaction (which is checked whenever anything is
-//! written in any test of this crate), unmoved by what was undone, and found out when they are wrong.
+//! Stored counters: exact after every transaction (which every write in any test of this crate checks),
+//! unaffected by rollbacks, and detected when they are wrong.
 
 use super::{apply, apply_all, at, claim, future_job, job, open_session, report, submit};
 use crate::sqlite::{Reply, SqliteCore, Upkeep, UpkeepReply, Write, WriteReply};
@@ -62,14 +62,14 @@ fn a_one_shot_that_people_touched_while_it_ran_is_counted_where_it_ends() {
     let session = open_session(&mut core);
     apply(&mut core, submit((0..2).map(job)));
     let claimed = claim(&mut core, session, 1, 2);
-    // Both are all that is left of their jobs, until these verbs.
+    // Each is all that is left of its job, until these verbs.
     control(&mut core, job(0).id, Verb::Trigger { despite_overlap: true });
     control(&mut core, job(1).id, Verb::Pause);
     report(&mut core, session, &claimed, Outcome::Succeeded { result: None });
     assert_eq!(counts(&mut core), JobCounts { active: 1, completed: 1, ..JobCounts::default() });
 }
 
-/// Which of the jobs of a submit were kept.
+/// Which jobs of a submit were stored.
 fn is_kept(reply: &Result<WriteReply, StoreError>) -> Vec<bool> {
     let Ok(WriteReply::Submitted(outcomes)) = reply else { panic!("{reply:?}") };
     outcomes.iter().map(|outcome| matches!(outcome, SubmitOutcome::Created(_))).collect()
@@ -78,7 +78,7 @@ fn is_kept(reply: &Result<WriteReply, StoreError>) -> Vec<bool> {
 #[test]
 fn what_was_undone_is_not_counted() {
     let mut core = SqliteCore::open_in_memory().unwrap();
-    // One write of the transaction fails in its middle and is undone alone.
+    // One write of the transaction fails in the middle and is rolled back alone.
     core.connection()
         .execute_batch(
             "CREATE TRIGGER refuse BEFORE INSERT ON live WHEN NEW.priority = 9 \
@@ -161,9 +161,9 @@ fn counts_that_are_wrong_are_mended() {
         let mut core = SqliteCore::open_in_memory().unwrap();
         apply(&mut core, submit([job(0)]));
         core.connection().execute_batch(sql).unwrap();
-        // What a writer remembers of counts it would put right by itself.
+        // The writer would correct counters that it remembers.
         core.restart();
-        // Beside a write in the same transaction, whose counts are not written yet.
+        // Together with a write in the same transaction, whose counters are not written yet.
         let mend = [submit([job(1)]).into(), Upkeep::MendCounts.into()];
         let mended = match core.apply(&mend).pop().unwrap().unwrap() {
             Reply::Upkeep(UpkeepReply::CountsMended(mended)) => mended,

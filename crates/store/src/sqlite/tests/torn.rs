@@ -1,5 +1,5 @@
-//! A write-ahead log that ends too early, as a loss of power leaves it: what was committed before the tear is all
-//! there, and nothing of what came after.
+//! A truncated write-ahead log, as a power loss leaves it: everything committed before the end is there,
+//! and nothing of what came after.
 
 use super::{apply, claim, job, open_session, report, submit};
 use crate::sqlite::SqliteCore;
@@ -8,10 +8,11 @@ use std::fs;
 use std::path::Path;
 
 const COMMITS: u64 = 12;
-/// Where the log is torn, apart from the ends of commits: at every so many bytes, which meets headers and pages alike.
+/// Where the log is truncated, in addition to the ends of commits: at every multiple of this, which hits
+/// headers and pages alike.
 const TEAR_EVERY_BYTES: u64 = 3_001;
 
-/// How much of the log each commit was, and what is to be found after it.
+/// The length of the log after each commit, and what must be found after it.
 struct Committed {
     log_bytes: u64,
     jobs: usize,
@@ -26,7 +27,7 @@ fn log_of(database: &Path) -> std::path::PathBuf {
     database.with_extension("db-wal")
 }
 
-/// Submits and runs a job in turn, and notes how the log grows.
+/// Submits and runs a job in turn, and records how the log grows.
 fn work(core: &mut SqliteCore, database: &Path) -> Vec<Committed> {
     let session = open_session(core);
     let mut committed = vec![Committed { log_bytes: log_bytes(database), jobs: 0, finished: 0 }];
@@ -47,7 +48,7 @@ fn work(core: &mut SqliteCore, database: &Path) -> Vec<Committed> {
 fn a_torn_log_keeps_every_commit_before_the_tear() {
     let dir = tempfile::tempdir().unwrap();
     let database = dir.path().join("punctual.db");
-    // Opened twice: the first time makes the tables and moves them into the database.
+    // Opened twice: the first open creates the tables and checkpoints them into the database.
     drop(SqliteCore::open(&database).unwrap());
     let mut core = SqliteCore::open(&database).unwrap();
     let committed = work(&mut core, &database);

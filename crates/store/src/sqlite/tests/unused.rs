@@ -1,4 +1,5 @@
-//! Names that were used once and are not in use: what they cost the writer and readers, counted, and that they go.
+//! Names that are no longer in use: their measured cost to the writer and readers, and that they are
+//! deleted.
 
 use super::{apply, at, claim, job, keep, open_session, opening, report, submit};
 use crate::sqlite::active::{HAS_WORK, NEXT_LANE_WITH_WORK};
@@ -22,7 +23,7 @@ fn in_lane(number: u64) -> Job {
     job
 }
 
-/// A store in which a job has run in each of so many lanes.
+/// A store in which a job has run in each of this many lanes.
 fn used(lanes: u64) -> SqliteCore {
     let mut core = SqliteCore::open_in_memory().unwrap();
     let session = open_session(&mut core);
@@ -41,7 +42,7 @@ fn used(lanes: u64) -> SqliteCore {
     core
 }
 
-/// What the statements have done that look for lanes, in steps of SQLite's machine.
+/// The work of the statements that look for lanes, in steps of SQLite's virtual machine.
 fn steps(core: &SqliteCore) -> Vec<i32> {
     let statements =
         [LANE_BY_NAME, LANE_BY_NUMBER, NEXT_LANE_WITH_WORK, HAS_WORK, FIRST_OF_LANE, LANE_TALLIES];
@@ -49,7 +50,7 @@ fn steps(core: &SqliteCore) -> Vec<i32> {
     statements.into_iter().map(steps).collect()
 }
 
-/// One job through its life in a lane that is new, and a look at everything.
+/// One job from submit to end in a new lane, and an overview.
 fn one_life(core: &mut SqliteCore, number: u64) -> Vec<i32> {
     steps(core);
     let session = open_session(core);
@@ -101,7 +102,7 @@ fn retention_deletes_lanes_without_jobs_and_workers_without_sessions() {
     apply(&mut core, Write::Control { now: at(10), controls });
     keep(&mut core, Upkeep::Purge { before: at(1_000), limit: 1_000 });
     assert_eq!(count(&core, "lanes"), 25, "each goes with its last job");
-    // What has lost its jobs in another way is found step by step.
+    // Lanes that have lost their jobs in another way are found step by step.
     core.connection().execute_batch("DELETE FROM history; DELETE FROM jobs").unwrap();
     core.connection().execute_batch("UPDATE job_tally SET completed = 0").unwrap();
     let mut steps = 0;
@@ -125,7 +126,7 @@ fn pulses(core: &mut SqliteCore) -> Vec<punctual_core::session::Pulse> {
     core.reads().sessions().unwrap().into_iter().map(|row| row.pulse).collect()
 }
 
-/// Whether there is more.
+/// Returns whether there is more.
 fn retain(core: &mut SqliteCore, now: Timestamp, limit: usize) -> bool {
     let horizon = Horizon { history: now, requests: now.minus(limits::REQUESTS_KEPT) };
     match keep(core, Upkeep::Retain { horizon, limit }) {

@@ -1,4 +1,4 @@
-//! A database of the first version, filled as its binary filled it, opened by this one.
+//! A database of the first version, filled the way its binary did, and opened by this one.
 
 use super::{apply, at, claim, job, keep, open_session, report};
 use crate::sqlite::rows::one;
@@ -17,7 +17,7 @@ use punctual_core::session::SessionMode;
 use rusqlite::{Connection, params};
 use std::path::Path;
 
-/// The jobs by what there is of them.
+/// The jobs, named for their state.
 const ONE_TIME: u64 = 1;
 const RECURRING: u64 = 2;
 const RETRYING: u64 = 3;
@@ -237,7 +237,7 @@ fn fill_first_version(path: &Path) {
     .unwrap();
 
     let recurring = format!(r#"{{"schedule":{EVERY_10S}}}"#);
-    // Mark, kind of schedule, time, settings.
+    // Stored status, kind of schedule, time, settings.
     let jobs = [
         (ONE_TIME, 0, 1, Some(micros(100)), None),
         (RECURRING, 0, 2, None, Some(recurring.as_str())),

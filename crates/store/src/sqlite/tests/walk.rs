@@ -1,5 +1,5 @@
-//! Long walks of chosen-at-random calls. After every step the tables must agree with each other, and in the end
-//! every job must have come to its end, each attempt once and no occurrence twice.
+//! Long random walks of calls. After every step the tables must agree with each other. At the end every job
+//! must be finished, with each attempt once and no occurrence twice.
 
 use super::{apply, at, job, keep};
 use crate::sqlite::{SqliteCore, Upkeep, Write, WriteReply};
@@ -46,18 +46,18 @@ fn a_random_walk_among_people_ends_with_tables_that_agree() {
     assert!(children > 0, "no child ran");
 }
 
-/// Who else is on the way.
+/// Which callers take part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Company {
-    /// Plain jobs, and nobody who changes anything about them.
+    /// Plain jobs, and no control verbs.
     WorkersOnly,
-    /// Jobs of all kinds, and people who act on them.
+    /// Jobs of all kinds, and users who control them.
     People,
-    /// The same, and nobody who cleans up after them: the journal tells all that has happened.
+    /// The same without maintenance: the journal contains everything that happened.
     PeopleOnly,
 }
 
-/// Writes, and the answers to them.
+/// Writes and their replies.
 pub(crate) type Journal = Vec<(Write, WriteReply)>;
 
 struct Worker {
@@ -71,7 +71,7 @@ pub(crate) struct Walk {
     seed: u64,
     company: Company,
     pub core: SqliteCore,
-    /// All that was written, and the answers.
+    /// All writes and their replies.
     pub journal: Journal,
     chance: u64,
     now: Timestamp,
@@ -124,7 +124,7 @@ impl Walk {
         items[self.draw(items.len() as u64) as usize].clone()
     }
 
-    /// One step; what it was.
+    /// Runs one step. Returns its name.
     fn step(&mut self) -> String {
         self.now = self.now.shifted(self.draw(10_000_000) as i64);
         if self.company != Company::WorkersOnly && self.draw(3) == 0 {
@@ -224,7 +224,7 @@ impl Walk {
                 }
             }
         }
-        // Twice, as two schedulers do that look at the same moment.
+        // Twice, like two schedulers that scan at the same moment.
         for _ in 0..2 {
             self.apply(Write::Fire { now: self.now, fires: fires.clone() });
             self.apply(Write::Look { now: self.now, looks: looks.clone() });
@@ -260,13 +260,13 @@ impl Walk {
             };
             let end = outcome.into_end(self.now, self.now);
             let report = Report { session: self.worker.session, lease: assignment.lease(), end };
-            // Twice, as a worker does whose answer was lost.
+            // Twice, like a worker that did not get the reply.
             reports.extend([report.clone(), report]);
         }
         self.apply(Write::Report { now: self.now, reports });
     }
 
-    /// Notes something of all that it holds.
+    /// Writes notes for everything that the session holds.
     fn note(&mut self) {
         let mut notes = vec![];
         for assignment in self.worker.held.clone() {
@@ -288,7 +288,7 @@ impl Walk {
         self.apply(Write::GiveBack { now: self.now, session, leases });
     }
 
-    /// Beats, and stops what it is asked to.
+    /// Sends a heartbeat, and stops what it is asked to.
     fn beat(&mut self) {
         self.worker.beat += 1;
         let Worker { session, beat, .. } = self.worker;
@@ -310,7 +310,7 @@ impl Walk {
         self.worker = open_worker(&mut self.core, &mut self.journal);
     }
 
-    /// Someone does something to a job, an execution, a dead letter or a queue; what.
+    /// Runs a control verb on a job, an execution, a dead letter or a queue. Returns its name.
     fn act(&mut self) -> String {
         if self.tried.is_empty() {
             return "nothing to act on".to_owned();
@@ -400,7 +400,7 @@ impl Walk {
         }
     }
 
-    /// Lets time pass and workers work until nothing is left to do.
+    /// Advances time and lets workers work until nothing is left to do.
     fn finish(&mut self) {
         while self.tried.len() < JOBS as usize {
             self.submit();
@@ -460,7 +460,8 @@ impl Walk {
         assert_eq!(self.core.reads().dead_letters(&query).unwrap().items.len(), dead, "seed {}", self.seed);
     }
 
-    /// A child that ran by itself did so after the success of each of its parents. How often that could be seen.
+    /// A child that was not triggered ran after the success of each of its parents. Returns how often that
+    /// could be checked.
     fn check_children(&mut self) -> usize {
         let mut checked = 0;
         for child in self.tried.clone() {
@@ -472,7 +473,7 @@ impl Walk {
                 let ends = self.core.reads().history(parent, None, 1_000).unwrap().items;
                 let succeeded = |end: &&Finished| end.status == Status::Succeeded;
                 let success = ends.iter().filter(succeeded).map(|end| end.completed_at).min();
-                // Of a deleted parent's history the purge may have left anything.
+                // The purge may have left any part of a deleted parent's history.
                 let is_there = self.core.reads().job(parent).unwrap().is_some();
                 if let Some(started) = started.filter(|_| is_there) {
                     assert!(

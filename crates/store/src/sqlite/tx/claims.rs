@@ -1,4 +1,4 @@
-//! What may be claimed: the lowest ranks of many lanes, merged.
+//! Claimable executions: the lowest ranks of many lanes, merged.
 
 use super::names::lanes_through;
 use super::{Tx, at_hand};
@@ -14,7 +14,7 @@ use rusqlite::{Connection, Row, params};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Keys are read from a lane in portions of at least this many, so that a small claim over many lanes does not
+/// The minimum number of keys to read from a lane at a time, so that a small claim over many lanes does not
 /// read the whole claim from each of them.
 const PORTION_MIN: usize = 16;
 
@@ -40,12 +40,13 @@ pub(super) fn claimable(tx: &mut Tx<'_>, id: OccurrenceId) -> Result<Option<(Liv
     })
 }
 
-/// The place of an execution in the claim order. Equal ranks go by key, so that every run agrees.
+/// The position of an execution in the claim order. Equal ranks are ordered by key, so that every run has
+/// the same order.
 type Place = (i64, OccurrenceId);
 
 pub(super) fn lowest(tx: &mut Tx<'_>, lanes: &[i64], count: usize) -> Result<Vec<OccurrenceId>, Fault> {
     if count == 0 {
-        // A lane of which nothing is read is not known to be empty.
+        // A lane that was not read is not known to be empty.
         return Ok(vec![]);
     }
     let conn = tx.conn;
@@ -91,7 +92,7 @@ pub(super) fn last_queued(
     Ok(places.into_iter().map(|(rank, occurrence)| placing::Place { rank, occurrence }).collect())
 }
 
-/// What has been read ahead of one lane.
+/// The keys read ahead from one lane.
 struct LaneFront {
     lane: i64,
     portion: usize,

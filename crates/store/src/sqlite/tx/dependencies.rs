@@ -1,4 +1,4 @@
-//! Which job waits for which, and ends that have not been told to all who wait.
+//! Dependencies between jobs, and finished jobs whose children are not all resolved.
 
 use super::Tx;
 use crate::fault::Fault;

@@ -1,4 +1,4 @@
-//! What has ended, what was skipped, and what is dead.
+//! Finished attempts, skipped occurrences and dead letters.
 
 use super::{Tx, at_hand};
 use crate::codes::Code;

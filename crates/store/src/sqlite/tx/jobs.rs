@@ -1,4 +1,4 @@
-//! Jobs with their tags and keys. Jobs without tags or keys have no rows for them, and cost none.
+//! Jobs with their tags and keys. Jobs without tags or keys have no rows for them, and no cost.
 
 use super::{Tx, at_hand};
 use crate::codes::{Code, fired_column};

@@ -1,4 +1,4 @@
-//! Limiters: how they are used, and who waits in their lines. Nobody else writes while this transaction is open.
+//! Limiters: their use and their wait lists. No other transaction writes while this one is open.
 
 use super::Tx;
 use super::names::lanes_through;
@@ -25,7 +25,7 @@ pub(super) fn limiter(tx: &mut Tx<'_>, line: &Line) -> Result<LimiterUse, Fault>
     Ok(LimiterUse { waiting: shown(waiting), in_use: shown(in_use), last_at })
 }
 
-/// What of a queue is queued or runs.
+/// Queued and running executions of a queue.
 fn started(tx: &mut Tx<'_>, queue: &str) -> Result<i64, Fault> {
     let mut started = 0;
     for (lane, _) in lanes_through(tx, queue)? {

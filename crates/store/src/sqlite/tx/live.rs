@@ -49,7 +49,7 @@ pub(super) fn open_of_job(tx: &mut Tx<'_>, job: JobId) -> Result<Vec<LiveRow>, F
 }
 
 pub(super) fn count_open(tx: &mut Tx<'_>, job: JobId) -> Result<OpenCount, Fault> {
-    // More may be open than may be by now, and each that waits behind them counts.
+    // More occurrences may be open than the current limit allows, and each that waits counts.
     let bound = limit(limits::OPEN_OF_JOB_MAX);
     let counts = one(&mut *tx.conn.prepare_cached(COUNT_OPEN)?, params![job.as_bytes(), bound], |row| {
         let count = |column: usize| Ok::<_, rusqlite::Error>(row.get::<_, u32>(column)? as usize);

@@ -1,5 +1,5 @@
-//! The rows of a transaction under way: each call of [`Rows`] is a statement, prepared once for as long as its connection
-//! is open. It finds, keeps and removes; it must not decide anything.
+//! The rows of an open transaction: each call of [`Rows`] is a statement, prepared once per connection. It
+//! finds, stores and removes; it must not decide anything.
 
 mod claims;
 mod dependencies;
@@ -43,7 +43,7 @@ use punctual_core::session::SessionMode;
 use punctual_core::time::Timestamp;
 use rusqlite::{CachedStatement, Connection};
 
-/// A transaction under way, with what the core remembers.
+/// An open transaction, with what the core remembers.
 pub(crate) struct Tx<'conn> {
     pub conn: &'conn Connection,
     pub memory: &'conn mut Memory,
@@ -56,8 +56,8 @@ impl<'conn> Tx<'conn> {
     }
 }
 
-/// The statements that every job needs. They stay at hand while the transaction lasts, because finding them among all
-/// that are prepared costs a good part of what running them does.
+/// The statements that every job needs. They are kept for the transaction, because looking them up in the
+/// statement cache costs a good part of what running them does.
 #[derive(Default)]
 struct Hot<'conn> {
     insert_job: Option<CachedStatement<'conn>>,
@@ -70,7 +70,7 @@ struct Hot<'conn> {
     append_history: Option<CachedStatement<'conn>>,
 }
 
-/// The statement of a place among the hot ones.
+/// The statement in a slot of the hot ones.
 fn at_hand<'a, 'conn>(
     conn: &'conn Connection,
     place: &'a mut Option<CachedStatement<'conn>>,
@@ -82,7 +82,7 @@ fn at_hand<'a, 'conn>(
     })
 }
 
-/// Methods that are functions of the module for their table, by the same name; all may fail.
+/// Methods that call the function of the same name in the module for their table; all may fail.
 macro_rules! by_table {
     ($($table:ident { $($name:ident($($argument:ident: $type:ty),*) -> $found:ty;)* })*) => {$($(
         fn $name(&mut self, $($argument: $type),*) -> Result<$found, Fault> {

@@ -1,4 +1,4 @@
-//! Names of lanes and workers, and queues. Most of it is remembered, see `names.rs` beside the core.
+//! Names of lanes and workers, and queues. Most of them are cached, see `names.rs` next to the core.
 
 use super::Tx;
 use crate::codes::{limits_column, placing_column};
@@ -30,7 +30,7 @@ pub(super) fn lanes_matching(
     Ok(tx.memory.active(tx.conn)?.matching(queues, job_types))
 }
 
-/// The lanes through a queue in which anything is live.
+/// The lanes of a queue that have live executions.
 pub(super) fn lanes_through(tx: &mut Tx<'_>, queue: &str) -> Result<Vec<(i64, Lane)>, Fault> {
     Ok(tx.memory.active(tx.conn)?.through(queue))
 }

@@ -1,5 +1,5 @@
-//! What handlers have noted. Progress and checkpoints are in tables of their own, so that a word of progress does not
-//! write a large checkpoint anew.
+//! Notes of handlers. Progress and checkpoints have separate tables, so that a progress update does not
+//! rewrite a large checkpoint.
 
 use super::Tx;
 use crate::fault::Fault;
@@ -17,7 +17,8 @@ const PUT_PROGRESS: &str =
     "UPDATE notes SET attempt = ?3, percent = ?4, message = ?5 WHERE job = ?1 AND occurrence = ?2";
 const PUT_CHECKPOINT: &str = "INSERT INTO checkpoints (job, occurrence, document) VALUES (?1, ?2, ?3) \
      ON CONFLICT (job, occurrence) DO UPDATE SET document = ?3";
-/// What is left of a job that is deleted, but for what still runs: that goes when it ends.
+/// The notes of a deleted job, except those of running executions: they are deleted when the executions
+/// end.
 pub(crate) const FORGET_NOTES: [&str; 2] = [
     "DELETE FROM notes WHERE job = ?1 AND occurrence NOT IN (SELECT occurrence FROM live WHERE job = ?1)",
     "DELETE FROM checkpoints WHERE job = ?1 AND occurrence NOT IN (SELECT occurrence FROM live WHERE job = ?1)",

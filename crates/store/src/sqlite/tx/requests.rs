@@ -1,4 +1,4 @@
-//! Requests that carry a key.
+//! Requests with an idempotency key.
 
 use super::Tx;
 use crate::fault::Fault;

@@ -1,4 +1,4 @@
-//! What is still to come of jobs.
+//! Schedules.
 
 use super::Tx;
 use crate::codes::TIE_AWAITED;

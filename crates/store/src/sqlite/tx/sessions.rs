@@ -12,8 +12,8 @@ use punctual_core::session::SessionMode;
 use punctual_core::time::{Timestamp, duration_micros};
 use rusqlite::params;
 
-/// The id is the next one after all that were ever given, but for one that can only be damage: SQLite by itself would give none
-/// after that.
+/// The id follows all ids that were ever assigned, ignoring impossibly high ones, which are damage: SQLite
+/// itself would assign no further id after the highest.
 const INSERT_SESSION: &str = "INSERT INTO sessions (id, worker, lease_us, embedded, job_types, slots, beat, turn, attention, lost, \
      opened_at, beaten_at, queues, version, host) VALUES (1 + max(coalesce((SELECT seq FROM sqlite_sequence \
      WHERE name = 'sessions' AND seq < 1 << 62), 0), coalesce((SELECT max(id) FROM sessions WHERE id < 1 << 62), 0)), \

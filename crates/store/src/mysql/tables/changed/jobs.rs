@@ -1,4 +1,4 @@
-//! Jobs, what they are found by, and what is still to come of them.
+//! Jobs, their keys and tags, and their schedules.
 
 use super::{Writing, int_or_none, text_or_none};
 use crate::codes::{Code, ScheduleColumns, SettingsColumns, fired_column, owner_column};
@@ -18,7 +18,7 @@ macro_rules! insert_jobs {
     };
 }
 const INSERT_JOBS: Insertion = Insertion { head: insert_jobs!(), columns: 15, tail: "" };
-/// They are there and locked: only what they hold is written anew.
+/// The rows exist and are locked: only their contents are rewritten.
 const UPDATE_JOBS: Insertion = Insertion {
     head: insert_jobs!(),
     columns: 15,
@@ -56,7 +56,7 @@ pub(crate) const DELETE_KEYS: &str = concat!(
     list!(0 job id),
     " STRAIGHT_JOIN job_keys FORCE INDEX (job_keys_job) ON job_keys.job = UNHEX(given.job)"
 );
-/// A key that another transaction has given away meanwhile is a conflict, never written over.
+/// A key that another transaction has inserted meanwhile is a conflict, and never overwritten.
 const INSERT_KEYS: &str = concat!(
     "INSERT INTO job_keys (owner, kind, `key`, job) SELECT owner, kind, name, UNHEX(job) FROM ",
     list!(0 owner name, 1 kind int, 2 name name, 3 job id)
@@ -68,7 +68,7 @@ pub(crate) const UPDATE_KEYS: &str = concat!(
      AND job_keys.`key` = given.name SET job_keys.job = UNHEX(given.job)"
 );
 
-/// All columns of schedules, by the order of [`schedule_lists`].
+/// All columns of schedules, in the order of [`schedule_lists`].
 macro_rules! schedule_list {
     () => {
         list!(

@@ -1,4 +1,4 @@
-//! Dead letters, dependencies, notes, queues, requests and counts.
+//! Dead letters, dependencies, notes, queues, requests and counters.
 
 use super::{Writing, int_or_none, text_or_none};
 use crate::codes::{Code, limits_column, placing_column};
@@ -55,7 +55,7 @@ const DELETE_RESOLUTIONS: &str = concat!(
     " STRAIGHT_JOIN resolutions FORCE INDEX (PRIMARY) ON resolutions.parent = UNHEX(given.job)"
 );
 
-/// What a note without progress changes.
+/// The columns that a note without progress changes.
 const COUNT_NOTES: Insertion = Insertion {
     head: "INSERT INTO notes (job, occurrence, attempt, epoch, number, noted_at)",
     columns: 6,
@@ -84,7 +84,7 @@ const DELETE_NOTES: &str = concat!(
     " STRAIGHT_JOIN notes FORCE INDEX (PRIMARY) ON notes.job = UNHEX(given.job) \
      AND notes.occurrence = given.occurrence"
 );
-/// But for those of what is open.
+/// Except those of open occurrences.
 pub(crate) const FORGET_NOTES: [&str; 2] = [
     concat!(
         "DELETE notes FROM ",
@@ -129,7 +129,7 @@ const ADD_TO_LANES: &str = concat!(
     " ON DUPLICATE KEY UPDATE waiting = lane_tallies.waiting + given.waiting, \
      queued = lane_tallies.queued + given.queued, running = lane_tallies.running + given.running"
 );
-/// In one row each and in their order: whoever adds to several waits for no one who waits for it.
+/// One row each and in order, so that transactions that add to several rows do not deadlock.
 const ADD_TO_LIMITERS: &str = concat!(
     "INSERT INTO limiter_tallies (limiter, waiting, in_use) SELECT given.limiter, given.waiting, given.in_use FROM ",
     list!(0 limiter int, 1 waiting int, 2 in_use int),

@@ -1,4 +1,4 @@
-//! Sessions, open occurrences and what has ended.
+//! Sessions, open occurrences and finished attempts.
 
 use super::{Writing, int_or_none, text_or_none};
 use crate::codes::{Code, StateColumns, limiter_column, live_ties, state};
@@ -48,9 +48,9 @@ macro_rules! insert_live {
          expires_at, look_at, limiter, line)"
     };
 }
-/// As `VALUES`: a list of so many columns takes the server several times as long to read.
+/// As `VALUES`: the server takes several times as long to read a list of this many columns.
 const INSERT_LIVE: Insertion = Insertion { head: insert_live!(), columns: 24, tail: "" };
-/// They are there and locked: only what they hold is written anew.
+/// The rows exist and are locked: only their contents are rewritten.
 const UPDATE_LIVE: Insertion = Insertion {
     head: insert_live!(),
     columns: 24,
@@ -71,7 +71,8 @@ pub(crate) const LEASE: &str = concat!(
      SET live.state = 2, live.queued_lane = NULL, live.session = given.session, live.claimed_at = given.claimed_at, \
      live.epoch = given.epoch, live.job_version = given.job_version, live.look_at = NULL"
 );
-/// The same for many that differ in nothing else: the fewer columns a list has, the faster it is read.
+/// The same for many leases that differ only in their keys: the fewer columns a list has, the faster it is
+/// read.
 pub(crate) const LEASE_ALIKE: &str = concat!(
     "UPDATE ",
     list!(0 job id, 1 occurrence int),
@@ -80,7 +81,7 @@ pub(crate) const LEASE_ALIKE: &str = concat!(
      SET live.state = 2, live.queued_lane = NULL, live.session = ?, live.claimed_at = ?, live.epoch = ?, \
      live.job_version = ?, live.look_at = NULL"
 );
-/// Kinds of leases that are written by a statement each; of more, all go into one list.
+/// Kinds of leases that are written with one statement each; if there are more, all go into one list.
 const LEASES_ALIKE_MAX: usize = 4;
 pub(crate) const DELETE_LIVE: &str = concat!(
     "DELETE live FROM ",
@@ -89,8 +90,8 @@ pub(crate) const DELETE_LIVE: &str = concat!(
      AND live.occurrence = given.occurrence"
 );
 
-/// As `VALUES`, so that the server knows how many places it gives: it would leave gaps otherwise, and whoever follows
-/// history waits behind each.
+/// As `VALUES`, so that the server knows how many positions to assign. Otherwise it would leave gaps, and
+/// followers of history wait after each gap.
 const INSERT_HISTORY: Insertion = Insertion {
     head: "INSERT INTO history (job, occurrence, completed_at, scheduled_time, available_at, attempt, epoch, \
          job_version, status, origin, reason, started_at, session, worker, error, result)",

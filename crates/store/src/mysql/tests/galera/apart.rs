@@ -1,6 +1,6 @@
-//! Two transactions on two nodes that rely on one row. The second has locked it before the first has written it, and
-//! commits either after what the first has written has arrived at its node, or while it is ordered before it and has not
-//! arrived: then the locks of neither node can tell.
+//! Two transactions on two nodes that rely on the same row. The second has locked it before the first has
+//! written it. The second commits either after the first write has arrived at its node, or while that write
+//! is ordered before it and has not arrived: then the locks of neither node detect the conflict.
 
 use super::{Cluster, keep_the_others_busy};
 use crate::draft::{Changes, Dependency, NewSession, SessionChange, Tables, Wants};
@@ -21,8 +21,8 @@ use punctual_core::queue::QueueSettings;
 use punctual_core::session::SessionMode;
 use std::time::Duration;
 
-/// What there is before: a session that is to look for cancellations, two jobs, the first queued and the second run by the
-/// session, and a queue with a bound.
+/// The initial state: a session with attention set, two jobs, the first queued and the second run by the
+/// session, and a queue with a limit.
 struct Stage {
     lane: i64,
     session: SessionId,
@@ -83,27 +83,27 @@ impl Stage {
     }
 }
 
-/// Something that no other transaction is in the way of.
+/// A change that conflicts with no other transaction.
 fn something(number: u32) -> Changes {
     let key = JobKey { owner: "ann".to_owned(), kind: KeyKind::Unique, key: format!("key {number}") };
     Changes { keys_held: vec![(key, id(number))], ..Changes::default() }
 }
 
-/// When what the first has written comes to the node of the second.
+/// When the first transaction's write arrives at the node of the second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Arrival {
     BeforeTheCommit,
     Later,
 }
 
-/// Waits until a node has all that was committed before.
+/// Waits until a node has everything that was committed before.
 async fn has_arrived(node: &MySqlOptions) {
     let mut client = client(node).await;
     client.query_drop(SEE_ALL_NODES).await.unwrap();
     client.query_drop("SELECT COUNT(*) FROM numbers").await.unwrap();
 }
 
-/// Both fetch the same, the first commits, and then the second is told that somebody was in its way.
+/// Both load the same rows, the first commits, and then the second gets a conflict.
 async fn is_a_conflict(wants: impl Fn(&Stage) -> Wants, changes: impl Fn(&Stage) -> [Changes; 2]) {
     for arrival in [Arrival::BeforeTheCommit, Arrival::Later] {
         is_told(arrival, &wants, &changes).await;
@@ -142,7 +142,7 @@ async fn is_told(
     .await;
 }
 
-/// Run again, it sees what the first has done and goes through.
+/// Run again, it sees what the first has done and succeeds.
 async fn again(other: &mut MySqlTables, wants: &Wants, changes: &Changes, elsewhere: &MySqlOptions) {
     other.begin().await.unwrap();
     other.fetch(wants).await.unwrap();
@@ -168,7 +168,8 @@ async fn a_job_that_ends_and_is_looked_at() {
     is_a_conflict(|_| Wants { terms: [id(1)].into(), ..Wants::default() }, depends).await;
 }
 
-/// Two parents of one child end at once: each sees the other, and nobody would release the child.
+/// Two parents of one child end at once: each sees the other as unfinished, and neither would release the
+/// child.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_that_both_look_at() {
     let wants = |_: &Stage| Wants { terms: [id(1)].into(), ..Wants::default() };
@@ -182,7 +183,7 @@ async fn a_whole_job_and_its_terms() {
     is_a_conflict(wants, |_| [something(1), something(2)]).await;
 }
 
-/// An execution is offered to a session that is found lost.
+/// An execution is leased to a session that is marked lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_is_lost_and_looked_at() {
     let wants = |stage: &Stage| Wants { sessions: [stage.session].into(), ..Wants::default() };
@@ -190,18 +191,19 @@ async fn a_session_that_is_lost_and_looked_at() {
     is_a_conflict(wants, changes).await;
 }
 
-/// A lease is to be cancelled while the session hears of all that are: the flag is up already, and must not go down.
+/// A cancel is requested while the session receives all requests: the flag is already set, and must stay
+/// set.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_has_heard_is_asked_again() {
     let changes = |stage: &Stage| {
         let heard = stage.session_with(|session| session.attention = false);
         [heard, Changes { attention: vec![stage.session], ..Changes::default() }]
     };
-    // It asks without a look at the session: what has arrived before it is no matter.
+    // It sets the flag without loading the session, so it does not matter what has arrived before.
     is_told(Arrival::Later, |_| Wants { terms: [id(9)].into(), ..Wants::default() }, changes).await;
 }
 
-/// A note is taken of an execution that ends.
+/// A note is written for an execution that ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_execution_that_ends_and_is_looked_at() {
     let wants = |_: &Stage| Wants { live: [id(1).occurrence(1)].into(), ..Wants::default() };
@@ -212,14 +214,14 @@ async fn an_execution_that_ends_and_is_looked_at() {
     is_a_conflict(wants, changes).await;
 }
 
-/// The last of a job fails while another of its executions ends.
+/// The last execution of a job fails while another one ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_that_is_open_of_a_job() {
     let wants = |_: &Stage| Wants { open_of_jobs: [id(1)].into(), ..Wants::default() };
     is_a_conflict(wants, |_| [something(1), something(2)]).await;
 }
 
-/// A worker says what it still has while one of it is taken away.
+/// A worker reports what it still holds while one of these is taken away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_that_a_session_holds() {
     let wants = |stage: &Stage| Wants { held_by: [(stage.session, 10)].into(), ..Wants::default() };
@@ -230,14 +232,14 @@ async fn all_that_a_session_holds() {
     is_a_conflict(wants, changes).await;
 }
 
-/// Two submissions see the last free place of a queue.
+/// Two submits see the last free place of a queue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_last_place_of_a_queue() {
     let wants = |_: &Stage| Wants { unstarted: ["mail".to_owned()].into(), ..Wants::default() };
     is_a_conflict(wants, |_| [something(1), something(2)]).await;
 }
 
-/// Two people set the same queue.
+/// Two users set the same queue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_set_for_a_queue() {
     let wants = |_: &Stage| Wants { queues: true, ..Wants::default() };
@@ -267,7 +269,7 @@ async fn what_is_set_for_a_queue() {
     .await;
 }
 
-/// What was fetched to be claimed and was left there is no obstacle to whoever takes it elsewhere.
+/// Executions that were loaded for a claim and not claimed do not block a claim on another node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_not_claimed_is_left_alone() {
     use crate::draft::WantedClaims;
@@ -286,7 +288,7 @@ async fn what_was_not_claimed_is_left_alone() {
     .await;
 }
 
-/// A node has undone a transaction and told nobody: the rest of it is not committed alone.
+/// A node has rolled back a transaction without reporting it: the rest of it is not committed alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_left_of_a_transaction_is_not_committed() {
     Cluster::with(async |cluster| {

@@ -1,4 +1,4 @@
-//! A store that knows several nodes uses the first that can be used.
+//! A store with several nodes uses the first usable one.
 
 use super::Cluster;
 use crate::mysql::MySqlStore;
@@ -9,16 +9,17 @@ use punctual_core::ports::{Store, StoreError};
 use punctual_core::time::Timestamp;
 use std::time::Duration;
 
-/// How often something that comes about by itself is asked for.
+/// How often to check a condition.
 const ASK_EVERY: Duration = Duration::from_millis(10);
 const NOW: Timestamp = Timestamp::from_micros(1_763_195_400_000_000);
 
-/// Calls until one goes through: those under way when a node goes are told that the database is away, and nothing more.
+/// Calls until one succeeds: calls in flight when a node stops only get the error that the database is
+/// unavailable.
 async fn goes_on<T>(what: &str, mut call: impl AsyncFnMut() -> Result<T, StoreError>) -> T {
     for _ in 0..1_000 {
         match call().await {
             Ok(answer) => return answer,
-            // A pace for asking again, not a wait for something.
+            // The pace of retries, not a wait for something.
             Err(StoreError::Unavailable(_)) => tokio::time::sleep(ASK_EVERY).await,
             Err(error) => panic!("{what}: {error}"),
         }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 type Race = fn(Vec<Arc<dyn Store>>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Picks the races out of all cases.
+/// Selects the races from all cases.
 macro_rules! define {
     (racing { $($case:ident),* $(,)? } $($rest:tt)*) => {
         $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]

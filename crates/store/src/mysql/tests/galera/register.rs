@@ -1,4 +1,4 @@
-//! The cases of the register with a store on each node.
+//! The cases of the membership table with a store on each node.
 
 use super::Cluster;
 use crate::conformance::register::Doors;

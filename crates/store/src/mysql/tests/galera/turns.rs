@@ -1,4 +1,4 @@
-//! What one process at a time does, from several nodes.
+//! Work that one process at a time does, from several nodes.
 
 use super::{Cluster, keep_the_others_busy};
 use crate::mysql::house::MySqlHouse;
@@ -70,7 +70,7 @@ async fn partitions_are_made_and_dropped_by_all_nodes_at_once() {
     .await;
 }
 
-/// Whoever was told that a job is kept finds it through every node.
+/// A job that one node has acknowledged is visible through every node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_one_node_has_acknowledged_is_seen_on_all_others() {
     Cluster::with(async |cluster| {

@@ -1,4 +1,4 @@
-//! Jobs, what they are found by, and what is still to come of them.
+//! Jobs, their keys and tags, and their schedules.
 
 use super::Writing;
 use crate::codes::{ScheduleColumns, SettingsColumns, fired_column, owner_column};
@@ -10,7 +10,7 @@ use crate::rows::{JobKey, JobRow, ScheduleRow};
 use punctual_core::ids::JobId;
 use punctual_core::time::Timestamp;
 
-/// Arrays of all columns of jobs, by the order of [`job_parameters`].
+/// Arrays of all columns of jobs, in the order of [`job_parameters`].
 macro_rules! job_arrays {
     () => {
         "unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::integer[], $5::smallint[], $6::smallint[], $7::smallint[], \
@@ -44,14 +44,14 @@ const DELETE_TAGS: &str = "DELETE FROM job_tags WHERE job = ANY($1)";
 const INSERT_TAGS: &str = "INSERT INTO job_tags (job, tag) SELECT * FROM unnest($1::uuid[], $2::text[]) \
      ON CONFLICT (tag, job) DO NOTHING";
 const DELETE_KEYS: &str = "DELETE FROM job_keys WHERE job = ANY($1)";
-/// A key that another transaction has given away meanwhile is a conflict, never written over.
+/// A key that another transaction has inserted meanwhile is a conflict, and never overwritten.
 const INSERT_KEYS: &str = "INSERT INTO job_keys (owner, kind, key, job) \
      SELECT * FROM unnest($1::text[], $2::smallint[], $3::text[], $4::uuid[])";
 const UPDATE_KEYS: &str = "UPDATE job_keys SET job = new.job \
      FROM unnest($1::text[], $2::smallint[], $3::text[], $4::uuid[]) AS new(owner, kind, key, job) \
      WHERE job_keys.owner = new.owner AND job_keys.kind = new.kind AND job_keys.key = new.key";
 
-/// Arrays of all columns of schedules, by the order of [`schedule_parameters`].
+/// Arrays of all columns of schedules, in the order of [`schedule_parameters`].
 macro_rules! schedule_arrays {
     () => {
         "unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::integer[], $5::integer[], $6::smallint[], $7::smallint[], \

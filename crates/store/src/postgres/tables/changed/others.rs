@@ -1,4 +1,4 @@
-//! Dead letters, dependencies, notes, queues, requests and counts.
+//! Dead letters, dependencies, notes, queues, requests and counters.
 
 use super::Writing;
 use super::jobs::ids;
@@ -42,7 +42,7 @@ const DELETE_CHECKPOINTS: &str = "DELETE FROM checkpoints USING unnest($1::uuid[
      WHERE checkpoints.job = old.job AND checkpoints.occurrence = old.occurrence";
 const DELETE_NOTES: &str = "DELETE FROM notes USING unnest($1::uuid[], $2::bigint[]) AS old(job, occurrence) \
      WHERE notes.job = old.job AND notes.occurrence = old.occurrence";
-/// But for those of what is open.
+/// Except those of open occurrences.
 pub(crate) const FORGET_NOTES: [&str; 2] = [
     "DELETE FROM notes WHERE job = ANY($1) AND NOT EXISTS \
      (SELECT 1 FROM live WHERE live.job = notes.job AND live.occurrence = notes.occurrence)",
@@ -66,7 +66,7 @@ const ADD_TO_LANES: &str = "INSERT INTO lane_tallies (lane, shard, waiting, queu
      FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS change(lane, waiting, queued, running) \
      ON CONFLICT (lane, shard) DO UPDATE SET waiting = lane_tallies.waiting + excluded.waiting, \
      queued = lane_tallies.queued + excluded.queued, running = lane_tallies.running + excluded.running";
-/// In one row each and in their order: whoever adds to several waits for no one who waits for it.
+/// One row each and in order, so that transactions that add to several rows do not deadlock.
 const ADD_TO_LIMITERS: &str = "INSERT INTO limiter_tallies (limiter, waiting, in_use) \
      SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) ON CONFLICT (limiter) DO UPDATE \
      SET waiting = limiter_tallies.waiting + excluded.waiting, in_use = limiter_tallies.in_use + excluded.in_use";

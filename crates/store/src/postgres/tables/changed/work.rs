@@ -1,4 +1,4 @@
-//! Sessions, open occurrences and what has ended.
+//! Sessions, open occurrences and finished attempts.
 
 use super::Writing;
 use super::jobs::ids;
@@ -22,13 +22,13 @@ const UPDATE_SESSIONS: &str = "UPDATE sessions SET turn = new.turn, beat = new.b
      attention = new.attention, lost = new.lost \
      FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::smallint[], $6::boolean[], $7::boolean[]) \
      AS new(id, turn, beat, beaten_at, mode, attention, lost) WHERE sessions.id = new.id";
-/// Locked in order, because they were not fetched.
+/// Locked in order, because they were not loaded.
 const ASK_FOR_ATTENTION: &str = "WITH locked AS (SELECT id FROM sessions WHERE id = ANY($1) ORDER BY id FOR UPDATE) \
      UPDATE sessions SET attention = true FROM locked WHERE sessions.id = locked.id AND NOT sessions.attention";
 const DELETE_SESSIONS: &str = "DELETE FROM sessions WHERE id = ANY($1)";
 const DELETE_CONDITIONS: &str = "DELETE FROM session_conditions WHERE session = ANY($1)";
 
-/// Arrays of all columns of live, by the order of [`live_parameters`].
+/// Arrays of all columns of live, in the order of [`live_parameters`].
 macro_rules! live_arrays {
     () => {
         "unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::integer[], \
@@ -64,7 +64,7 @@ pub(crate) const UPDATE_LIVE: &str = concat!(
 pub(crate) const DELETE_LIVE: &str = "DELETE FROM live USING unnest($1::uuid[], $2::bigint[]) AS old(job, occurrence) \
      WHERE live.job = old.job AND live.occurrence = old.occurrence";
 
-/// Places go up with the number of the transaction, and within it in the order in which the rows are named.
+/// Positions grow with the number of the transaction, and within it in the order of the rows.
 pub(crate) const INSERT_HISTORY: &str = "INSERT INTO history (place, job, occurrence, completed_at, scheduled_time, available_at, attempt, epoch, \
      job_version, status, origin, reason, started_at, session, worker, error, result) \
      SELECT (SELECT (pg_current_xact_id()::text::bigint + place_base) << 20 FROM punctual) | new.index, new.job, new.occurrence, \
