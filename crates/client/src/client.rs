@@ -378,7 +378,7 @@ impl Client {
         self.wait_watching(id, |_| {}).await
     }
 
-    /// Like [`Client::wait`], and passes the job to `watch` after every read, so that the caller can show
+    /// Like [`Client::wait`], and passes the job to `seen` after every read, so that the caller can show
     /// what it waits for.
     pub async fn wait_watching(
         &self,

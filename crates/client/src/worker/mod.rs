@@ -44,7 +44,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Why a worker stopped.
+/// Why a worker cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
     /// The server rejects this worker, however often it retries.
