@@ -67,7 +67,7 @@ impl Weather {
         }
     }
 
-    /// A short period in which almost every store call fails.
+    /// A short period in which most store calls fail or stall.
     pub fn storm(self) -> Self {
         Weather { store_refuses: 400, store_reply_lost: 200, store_stalls: 100, ..self }
     }
