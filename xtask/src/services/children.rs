@@ -38,7 +38,7 @@ impl Children {
         let (reader, writer) = std::io::pipe()?;
         command.stdout(writer.try_clone()?).stderr(writer).process_group(0);
         let spawned = command.spawn().with_context(|| format!("start {command:?}"));
-        // The command keeps its ends of the pipe open, and then the output would never end.
+        // `command` still holds the write ends of the pipe; while they are open, the output would never end.
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let child = spawned?;
         let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("an odd process id")?;
