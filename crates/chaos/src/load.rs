@@ -240,7 +240,7 @@ fn one_time(options: &LoadOptions, index: u64, recorder: &Recorder) -> Result<(S
     let failing_attempts = u32::from(index % 10 == 4);
     let at = (!index.is_multiple_of(3)).then(|| {
         let at = now().plus(chance.between(Duration::from_millis(100), DELAY_MAX));
-        // In milliseconds, as people write times.
+        // Rounded down to the millisecond, as people write times.
         Timestamp::from_micros(at.as_micros() / 1_000 * 1_000)
     });
     let key = format!("one-time-{index}");

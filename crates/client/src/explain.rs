@@ -18,8 +18,8 @@ pub struct ExplainBody {
     /// Advice, the most important first.
     #[serde(default)]
     pub advice: Vec<Advice>,
-    /// Open executions, latest first. Of very many, only running ones and the first on the wait list; a
-    /// sentence then says how many are left out.
+    /// Open executions, latest first. Of very many, only running ones and then the earliest; a sentence then
+    /// says how many are left out.
     pub executions: Vec<ExecutionExplained>,
     pub next_run_time: Option<Timestamp>,
     /// Occurrences that did not run, latest first.

@@ -118,12 +118,12 @@ fn trim_lines(text: &str) -> String {
     lines.join("\n")
 }
 
-/// A time in seconds; for more precision, programs use JSON.
+/// A time with second precision; programs that need more use JSON.
 pub fn time(time: Timestamp) -> String {
     Timestamp::from_micros(time.as_micros() - time.as_micros().rem_euclid(1_000_000)).to_string()
 }
 
-/// A time in milliseconds, where lateness matters.
+/// A time with millisecond precision, where lateness matters.
 pub fn time_to_millis(moment: Timestamp) -> String {
     let millis = moment.as_micros().rem_euclid(1_000_000) / 1_000;
     format!("{}.{millis:03}Z", time(moment).trim_end_matches('Z'))

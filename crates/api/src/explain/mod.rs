@@ -182,8 +182,8 @@ fn paused_in_the_way(facts: &Facts) -> BTreeSet<String> {
     paused.map(|row| able::unmistakable(row, &facts.sessions)).collect()
 }
 
-/// The most important execution: a running one, else the first on the wait list. A job status other than
-/// ACTIVE is more important than an execution that does not run.
+/// The most important execution: a running one, else the earliest. A job status other than ACTIVE is more
+/// important than an execution that does not run.
 fn most_telling(facts: &Facts) -> Option<&Live> {
     let open = &facts.view.open;
     let first_in_line = || open.iter().min_by_key(|live| live.id.number);

@@ -165,7 +165,7 @@ fn queued(live: &Live, facts: &Facts) -> Vec<String> {
     said
 }
 
-/// Why the workers that could run it do not: all of them are paused or draining.
+/// Why the workers that could run it do not: all of them are paused, are draining or refuse work.
 fn all_held(held: &[&SessionRow]) -> String {
     match held {
         [row] => {

@@ -74,7 +74,7 @@ pub async fn explain(
 }
 
 /// A job may have more open executions than its view contains. Puts the most important ones into the view:
-/// running ones, then the first on the wait list. Returns how many are left out.
+/// running ones, then the earliest. Returns how many are left out.
 async fn choose_open(api: &Api, view: &mut JobView) -> Result<MoreOpen, StoreError> {
     if view.open.len() < OPEN_IN_VIEW_MAX {
         return Ok(MoreOpen::NONE);

@@ -15,7 +15,7 @@ const DESCRIPTORS_BESIDE: u64 = 256;
 /// The timeout for the trial of a command.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Paths that show that the clock is synchronised, and by which program.
+/// Files that show an active time synchronisation service, and its name.
 const CLOCK_KEEPERS: [(&str, &str); 5] = [
     ("/run/systemd/timesync/synchronized", "systemd-timesyncd"),
     ("/run/chrony/chronyd.pid", "chrony"),

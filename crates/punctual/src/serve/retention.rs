@@ -1,5 +1,5 @@
-//! The settings of a scheduler: how long history is retained, how far its clock may be off, and how long it
-//! may be silent.
+//! The settings of a scheduler: how long finished jobs and history are retained, how far its clock may be
+//! off, and how long it may be silent.
 
 use crate::args::Kept;
 use crate::config::{CoordinationSettings, SchedulerSettings};

@@ -182,7 +182,7 @@ impl Auditor {
         Ok(Ok(Effect::default()))
     }
 
-    /// The immediate effects of deleting a job on other jobs.
+    /// The immediate effects of deleting a job: it waits for no other job, and its dead letters are gone.
     pub(super) fn forget(&mut self, id: JobId) -> Verdict {
         let job = self.job_mut(id)?;
         job.waits_for.clear();
